@@ -1,0 +1,125 @@
+# `make help` lists the tasks. Only python3 with venv is presumed; each environment is made when a task
+# first needs it, and made again when setup.py changes.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+# make PYTHON=python3.11 demo
+PYTHON ?= python3
+# Passed on to the program that the task runs: make test ARGS="-k auc", make demo ARGS=--help
+ARGS ?=
+
+PS_PADDLE := 2.6.2
+CPU_PADDLE := 3.3.1
+
+# Each environment: where it is, what it holds, and what pip installs there.
+PS := .venv
+PS_NAME := paddlepaddle $(PS_PADDLE)
+PS_INSTALLS := -e '.[ps,examples,test]' paddlepaddle==$(PS_PADDLE)
+CPU := .venv-cpu
+CPU_NAME := paddlepaddle $(CPU_PADDLE)
+CPU_INSTALLS := -e '.[cpu,examples,test]' paddlepaddle==$(CPU_PADDLE)
+DEV := .venv-dev
+DEV_NAME := the tools for style, types and docs
+DEV_INSTALLS := -e '.[dev,docs]'
+
+# Material for MkDocs announces MkDocs 2, which setup.py excludes.
+export NO_MKDOCS_2_WARNING := 1
+
+# $(call make-environment,directory,what is in it,what pip installs,oldest Python minor,newest)
+# The stamp goes first and comes last, so an environment whose making was interrupted is made again.
+define make-environment
+	@rm -f $(1)/.ready
+	@command -v "$(PYTHON)" >/dev/null || \
+		{ echo "error: no $(PYTHON) here; install Python 3.11, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, $(4)) <= sys.version_info[:2] <= (3, $(5)))' || \
+		{ echo "error: $(1) ($(2)) needs Python 3.$(4) to 3.$(5), and $(PYTHON) is $$("$(PYTHON)" -V 2>&1);" \
+			"name another: make PYTHON=python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || \
+		{ echo "error: $(PYTHON) has no venv; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "making $(1) with $(2) ..."
+	@rm -rf $(1)
+	@"$(PYTHON)" -m venv $(1)
+	@$(1)/bin/python -m pip install -qq --disable-pip-version-check --no-input $(3) || \
+		{ echo "error: $(1) is not complete; pip's message is above" >&2; exit 1; }
+	@touch $(1)/.ready
+	@echo "made $(1)"
+endef
+
+# $(call run-tests,directory,Paddle version): tests and the package's doctests, as one run
+define run-tests
+	@echo "testing with paddlepaddle $(2) ..."
+	@mkdir -p build && rm -f build/tests-$(2).xml
+	@$(1)/bin/python -m pytest --doctest-modules --junitxml=build/tests-$(2).xml tests fleetmetrics $(ARGS)
+endef
+
+# Prints what a run's report says, in pytest's words.
+SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]).find("testsuite").attrib; \
+	n = {k: int(s[k]) for k in ("failures", "errors", "skipped", "tests")}; \
+	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
+	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
+
+.PHONY: help demo test test-ps test-cpu lint types format docs bench-sync bench clean clean-all
+
+help:  ## list the tasks
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(PS)/.ready  ## train wide-and-deep on 2 servers and 2 workers; the workers print global metrics
+	@$(PS)/bin/python examples/wide_and_deep/demo.py $(ARGS)
+
+test:  ## run the tests and doctests on both Paddle versions
+	@rm -f build/tests-*.xml; failed=0; \
+	for task in test-ps test-cpu; do $(MAKE) $$task || failed=1; done; \
+	for version in $(PS_PADDLE) $(CPU_PADDLE); do \
+		printf 'paddlepaddle %s: ' $$version; \
+		"$(PYTHON)" -c '$(SUMMARY)' build/tests-$$version.xml 2>/dev/null || echo "no report, the run did not finish"; \
+	done; \
+	exit $$failed
+
+test-ps: $(PS)/.ready  ## run them on Paddle 2.6.2, which has parameter servers
+	$(call run-tests,$(PS),$(PS_PADDLE))
+
+test-cpu: $(CPU)/.ready  ## run them on Paddle 3.3.1
+	$(call run-tests,$(CPU),$(CPU_PADDLE))
+
+lint: $(DEV)/.ready  ## check style, format, and that nothing is newer than Python 3.8
+	@$(DEV)/bin/python -m ruff check .
+	@$(DEV)/bin/python -m ruff format --check .
+	@$(DEV)/bin/vermin --quiet --no-tips --target=3.8- --violations fleetmetrics setup.py
+
+types: $(DEV)/.ready  ## check the types with mypy
+	@$(DEV)/bin/python -m mypy
+
+format: $(DEV)/.ready  ## put the code into the common format, and fix what Ruff can fix
+	@$(DEV)/bin/python -m ruff check --fix-only .
+	@$(DEV)/bin/python -m ruff format .
+
+docs: $(DEV)/.ready  ## build the site into site/, every warning an error
+	@$(DEV)/bin/python -m mkdocs build --quiet --strict
+	@echo "built site/index.html"
+
+bench-sync: $(PS)/.ready  ## time one sync between workers
+	@$(PS)/bin/python benchmarks/sync.py $(ARGS)
+
+bench: $(PS)/.ready  ## run every benchmark
+	@for script in benchmarks/[!_]*.py; do echo "$$script"; $(PS)/bin/python $$script $(ARGS) || exit 1; done
+
+clean:  ## remove what the tasks wrote, and keep the environments
+	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	@for tree in fleetmetrics tests examples benchmarks; do \
+		if [ -d $$tree ]; then find $$tree -name __pycache__ -type d -prune -exec rm -rf {} +; fi; done
+
+clean-all: clean  ## remove the environments too
+	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready
+	@rm -rf $(PS) $(CPU) $(DEV)
+
+$(PS)/.ready: setup.py
+	$(call make-environment,$(PS),$(PS_NAME),$(PS_INSTALLS),8,12)
+
+$(CPU)/.ready: setup.py
+	$(call make-environment,$(CPU),$(CPU_NAME),$(CPU_INSTALLS),9,13)
+
+$(DEV)/.ready: setup.py
+	$(call make-environment,$(DEV),$(DEV_NAME),$(DEV_INSTALLS),10,14)

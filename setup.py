@@ -1,0 +1,71 @@
+"""Packaging of fleetmetrics."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).resolve().parent
+
+
+def read_version() -> str:
+    """Return the version from the source, without importing the package."""
+    source = (HERE / "fleetmetrics" / "_version.py").read_text(encoding="utf-8")
+    match = re.search(r'^__version__ = "([^"]+)"$', source, re.MULTILINE)
+    if match is None:
+        raise RuntimeError('fleetmetrics/_version.py has no line like: __version__ = "1.2.3"')
+    return match.group(1)
+
+
+def read_long_description() -> str:
+    """Return README.md, which is the project's page on an index."""
+    readme = HERE / "README.md"
+    return readme.read_text(encoding="utf-8") if readme.exists() else ""
+
+
+EXTRAS = {
+    # Parameter-server training: 2.6.2 is the last wheel that has it. It fails with NumPy 2 and with
+    # protobuf 5 and later, says so in no metadata, and imports setuptools at run time.
+    "ps": ["paddlepaddle==2.6.2", "numpy<2", "protobuf>=3.20.2,<5", "setuptools"],
+    # Collective mode on Paddle 3.
+    "cpu": ["paddlepaddle>=3.0"],
+    # PyPI's newest is 2.6.2, with the limits above, which Paddle 3 can live with too. Paddle 3 for CUDA comes
+    # from Paddle's own index: install it first.
+    "gpu": ["paddlepaddle-gpu>=2.6.2", "numpy<2", "protobuf>=3.20.2,<5", "setuptools"],
+    "examples": ["pandas", "scikit-learn", "statsmodels", "tqdm"],
+    "test": ["pytest>=7.4", "pytest-timeout", "scikit-learn"],
+    "dev": ["mypy", "ruff", "vermin"],
+    "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26"],
+}
+
+setup(
+    name="fleetmetrics",
+    version=read_version(),
+    description="Exact global metrics for PaddlePaddle distributed jobs, the same on every worker",
+    long_description=read_long_description(),
+    long_description_content_type="text/markdown",
+    author="The fleetmetrics authors",
+    license="Apache-2.0",
+    keywords="paddlepaddle distributed metrics auc parameter-server evaluation",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: System :: Distributed Computing",
+        "Typing :: Typed",
+    ],
+    packages=find_packages(include=["fleetmetrics", "fleetmetrics.*"]),
+    package_data={"fleetmetrics": ["py.typed"]},
+    zip_safe=False,
+    # Tests run on 3.11; `make lint` refuses syntax and library calls that 3.8 does not have.
+    python_requires=">=3.8",
+    install_requires=["numpy>=1.21"],
+    extras_require=EXTRAS,
+)
