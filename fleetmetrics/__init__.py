@@ -1,0 +1,64 @@
+"""fleetmetrics: global metrics for Paddle's distributed jobs.
+
+N workers print the number that one process would print over the whole data set, the same on every rank, or
+they all raise the same clear error before the deadline.
+
+    >>> import fleetmetrics
+    >>> auc = fleetmetrics.AUC()
+    >>> auc.add(prediction=[0.1, 0.4, 0.35, 0.8], label=[0, 0, 1, 1])
+    >>> auc.compute()                           # over all workers, wherever it runs
+    0.75
+
+Importing this does not import Paddle; ``fleetmetrics.static`` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleetmetrics._version import __version__
+from fleetmetrics.comm import (
+    Communicator,
+    GlooCommunicator,
+    LocalCommunicator,
+    UtilCommunicator,
+    get_communicator,
+    set_communicator,
+)
+from fleetmetrics.errors import *  # noqa: F403
+from fleetmetrics.errors import __all__ as _errors
+from fleetmetrics.functional import acc, auc, mae, max, min, mse, rmse, sum
+from fleetmetrics.metric import Metric, MetricCollection
+from fleetmetrics.metrics import *  # noqa: F403
+from fleetmetrics.metrics import __all__ as _metrics
+
+__all__ = [
+    "Communicator",
+    "GlooCommunicator",
+    "LocalCommunicator",
+    "Metric",
+    "MetricCollection",
+    "UtilCommunicator",
+    "__version__",
+    "acc",
+    "auc",
+    "get_communicator",
+    "mae",
+    "max",
+    "min",
+    "mse",
+    "rmse",
+    "set_communicator",
+    "static",  # noqa: F405
+    "sum",
+    *_errors,
+    *_metrics,
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "static":  # lazily: it imports Paddle
+        import importlib
+
+        return importlib.import_module("fleetmetrics.static")
+    raise AttributeError(f"module 'fleetmetrics' has no attribute {name!r}")

@@ -1,0 +1,70 @@
+"""Every error and warning that fleetmetrics raises on purpose.
+
+All errors derive from `FleetMetricsError`, so one ``except`` catches them; each also derives from
+the built-in error that a reader would expect (``ValueError``, ``TimeoutError``, ...).
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AgreementError",
+    "CommunicatorError",
+    "DeadlineError",
+    "DuplicateStateError",
+    "FleetMetricsError",
+    "IntegerOverflowError",
+    "InvalidInputError",
+    "NoChannelError",
+    "ServerProcessError",
+    "StateNotFoundError",
+    "StaticProgramError",
+    "UndefinedMetricWarning",
+]
+
+
+class FleetMetricsError(Exception):
+    """The base of every error that fleetmetrics raises on purpose."""
+
+
+class InvalidInputError(FleetMetricsError, ValueError):
+    """An argument is not what it should be: the message names it, its value and what is allowed."""
+
+
+class StateNotFoundError(FleetMetricsError, LookupError):
+    """A state variable is not in the scope, or holds nothing yet."""
+
+
+class DuplicateStateError(FleetMetricsError, ValueError):
+    """Two metrics would share a state variable by accident."""
+
+
+class StaticProgramError(FleetMetricsError, RuntimeError):
+    """A metric is used with a static program in a way that cannot give a right number."""
+
+
+class IntegerOverflowError(FleetMetricsError, OverflowError):
+    """A sum of integers does not fit into 64 bits."""
+
+
+class CommunicatorError(FleetMetricsError, RuntimeError):
+    """The workers' channel is broken, closed, or used from the wrong process."""
+
+
+class NoChannelError(CommunicatorError):
+    """The environment says that there are several workers, and no channel to them can be had."""
+
+
+class ServerProcessError(CommunicatorError):
+    """A metric was computed on a parameter server, which holds no samples."""
+
+
+class AgreementError(CommunicatorError):
+    """The workers called different metrics, or with different states; the message says which ranks."""
+
+
+class DeadlineError(CommunicatorError, TimeoutError):
+    """A worker did not arrive before the deadline; the message names it."""
+
+
+class UndefinedMetricWarning(UserWarning):
+    """A metric is undefined on the samples it was given; the value is the documented stand-in."""

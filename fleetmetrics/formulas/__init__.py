@@ -1,0 +1,20 @@
+"""Pure functions from global statistics to the value: NumPy only, no Paddle, no communication."""
+
+from fleetmetrics.formulas.classification import accuracy, log_loss
+from fleetmetrics.formulas.ranking import auc_from_histogram
+from fleetmetrics.formulas.ratio import ratio
+from fleetmetrics.formulas.regression import (
+    mean_absolute_error,
+    mean_squared_error,
+    root_mean_squared_error,
+)
+
+__all__ = [
+    "accuracy",
+    "auc_from_histogram",
+    "log_loss",
+    "mean_absolute_error",
+    "mean_squared_error",
+    "ratio",
+    "root_mean_squared_error",
+]

@@ -1,0 +1,48 @@
+"""Formulas of classification metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleetmetrics.formulas.ratio import ratio
+
+__all__ = ["accuracy", "log_loss"]
+
+
+def accuracy(correct: Any, total: Any) -> float:
+    """Share of samples that were predicted right.
+
+    Formula: ``correct / total``, both weighted if weights were given.
+
+    Args:
+        correct: number (or weight) of the samples that were right.
+        total: number (or weight) of all samples.
+
+    Returns:
+        A fraction in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
+
+    Example:
+        >>> accuracy(3, 4)
+        0.75
+    """
+    return ratio(correct, total, "accuracy")
+
+
+def log_loss(loss: Any, total: Any) -> float:
+    """Mean negative log-likelihood of the labels.
+
+    Formula: ``-sum(w * (y * ln(p) + (1 - y) * ln(1 - p))) / sum(w)``.
+
+    Args:
+        loss: the weighted sum of the samples' negative log-likelihoods, in nats.
+        total: number (or weight) of all samples.
+
+    Returns:
+        A number of nats, at least 0; nan with `UndefinedMetricWarning` if there are no
+        samples.
+
+    Example:
+        >>> log_loss(1.0, 4)
+        0.25
+    """
+    return ratio(loss, total, "log_loss")

@@ -1,0 +1,267 @@
+"""Drop-in functions with the signatures of ``paddle.distributed.fleet.metrics``.
+
+Change the import and a script prints global numbers, whatever launched it::
+
+    from fleetmetrics import functional as metrics     # was: from paddle.distributed.fleet import metrics
+    auc = metrics.auc(stat_pos, stat_neg, scope)
+
+Each function costs one exchange. ``input`` and its like may be NumPy arrays and scalars of any shape, Python
+numbers and lists, dynamic tensors, legacy Variables, PIR values that have a name, and names (looked up in the
+scope). Integers are summed as integers, an overflow is an error; floats give the correctly rounded sum.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.comm import Block
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.state import name_of, read
+from fleetmetrics.sync import exchange
+
+__all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
+
+
+def sum(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
+    """Element-wise sum over all workers.
+
+    Args:
+        input: what this worker has; bools, integers or floats of any shape, the same on every worker.
+        scope: where a variable's name is looked up; None: ``paddle.static.global_scope()``.
+        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: fleetmetrics' channel.
+
+    Returns:
+        An array of the input's shape, the same on every worker: int64 for bools and integers, else float64.
+
+    Raises:
+        FleetMetricsError: the same error on every worker.
+
+    Example:
+        >>> sum([16777216, 1])
+        array([16777216,        1])
+    """
+    return _reduce("sum", input, scope, util)
+
+
+def max(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
+    """Element-wise maximum over all workers; nan if any worker has nan there.
+
+    Args, returns and errors: as for `sum`.
+
+    Example:
+        >>> max([-5.0, 3.0])
+        array([-5.,  3.])
+    """
+    return _reduce("max", input, scope, util)
+
+
+def min(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
+    """Element-wise minimum over all workers; nan if any worker has nan there.
+
+    Args, returns and errors: as for `sum`.
+
+    Example:
+        >>> min([-5, 3])
+        array([-5,  3])
+    """
+    return _reduce("min", input, scope, util)
+
+
+def acc(correct: Any, total: Any, scope: Any = None, util: Any = None) -> float:
+    """Global accuracy from the workers' counters.
+
+    Formula: ``sum(correct) / sum(total)``, the sums over all workers.
+
+    Args:
+        correct: how many of this worker's samples were predicted right: one number, of any shape that holds
+            one. Of a longer array the first entry is taken, as Paddle does, with a warning.
+        total: how many samples this worker had.
+        scope: as for `sum`.
+        util: as for `sum`.
+
+    Returns:
+        A fraction, the same on every worker; nan with `UndefinedMetricWarning` if no worker
+        had samples.
+
+    Raises:
+        FleetMetricsError: the same error on every worker.
+
+    Example:
+        >>> acc(3, 4)
+        0.75
+    """
+    return formulas.accuracy(*_totals("acc", scope, util, correct=correct, total=total))
+
+
+def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
+    """Global mean absolute error from the workers' sums.
+
+    Formula: ``sum(abserr) / sum(total_ins_num)``, the sums over all workers.
+
+    Args:
+        abserr: the sum of the absolute errors of this worker's samples; one number, as in `acc`.
+        total_ins_num: how many samples this worker had.
+        scope: as for `sum`.
+        util: as for `sum`.
+
+    Returns:
+        A number, the same on every worker; nan with `UndefinedMetricWarning` without samples.
+
+    Raises:
+        FleetMetricsError: the same error on every worker.
+
+    Example:
+        >>> mae(6.0, 4)
+        1.5
+    """
+    return formulas.mean_absolute_error(*_totals("mae", scope, util, abserr=abserr, total_ins_num=total_ins_num))
+
+
+def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
+    """Global mean squared error from the workers' sums.
+
+    Formula: ``sum(sqrerr) / sum(total_ins_num)``, the sums over all workers.
+
+    Args:
+        sqrerr: the sum of the squared errors of this worker's samples; one number, as in `acc`.
+        total_ins_num: how many samples this worker had.
+        scope: as for `sum`.
+        util: as for `sum`.
+
+    Returns:
+        A number, the same on every worker; nan with `UndefinedMetricWarning` without samples.
+
+    Raises:
+        FleetMetricsError: the same error on every worker.
+
+    Example:
+        >>> mse(16.0, 4)
+        4.0
+    """
+    return formulas.mean_squared_error(*_totals("mse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num))
+
+
+def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
+    """Global root mean squared error from the workers' sums.
+
+    Formula: ``sqrt(sum(sqrerr) / sum(total_ins_num))``, the sums over all workers.
+
+    Args:
+        sqrerr: the sum of the squared errors of this worker's samples; one number, as in `acc`.
+        total_ins_num: how many samples this worker had.
+        scope: as for `sum`.
+        util: as for `sum`.
+
+    Returns:
+        A number, the same on every worker; nan with `UndefinedMetricWarning` without samples.
+
+    Raises:
+        FleetMetricsError: the same error on every worker.
+
+    Example:
+        >>> rmse(16.0, 4)
+        2.0
+    """
+    return formulas.root_mean_squared_error(*_totals("rmse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num))
+
+
+def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> float:
+    """Global area under the ROC curve from the workers' histograms.
+
+    Formula: see `fleetmetrics.formulas.auc_from_histogram`.
+
+    Args:
+        stat_pos: this worker's histogram of the samples labelled 1, rising scores: a statistic of
+            ``paddle.static.auc`` in any of its shapes (``[1, buckets]``, or the flat sliding-window form of the
+            batch statistics), or any array with one entry per bucket.
+        stat_neg: the same for the samples labelled 0, equally long.
+        scope: as for `sum`.
+        util: as for `sum`.
+
+    Returns:
+        A fraction, the same on every worker; 0.5 with `UndefinedMetricWarning` if no worker
+        had samples of one of the classes, as Paddle has it.
+
+    Raises:
+        FleetMetricsError: the same error on every worker.
+
+    Example:
+        >>> auc([[0, 1, 1]], [[2, 0, 0]])
+        1.0
+    """
+
+    def collect() -> list[Block]:
+        positive, negative = read(stat_pos, scope, "stat_pos"), read(stat_neg, scope, "stat_neg")
+        if positive.size != negative.size:
+            raise InvalidInputError(
+                f"stat_pos has {positive.size} entries and stat_neg {negative.size}; they must have one per bucket each"
+            )
+        for argument, histogram in (("stat_pos", positive), ("stat_neg", negative)):
+            if not np.all(histogram >= 0):
+                first = int(np.argmin(np.ravel(histogram) >= 0))
+                raise InvalidInputError(
+                    f"{argument} must hold counts of at least 0; entry {first} is {np.ravel(histogram)[first]}"
+                )
+        return [Block("stat_pos", "sum", positive), Block("stat_neg", "sum", negative)]
+
+    positive, negative = exchange(_call("auc", stat_pos, stat_neg), collect, util=util)
+    return formulas.auc_from_histogram(*_newest_window(positive, negative))
+
+
+def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of the flat batch statistics of ``paddle.static.auc`` the block that holds the sum of the window.
+
+    With ``slide_steps = s`` Paddle lays out s blocks of the latest steps, a block with their sum, and a counter
+    of steps, all in one axis. Reading that as one histogram would count each sample twice.
+    """
+    steps = positive[-1:] if positive.ndim == 1 and positive.size % 2 == 1 else np.zeros(1)
+    if steps[0] < 1 or steps[0] != negative[-1]:
+        return positive, negative
+    for blocks in range(2, positive.size // 2 + 1):
+        width, rest = divmod(positive.size - 1, blocks)
+        if rest or width < 2:
+            continue
+        tables = [histogram[:-1].reshape(blocks, width) for histogram in (positive, negative)]
+        if all(np.array_equal(table[:-1].sum(axis=0), table[-1]) for table in tables):
+            return tables[0][-1], tables[1][-1]
+    return positive, negative
+
+
+def _reduce(reduction: str, value: Any, scope: Any, util: Any) -> np.ndarray:
+    (result,) = exchange(_call(reduction, value), lambda: [Block("input", reduction, read(value, scope))], util=util)
+    return result
+
+
+def _totals(call: str, scope: Any, util: Any, **totals: Any) -> list[np.ndarray]:
+    def collect() -> list[Block]:
+        return [Block(name, "sum", _one_number(name, value, scope)) for name, value in totals.items()]
+
+    return exchange(_call(call, *totals.values()), collect, util=util)
+
+
+def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:
+    numbers = np.ravel(read(value, scope, argument))
+    if numbers.size == 0:
+        raise InvalidInputError(f"{argument} is empty; it must hold one number")
+    if numbers.size > 1:
+        warnings.warn(
+            f"{argument} holds {numbers.size} numbers; the first is taken, as in paddle.distributed.fleet.metrics. Sum "
+            "them first if they belong together",
+            stacklevel=5,
+        )
+    return numbers[:1]
+
+
+#: Names that Paddle makes up count per process, and may differ between workers that run one program.
+_MADE_UP = re.compile(r"(_generated_var_|\btmp_|\.tmp_|\.[wb]_)\d+")
+
+
+def _call(function: str, *inputs: Any) -> str:
+    """The call for the agreement header, so that workers which mix up two variables do not sum them."""
+    names = [name_of(value) for value in inputs]
+    return f"{function}({', '.join(_MADE_UP.sub('#', name) for name in names if name)})"

@@ -1,0 +1,177 @@
+"""Aggregates of plain values: sum, extremes, number of samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.errors import IntegerOverflowError
+from fleetmetrics.formulas.ratio import undefined
+from fleetmetrics.metric import Metric
+
+__all__ = ["Count", "Max", "Min", "Sum"]
+
+
+class Count(Metric):
+    """Number of samples; with weights, their total weight.
+
+    Formula: ``sum(w)``; an int without weights. ``add(prediction, label=None)`` looks at the shapes only: masked
+    samples do not count.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that weights are finite and at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Example:
+        >>> metric = Count()
+        >>> metric.add([0.5, 0.25, 0.75], mask=[True, True, False])
+        >>> metric.compute()
+        2
+    """
+
+    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.declare("total", key="total")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"total": batch.total}
+
+    def formula(self, total: np.ndarray) -> float:
+        return total.item()
+
+
+class _Values(Metric):
+    """What sum and extremes share: they take values and no label, integers apart from floats."""
+
+    requirements = ("finite_prediction",)
+
+    def add(self, value: Any, weight: Any = None, mask: Any = None) -> None:
+        """Accumulate one batch of values.
+
+        Args:
+            value: numbers of any shape; every element counts.
+            weight: one number of at least 0 per sample, or one for all; None: 1.
+            mask: one flag per sample; a sample masked by False leaves no trace. None: all count.
+
+        Raises:
+            InvalidInputError: as for `Metric.add`.
+        """
+        super().add(value, None, weight, mask)
+
+
+class Sum(_Values):
+    """Sum of all values.
+
+    Formula: ``sum(w * x)``. Integers without weights are summed as integers, an overflow of int64 is an error,
+    and the value is an int; everything else is summed in float64.
+
+    ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts. The sum of nothing is 0.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that values are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Example:
+        >>> metric = Sum()
+        >>> metric.add([16777216, 1])
+        >>> metric.compute()
+        16777217
+    """
+
+    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.declare("integers", key="sum of integers")
+        self.declare("floats", dtype="float64", key="sum of floats")
+        # The sum of the integers in floating point: far from the exact sum where that has wrapped.
+        self.declare("estimate", dtype="float64", key="estimate of the sum of integers")
+        self.declare("number_of_floats", key="number of floats")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        if batch.weight is not None or batch.xp.kind(batch.prediction) == "f":
+            return {"floats": batch.weighted_sum(batch.values), "number_of_floats": batch.xp.count(batch.prediction)}
+        return {"integers": batch.weighted_sum(batch.prediction), "estimate": batch.weighted_sum(batch.values)}
+
+    def formula(
+        self, integers: np.ndarray, floats: np.ndarray, estimate: np.ndarray, number_of_floats: np.ndarray
+    ) -> float:
+        if abs(estimate.item() - integers.item()) > 2**62:
+            raise IntegerOverflowError(
+                f"{self.name}: the integers add up to about {estimate.item():.6g}; a sum must stay below "
+                "2**63 = 9.22e18. Add them as float64"
+            )
+        return integers.item() + floats.item() if number_of_floats.item() else integers.item()
+
+
+class _Extreme(_Values):
+    reduction = ""
+
+    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+        super().__init__(name, validate=validate, share=share)
+        for kind, dtype in (("integers", "int64"), ("floats", "float64")):
+            self.declare(kind, dtype=dtype, reduction=self.reduction, key=f"{self.reduction} of {kind}")
+            self.declare(f"number_of_{kind}", key=f"number of counted {kind}")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        kind = "floats" if batch.xp.kind(batch.prediction) == "f" else "integers"
+        return {kind: _extreme(batch, self.reduction), f"number_of_{kind}": _number(batch)}
+
+    def formula(self, **states: np.ndarray) -> Any:
+        pick = max if self.reduction == "max" else min
+        found = [states[kind].item() for kind in ("integers", "floats") if states[f"number_of_{kind}"].item()]
+        return pick(found) if found else undefined(self.name, "there are no samples")
+
+
+@statistic
+def _extreme(batch: Batch, reduction: str) -> Any:
+    xp = batch.xp
+    dtype = "float64" if xp.kind(batch.prediction) == "f" else "int64"
+    values = xp.cast(batch.prediction, dtype)
+    return xp.extreme(values, batch.keep, reduction)
+
+
+@statistic
+def _number(batch: Batch) -> Any:
+    return batch.xp.count(batch.prediction) if batch.keep is None else batch.xp.sum(batch.keep)
+
+
+class Max(_Extreme):
+    """Largest of all values.
+
+    Formula: ``max(x)`` over the samples of positive weight; a mask of False, or a weight of 0, leaves a sample
+    out, and other weights change nothing. Integers stay exact. Without samples nan with
+    `UndefinedMetricWarning`.
+
+    ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that values are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Example:
+        >>> metric = Max()
+        >>> metric.add([[1.5, 2.5], [0.5, -3.0]])
+        >>> metric.compute()
+        2.5
+    """
+
+    reduction = "max"
+
+
+class Min(_Extreme):
+    """Smallest of all values; otherwise like `Max`.
+
+    Formula: ``min(x)`` over the samples of positive weight.
+
+    Example:
+        >>> metric = Min()
+        >>> metric.add([[1.5, 2.5], [0.5, -3.0]])
+        >>> metric.compute()
+        -3.0
+    """
+
+    reduction = "min"

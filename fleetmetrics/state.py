@@ -1,0 +1,200 @@
+"""State: a named array that a worker accumulates; and reading a value out of whatever holds it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError, StateNotFoundError
+from fleetmetrics.reductions import combine, identity
+from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, namespace
+
+__all__ = ["State", "exact", "name_of", "read"]
+
+
+class State:
+    """A named array that a worker accumulates, with the reduction that merges workers.
+
+    A state is born at its identity element, as a NumPy array. It moves to a Paddle device with the first
+    batch of tensors, or into a static program's scope with the first batch of static variables.
+
+    Args:
+        name: its name; unique in the process once it lives in a static program.
+        shape: its shape, fixed.
+        dtype: ``"int64"`` or ``"float64"``; an int64 state becomes float64 when floats are added to it.
+        reduction: ``"sum"``, ``"max"`` or ``"min"``.
+        key: what it counts. In a collection, states of equal name, shape, reduction and key are one; None
+            never shares.
+    """
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, reduction: str, key: Any = None) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.reduction = reduction
+        self.key = key
+        self.value: Any = None  # None: the identity
+        self.static: Any = None  # the static.StaticState, once a program holds it
+
+    def current(self) -> Any:
+        """The value so far, to compute with: an array, a tensor, or a program's variable."""
+        if self.static is not None:
+            return self.static.variable
+        if self.value is None:
+            return np.full(self.shape, identity(self.reduction, self.dtype), self.dtype)
+        return self.value
+
+    def accumulate(self, increment: Any) -> None:
+        """Merge what one batch adds.
+
+        Args:
+            increment: an array of the state's shape, or `Scattered`.
+        """
+        if self.static is not None:
+            from fleetmetrics import static
+
+            static.accumulate(self.static, increment)
+        else:
+            xp = namespace(self.value, *(increment if isinstance(increment, Scattered) else [increment]))
+            self.value = xp.merge(self.reduction, self.current(), increment)
+
+    def enter_program(self, dtype: str, share: bool) -> None:
+        """Move into the static program that is being built.
+
+        Args:
+            dtype: what increments will have; floats make an int64 state float64.
+            share: the program may hold a state of this name already.
+        """
+        from fleetmetrics import static
+
+        self.dtype = "float64" if "float64" in (self.dtype, dtype) else "int64"
+        self.static = static.create_state(self.name, self.shape, self.dtype, self.reduction, share=share)
+
+    def read(self, scope: Any = None) -> np.ndarray:
+        """The local value as an int64 or float64 array of the state's shape.
+
+        Args:
+            scope: where a static program's variables live; None: the global scope.
+
+        Raises:
+            StateNotFoundError: if the scope does not hold it.
+        """
+        if self.static is not None:
+            return read(self.static.name, scope).reshape(self.shape)
+        if self.value is None:
+            return np.full(self.shape, identity(self.reduction, self.dtype), self.dtype)
+        return exact(read(self.value)).reshape(self.shape)
+
+    def write(self, value: np.ndarray, scope: Any = None) -> None:
+        """Replace the local value.
+
+        Args:
+            value: int64 or float64, of the state's shape.
+            scope: as in `read`.
+        """
+        if self.static is not None:
+            self.static.write(value, scope)
+        else:
+            self.value = value
+
+    def reset(self, scope: Any = None) -> None:
+        """Return to the identity element."""
+        if self.static is not None:
+            self.static.reset(scope)
+        self.value = None
+
+    def merge(self, other: State, scope: Any = None) -> None:
+        """Merge another state's local value into this one."""
+        mine, theirs = self.read(scope), other.read(scope)
+        dtype = np.result_type(mine, theirs)
+        self.write(combine(self.reduction, [mine.astype(dtype), theirs.astype(dtype)]), scope)
+
+
+def read(value: Any, scope: Any = None, argument: str = "input") -> np.ndarray:
+    """The NumPy array behind whatever a metric function is given.
+
+    Args:
+        value: a NumPy array or scalar, a Python number or list, a dynamic tensor on any device, a legacy
+            Variable, a PIR value that has a name, a `fleetmetrics.static.StaticState`, or the name of
+            a variable.
+        scope: where names are looked up; None: ``paddle.static.global_scope()``.
+        argument: name of the argument, for messages.
+
+    Returns:
+        An int64 or float64 array of the value's shape.
+
+    Raises:
+        StateNotFoundError: if the scope has no variable of that name, or it holds nothing yet.
+        InvalidInputError: if it does not hold numbers.
+
+    Example:
+        >>> read([1, 2])
+        array([1, 2])
+    """
+    name = name_of(value, argument)
+    if name is not None:
+        return exact(_from_scope(name, scope, argument), argument)
+    if is_eager_tensor(value):
+        value = namespace(value).host(value)
+    return exact(value, argument)
+
+
+def name_of(value: Any, argument: str = "input") -> str | None:
+    """The name under which a static value lives in the scope; None if the value is here already."""
+    if isinstance(value, str):
+        return value
+    if hasattr(value, "is_fleetmetrics_state"):
+        return str(value.name)
+    if not is_static(value):
+        return None
+    try:
+        return str(value.name)
+    except (ValueError, AttributeError):  # what PIR raises
+        raise InvalidInputError(
+            f"{argument} is an intermediate value of a PIR program and has no name; pass a persistable state "
+            "(fleetmetrics.static.create_state), or fetch it with exe.run and pass the array"
+        ) from None
+
+
+def _from_scope(name: str, scope: Any, argument: str) -> np.ndarray:
+    import paddle
+
+    scope = paddle.static.global_scope() if scope is None else scope
+    variable = scope.find_var(name)
+    if variable is None:
+        known = sorted(scope.local_var_names()) if hasattr(scope, "local_var_names") else []
+        near = difflib.get_close_matches(name, known, n=5, cutoff=0.4) or known[:5]
+        hint = f"close names there: {', '.join(near)}" if near else "the scope holds no variable"
+        raise StateNotFoundError(
+            f"{argument}: no variable {name!r} in the scope ({hint}). Run the startup program first, and pass "
+            "scope= if it ran under a scope of its own"
+        )
+    tensor = variable.get_tensor()
+    if not tensor._is_initialized():
+        raise StateNotFoundError(
+            f"{argument}: variable {name!r} is in the scope but holds nothing yet; run the startup program first"
+        )
+    return np.array(tensor)
+
+
+def exact(value: Any, argument: str = "input") -> np.ndarray:
+    """Widen to int64 or float64, the only dtypes of states.
+
+    Raises:
+        InvalidInputError: if the value does not hold numbers, or integers that int64 cannot hold.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise InvalidInputError(f"{argument} holds {array.max()}; the largest integer allowed is 2**63 - 1")
+    if array.dtype.kind in "biu":
+        return array.astype(np.int64)
+    if array.dtype.kind == "f":
+        return array.astype(np.float64)
+    raise InvalidInputError(
+        f"{argument} must hold bools, integers or floats, not {array.dtype} (given a {type(value).__name__})"
+    )

@@ -1,0 +1,12 @@
+"""State variables inside a static program, in the legacy graph (Paddle 2.6) and in PIR (3.x).
+
+A state is a persistable global variable of the worker, int64 or float64, that operations of the program
+update with every batch. It is read with ``scope.find_var(name)``, saved with the other persistables, and
+reduced over the workers by `fleetmetrics.sum`, ``max`` and ``min``, or by a metric's ``compute``.
+
+Importing this module imports Paddle.
+"""
+
+from fleetmetrics.static.state import StaticState, accumulate, create_state, current_program, states
+
+__all__ = ["StaticState", "accumulate", "create_state", "current_program", "states"]

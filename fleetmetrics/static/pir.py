@@ -1,0 +1,28 @@
+"""State variables in PIR, the program representation of Paddle 3.x."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import paddle
+
+_HOLDERS = ("pd_op.data", "builtin.parameter")  # the operations that bring a named variable into a program
+
+
+def exists(program: Any, name: str) -> bool:
+    """Whether the program has a persistable variable of this name."""
+    return any(
+        value.has_name and value.name == name
+        for operation in program.global_block().ops
+        if operation.name() in _HOLDERS
+        for value in operation.results()
+    )
+
+
+def create(name: str, shape: tuple[int, ...], dtype: str, fill: Callable[[], Any]) -> Any:
+    """A persistable value of the main program that the startup program sets to what ``fill`` makes."""
+    variable = paddle.pir.core.create_persistable_value(
+        dtype=dtype, shape=list(shape), name=name, initializer=lambda meta, block: fill()
+    )
+    variable.stop_gradient = True
+    return variable

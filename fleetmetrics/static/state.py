@@ -1,0 +1,243 @@
+"""Creating, updating, listing and resetting the state variables of a static program."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+import paddle
+
+from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
+from fleetmetrics.reductions import identity
+from fleetmetrics.static import legacy, pir
+from fleetmetrics.xp import Scattered, is_static, paddle_ops
+
+__all__ = ["StaticState", "accumulate", "create_state", "current_program", "states"]
+
+_REDUCTIONS = ("sum", "max", "min")
+_DTYPES = ("int64", "float64")
+_registry: dict[str, StaticState] = {}
+
+
+class StaticState:
+    """A state variable of a static program; `create_state` makes it.
+
+    Attributes:
+        name: the variable's name, for ``scope.find_var`` and `fleetmetrics.sum`.
+        shape: its shape.
+        dtype: ``"int64"`` or ``"float64"``.
+        reduction: ``"sum"``, ``"max"`` or ``"min"``.
+        variable: the legacy ``Variable`` or PIR ``Value``, to be used in the program.
+    """
+
+    is_fleetmetrics_state = True
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, reduction: str, variable: Any) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.reduction = reduction
+        self.variable = variable
+        self.program = weakref.ref(current_program())
+
+    def __repr__(self) -> str:
+        return f"StaticState({self.name!r}, shape={self.shape}, dtype={self.dtype!r}, reduction={self.reduction!r})"
+
+    def write(self, value: np.ndarray, scope: Any = None) -> None:
+        """Set the variable.
+
+        Args:
+            value: an array of the state's shape; the dtype must fit without loss.
+            scope: None: the global scope.
+
+        Raises:
+            InvalidInputError: the shape differs, or floats are given for an int64 state.
+        """
+        array = np.asarray(value)
+        if array.shape != self.shape or (array.dtype.kind == "f" and self.dtype == "int64"):
+            raise InvalidInputError(
+                f"value for state {self.name!r} must have shape {list(self.shape)} and dtype {self.dtype}, not "
+                f"{list(array.shape)} and {array.dtype}"
+            )
+        scope = paddle.static.global_scope() if scope is None else scope
+        # Paddle's set() takes any dtype, and the next run would fail: the dtype is kept here.
+        scope.var(self.name).get_tensor().set(array.astype(self.dtype), paddle.CPUPlace())
+
+    def reset(self, scope: Any = None) -> None:
+        """Set the variable to the identity of its reduction, as the startup program does.
+
+        Args:
+            scope: None: the global scope.
+        """
+        self.write(np.full(self.shape, identity(self.reduction, self.dtype), self.dtype), scope)
+
+
+def current_program() -> Any:
+    """The static program that is being built.
+
+    Raises:
+        StaticProgramError: in dynamic mode there is none.
+    """
+    if paddle.in_dynamic_mode():
+        raise StaticProgramError(
+            "no static program is being built; call paddle.enable_static() and work under paddle.static.program_guard"
+        )
+    return paddle.static.default_main_program()
+
+
+def _backend() -> Any:
+    """The backend of the programs that are built now."""
+    in_pir_mode = getattr(paddle.framework, "in_pir_mode", None)
+    return pir if in_pir_mode is not None and in_pir_mode() else legacy
+
+
+def create_state(
+    name: str, shape: Any = (), dtype: str = "int64", reduction: str = "sum", *, share: bool = False
+) -> StaticState:
+    """Make a persistable global variable that batches accumulate into.
+
+    The startup program (the default one at this moment) sets it to the identity of its reduction: 0 for a sum,
+    the lowest or highest number for max and min.
+
+    Args:
+        name: the variable's name, the same on every worker.
+        shape: its shape: whole numbers of at least 0, all fixed.
+        dtype: ``"int64"`` or ``"float64"``; a float32 counter would stop at 16,777,216.
+        reduction: ``"sum"``, ``"max"`` or ``"min"``: how batches, and workers, are merged.
+        share: True returns the state of that name if it exists, for a second program or input that
+            accumulates into the same variable on purpose.
+
+    Returns:
+        The state, for `accumulate`.
+
+    Raises:
+        DuplicateStateError: the name is taken by another variable of the program, or by a state of a program
+            that is still alive, and ``share`` is False; or the sharing state's shape, dtype or reduction differ.
+        InvalidInputError: an argument is not what is allowed.
+        StaticProgramError: no static program is being built.
+
+    Example:
+        >>> import numpy as np, paddle, fleetmetrics
+        >>> paddle.enable_static()
+        >>> main, startup = paddle.static.Program(), paddle.static.Program()
+        >>> with paddle.static.program_guard(main, startup):
+        ...     label = paddle.static.data("label", [-1, 1], "int64")
+        ...     clicks = create_state("clicks")
+        ...     accumulate(clicks, paddle.sum(label))
+        >>> executor, scope = paddle.static.Executor(paddle.CPUPlace()), paddle.static.Scope()
+        >>> with paddle.static.scope_guard(scope):
+        ...     _ = executor.run(startup)
+        ...     for _ in range(3):
+        ...         _ = executor.run(main, feed={"label": np.ones([4, 1], "int64")})
+        ...     int(fleetmetrics.sum("clicks"))
+        12
+        >>> paddle.disable_static()
+    """
+    program = current_program()
+    shape = _checked(name, shape, dtype, reduction)
+    known = _registry.get(name)
+    taken = _backend().exists(program, name)
+    if known is not None and known.program() is not None:
+        if not share:
+            raise DuplicateStateError(
+                f"name: a state {name!r} exists already, and two would accumulate into one variable; choose another "
+                "name, or pass share=True to share it on purpose"
+            )
+        if (known.shape, known.dtype, known.reduction) != (shape, dtype, reduction):
+            raise DuplicateStateError(
+                f"state {name!r} cannot be shared as shape={shape}, dtype={dtype!r}, reduction={reduction!r}: it is "
+                f"{known!r}"
+            )
+        if known.program() is program:
+            return known
+    elif taken:
+        raise DuplicateStateError(
+            f"name: the program has a variable {name!r} already that is no state of fleetmetrics; choose another name"
+        )
+    variable = _backend().create(name, shape, dtype, lambda: _identity(shape, dtype, reduction))
+    _registry[name] = StaticState(name, shape, dtype, reduction, variable)
+    return _registry[name]
+
+
+def _identity(shape: tuple[int, ...], dtype: str, reduction: str) -> Any:
+    value = identity(reduction, dtype)
+    if dtype == "float64":
+        return paddle.full(shape, float(value), dtype)
+    # Paddle makes an int64 constant from a double: split, so that both parts are exact.
+    high = (int(value) >> 11) << 11
+    return paddle.add(paddle.full(shape, high, dtype), paddle.full(shape, int(value) - high, dtype))
+
+
+def _checked(name: str, shape: Any, dtype: str, reduction: str) -> tuple[int, ...]:
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError(f"name must be a non-empty string, not {name!r}")
+    if dtype not in _DTYPES:
+        raise InvalidInputError(f"dtype must be one of {', '.join(_DTYPES)}, not {dtype!r}")
+    if reduction not in _REDUCTIONS:
+        raise InvalidInputError(f"reduction must be one of {', '.join(_REDUCTIONS)}, not {reduction!r}")
+    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
+        raise InvalidInputError(f"shape must hold whole numbers of at least 0, not {shape!r}")
+    return tuple(int(size) for size in sizes)
+
+
+def accumulate(state: StaticState, batch_value: Any) -> None:
+    """Append the operations that merge a batch's value into a state, at every run of the program.
+
+    Args:
+        state: from `create_state`.
+        batch_value: a variable of the program with the state's shape (a scalar may be ``[1]`` or ``[]``);
+            bools and integers for an int64 state, floats too for a float64 one. Or
+            `Scattered`.
+
+    Raises:
+        InvalidInputError: it is no static variable, or its shape or dtype do not fit.
+        StaticProgramError: no static program is being built.
+
+    See `create_state` for an example.
+    """
+    current_program()
+    if not isinstance(state, StaticState):
+        raise InvalidInputError(f"state must come from create_state, not be a {type(state).__name__}")
+    if isinstance(batch_value, Scattered):
+        amount = batch_value.amount
+    else:
+        amount = batch_value
+        if not is_static(batch_value):
+            raise InvalidInputError(
+                f"batch_value for state {state.name!r} must be a variable of the static program, not "
+                f"{type(batch_value).__name__}"
+            )
+        _check_shape(state, batch_value)
+    if amount is not None and paddle_ops.kind(amount) == "f" and state.dtype == "int64":
+        raise InvalidInputError(
+            f"batch_value has dtype {amount.dtype} but state {state.name!r} is int64; create it with dtype='float64'"
+        )
+    paddle.assign(paddle_ops.merge(state.reduction, state.variable, batch_value), output=state.variable)
+
+
+def _check_shape(state: StaticState, value: Any) -> None:
+    shape = tuple(value.shape)
+    if shape != state.shape and not {shape, state.shape} <= {(), (1,)}:
+        raise InvalidInputError(
+            f"batch_value has shape {list(shape)} but state {state.name!r} has {list(state.shape)}; they must be equal"
+        )
+
+
+def states(program: Any = None) -> list[StaticState]:
+    """The state variables that a program holds, in the order of their creation.
+
+    Args:
+        program: a static program, or a clone of one; None: the default main program.
+
+    Returns:
+        The states; each has a ``name``, ``shape``, ``dtype`` and ``reduction``.
+    """
+    program = paddle.static.default_main_program() if program is None else program
+    return [state for name, state in _registry.items() if _backend_of(program).exists(program, name)]
+
+
+def _backend_of(program: Any) -> Any:
+    """The backend of a program that is there."""
+    return legacy if hasattr(program, "list_vars") and hasattr(program.global_block(), "has_var") else pir

@@ -1,0 +1,53 @@
+"""The array namespace that batch statistics are written against, in the way of the array API.
+
+Two implementations with the same functions: NumPy, and Paddle for dynamic mode and static programs alike.
+A metric that uses nothing but these functions is written once and runs in all three modes.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from fleetmetrics.xp import numpy_ops
+from fleetmetrics.xp.scattered import Scattered
+
+__all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "namespace"]
+
+
+def is_eager_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of dynamic mode."""
+    paddle = sys.modules.get("paddle")
+    # By the class: isinstance(tensor, paddle.static.Variable) is true for eager tensors as well.
+    return hasattr(paddle, "Tensor") and issubclass(type(value), paddle.Tensor)  # type: ignore[union-attr]
+
+
+def is_static(value: Any) -> bool:
+    """Whether a value is a variable of a legacy static program or a value of a PIR program."""
+    paddle = sys.modules.get("paddle")
+    if not hasattr(paddle, "static") or is_eager_tensor(value):
+        return False
+    kinds = (paddle.static.Variable, getattr(getattr(paddle, "pir", None), "Value", ()))  # type: ignore[union-attr]
+    return isinstance(value, kinds)
+
+
+def is_paddle(value: Any) -> bool:
+    """Whether a value is Paddle's; False where Paddle was never imported."""
+    return is_eager_tensor(value) or is_static(value)
+
+
+def namespace(*values: Any) -> ModuleType:
+    """The namespace that serves these values: Paddle's if any of them is Paddle's, else NumPy's.
+
+    Args:
+        *values: arrays, tensors, variables, numbers, lists or None.
+
+    Returns:
+        `fleetmetrics.xp.paddle_ops` or `fleetmetrics.xp.numpy_ops`.
+    """
+    if "paddle" in sys.modules and any(is_paddle(value) for value in values):
+        from fleetmetrics.xp import paddle_ops
+
+        return paddle_ops
+    return numpy_ops
