@@ -7,6 +7,7 @@ batch statistics holds no invalid and no masked sample.
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, Callable, Iterable, NamedTuple
 
 from fleetmetrics.errors import InvalidInputError
@@ -99,22 +100,31 @@ class Batch:
             InvalidInputError: names the argument, how many samples, the first position and its value.
         """
         xp = self.xp
-        names = [*dict.fromkeys(requirements)] + (["weight"] if self.weight is not None else [])
         live = self._live()
         ok = None
-        for name in names if validate else ():
-            requirement = REQUIREMENTS[name]
+        for requirement in self._applicable(set(requirements)) if validate else ():
             holds = requirement.holds(self)
+            if holds is None:
+                continue
             if xp.is_eager(holds):
                 _raise_unless(xp, holds, live, owner, requirement, self)
             else:
-                ok = holds if ok is None else ok & holds
+                ok = holds if ok is None else xp.logical_and(ok, holds)
         keep = live
         if ok is not None:
-            self.invalid = ~ok if live is None else ~ok & live
-            keep = ok if live is None else ok & live
+            keep = ok if live is None else xp.logical_and(ok, live)
+            self.invalid = xp.logical_not(ok) if live is None else xp.logical_xor(keep, live)
         if keep is not None:
             self._drop(keep)
+
+    def _applicable(self, names: set[str]) -> list[Requirement]:
+        if self.label is None and names & {"finite_label", "binary_label", "class_label"}:
+            raise InvalidInputError("label is missing; give add(prediction, label)")
+        if names & {"binary_label", "class_label"}:
+            names -= {"finite_label"}  # the stricter rule says it all
+        if "probability" in names and not self.classes:
+            names -= {"finite_prediction"}
+        return [REQUIREMENTS[name] for name in REQUIREMENTS if name in names | {"weight"}]
 
     def _drop(self, keep: Any) -> None:
         """Keep these samples only: filtered where shapes are free, else zeroed and left out of every sum."""
@@ -127,11 +137,12 @@ class Batch:
                     setattr(self, part, None if array is None else array[keep])
             return
         self.keep = keep
-        for part in parts:
-            array = getattr(self, part)
-            if array is not None:
-                flags = xp.reshape(keep, [-1, 1]) if array is self.prediction and self.classes else keep
-                setattr(self, part, xp.where(flags, array, xp.zeros_like(array)))
+        flags = xp.reshape(keep, [-1, 1]) if self.classes else keep
+        self.prediction = xp.zero_unless(flags, self.prediction)
+        if self.label is not None:
+            self.label = xp.zero_unless(keep, self.label)
+        if self.weight is not None:
+            self.weight = xp.zero_unless(keep, self.weight)
 
     def _live(self) -> Any:
         """Flags of the samples that neither the mask nor a weight of zero drops; None: all."""
@@ -154,6 +165,13 @@ class Batch:
         return self.prediction[:, 1] if self.classes else self.prediction
 
     @property
+    def probabilities(self) -> Any:
+        """`scores` as float64."""
+        return (
+            self.cached("probabilities", lambda: self.xp.cast(self.scores, "float64")) if self.classes else self.values
+        )
+
+    @property
     def values(self) -> Any:
         """Predictions as float64 of the label's shape: ``[n]``."""
         if self.classes:
@@ -164,11 +182,21 @@ class Batch:
         return self.cached("values", lambda: self.xp.cast(self.prediction, "float64"))
 
     @property
-    def targets(self) -> Any:
-        """Labels as float64: ``[n]``."""
+    def labels(self) -> Any:
+        """Labels as they were given, flat: ``[n]``."""
         if self.label is None:
             raise InvalidInputError("label is missing; give add(prediction, label)")
-        return self.cached("targets", lambda: self.xp.cast(self.label, "float64"))
+        return self.label
+
+    @property
+    def targets(self) -> Any:
+        """Labels as float64: ``[n]``."""
+        return self.cached("targets", lambda: self.xp.cast(self.labels, "float64"))
+
+    @property
+    def positive(self) -> Any:
+        """Flags of the labels that are not 0: ``[n]``."""
+        return self.cached("positive", lambda: self.xp.cast(self.labels, "bool"))
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
         """The value of ``make()``, computed once per batch: what several metrics need costs once."""
@@ -176,11 +204,13 @@ class Batch:
             self.memo[key] = make()
         return self.memo[key]
 
-    def weighted_sum(self, values: Any) -> Any:
+    def weighted_sum(self, values: Any, *, zero_at_zero: bool = False) -> Any:
         """``sum(w * values)`` over the samples that count.
 
         Args:
             values: one bool, integer or float per sample.
+            zero_at_zero: the values are 0 wherever prediction and label are 0, as they are for samples that do
+                not count: then those need not be left out again.
 
         Returns:
             Without weights an int64 for bools and integers; else a float64.
@@ -188,11 +218,9 @@ class Batch:
         xp = self.xp
         if self.weight is not None:
             return xp.sum(xp.cast(values, "float64") * self.weight)
-        if self.keep is not None:
-            dtype = "float64" if xp.kind(values) == "f" else "int64"
-            keep = self.cached(("keep", dtype), lambda: xp.cast(self.keep, dtype))
-            return xp.sum(xp.cast(values, dtype) * keep)
-        return xp.sum(values)
+        if self.keep is None or zero_at_zero:
+            return xp.sum(values)
+        return xp.sum(xp.zero_unless(self.keep, values))
 
     @property
     def total(self) -> Any:
@@ -210,8 +238,11 @@ class Batch:
         if self.weight is not None:
             return self.xp.sum(self.weight)
         if self.keep is not None:
-            return self.weighted_sum(self.keep)
+            return self.xp.sum(self.keep)
         return self.xp.count(self.label if self.classes else self.prediction)
+
+
+_LARGEST = sys.float_info.max
 
 
 class Requirement(NamedTuple):
@@ -219,7 +250,7 @@ class Requirement(NamedTuple):
 
     argument: str
     allowed: str
-    holds: Callable[[Batch], Any]  # flags, one per sample
+    holds: Callable[[Batch], Any]  # flags, one per sample; None: it cannot be otherwise
 
     @property
     def text(self) -> str:
@@ -227,26 +258,33 @@ class Requirement(NamedTuple):
         return f"{self.argument}: {self.allowed}"
 
 
-def _finite_prediction(batch: Batch) -> Any:
-    finite = batch.xp.isfinite(batch.prediction)
-    return batch.xp.all_rows(finite) if batch.classes else finite
+def _finite(batch: Batch, array: Any) -> Any:
+    """Flags of the finite entries; None if all are, being integers."""
+    if batch.xp.kind(array) != "f":
+        return None
+    finite = batch.xp.isfinite(array)
+    return batch.xp.all_rows(finite) if len(batch.xp.shape(array)) > 1 else finite
 
 
-#: By name; a metric lists those that it needs. NaN fails every comparison, so ranges exclude it.
+#: By name; a metric lists those that it needs.
 REQUIREMENTS: dict[str, Requirement] = {
-    "finite_prediction": Requirement("prediction", "a finite number", _finite_prediction),
-    "finite_label": Requirement("label", "a finite number", lambda b: b.xp.isfinite(b.label)),
+    "finite_prediction": Requirement("prediction", "a finite number", lambda b: _finite(b, b.prediction)),
     "probability": Requirement(
         "prediction",
         "a probability in [0, 1] (apply the sigmoid or softmax to logits first)",
-        lambda b: (b.scores >= 0) & (b.scores <= 1),
+        lambda b: b.xp.in_range(b.scores, 0, 1),
     ),
-    "binary_label": Requirement("label", "0 or 1", lambda b: (b.label == 0) | (b.label == 1)),
+    "finite_label": Requirement("label", "a finite number", lambda b: _finite(b, b.label)),
+    "binary_label": Requirement("label", "0 or 1", lambda b: b.xp.whole_in_range(b.label, 0, 1)),
     "class_label": Requirement(
-        "label", "a class from 0 to the number of scores - 1", lambda b: (b.label >= 0) & (b.label < b.classes)
+        "label",
+        "a whole number from 0 to the number of scores - 1",
+        lambda b: b.xp.whole_in_range(b.label, 0, b.classes - 1),
     ),
     "weight": Requirement(
-        "weight", "a finite number of at least 0", lambda b: (b.weight >= 0) & b.xp.isfinite(b.weight)
+        "weight",
+        "a finite number of at least 0",
+        lambda b: None if b.weight is None else b.xp.in_range(b.weight, 0, _LARGEST),
     ),
 }
 

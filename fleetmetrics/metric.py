@@ -89,6 +89,8 @@ class Accumulator:
         """
         self._check_is_free()
         batch = Batch(prediction, label, weight, mask)
+        if 0 in batch.xp.shape(batch.prediction):
+            return  # an empty batch; on 2.6, Paddle cannot even sum it
         static = namespaces.is_static(batch.prediction)
         if static:
             self.program = self._enter_program()
@@ -180,6 +182,10 @@ class Accumulator:
             one.merge(another, scope)
 
 
+#: The first invalid place where there is none: a power of two, which Paddle keeps exact as a constant.
+NEVER = 2**62
+
+
 class Check:
     """The states of the deferred check: how many samples broke a requirement, and which one was the first.
 
@@ -202,12 +208,12 @@ class Check:
         if batch.invalid is None:
             return {}
         xp = batch.xp
-        length = xp.count(batch.invalid)
+        invalid = xp.sum(batch.invalid)
         place = self.seen.current() + xp.first_true(batch.invalid)
         return {
-            self.first: xp.extreme(xp.reshape(place, [1]), xp.reshape(xp.any_true(batch.invalid), [1]), "min"),
-            self.invalid: xp.sum(batch.invalid),
-            self.seen: length,
+            self.first: xp.where(xp.cast(invalid, "bool"), place, xp.full(NEVER)),
+            self.invalid: invalid,
+            self.seen: xp.count(batch.invalid),
         }
 
     def raise_if_invalid(self, values: Mapping[State, np.ndarray], requirements: Iterable[str]) -> None:

@@ -28,21 +28,20 @@ def accuracy(correct: Any, total: Any) -> float:
     return ratio(correct, total, "accuracy")
 
 
-def log_loss(loss: Any, total: Any) -> float:
+def log_loss(log_likelihood: Any, total: Any) -> float:
     """Mean negative log-likelihood of the labels.
 
-    Formula: ``-sum(w * (y * ln(p) + (1 - y) * ln(1 - p))) / sum(w)``.
+    Formula: ``-sum(w * ln(q)) / sum(w)``, where ``q`` is the probability that was given to the true label.
 
     Args:
-        loss: the weighted sum of the samples' negative log-likelihoods, in nats.
+        log_likelihood: the weighted sum of ``ln(q)``, at most 0.
         total: number (or weight) of all samples.
 
     Returns:
-        A number of nats, at least 0; nan with `UndefinedMetricWarning` if there are no
-        samples.
+        A number of nats, at least 0; nan with `UndefinedMetricWarning` if there are no samples.
 
     Example:
-        >>> log_loss(1.0, 4)
+        >>> log_loss(-1.0, 4)
         0.25
     """
-    return ratio(loss, total, "log_loss")
+    return 0.0 - ratio(log_likelihood, total, "log_loss")  # 0.0 and not -0.0 where all is certain

@@ -17,11 +17,11 @@ __all__ = ["Accuracy", "LogLoss"]
 @statistic
 def _correct(batch: Batch, top_k: int, threshold: float) -> Any:
     if batch.classes:
-        right = batch.xp.rank_of_label(batch.prediction, batch.label) < top_k
+        right = batch.xp.rank_of_label(batch.prediction, batch.labels) < top_k
     elif batch.xp.kind(batch.prediction) == "f":
-        right = (batch.prediction > threshold) == (batch.label != 0)
+        right = (batch.prediction > threshold) == batch.positive
     else:
-        right = batch.prediction == batch.label
+        right = batch.values == batch.targets
     return batch.weighted_sum(right)
 
 
@@ -95,11 +95,10 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 
 @statistic
-def _log_loss(batch: Batch) -> Any:
+def _log_likelihood(batch: Batch) -> Any:
     xp = batch.xp
-    probability = xp.cast(batch.scores, "float64")
-    of_label = xp.where(batch.label == 1, probability, 1.0 - probability)
-    return batch.weighted_sum(-xp.log(xp.maximum(of_label, xp.constant(_EPSILON))))
+    of_label = xp.where(batch.positive, batch.probabilities, 1.0 - batch.probabilities)
+    return batch.weighted_sum(xp.log(xp.at_least(of_label, _EPSILON)), zero_at_zero=True)
 
 
 class LogLoss(Metric):
@@ -131,11 +130,11 @@ class LogLoss(Metric):
 
     def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
         super().__init__(name, validate=validate, share=share)
-        self.declare("loss", dtype="float64", key="log_loss")
+        self.declare("log_likelihood", dtype="float64", key="log_likelihood")
         self.declare("total", key="total")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"loss": _log_loss(batch), "total": batch.total}
+        return {"log_likelihood": _log_likelihood(batch), "total": batch.total}
 
-    def formula(self, loss: np.ndarray, total: np.ndarray) -> float:
-        return formulas.log_loss(loss, total)
+    def formula(self, log_likelihood: np.ndarray, total: np.ndarray) -> float:
+        return formulas.log_loss(log_likelihood, total)

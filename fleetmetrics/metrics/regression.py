@@ -20,12 +20,12 @@ def _error(batch: Batch) -> Any:
 
 @statistic
 def _absolute_error(batch: Batch) -> Any:
-    return batch.weighted_sum(batch.xp.absolute(_error(batch)))
+    return batch.weighted_sum(batch.xp.absolute(_error(batch)), zero_at_zero=True)
 
 
 @statistic
 def _squared_error(batch: Batch) -> Any:
-    return batch.weighted_sum(batch.xp.square(_error(batch)))
+    return batch.weighted_sum(batch.xp.square(_error(batch)), zero_at_zero=True)
 
 
 class MeanAbsoluteError(Metric):

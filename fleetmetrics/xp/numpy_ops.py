@@ -13,20 +13,28 @@ from fleetmetrics.xp.scattered import Scattered
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 
+_INT64_MAX = np.iinfo(np.int64).max
+
 absolute = np.absolute
 all_true = np.all
 any_true = np.any
 isfinite = np.isfinite
 log = np.log
-maximum = np.maximum
-minimum = np.minimum
+logical_and = np.logical_and
+logical_not = np.logical_not
+logical_xor = np.logical_xor
 square = np.square
 where = np.where
 zeros_like = np.zeros_like
 
 
 def asarray(value: Any, argument: str) -> np.ndarray:
-    """An array of bools, integers or floats; anything else is an error that names the argument."""
+    """An array of bools, integers or floats of at least 32 bits; anything else is an error.
+
+    Args:
+        value: what the caller was given.
+        argument: its name, for the message.
+    """
     try:
         array = np.asarray(value)
     except ValueError as error:  # ragged lists
@@ -35,7 +43,9 @@ def asarray(value: Any, argument: str) -> np.ndarray:
         raise InvalidInputError(
             f"{argument} must hold numbers or bools, not {array.dtype} (given a {type(value).__name__})"
         )
-    return array
+    if array.dtype == np.uint64 and array.size and array.max() > _INT64_MAX:
+        raise InvalidInputError(f"{argument} holds {array.max()}; the largest integer allowed is 2**63 - 1")
+    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def host(array: np.ndarray) -> np.ndarray:
@@ -68,9 +78,22 @@ def reshape(array: np.ndarray, shape: list[int]) -> np.ndarray:
     return array.reshape(shape)
 
 
-def constant(value: float) -> Any:
-    """A float64 that meets float64 arrays without loss."""
-    return np.float64(value)
+def in_range(array: np.ndarray, low: float, high: float) -> Any:
+    """Flags of the entries in ``[low, high]``; false for nan."""
+    return (array >= low) & (array <= high)
+
+
+def whole_in_range(array: np.ndarray, low: int, high: int) -> Any:
+    """Flags of the whole numbers in ``[low, high]``; None if all are, being bools."""
+    if array.dtype.kind == "b":
+        return None if high >= 1 else in_range(array, low, high)
+    flags = in_range(array, low, high)
+    return flags & (array == np.floor(array)) if array.dtype.kind == "f" else flags
+
+
+def at_least(array: np.ndarray, low: float) -> np.ndarray:
+    """The array with smaller entries raised to ``low``, a power of two."""
+    return np.maximum(array, low)
 
 
 def count(array: np.ndarray) -> Any:
@@ -101,9 +124,9 @@ def first_true(flags: np.ndarray) -> Any:
 
 
 def bucket(score: np.ndarray, top: int) -> np.ndarray:
-    """``int(score * top)`` in the precision of the score, but at least float32: Paddle's buckets."""
+    """``int(score * top)`` in the precision of the score, float32 or float64: Paddle's buckets."""
     if score.dtype != np.float32:
-        score = score.astype(np.float32 if score.dtype == np.float16 else np.float64, copy=False)
+        score = score.astype(np.float64, copy=False)
     return (score * score.dtype.type(top)).astype(np.int64)
 
 
@@ -118,7 +141,7 @@ def rank_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
 def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
     """The state with an increment (an array or `Scattered`) merged into it."""
     if isinstance(increment, Scattered):
-        return state + np.bincount(increment.index, increment.amount, state.size).reshape(state.shape)
+        return state + np.bincount(increment.index, increment.amount, state.size)
     increment = np.asarray(increment).reshape(state.shape)
     if reduction == "sum" and increment.dtype.kind != "f" and state.dtype.kind != "f":
         return combine("sum", [state, increment])  # an error where int64 would wrap

@@ -20,9 +20,11 @@ FILTERS = False
 
 absolute = paddle.abs
 any_true = paddle.any
+isfinite = paddle.isfinite
 log = paddle.log
-maximum = paddle.maximum
-minimum = paddle.minimum
+logical_and = paddle.logical_and
+logical_not = paddle.logical_not
+logical_xor = paddle.logical_xor
 square = paddle.square
 where = paddle.where
 zeros_like = paddle.zeros_like
@@ -32,11 +34,17 @@ _KINDS = {
     **{getattr(paddle, name): "i" for name in ("uint8", "int8", "int16", "int32", "int64")},
     **{getattr(paddle, name): "f" for name in ("float16", "bfloat16", "float32", "float64")},
 }
-_FLOAT32_OR_LESS = (paddle.float16, paddle.bfloat16, paddle.float32)
 
 
 def asarray(value: Any, argument: str) -> Any:
-    """A tensor, variable or value of numbers or bools; anything else is an error that names the argument."""
+    """A tensor, variable or value: bool, int64, float32 or float64; anything else is an error.
+
+    The other dtypes are widened to these, which loses nothing: few of Paddle's functions take them all.
+
+    Args:
+        value: what the caller was given.
+        argument: its name, for the message.
+    """
     if is_eager_tensor(value):
         value = value.detach()
     elif not is_static(value):
@@ -52,12 +60,14 @@ def asarray(value: Any, argument: str) -> Any:
             )
     if value.dtype not in _KINDS:
         raise InvalidInputError(f"{argument} must hold numbers or bools, not {value.dtype}")
-    return value
+    if kind(value) == "i":
+        return cast(value, "int64")
+    return cast(value, "float32") if value.dtype in (paddle.float16, paddle.bfloat16) else value
 
 
 def host(tensor: Any) -> np.ndarray:
     """A tensor as a NumPy array; NumPy has no bfloat16, and Paddle would hand out its bits as uint16."""
-    return (tensor.astype("float32") if tensor.dtype == paddle.bfloat16 else tensor).numpy()
+    return cast(tensor, "float32").numpy() if tensor.dtype == paddle.bfloat16 else tensor.numpy()
 
 
 def is_eager(tensor: Any) -> bool:
@@ -92,14 +102,38 @@ def reshape(tensor: Any, shape: list[int]) -> Any:
     return tensor if list(tensor.shape) == shape == [] else paddle.reshape(tensor, shape)
 
 
-def isfinite(tensor: Any) -> Any:
-    """Flags of the finite entries; bools and integers are finite."""
-    return paddle.isfinite(tensor if kind(tensor) == "f" else cast(tensor, "float64"))
+def in_range(tensor: Any, low: float, high: float) -> Any:
+    """Flags of the entries in ``[low, high]``; false for nan. Bounds are whole numbers or the largest float."""
+    if high > 2**24:
+        return paddle.logical_and(tensor >= low, paddle.isfinite(tensor))
+    return tensor == paddle.clip(tensor, low, high)  # fewer operations than two comparisons
 
 
-def constant(value: float) -> Any:
-    """A float64 that meets float64 tensors without loss: a Python float would pass through float32."""
-    return paddle.full([], value, "float64")
+def whole_in_range(tensor: Any, low: int, high: int) -> Any:
+    """Flags of the whole numbers in ``[low, high]``; None if all are, being bools."""
+    if kind(tensor) == "b":
+        return None if high >= 1 else paddle.logical_not(tensor)
+    flags = in_range(tensor, low, high)
+    return paddle.logical_and(flags, tensor == paddle.floor(tensor)) if kind(tensor) == "f" else flags
+
+
+def at_least(tensor: Any, low: float) -> Any:
+    """The tensor with smaller entries raised to ``low``, a power of two (others would pass through float32)."""
+    return paddle.clip(tensor, min=low)
+
+
+def zero_unless(flags: Any, tensor: Any) -> Any:
+    """The tensor where the flags are true, and 0 (or False) elsewhere."""
+    if kind(tensor) == "b":
+        return paddle.logical_and(flags, tensor)
+    if kind(tensor) == "i":
+        return cast(flags, "int64") * tensor
+    return paddle.where(flags, tensor, paddle.zeros_like(tensor))  # not a product: it would keep nan
+
+
+def full(value: int) -> Any:
+    """An int64 constant: of at most 53 bits, or a power of two, since Paddle makes it from a double."""
+    return paddle.full([], value, "int64")
 
 
 def count(tensor: Any) -> Any:
@@ -109,7 +143,7 @@ def count(tensor: Any) -> Any:
 
 def sum(tensor: Any) -> Any:
     """The sum: of bools and integers an int64, of floats a float64."""
-    return paddle.sum(cast(tensor, "float64" if kind(tensor) == "f" else "int64"))
+    return paddle.sum(tensor, dtype="float64" if kind(tensor) == "f" else "int64")
 
 
 def extreme(tensor: Any, keep: Any, reduction: str) -> Any:
@@ -133,10 +167,10 @@ def first_true(flags: Any) -> Any:
 
 
 def bucket(score: Any, top: int) -> Any:
-    """``int(score * top)`` in the precision of the score, but at least float32: Paddle's buckets."""
-    score = cast(score, "float32" if score.dtype in _FLOAT32_OR_LESS else "float64")
-    scaled = score * paddle.full([], top, score.dtype)
-    return paddle.cast(scaled, "int64")
+    """``int(score * top)`` in the precision of the score, float32 or float64: Paddle's buckets."""
+    score = score if kind(score) == "f" else cast(score, "float64")
+    # A Python number passes through float32, which holds whole numbers up to 2**24.
+    return cast(score * (top if top <= 2**24 else paddle.full([], top, score.dtype)), "int64")
 
 
 def rank_of_label(scores: Any, label: Any) -> Any:
@@ -147,7 +181,6 @@ def rank_of_label(scores: Any, label: Any) -> Any:
     """
     label = paddle.reshape(cast(label, "int64"), [-1, 1])
     classes = paddle.arange(scores.shape[1], dtype="int64")
-    scores = cast(scores, "float32" if scores.dtype in _FLOAT32_OR_LESS else "float64")
     own = paddle.sum(paddle.where(classes == label, scores, paddle.zeros_like(scores)), axis=1, keepdim=True)
     before = paddle.logical_or(scores > own, paddle.logical_and(scores == own, classes < label))
     return paddle.sum(paddle.cast(before, "int64"), axis=1)
@@ -165,7 +198,8 @@ def merge(reduction: str, state: Any, increment: Any) -> Any:
     Args:
         reduction: ``"sum"``, ``"max"`` or ``"min"``.
         state: a tensor or static variable; or a NumPy array, which moves to the current device.
-        increment: a tensor of the state's shape; it is cast to float64 if the state is, and the other way.
+        increment: a tensor of the state's shape, or of one entry for a state of one. If one of the two is a
+            float64, the other is cast.
     """
     if isinstance(state, np.ndarray):
         state = paddle.to_tensor(state)
@@ -176,11 +210,10 @@ def merge(reduction: str, state: Any, increment: Any) -> Any:
     dtype = "float64" if state.dtype == paddle.float64 else "int64"
     if scattered:
         return _scatter(state, increment.index, amount, dtype)
-    increment = paddle.reshape(cast(asarray(increment, "increment"), dtype), list(state.shape))
+    increment = reshape(cast(asarray(increment, "increment"), dtype), list(state.shape))
     return {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}[reduction](state, increment)
 
 
 def _scatter(state: Any, index: Any, amount: Any, dtype: str) -> Any:
     amount = paddle.ones_like(index, dtype) if amount is None else cast(amount, dtype)
-    flat = paddle.reshape(state, [-1]) if len(state.shape) != 1 else state
-    return paddle.reshape(paddle.scatter_nd_add(flat, paddle.unsqueeze(index, 1), amount), list(state.shape))
+    return paddle.scatter_nd_add(state, paddle.unsqueeze(index, 1), amount)

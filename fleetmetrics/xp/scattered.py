@@ -10,7 +10,8 @@ __all__ = ["Scattered"]
 class Scattered(NamedTuple):
     """An increment that touches few entries of a state: ``state[index[i]] += amount[i]`` for every i.
 
-    ``index`` is an int64 array ``[n]`` into the flat state; ``amount`` an int64 or float64 array ``[n]``, None for 1.
+    ``index`` is an int64 array ``[n]`` into a state of one axis; ``amount`` an int64 or float64 array ``[n]``; None
+    stands for 1.
     """
 
     index: Any
