@@ -19,8 +19,8 @@ from typing import Any
 from fleetmetrics._version import __version__
 from fleetmetrics.comm import (
     Communicator,
-    GlooCommunicator,
     LocalCommunicator,
+    SocketCommunicator,
     UtilCommunicator,
     get_communicator,
     set_communicator,
@@ -34,10 +34,10 @@ from fleetmetrics.metrics import __all__ as _metrics
 
 __all__ = [
     "Communicator",
-    "GlooCommunicator",
     "LocalCommunicator",
     "Metric",
     "MetricCollection",
+    "SocketCommunicator",
     "UtilCommunicator",
     "__version__",
     "acc",

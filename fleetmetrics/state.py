@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError
-from fleetmetrics.reductions import combine, identity
+from fleetmetrics.reductions import combine, identity, widen
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, namespace
 
-__all__ = ["State", "exact", "name_of", "read"]
+__all__ = ["State", "name_of", "read"]
 
 
 class State:
@@ -85,7 +85,7 @@ class State:
             return read(self.static.name, scope).reshape(self.shape)
         if self.value is None:
             return np.full(self.shape, identity(self.reduction, self.dtype), self.dtype)
-        return exact(read(self.value)).reshape(self.shape)
+        return read(self.value).reshape(self.shape)
 
     def write(self, value: np.ndarray, scope: Any = None) -> None:
         """Replace the local value.
@@ -135,10 +135,10 @@ def read(value: Any, scope: Any = None, argument: str = "input") -> np.ndarray:
     """
     name = name_of(value, argument)
     if name is not None:
-        return exact(_from_scope(name, scope, argument), argument)
+        return widen(_from_scope(name, scope, argument), argument)
     if is_eager_tensor(value):
         value = namespace(value).host(value)
-    return exact(value, argument)
+    return widen(value, argument)
 
 
 def name_of(value: Any, argument: str = "input") -> str | None:
@@ -177,24 +177,3 @@ def _from_scope(name: str, scope: Any, argument: str) -> np.ndarray:
             f"{argument}: variable {name!r} is in the scope but holds nothing yet; run the startup program first"
         )
     return np.array(tensor)
-
-
-def exact(value: Any, argument: str = "input") -> np.ndarray:
-    """Widen to int64 or float64, the only dtypes of states.
-
-    Raises:
-        InvalidInputError: if the value does not hold numbers, or integers that int64 cannot hold.
-    """
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
-    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
-        raise InvalidInputError(f"{argument} holds {array.max()}; the largest integer allowed is 2**63 - 1")
-    if array.dtype.kind in "biu":
-        return array.astype(np.int64)
-    if array.dtype.kind == "f":
-        return array.astype(np.float64)
-    raise InvalidInputError(
-        f"{argument} must hold bools, integers or floats, not {array.dtype} (given a {type(value).__name__})"
-    )

@@ -7,7 +7,6 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from fleetmetrics.comm import Block, Communicator, communicator_for
-from fleetmetrics.errors import FleetMetricsError
 
 __all__ = ["exchange"]
 
@@ -40,9 +39,9 @@ def exchange(
     """
     channel = communicator if communicator is not None else communicator_for(util)
     blocks: Sequence[Block] = []
-    trouble: FleetMetricsError | None = None
+    trouble: Exception | None = None
     try:
         blocks = collect()
-    except FleetMetricsError as error:
+    except Exception as error:  # whatever it is: the others are waiting
         trouble = error
     return channel.reduce(call, blocks, timeout=timeout, trouble=trouble)

@@ -92,7 +92,7 @@ class Sum(_Values):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         if batch.weight is not None or batch.xp.kind(batch.prediction) == "f":
-            return {"floats": batch.weighted_sum(batch.values), "number_of_floats": batch.xp.count(batch.prediction)}
+            return {"floats": batch.weighted_sum(batch.values), "number_of_floats": _number(batch)}
         return {"integers": batch.weighted_sum(batch.prediction), "estimate": batch.weighted_sum(batch.values)}
 
     def formula(

@@ -21,7 +21,7 @@ def _correct(batch: Batch, top_k: int, threshold: float) -> Any:
     elif batch.xp.kind(batch.prediction) == "f":
         right = (batch.prediction > threshold) == batch.positive
     else:
-        right = batch.values == batch.targets
+        right = batch.xp.equal(batch.prediction, batch.labels)
     return batch.weighted_sum(right)
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.reductions import combine, identity
+from fleetmetrics.reductions import combine, identity, widen
 from fleetmetrics.xp.scattered import Scattered
 
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 
-_INT64_MAX = np.iinfo(np.int64).max
+_KEPT = frozenset(np.dtype(name) for name in ("bool", "int64", "float32", "float64"))
 
 absolute = np.absolute
 all_true = np.all
+equal = np.equal
 any_true = np.any
 isfinite = np.isfinite
 log = np.log
@@ -29,23 +29,16 @@ zeros_like = np.zeros_like
 
 
 def asarray(value: Any, argument: str) -> np.ndarray:
-    """An array of bools, integers or floats of at least 32 bits; anything else is an error.
+    """An array: bool, int64, float32 or float64; what cannot be widened to one of these is an error.
 
     Args:
         value: what the caller was given.
         argument: its name, for the message.
     """
-    try:
-        array = np.asarray(value)
-    except ValueError as error:  # ragged lists
-        raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
-    if array.dtype.kind not in "biuf":
-        raise InvalidInputError(
-            f"{argument} must hold numbers or bools, not {array.dtype} (given a {type(value).__name__})"
-        )
-    if array.dtype == np.uint64 and array.size and array.max() > _INT64_MAX:
-        raise InvalidInputError(f"{argument} holds {array.max()}; the largest integer allowed is 2**63 - 1")
-    return array.astype(np.float32) if array.dtype == np.float16 else array
+    dtype = getattr(value, "dtype", None)
+    if isinstance(value, np.ndarray) and dtype in _KEPT:
+        return value
+    return np.asarray(value, np.float32) if dtype == np.float16 else widen(value, argument)
 
 
 def host(array: np.ndarray) -> np.ndarray:
@@ -60,7 +53,7 @@ def is_eager(array: np.ndarray) -> bool:
 
 def kind(array: np.ndarray) -> str:
     """``"b"``, ``"i"`` or ``"f"``: bool, integer, floating."""
-    return "i" if array.dtype.kind == "u" else array.dtype.kind
+    return array.dtype.kind
 
 
 def shape(array: np.ndarray) -> tuple[int, ...]:

@@ -102,8 +102,15 @@ def reshape(tensor: Any, shape: list[int]) -> Any:
     return tensor if list(tensor.shape) == shape == [] else paddle.reshape(tensor, shape)
 
 
+def equal(one: Any, other: Any) -> Any:
+    """Flags of the equal entries, whatever the two dtypes."""
+    dtype = "float64" if "f" in kind(one) + kind(other) else "int64"
+    return paddle.equal(cast(one, dtype), cast(other, dtype))
+
+
 def in_range(tensor: Any, low: float, high: float) -> Any:
     """Flags of the entries in ``[low, high]``; false for nan. Bounds are whole numbers or the largest float."""
+    tensor = cast(tensor, "int64") if kind(tensor) == "b" else tensor  # clip takes no bools
     if high > 2**24:
         return paddle.logical_and(tensor >= low, paddle.isfinite(tensor))
     return tensor == paddle.clip(tensor, low, high)  # fewer operations than two comparisons

@@ -1,0 +1,226 @@
+"""What every communicator can do: rank, world size, and five collective operations."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Sequence, TypeVar
+
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.reductions import REDUCTIONS, widen
+
+__all__ = ["DEFAULT_TIMEOUT", "Block", "Communicator", "Deadline", "resolve_timeout"]
+
+# As long as torch.distributed waits by default: longer than any evaluation skew, shorter than a night.
+DEFAULT_TIMEOUT = 1800.0
+
+_STATE_DTYPES = (np.dtype(np.int64), np.dtype(np.float64))
+_Self = TypeVar("_Self", bound="Communicator")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One state on its way through the channel.
+
+    Args:
+        name: how errors call it.
+        reduction: "sum", "max" or "min".
+        array: int64 or float64, of any shape.
+
+    Raises:
+        InvalidInputError: for another reduction or dtype.
+
+    >>> Block("correct", "sum", np.array([3])).name
+    'correct'
+    """
+
+    name: str
+    reduction: str
+    array: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.reduction not in REDUCTIONS:
+            allowed = ", ".join(REDUCTIONS)
+            raise InvalidInputError(f"state {self.name!r}: reduction is {self.reduction!r}; allowed are {allowed}.")
+        if not isinstance(self.array, np.ndarray) or self.array.dtype not in _STATE_DTYPES:
+            kind = getattr(self.array, "dtype", type(self.array).__name__)
+            raise InvalidInputError(f"state {self.name!r} is {kind}; a state is a NumPy array, int64 or float64.")
+
+
+class Deadline:
+    """A moment until which a call may wait.
+
+    Args:
+        timeout: seconds from now.
+    """
+
+    __slots__ = ("end", "timeout")
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        self.end = time.monotonic() + timeout
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self.end - time.monotonic())
+
+
+def resolve_timeout(timeout: float | None = None) -> float:
+    """Return the seconds to wait: the argument, else FLEETMETRICS_TIMEOUT, else half an hour.
+
+    Args:
+        timeout: seconds, or None.
+
+    Returns:
+        A positive, finite number of seconds.
+
+    Raises:
+        InvalidInputError: if the argument or the environment variable is not such a number.
+
+    >>> resolve_timeout(5)
+    5.0
+    """
+    source, value = "timeout", timeout
+    if timeout is None:
+        text = os.environ.get("FLEETMETRICS_TIMEOUT")
+        if text is None:
+            return DEFAULT_TIMEOUT
+        source, value = "the environment variable FLEETMETRICS_TIMEOUT", text  # type: ignore[assignment]
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if isinstance(value, bool) or not 0 < seconds < math.inf:
+        raise InvalidInputError(f"{source} is {value!r}; it must be a number of seconds greater than 0.")
+    return seconds
+
+
+class Communicator(ABC):
+    """The workers' channel.
+
+    Every operation is collective: each worker of the job calls the same one in the same order. All of them get
+    the same result, or all raise the same error before the deadline. One thread at a time may use it.
+    """
+
+    rank: int
+    world_size: int
+
+    @abstractmethod
+    def reduce(
+        self,
+        call: str,
+        blocks: Sequence[Block],
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> list[np.ndarray]:
+        """Reduce many states in one exchange.
+
+        Args:
+            call: what is computed, the same on every worker; errors quote it.
+            blocks: the states; names, reductions and shapes must be the same on every worker.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            trouble: what went wrong here before the exchange; then every worker raises it.
+
+        Returns:
+            New arrays in the order of the blocks; float64 where any worker's block is.
+
+        Raises:
+            AgreementError: if the workers' calls or blocks differ.
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+            IntegerOverflowError: if a sum of integers does not fit into 64 bits.
+        """
+
+    @abstractmethod
+    def all_gather(self, array: Any, *, timeout: float | None = None) -> list[np.ndarray]:
+        """Give every worker's array to every worker.
+
+        Args:
+            array: numbers, booleans, or bytes or text of fixed width; lengths of the first axis may differ by rank.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Returns:
+            The arrays by rank, of one dtype: the one to which NumPy promotes the workers' dtypes.
+
+        Raises:
+            AgreementError: if the dtypes have nothing in common, or the shapes beyond the first axis differ.
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+        """
+
+    @abstractmethod
+    def broadcast(self, array: Any, source: int = 0, *, timeout: float | None = None) -> np.ndarray:
+        """Give one worker's array to every worker.
+
+        Args:
+            array: what to send; looked at on the source only.
+            source: the rank that sends.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Returns:
+            A new array.
+
+        Raises:
+            InvalidInputError: if source is no rank.
+            AgreementError: if the workers name different sources.
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the channel back; a second call does nothing."""
+
+    def all_reduce(self, array: Any, reduction: str = "sum", *, timeout: float | None = None) -> np.ndarray:
+        """Reduce one array over the workers.
+
+        Args:
+            array: booleans, integers (widened to int64) or floats (widened to float64).
+            reduction: "sum", "max" or "min".
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Returns:
+            A new array, int64 or float64.
+
+        Raises:
+            InvalidInputError: for another dtype or reduction, on every worker.
+            AgreementError, DeadlineError, CommunicatorError, IntegerOverflowError: as in ``reduce``.
+
+        >>> from fleetmetrics.comm import LocalCommunicator
+        >>> LocalCommunicator().all_reduce([1, 2, 3])
+        array([1, 2, 3])
+        """
+        blocks, trouble = [], None
+        try:
+            blocks = [Block("array", reduction, widen(array, "array"))]
+        except Exception as error:  # the others must hear of it, whatever it is
+            trouble = error
+        return self.reduce("all_reduce", blocks, timeout=timeout, trouble=trouble)[0]
+
+    def barrier(self, *, timeout: float | None = None) -> None:
+        """Wait until every worker is here.
+
+        Args:
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Raises:
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+        """
+        self.reduce("barrier", [], timeout=timeout)
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,239 @@
+"""How one array per worker becomes one array: sum, max and min, exact and free of the order of the ranks.
+
+>>> import numpy as np
+>>> combine("sum", [np.array([1e100, 1.0]), np.array([1.0, 1.0]), np.array([-1e100, 1.0])])
+array([1., 3.])
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
+
+__all__ = ["REDUCTIONS", "combine", "identity", "widen"]
+
+REDUCTIONS = ("sum", "max", "min")
+_INT64 = np.iinfo(np.int64)
+_LOW_32_BITS = np.int64(0xFFFFFFFF)
+
+
+def identity(reduction: str, dtype: Any) -> Any:
+    """Return the value that changes nothing when it is reduced with another.
+
+    Args:
+        reduction: "sum", "max" or "min".
+        dtype: int64 or float64.
+
+    Returns:
+        A NumPy scalar of that dtype: 0 for a sum, the lowest value for a maximum, the highest for a minimum.
+
+    Raises:
+        InvalidInputError: for any other reduction or dtype.
+
+    >>> int(identity("sum", "int64")), float(identity("max", "float64"))
+    (0, -inf)
+    """
+    _check_reduction(reduction)
+    kind = np.dtype(dtype)
+    if kind == np.int64:
+        return np.int64({"sum": 0, "max": _INT64.min, "min": _INT64.max}[reduction])
+    if kind == np.float64:
+        return np.float64({"sum": 0.0, "max": -np.inf, "min": np.inf}[reduction])
+    raise InvalidInputError(f"dtype is {kind}; a state is int64 or float64. Convert the array first.")
+
+
+def widen(value: Any, argument: str) -> np.ndarray:
+    """Widen numbers to int64 or float64, the only dtypes that are accumulated and exchanged.
+
+    Args:
+        value: bools, integers or floats: an array, a number or a list.
+        argument: its name, for messages.
+
+    Returns:
+        An int64 or float64 array of the value's shape; without a copy where it is one already.
+
+    Raises:
+        InvalidInputError: if it holds something else, or is ragged.
+        IntegerOverflowError: for an unsigned integer above 2**63 - 1.
+
+    >>> widen([True, False], "flags")
+    array([1, 0])
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # ragged lists
+        raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
+    if array.dtype.kind == "u" and array.size and int(array.max()) > _INT64.max:
+        raise IntegerOverflowError(f"{argument} holds {array.max()}; the largest integer allowed is 2**63 - 1")
+    if array.dtype.kind in "biu":
+        return array.astype(np.int64, copy=False)
+    if array.dtype.kind == "f":
+        return array.astype(np.float64, copy=False)
+    raise InvalidInputError(
+        f"{argument} must hold bools, integers or floats, not {array.dtype} (given a {type(value).__name__})"
+    )
+
+
+def combine(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Reduce the workers' arrays element by element, with the same bits whatever their order.
+
+    Integers are summed as integers. Floats are summed to the correctly rounded value of the exact sum.
+    Not a number wins over everything, and 0.0 counts as larger than -0.0.
+
+    Args:
+        reduction: "sum", "max" or "min".
+        arrays: one array per worker, int64 or float64, all of one shape; if the dtypes differ, float64.
+
+    Returns:
+        A new array of the common shape and dtype.
+
+    Raises:
+        InvalidInputError: for an unknown reduction, no arrays, unequal shapes or another dtype.
+        IntegerOverflowError: if a sum of integers does not fit into 64 bits.
+
+    >>> combine("max", [np.array([1, 5]), np.array([3, 2])])
+    array([3, 5])
+    """
+    _check_reduction(reduction)
+    same = _as_same_dtype(arrays)
+    if len(same) == 1 or same[0].size == 0:
+        return same[0].copy()
+    if same[0].dtype == np.int64:
+        return _sum_integers(same) if reduction == "sum" else _extreme(reduction, same)
+    result = _sum_floats(same) if reduction == "sum" else _signed_zero_extreme(reduction, same)
+    # The bits of a nan that IEEE leaves open would otherwise tell the order of the ranks.
+    np.copyto(result, np.nan, where=np.isnan(result))
+    return result
+
+
+def _check_reduction(reduction: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise InvalidInputError(f"reduction is {reduction!r}; it must be one of {', '.join(REDUCTIONS)}.")
+
+
+def _as_same_dtype(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    if len(arrays) == 0:
+        raise InvalidInputError("arrays is empty; give one array per worker.")
+    given = [np.asarray(array) for array in arrays]
+    dtypes = {array.dtype for array in given}
+    if not dtypes <= {np.dtype(np.int64), np.dtype(np.float64)}:
+        raise InvalidInputError(f"arrays are of {sorted(map(str, dtypes))}; a state is int64 or float64.")
+    shapes = {array.shape for array in given}
+    if len(shapes) > 1:
+        raise InvalidInputError(f"arrays have the shapes {sorted(shapes)}; every worker's must have one shape.")
+    if len(dtypes) > 1:
+        return [array.astype(np.float64) for array in given]
+    return given
+
+
+def _extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    function = np.maximum if reduction == "max" else np.minimum
+    result = arrays[0].copy()
+    for array in arrays[1:]:
+        function(result, array, out=result)
+    return result
+
+
+def _signed_zero_extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    result = _extreme(reduction, arrays)
+    zero = result == 0
+    if zero.any():
+        merge = np.logical_and if reduction == "max" else np.logical_or
+        negative = merge.reduce([np.signbit(array) for array in arrays])
+        np.copyto(result, np.where(negative, -0.0, 0.0), where=zero)
+    return result
+
+
+def _sum_integers(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    largest = sum(max(int(array.max()), -int(array.min())) for array in arrays)
+    if largest <= _INT64.max:
+        result = arrays[0].copy()
+        for array in arrays[1:]:
+            np.add(result, array, out=result)
+        return result
+    low = np.zeros(arrays[0].shape, np.int64)
+    high = np.zeros(arrays[0].shape, np.int64)
+    for array in arrays:
+        low += array & _LOW_32_BITS
+        high += array >> 32
+    high += low >> 32
+    low &= _LOW_32_BITS
+    wrong = np.flatnonzero((high < -(2**31)) | (high >= 2**31))
+    if wrong.size:
+        first = int(wrong[0])
+        value = (int(high.flat[first]) << 32) + int(low.flat[first])
+        position = [int(axis) for axis in np.unravel_index(first, low.shape)]
+        raise IntegerOverflowError(
+            f"the sum over {len(arrays)} workers at position {position} is {value}, which does not fit into"
+            " int64 (-2**63 to 2**63 - 1); use a float64 state, or count in a coarser unit."
+        )
+    return np.asarray((high << 32) | low)
+
+
+def _sum_floats(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        if len(arrays) == 2:
+            return np.asarray(arrays[0] + arrays[1])
+        flat = [array.reshape(-1) for array in arrays]
+        result, certain = _sum_error_free(flat)
+    for index in np.flatnonzero(~certain):
+        result[index] = _sum_exactly([float(array[index]) for array in flat])
+    zero = np.flatnonzero(result == 0)
+    if zero.size:
+        negative = np.logical_and.reduce([np.signbit(array[zero]) & (array[zero] == 0) for array in flat])
+        result[zero] = np.where(negative, -0.0, 0.0)
+    return result.reshape(arrays[0].shape)
+
+
+def _sum_error_free(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Sum by Ogita, Rump and Oishi's cascade (2005), and tell where the rounding is proved correct.
+
+    The exact sum is ``head + tail + rest`` with ``|rest| <= bound``: the rounding of ``head + tail`` is right
+    if the rest cannot push it over the middle between two neighbours.
+    """
+    head, errors = _accumulate(arrays)
+    tail, rests = _accumulate(errors)
+    bound = np.zeros_like(tail)
+    for rest in rests:
+        bound += np.abs(rest)
+    result, error = _two_sum(head, tail)
+    size = np.abs(result)
+    half_gap = 0.5 * (size - np.nextafter(size, 0.0))
+    certain = (bound == 0) | ((np.abs(error) + bound) * (1 + 2.0**-50) < half_gap)
+    return result, certain & np.isfinite(result) & np.isfinite(error) & np.isfinite(bound)
+
+
+def _accumulate(terms: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    total, errors = terms[0], []
+    for term in terms[1:]:
+        total, error = _two_sum(total, term)
+        errors.append(error)
+    return total, errors
+
+
+def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Knuth's TwoSum: a + b is exactly the rounded sum plus the error."""
+    total = a + b
+    shadow = total - a
+    return total, (a - (total - shadow)) + (b - shadow)
+
+
+def _sum_exactly(values: Sequence[float]) -> float:
+    special = {value for value in values if math.isinf(value)}
+    if len(special) == 2 or any(math.isnan(value) for value in values):
+        return math.nan
+    if special:
+        return special.pop()
+    try:
+        return math.fsum(values)
+    except OverflowError:  # fsum also gives up where only a partial sum is out of range
+        exact = sum(map(Fraction, values), Fraction(0))
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf

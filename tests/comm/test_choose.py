@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetmetrics import comm as fc
+from fleetmetrics.comm.base import resolve_timeout
+from fleetmetrics.comm.launch import Job, split_endpoint
+from fleetmetrics.errors import (
+    CommunicatorError,
+    IntegerOverflowError,
+    InvalidInputError,
+    NoChannelError,
+    ServerProcessError,
+)
+
+TWO = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:8500,10.0.0.2:8501"}
+
+
+def test_no_launcher_is_one_worker() -> None:
+    assert Job.from_environment({}) == Job()
+    assert fc.get_communicator().world_size == 1
+    assert fc.get_communicator() is fc.get_communicator()
+
+
+def test_a_parameter_server_job_uses_the_first_endpoint_first() -> None:
+    servers = {"TRAINING_ROLE": "TRAINER", "PADDLE_PSERVERS_IP_PORT_LIST": "10.0.0.3:9000"}
+    job = Job.from_environment({**TWO, **servers, "PADDLE_TRAINER_ID": "1"})
+    assert (job.rank, job.world_size) == (1, 2)
+    assert job.candidates()[0] == ("10.0.0.1", 8500)
+    assert len(job.candidates()) == 9
+
+
+def test_a_collective_job_leaves_the_endpoint_to_paddle() -> None:
+    job = Job.from_environment(TWO)
+    assert ("10.0.0.1", 8500) not in job.candidates()
+    assert {host for host, _ in job.candidates()} == {"10.0.0.1"}
+    assert all(20000 <= port < 32000 for _, port in job.candidates())
+    assert job.candidates() == Job.from_environment({**TWO, "PADDLE_TRAINER_ID": "1"}).candidates()
+
+
+def test_an_endpoint_of_ones_own_is_the_only_one() -> None:
+    job = Job.from_environment({"PADDLE_TRAINERS_NUM": "2", "FLEETMETRICS_ENDPOINT": "[::1]:77"})
+    assert job.candidates() == [("::1", 77)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind", "text"),
+    [
+        ({"PADDLE_TRAINERS_NUM": "two"}, InvalidInputError, "PADDLE_TRAINERS_NUM holds 'two'"),
+        ({"PADDLE_TRAINERS_NUM": "0"}, InvalidInputError, "PADDLE_TRAINERS_NUM holds '0'"),
+        ({**TWO, "PADDLE_TRAINER_ID": "2"}, InvalidInputError, "PADDLE_TRAINER_ID is 2"),
+        ({**TWO, "PADDLE_TRAINERS_NUM": "3"}, InvalidInputError, "names 2 workers"),
+        ({**TWO, "PADDLE_TRAINER_ENDPOINTS": "a,b"}, InvalidInputError, "must be host:port"),
+        ({**TWO, "FLEETMETRICS_ENDPOINT": "here"}, InvalidInputError, "FLEETMETRICS_ENDPOINT holds 'here'"),
+        ({"PADDLE_TRAINERS_NUM": "2"}, NoChannelError, "FLEETMETRICS_ENDPOINT=host:port"),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, NoChannelError, "set_communicator"),
+        ({"PMI_SIZE": "4"}, NoChannelError, "MPI launcher"),
+        ({"TRAINING_ROLE": "PSERVER"}, ServerProcessError, "parameter server"),
+    ],
+)
+def test_what_cannot_work_is_said(environment: dict[str, str], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        Job.from_environment(environment)
+
+
+def test_a_fleet_that_knows_more_workers_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    class RoleMaker:
+        def _worker_num(self) -> int:
+            return 2
+
+    module: Any = type(sys)("paddle.distributed.fleet")
+    module.fleet = type("Fleet", (), {"_role_maker": RoleMaker()})()
+    monkeypatch.setitem(sys.modules, "paddle.distributed.fleet", module)
+    with pytest.raises(NoChannelError, match="fleet was initialised with 2 workers"):
+        Job.from_environment()
+    with pytest.raises(NoChannelError, match="fleet was initialised with 2 workers"):
+        fc.get_communicator()
+
+
+@pytest.mark.parametrize("endpoint", ["", "host", "host:", ":80", "host:0", "host:65536", "host:x"])
+def test_malformed_endpoints(endpoint: str) -> None:
+    with pytest.raises(InvalidInputError, match="must be host:port"):
+        split_endpoint(endpoint, "PADDLE_MASTER")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "soon", True])
+def test_a_wrong_timeout_is_named(timeout: Any) -> None:
+    with pytest.raises(InvalidInputError, match="timeout is"):
+        fc.LocalCommunicator().barrier(timeout=timeout)
+
+
+def test_the_timeout_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve_timeout() == 1800
+    monkeypatch.setenv("FLEETMETRICS_TIMEOUT", "2.5")
+    assert (resolve_timeout(), resolve_timeout(3)) == (2.5, 3)
+    monkeypatch.setenv("FLEETMETRICS_TIMEOUT", "soon")
+    with pytest.raises(InvalidInputError, match="FLEETMETRICS_TIMEOUT is 'soon'"):
+        resolve_timeout()
+
+
+def test_set_communicator_takes_effect_at_once_and_ends_with_the_block() -> None:
+    before = fc.get_communicator()
+    first, second = fc.LocalCommunicator(), fc.LocalCommunicator()
+    with fc.set_communicator(first) as inside:
+        assert inside is fc.get_communicator() is fc.communicator_for() is first
+        with fc.set_communicator(second):
+            assert fc.get_communicator() is second
+        assert fc.get_communicator() is first
+    assert fc.get_communicator() is before
+    fc.set_communicator(first)
+    assert fc.get_communicator() is first
+    fc.set_communicator(None)
+    assert fc.get_communicator() is before
+    assert fc.communicator_for(second) is second
+    with pytest.raises(InvalidInputError, match="communicator is 3"):
+        fc.set_communicator(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        ([True], "int64"),
+        (np.uint8(3), "int64"),
+        (np.float16(0.5), "float64"),
+        ([[1.5]], "float64"),
+        ([], "float64"),
+    ],
+)
+def test_numbers_are_widened(given: Any, dtype: str) -> None:
+    result = fc.LocalCommunicator().all_reduce(given)
+    assert result.dtype == dtype
+    assert result.tolist() == np.asarray(given).tolist()
+
+
+def test_what_is_no_number_is_refused() -> None:
+    local = fc.LocalCommunicator()
+    with pytest.raises(InvalidInputError, match="complex128"):
+        local.all_reduce([1j])
+    with pytest.raises(IntegerOverflowError, match="largest integer allowed"):
+        local.all_reduce(np.array([2**63], np.uint64))
+    with pytest.raises(InvalidInputError, match="reduction is 'mean'"):
+        local.all_reduce([1], "mean")
+    with pytest.raises(InvalidInputError, match="object"):
+        local.all_gather(np.array([{}]))
+    with pytest.raises(InvalidInputError, match="source is 1"):
+        local.broadcast([1], 1)
+    with pytest.raises(InvalidInputError, match="float32"):
+        fc.Block("total", "sum", np.zeros(1, np.float32))
+
+
+def test_local_gives_copies() -> None:
+    local, array = fc.LocalCommunicator(), np.arange(6).reshape(2, 3)[:, ::2]
+    results = [local.all_reduce(array), local.all_gather(array)[0], local.broadcast(array)]
+    for result in results:
+        assert result.tolist() == array.tolist()
+        assert not np.shares_memory(result, array)
+    local.close()
+    local.close()
+    with pytest.raises(CommunicatorError, match="closed"):
+        local.barrier()
+
+
+def test_importing_does_not_import_paddle() -> None:
+    code = "import sys, fleetmetrics.comm; sys.exit('paddle' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,290 @@
+"""Real worker processes for the tests: start them, collect what each reports, leave nothing behind.
+
+In a test::
+
+    reports = run(Path(__file__).with_name("channel_worker.py"), workers=2, launch="bare")
+
+In the worker script::
+
+    from cluster import arguments, report
+    report(value=0.5)
+
+Floats survive exactly: they cross as ``repr``, arrays as bytes. A worker that is missing, that exits with an error
+or is not ready in time fails the test with the ends of all logs.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+LAUNCHES = ("bare", "ps", "ps_gloo", "collective")
+_DIRECTORY, _ARGUMENTS, _MARK = "CLUSTER_DIRECTORY", "CLUSTER_ARGUMENTS", "CLUSTER_MARK"
+_TEST = "CLUSTER_TEST_PROCESS"
+
+
+def arguments() -> dict[str, Any]:
+    """Return, in a worker, the ``args`` of :func:`run`."""
+    loaded: dict[str, Any] = json.loads(os.environ[_ARGUMENTS])
+    return loaded
+
+
+def report(**values: Any) -> None:
+    """Write, in a worker, what the test shall see; later calls add to it.
+
+    Args:
+        values: numbers, text, lists, dicts, NumPy arrays.
+    """
+    path = Path(os.environ[_DIRECTORY]) / f"{os.environ.get('PADDLE_TRAINER_ID', '0')}.json"
+    earlier = json.loads(path.read_text()) if path.exists() else {}
+    half = path.with_suffix(".half")
+    half.write_text(json.dumps({**earlier, **{name: _encode(value) for name, value in values.items()}}))
+    half.replace(path)
+
+
+def error_text(call: Any) -> str:
+    """Run a function that must raise, and return "ClassName: message".
+
+    Args:
+        call: without arguments.
+    """
+    try:
+        value = call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return f"no error, but {value!r}"
+
+
+def wait_for_file(name: str, seconds: float = 30.0) -> None:
+    """Wait, in a worker, until another has called :func:`touch`.
+
+    Args:
+        name: what it touched.
+        seconds: how long.
+    """
+    end = time.monotonic() + seconds
+    while not (Path(os.environ[_DIRECTORY]) / name).exists():
+        if time.monotonic() > end:
+            raise TimeoutError(f"nobody touched {name}")
+        time.sleep(0.005)
+
+
+def touch(name: str) -> None:
+    """Let the others' :func:`wait_for_file` go on."""
+    (Path(os.environ[_DIRECTORY]) / name).touch()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody uses.
+
+    Args:
+        count: how many.
+    """
+    socks = [socket.socket() for _ in range(count)]
+    try:
+        for sock in socks:
+            sock.bind(("127.0.0.1", 0))
+        return [int(sock.getsockname()[1]) for sock in socks]
+    finally:
+        for sock in socks:
+            sock.close()
+
+
+def run(
+    script: Path,
+    workers: int = 2,
+    launch: str = "bare",
+    servers: int = 1,
+    args: dict[str, Any] | None = None,
+    timeout: float = 120,
+    env: dict[str, str] | None = None,
+    missing: tuple[int, ...] = (),
+) -> list[dict[str, Any]]:
+    """Run a script on several workers.
+
+    Args:
+        script: what each process runs; it calls :func:`report`.
+        workers: how many.
+        launch: "bare", "ps" (fleetrun, Gloo off as by default), "ps_gloo", or "collective".
+        servers: how many parameter servers, for the two of that kind.
+        args: what :func:`arguments` returns there.
+        timeout: seconds for the whole job.
+        env: further environment variables.
+        missing: ranks that are expected to be killed, and to report nothing more.
+
+    Returns:
+        The reports in the order of the ranks.
+
+    Raises:
+        AssertionError: if a report is missing, a process failed, or the time is over.
+    """
+    with Job(script, workers, launch, servers, args, env) as job:
+        return job.wait(timeout, missing)
+
+
+class Job:
+    """A job that runs while the test does something else; see :func:`run` for the arguments."""
+
+    def __init__(
+        self,
+        script: Path,
+        workers: int = 2,
+        launch: str = "bare",
+        servers: int = 1,
+        args: dict[str, Any] | None = None,
+        env: dict[str, str] | None = None,
+    ) -> None:
+        assert launch in LAUNCHES, f"launch is {launch!r}; allowed are {LAUNCHES}"
+        self.workers = workers
+        self.directory = Path(tempfile.mkdtemp(prefix="fleetmetrics-test-"))
+        self.mark = uuid.uuid4().hex
+        self._launch = launch
+        self._environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("PADDLE_", "FLEETMETRICS_", "TRAINING_"))},
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")]),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+            "FLEETMETRICS_TIMEOUT": "60",
+            _DIRECTORY: str(self.directory),
+            _ARGUMENTS: json.dumps(args or {}),
+            _MARK: self.mark,
+            _TEST: str(os.getpid()),
+            **(env or {}),
+        }
+        self.processes: list[subprocess.Popen[bytes]] = []
+        if launch == "bare":
+            self._start_bare(script)
+        else:
+            self._start_launcher(script, servers)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.stop()
+        if kind is None:  # otherwise the logs may still be of use
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _start_bare(self, script: Path) -> None:
+        endpoints = ",".join(f"127.0.0.1:{port}" for port in free_ports(self.workers))
+        for rank in range(self.workers):
+            place = {
+                "PADDLE_TRAINERS_NUM": str(self.workers),
+                "PADDLE_TRAINER_ID": str(rank),
+                "PADDLE_TRAINER_ENDPOINTS": endpoints,
+                "PADDLE_CURRENT_ENDPOINT": endpoints.split(",")[rank],
+            }
+            self._start([sys.executable, str(script)], {**place, **self._environment}, f"worker {rank}.log")
+
+    def _start_launcher(self, script: Path, servers: int) -> None:
+        python = [sys.executable, "-m", "paddle.distributed.launch", "--log_dir", str(self.directory / "log")]
+        if self._launch == "collective":
+            command = [*python, "--nproc_per_node", str(self.workers), "--backend", "gloo", str(script)]
+        else:
+            ports = [f"127.0.0.1:{port}" for port in free_ports(self.workers + servers)]
+            places = ["--servers", ",".join(ports[:servers]), "--workers", ",".join(ports[servers:])]
+            command = [*python, *places, str(script)]
+        gloo = {"PADDLE_WITH_GLOO": "1"} if self._launch == "ps_gloo" else {}
+        self._start(command, {**self._environment, **gloo}, "launcher.log")
+
+    def _start(self, command: list[str], env: dict[str, str], log: str) -> None:
+        with open(self.directory / log, "wb") as output:
+            self.processes.append(
+                subprocess.Popen(
+                    command, env=env, cwd=self.directory, stdout=output, stderr=output, start_new_session=True
+                )
+            )
+
+    def wait(self, timeout: float = 120, missing: tuple[int, ...] = ()) -> list[dict[str, Any]]:
+        """Wait for the job's end and return the reports; see :func:`run`."""
+        end = time.monotonic() + timeout
+        for rank, process in enumerate(self.processes):
+            try:
+                code = process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"not ready within {timeout} s\n{self.logs()}") from None
+            if code != 0 and not (self._launch == "bare" and rank in missing):
+                raise AssertionError(f"process {rank} ended with {code}\n{self.logs()}")
+        reports = [self.report_of(rank) for rank in range(self.workers)]
+        absent = [rank for rank, found in enumerate(reports) if found is None and rank not in missing]
+        if absent:
+            raise AssertionError(f"no report of ranks {absent}\n{self.logs()}")
+        return [found or {} for found in reports]
+
+    def report_of(self, rank: int) -> dict[str, Any] | None:
+        """Return what a worker has reported so far, or None."""
+        path = self.directory / f"{rank}.json"
+        if not path.exists():
+            return None
+        return {name: _decode(value) for name, value in json.loads(path.read_text()).items()}
+
+    def logs(self) -> str:
+        """Return the ends of all logs."""
+        paths = sorted([*self.directory.glob("*.log"), *self.directory.glob("log/*")])
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in paths if path.is_file()
+        )
+
+    def stop(self) -> None:
+        """Kill what is left: the processes that carry this job's mark, orphans of a launcher included."""
+        marker = f"{_MARK}={self.mark}".encode()
+        for _ in range(3):
+            for path in Path("/proc").glob("[0-9]*/environ"):
+                with contextlib.suppress(OSError):
+                    if marker in path.read_bytes().split(b"\0"):
+                        os.kill(int(path.parent.name), signal.SIGKILL)
+        for process in self.processes:
+            process.wait()
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+        data = base64.b64encode(array.tobytes()).decode()
+        return {"array": data, "dtype": array.dtype.str, "shape": list(array.shape)}
+    if isinstance(value, dict):
+        return {"dict": {name: _encode(item) for name, item in value.items()}}
+    if isinstance(value, (list, tuple)):
+        return [_encode(item) for item in value]
+    return {"float": repr(value)} if isinstance(value, float) else value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "float" in value:
+        return float(value["float"])
+    if "array" in value:
+        data = base64.b64decode(value["array"])
+        return np.frombuffer(data, value["dtype"]).reshape(value["shape"]).copy()
+    return {name: _decode(item) for name, item in value["dict"].items()}
+
+
+def _end_with_the_test() -> None:
+    """A test run that is killed cannot clean up: then the workers end by themselves."""
+    while Path("/proc", os.environ[_TEST]).exists():
+        time.sleep(1)
+    os._exit(1)
+
+
+if _TEST in os.environ:
+    threading.Thread(target=_end_with_the_test, daemon=True).start()

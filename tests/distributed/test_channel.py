@@ -1,0 +1,180 @@
+"""The channel among real worker processes, without a launcher."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.distributed.cluster import Job, run
+
+WORKER = Path(__file__).parent / "workers" / "channel.py"
+
+pytestmark = pytest.mark.distributed
+
+
+def start(case: str, workers: int = 2, **options: Any) -> list[dict[str, Any]]:
+    names = ("missing", "env", "timeout")
+    rest = {name: options.pop(name) for name in names if name in options}
+    return run(WORKER, workers, args={"case": case, **options}, **rest)
+
+
+def the_same(reports: list[dict[str, Any]], name: str) -> Any:
+    values = [report[name] for report in reports if name in report]
+    assert len({repr(value) for value in values}) == 1, values
+    return values[0]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+def test_every_worker_gets_what_one_process_would(workers: int) -> None:
+    reports = start("everything", workers)
+    ranks = range(workers)
+    hits, loss, mixed, top, low, scalar, empty = the_same(reports, "blocks")
+    assert hits.tolist() == [sum(ranks) + workers, (2**24 + 1) * workers, 3 - 5 * (workers - 1)]
+    assert loss.tolist() == [
+        16777217.0 * workers,
+        math.fsum(0.1 * (rank + 1) for rank in ranks),
+        1e100 * (workers % 2),
+    ]
+    assert mixed.tolist() == [sum(rank if rank % 2 else 0.5 for rank in ranks)]
+    assert mixed.dtype == np.float64
+    assert top.tolist() == [workers - 1, 0]
+    assert math.copysign(1, low[0, 0]) == (-1 if workers > 1 else 1)
+    assert scalar.shape == () and scalar == 2 * workers
+    assert empty.shape == (3, 0)
+    assert all(report["unchanged"] for report in reports)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_large_and_uneven_arrays_arrive_whole(workers: int) -> None:
+    reports = start("everything", workers, large=300_000)
+    ranks = range(workers)
+    extra = sum(ranks)
+    assert the_same(reports, "large_int").tolist() == [extra, workers + extra, 299_999 * workers + extra]
+    columns = zip(*[report["own_floats"] for report in reports])
+    assert the_same(reports, "large_float").tolist() == [math.fsum(column) for column in columns]
+    assert the_same(reports, "large_mixed").tolist() == [workers - 1.0, 299_999 + workers - 1.0]
+    assert [part.tolist() for part in the_same(reports, "gathered")] == [
+        [1.5 * i for i in range(rank)] for rank in ranks
+    ]
+    assert [part.tolist() for part in the_same(reports, "texts")] == [["a" * rank] for rank in ranks]
+    assert {part.dtype for part in the_same(reports, "halves")} == {np.dtype(np.float64)}
+    assert [part.tolist() for part in the_same(reports, "scalars")] == list(ranks)
+    assert [part.tolist() for part in the_same(reports, "large_gathered")] == [[rank] if rank else [] for rank in ranks]
+    assert [part.tolist() for part in the_same(reports, "sent")] == [[f"from {rank}"] for rank in ranks]
+    assert the_same(reports, "large_sent") == 299_999
+    assert not the_same(reports, "paddle")
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_an_error_is_the_same_on_every_rank_and_the_next_call_works(workers: int) -> None:
+    texts = the_same(start("errors", workers), "texts")
+    last = workers - 1
+    others = "rank 0" if workers == 2 else "ranks 0, 1"
+    expected = [
+        f"state 'stat_pos': shape [1, 3] on {others}, [1, 4] on rank {last}",
+        "calls acc(total int64[1, 4])",
+        f"reduction sum on {others}, max on rank {last}",
+        f"CommunicatorError: on rank {last}: KeyError: 'stat_neg'",
+        f"IntegerOverflowError: auc, state 'stat_pos': the sum over {workers} workers",
+        f"IntegerOverflowError: auc, state 'stat_pos': the sum over {workers} workers",
+        f"InvalidInputError: on rank {last}: array must hold bools, integers or floats, not <U1",
+        f"InvalidInputError: on rank {last}: timeout is -3",
+        f"AgreementError: the workers gather arrays that cannot be joined: int64 on {others}, <U1 on rank {last}",
+        f"shape [1, 3] on {others}, shape [1, 2] on rank {last}",
+        f"broadcast from rank 1 on {others}, broadcast from rank 0 on rank {last}",
+        f"source is {workers}; it must be a rank from 0 to {last}",
+        "AgreementError: the workers disagree",
+    ]
+    assert len(texts) == len(expected)
+    for text, part in zip(texts, expected):
+        assert part in text
+
+
+@pytest.mark.parametrize(("workers", "who"), [(2, 1), (3, 2), (2, 0), (3, 0)])
+def test_a_late_worker_is_named_by_all_and_the_next_call_works(workers: int, who: int) -> None:
+    reports = start("late", workers, who=who)
+    assert the_same(reports, "in_time").tolist() == [workers]
+    text = the_same(reports, "late")
+    assert text.startswith(f"DeadlineError: rank {who} did not arrive within 1 s at exchange 2 (all_reduce)")
+    assert the_same(reports, "after").tolist() == [workers]
+    for rank, report in enumerate(reports):
+        assert report["seconds"] < (0.5 if rank == who else 1.2)
+
+
+def test_a_worker_that_never_connected_is_named() -> None:
+    reports = start("late_to_connect", 3, who=2)
+    text = the_same(reports, "late")
+    assert text.startswith("DeadlineError: rank 2 did not connect within 1 s at exchange 1 (all_reduce)")
+    assert the_same(reports, "after").tolist() == [3]
+
+
+def test_random_lateness_never_gives_a_number_to_one_and_an_error_to_another() -> None:
+    columns = list(zip(*[report["outcomes"] for report in start("random_lateness", 3, seed=1)]))
+    late = 0
+    for call, texts in enumerate(columns):
+        if any(text.startswith("DeadlineError") for text in texts):
+            assert all(text.startswith("DeadlineError") for text in texts), texts
+            late += 1
+        else:
+            assert set(texts) == {f"no error, but [{3 * call}]"}
+    assert 0 < late < len(columns)
+
+
+@pytest.mark.parametrize(("workers", "who"), [(2, 1), (3, 1), (3, 0)])
+def test_a_killed_worker_is_an_error_at_once(workers: int, who: int) -> None:
+    reports = start("killed", workers, who=who, missing=(who,))
+    text = the_same(reports, "first")
+    assert f"CommunicatorError: rank {who} has gone away" in text
+    assert "broken since an earlier call" in the_same(reports, "second")
+    assert all(report["seconds"] < 5 for report in reports if report)
+
+
+@pytest.mark.parametrize("size", [10, 400_000])
+@pytest.mark.parametrize("who", [0, 2])
+def test_a_stopped_worker_is_an_error_by_the_deadline(who: int, size: int) -> None:
+    with Job(WORKER, 3, args={"case": "stopped", "who": who, "size": size}) as job:
+        end = time.monotonic() + 20
+        others = [rank for rank in range(3) if rank != who]
+        while not all((job.directory / f"done {rank}").exists() for rank in others):
+            assert time.monotonic() < end, job.logs()
+            time.sleep(0.02)
+        reports = [job.report_of(rank) or {} for rank in others]
+    assert f"DeadlineError: rank {who} did not arrive within 2 s" in the_same(reports, "text")
+    assert all(report["seconds"] < 2.5 for report in reports)
+
+
+def test_strangers_do_no_harm() -> None:
+    reports = start("strangers", 3)
+    assert reports[1]["heard"] == ["fleetmetrics 1\r\n"] * 3
+    assert the_same(reports, "total").tolist() == [3]
+
+
+def test_a_forked_child_is_refused() -> None:
+    reports = start("forks")
+    assert all("forked child" in report["child"] for report in reports)
+    assert the_same(reports, "total").tolist() == [2]
+
+
+def test_a_closed_channel_says_so() -> None:
+    reports = start("closes")
+    assert the_same(reports, "other").tolist() == [4]
+    assert "is closed" in the_same(reports, "closed")
+    assert the_same(reports, "total").tolist() == [2]
+    assert "rank 1 has gone away" in reports[0]["gone"]
+    assert "is closed" in reports[1]["gone"]
+
+
+def test_two_jobs_at_once_do_not_mix() -> None:
+    with Job(WORKER, 2, args={"case": "everything"}) as first, Job(WORKER, 3, args={"case": "everything"}) as second:
+        assert the_same(first.wait(), "blocks")[5] == 4
+        assert the_same(second.wait(), "blocks")[5] == 6
+
+
+def test_two_processes_with_one_rank_are_refused() -> None:
+    text = the_same(start("same_rank", 4), "text")
+    assert text.startswith("CommunicatorError: two processes say that they are rank 1")

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
+from fleetmetrics.reductions import combine, identity
+
+
+def bits(array: np.ndarray) -> list[int]:
+    return np.ascontiguousarray(array).view(np.int64).reshape(-1).tolist()
+
+
+def rounded_exact_sum(column: list[float]) -> float:
+    exact = sum(map(Fraction, column), Fraction(0))
+    if exact == 0:
+        return -0.0 if all(math.copysign(1, value) < 0 for value in column) else 0.0
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.copysign(math.inf, exact)
+
+
+def random_floats(rng: np.random.Generator, kind: str, size: int) -> np.ndarray:
+    if kind == "bits":
+        values = rng.integers(0, 2**64, size, dtype=np.uint64).view(np.float64)
+        return np.where(np.isfinite(values), values, 1.0)
+    if kind == "subnormal":
+        return rng.integers(-(2**20), 2**20, size) * 5e-324
+    if kind == "wide":
+        return rng.standard_normal(size) * 10.0 ** rng.integers(-200, 200, size)
+    if kind == "halves":  # ties, and what lies just beside them
+        return rng.choice([1.0, 2.0**-53, -(2.0**-53), 2.0**-106, 2.0**53, 1.0 + 2.0**-52], size)
+    return rng.standard_normal(size)
+
+
+@pytest.mark.parametrize("kind", ["bits", "subnormal", "wide", "halves", "alike"])
+@pytest.mark.parametrize("workers", [2, 3, 4, 7])
+def test_a_sum_of_floats_is_the_rounded_exact_sum(kind: str, workers: int) -> None:
+    rng = np.random.default_rng(workers)
+    arrays = [random_floats(rng, kind, 300) for _ in range(workers)]
+    if workers > 2:
+        arrays[1][:100] = -arrays[0][:100]  # cancellation
+    result = combine("sum", arrays)
+    expected = [rounded_exact_sum([float(array[i]) for array in arrays]) for i in range(300)]
+    assert bits(result) == bits(np.array(expected))
+
+
+@pytest.mark.parametrize("reduction", ["sum", "max", "min"])
+def test_the_order_of_the_ranks_leaves_no_trace(reduction: str) -> None:
+    special = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 1.0, 5e-324, 1e16]
+    for column in itertools.combinations_with_replacement(special, 3):
+        results = {
+            bits(combine(reduction, [np.array([value]) for value in order]))[0]
+            for order in itertools.permutations(column)
+        }
+        assert len(results) == 1, (reduction, column)
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ([1e308, 1e308, -1e308], 1e308),
+        ([1.7e308, 1.7e308, 1.0], math.inf),
+        ([math.inf, 1.0, -math.inf], math.nan),
+        ([math.inf, 1e308, 1e308], math.inf),
+        ([math.nan, math.inf, 1.0], math.nan),
+        ([-0.0, -0.0, -0.0], -0.0),
+        ([1.0, -1.0, -0.0], 0.0),
+        ([1e308, 1e308, -math.inf], -math.inf),
+    ],
+)
+def test_special_values_follow_ieee(column: list[float], expected: float) -> None:
+    assert bits(combine("sum", [np.array([value]) for value in column])) == bits(np.array([expected]))
+
+
+def test_integers_are_summed_as_integers() -> None:
+    rng = np.random.default_rng(5)
+    arrays = [rng.integers(-(2**62), 2**62, 500) for _ in range(3)]
+    arrays[2] = -(arrays[0] // 2 + arrays[1] // 2)
+    expected = [sum(int(array[i]) for array in arrays) for i in range(500)]
+    assert combine("sum", arrays).tolist() == expected
+    assert combine("sum", [np.array([2**24]), np.array([1])]).tolist() == [2**24 + 1]
+
+
+def test_integers_may_pass_the_limit_on_the_way() -> None:
+    top, one = np.array(2**63 - 1), np.array(1)
+    assert int(combine("sum", [top, one, -one])) == 2**63 - 1
+    bottom = np.array(-(2**63))
+    assert int(combine("sum", [bottom, top])) == -1
+
+
+@pytest.mark.parametrize("total", [2**63, -(2**63) - 1])
+def test_an_overflow_names_position_and_true_value(total: int) -> None:
+    a, b = np.zeros((2, 2), np.int64), np.zeros((2, 2), np.int64)
+    a[1, 0], b[1, 0] = total // 2, total - total // 2
+    with pytest.raises(IntegerOverflowError, match=rf"position \[1, 0\] is {total}"):
+        combine("sum", [a, b])
+
+
+def test_maxima_and_minima() -> None:
+    arrays = [np.array([1.0, -0.0, math.nan]), np.array([2.0, 0.0, 1.0])]
+    assert bits(combine("max", arrays)) == bits(np.array([2.0, 0.0, math.nan]))
+    assert bits(combine("min", arrays)) == bits(np.array([1.0, -0.0, math.nan]))
+    assert combine("min", [np.array([-(2**63)]), np.array([3])]).tolist() == [-(2**63)]
+
+
+def test_an_integer_beside_a_float_is_promoted() -> None:
+    result = combine("sum", [np.array([1]), np.array([0.5])])
+    assert result.dtype == np.float64
+    assert result.tolist() == [1.5]
+
+
+@pytest.mark.parametrize("reduction", ["sum", "max", "min"])
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_the_identity_changes_nothing(reduction: str, dtype: str) -> None:
+    values = np.array([-3, 0, 7], dtype)
+    neutral = np.full(3, identity(reduction, dtype))
+    result = combine(reduction, [values, neutral, neutral])
+    assert result.dtype == values.dtype
+    assert bits(result) == bits(values)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (2, 3)])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_shapes_stay_and_the_result_is_new(shape: tuple[int, ...], workers: int) -> None:
+    for dtype in (np.int64, np.float64):
+        arrays = [np.ones(shape, dtype) for _ in range(workers)]
+        for reduction, expected in (("sum", workers), ("max", 1), ("min", 1)):
+            result = combine(reduction, arrays)
+            assert result.shape == shape
+            assert (result == expected).all()
+            assert not any(np.shares_memory(result, array) for array in arrays)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: combine("mean", [np.array(1)]), "reduction is 'mean'"),
+        (lambda: combine("sum", []), "arrays is empty"),
+        (lambda: combine("sum", [np.array([1]), np.array([1, 2])]), "shapes"),
+        (lambda: combine("sum", [np.array([1], np.int32)]), "int32"),
+        (lambda: identity("sum", "float32"), "float32"),
+    ],
+)
+def test_wrong_arguments_are_named(call: object, text: str) -> None:
+    with pytest.raises(InvalidInputError, match=text):
+        call()  # type: ignore[operator]
