@@ -61,7 +61,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu lint types format docs bench-sync bench clean clean-all
+.PHONY: help demo test test-ps test-cpu lint types format docs compare bench-sync bench clean clean-all
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +99,10 @@ format: $(DEV)/.ready  ## put the code into the common format, and fix what Ruff
 docs: $(DEV)/.ready  ## build the site into site/, every warning an error
 	@$(DEV)/bin/python -m mkdocs build --quiet --strict
 	@echo "built site/index.html"
+
+compare: $(PS)/.ready $(CPU)/.ready  ## print what fleet.metrics and fleetmetrics answer, side by side
+	@$(PS)/bin/python examples/comparison/compare.py
+	@$(CPU)/bin/python examples/comparison/compare.py
 
 bench-sync: $(PS)/.ready  ## time one sync between workers
 	@$(PS)/bin/python benchmarks/sync.py $(ARGS)

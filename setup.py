@@ -26,8 +26,8 @@ def read_long_description() -> str:
 
 
 EXTRAS = {
-    # Parameter-server training: 2.6.2 is the last wheel that has it. It fails with NumPy 2 and with
-    # protobuf 5 and later, says so in no metadata, and imports setuptools at run time.
+    # Parameter-server training: 2.6.2 is the last wheel that has it. It was built against NumPy 1, its
+    # DistributedStrategy fails with protobuf 7, and it imports setuptools; its metadata says nothing of these.
     "ps": ["paddlepaddle==2.6.2", "numpy<2", "protobuf>=3.20.2,<5", "setuptools"],
     # Collective mode on Paddle 3.
     "cpu": ["paddlepaddle>=3.0"],

@@ -3,11 +3,12 @@
 N workers print the number that one process would print over the whole data set, the same on every rank, or
 they all raise the same clear error before the deadline.
 
-    >>> import fleetmetrics
-    >>> auc = fleetmetrics.AUC()
-    >>> auc.add(prediction=[0.1, 0.4, 0.35, 0.8], label=[0, 0, 1, 1])
-    >>> auc.compute()                           # over all workers, wherever it runs
-    0.75
+Examples:
+        >>> import fleetmetrics
+        >>> auc = fleetmetrics.AUC()
+        >>> auc.add(prediction=[0.1, 0.4, 0.35, 0.8], label=[0, 0, 1, 1])
+        >>> auc.compute()                           # over all workers, wherever it runs
+        0.75
 
 Importing this does not import Paddle; ``fleetmetrics.static`` does.
 """

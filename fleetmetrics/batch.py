@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, NamedTuple
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import namespace
 
-__all__ = ["REQUIREMENTS", "Batch", "Requirement", "statistic"]
+__all__ = ["REQUIREMENTS", "Batch", "Requirement", "applicable", "statistic"]
 
 
 class Batch:
@@ -67,12 +67,11 @@ class Batch:
             array = _drop_last_one(xp, array)
         shape = tuple(xp.shape(array))
         if shape == ():
-            return self._ones() * xp.cast(array, "float64")
+            return xp.multiply(self._ones(), xp.cast(array, "float64"))
         if len(shape) == 1 < len(full):
             _same_size(full[:1], shape, "prediction", argument)
-            array = xp.reshape(self._ones(), [-1, *full[1:]]) * xp.reshape(
-                xp.cast(array, "float64"), [-1, *[1] * (len(full) - 1)]
-            )
+            column = xp.reshape(xp.cast(array, "float64"), [-1, *[1] * (len(full) - 1)])
+            array = xp.multiply(xp.reshape(self._ones(), [-1, *full[1:]]), column)
         else:
             _same_size(full, shape, "prediction", argument)
         return xp.reshape(array, [-1])
@@ -102,7 +101,9 @@ class Batch:
         xp = self.xp
         live = self._live()
         ok = None
-        for requirement in self._applicable(set(requirements)) if validate else ():
+        for requirement in applicable(requirements, self.classes) if validate else ():
+            if requirement.argument == "label" and self.label is None:
+                raise InvalidInputError("label is missing; give add(prediction, label)")
             holds = requirement.holds(self)
             if holds is None:
                 continue
@@ -116,15 +117,6 @@ class Batch:
             self.invalid = xp.logical_not(ok) if live is None else xp.logical_xor(keep, live)
         if keep is not None:
             self._drop(keep)
-
-    def _applicable(self, names: set[str]) -> list[Requirement]:
-        if self.label is None and names & {"finite_label", "binary_label", "class_label"}:
-            raise InvalidInputError("label is missing; give add(prediction, label)")
-        if names & {"binary_label", "class_label"}:
-            names -= {"finite_label"}  # the stricter rule says it all
-        if "probability" in names and not self.classes:
-            names -= {"finite_prediction"}
-        return [REQUIREMENTS[name] for name in REQUIREMENTS if name in names | {"weight"}]
 
     def _drop(self, keep: Any) -> None:
         """Keep these samples only: filtered where shapes are free, else zeroed and left out of every sum."""
@@ -146,11 +138,8 @@ class Batch:
 
     def _live(self) -> Any:
         """Flags of the samples that neither the mask nor a weight of zero drops; None: all."""
-        if self.mask is not None and self.weight is not None:
-            return (self.mask != 0) & (self.weight != 0)
-        if self.mask is not None:
-            return self.mask != 0
-        return None if self.weight is None else self.weight != 0
+        flags = [self.xp.cast(array, "bool") for array in (self.mask, self.weight) if array is not None]
+        return functools.reduce(self.xp.logical_and, flags) if flags else None
 
     # -- views and sums ----------------------------------------------------------------------------------
 
@@ -217,7 +206,7 @@ class Batch:
         """
         xp = self.xp
         if self.weight is not None:
-            return xp.sum(xp.cast(values, "float64") * self.weight)
+            return xp.sum(xp.multiply(xp.cast(values, "float64"), self.weight))
         if self.keep is None or zero_at_zero:
             return xp.sum(values)
         return xp.sum(xp.zero_unless(self.keep, values))
@@ -275,11 +264,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         lambda b: b.xp.in_range(b.scores, 0, 1),
     ),
     "finite_label": Requirement("label", "a finite number", lambda b: _finite(b, b.label)),
-    "binary_label": Requirement("label", "0 or 1", lambda b: b.xp.whole_in_range(b.label, 0, 1)),
     "class_label": Requirement(
         "label",
-        "a whole number from 0 to the number of scores - 1",
-        lambda b: b.xp.whole_in_range(b.label, 0, b.classes - 1),
+        "a class: 0 or 1, or with several scores a whole number below their number",
+        lambda b: b.xp.whole_in_range(b.label, 0, max(b.classes, 2) - 1),
     ),
     "weight": Requirement(
         "weight",
@@ -287,6 +275,16 @@ REQUIREMENTS: dict[str, Requirement] = {
         lambda b: None if b.weight is None else b.xp.in_range(b.weight, 0, _LARGEST),
     ),
 }
+
+
+def applicable(names: Iterable[str], classes: int = 0) -> list[Requirement]:
+    """The requirements behind their names, without those that a stricter one implies, and that of the weight."""
+    asked = {*names, "weight"}
+    if "class_label" in asked:
+        asked.discard("finite_label")
+    if "probability" in asked and not classes:
+        asked.discard("finite_prediction")
+    return [requirement for name, requirement in REQUIREMENTS.items() if name in asked]
 
 
 def statistic(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """Drop-in functions with the signatures of ``paddle.distributed.fleet.metrics``.
 
-Change the import and a script prints global numbers, whatever launched it::
+Change the import and a script prints global numbers, whatever launched it:
 
     from fleetmetrics import functional as metrics     # was: from paddle.distributed.fleet import metrics
     auc = metrics.auc(stat_pos, stat_neg, scope)
@@ -12,6 +12,7 @@ scope). Integers are summed as integers, an overflow is an error; floats give th
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
 from typing import Any
@@ -41,7 +42,7 @@ def sum(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
     Raises:
         FleetMetricsError: the same error on every worker.
 
-    Example:
+    Examples:
         >>> sum([16777216, 1])
         array([16777216,        1])
     """
@@ -53,7 +54,7 @@ def max(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
 
     Args, returns and errors: as for `sum`.
 
-    Example:
+    Examples:
         >>> max([-5.0, 3.0])
         array([-5.,  3.])
     """
@@ -65,7 +66,7 @@ def min(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
 
     Args, returns and errors: as for `sum`.
 
-    Example:
+    Examples:
         >>> min([-5, 3])
         array([-5,  3])
     """
@@ -91,7 +92,7 @@ def acc(correct: Any, total: Any, scope: Any = None, util: Any = None) -> float:
     Raises:
         FleetMetricsError: the same error on every worker.
 
-    Example:
+    Examples:
         >>> acc(3, 4)
         0.75
     """
@@ -115,7 +116,7 @@ def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) ->
     Raises:
         FleetMetricsError: the same error on every worker.
 
-    Example:
+    Examples:
         >>> mae(6.0, 4)
         1.5
     """
@@ -139,7 +140,7 @@ def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) ->
     Raises:
         FleetMetricsError: the same error on every worker.
 
-    Example:
+    Examples:
         >>> mse(16.0, 4)
         4.0
     """
@@ -163,7 +164,7 @@ def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -
     Raises:
         FleetMetricsError: the same error on every worker.
 
-    Example:
+    Examples:
         >>> rmse(16.0, 4)
         2.0
     """
@@ -190,7 +191,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> fl
     Raises:
         FleetMetricsError: the same error on every worker.
 
-    Example:
+    Examples:
         >>> auc([[0, 1, 1]], [[2, 0, 0]])
         1.0
     """
@@ -263,5 +264,8 @@ _MADE_UP = re.compile(r"(_generated_var_|\btmp_|\.tmp_|\.[wb]_)\d+")
 
 def _call(function: str, *inputs: Any) -> str:
     """The call for the agreement header, so that workers which mix up two variables do not sum them."""
-    names = [name_of(value) for value in inputs]
-    return f"{function}({', '.join(_MADE_UP.sub('#', name) for name in names if name)})"
+    names = []
+    for value in inputs:
+        with contextlib.suppress(InvalidInputError):  # reading the value raises it again, where all hear of it
+            names += [_MADE_UP.sub("#", name) for name in [name_of(value)] if name]
+    return f"{function} of {', '.join(names)}" if names else function

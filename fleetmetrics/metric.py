@@ -1,6 +1,6 @@
 """Metrics with states: accumulate batch by batch, exchange once, evaluate a formula.
 
-``Metric`` is what a metric of the catalogue derives from. It says three things, and inherits the rest::
+``Metric`` is what a metric of the catalogue derives from. It says three things, and inherits the rest:
 
     class MeanAbsoluteError(Metric):
         requirements = ("finite_prediction", "finite_label")
@@ -26,9 +26,9 @@ from typing import Any, Iterable, Iterator, Mapping
 import numpy as np
 
 from fleetmetrics import xp as namespaces
-from fleetmetrics.batch import REQUIREMENTS, Batch
+from fleetmetrics.batch import Batch, applicable
 from fleetmetrics.comm import Block, Communicator
-from fleetmetrics.errors import InvalidInputError, StaticProgramError
+from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
 from fleetmetrics.state import State
 from fleetmetrics.sync import exchange
 
@@ -102,15 +102,13 @@ class Accumulator:
         members = self._members().values()
         batch.check(self.name, (r for member in members for r in member.requirements_of(batch)), self.validate)
         if static:
-            for state in self._check.states:
-                state.enter_program("int64", self.share)
+            self._enter_states(dict.fromkeys(self._check.states, "int64"))
         increments: dict[State, Any] = {}
         for member in members:
             for name, increment in member.batch_statistics(batch).items():
                 increments.setdefault(member.states[name], increment)
         if static:
-            for state, increment in increments.items():
-                state.enter_program(batch.xp.state_dtype(increment), self.share)
+            self._enter_states({state: batch.xp.state_dtype(increment) for state, increment in increments.items()})
         increments.update(self._check.statistics(batch))
         for state, increment in increments.items():
             state.accumulate(increment)
@@ -130,6 +128,13 @@ class Accumulator:
                 "(the same name with share=True accumulates into the same variables)"
             )
         return static.current_program()
+
+    def _enter_states(self, dtypes: Mapping[State, str]) -> None:
+        for state, dtype in dtypes.items():
+            try:
+                state.enter_program(dtype, self.share)
+            except DuplicateStateError as error:
+                raise DuplicateStateError(f"{self.name}: {error}") from None
 
     def _blocks(self, scope: Any) -> list[Block]:
         return [Block(state.name, state.reduction, state.read(scope)) for state in self._states()]
@@ -209,7 +214,7 @@ class Check:
             return {}
         xp = batch.xp
         invalid = xp.sum(batch.invalid)
-        place = self.seen.current() + xp.first_true(batch.invalid)
+        place = xp.add(self.seen.current(), xp.first_true(batch.invalid))
         return {
             self.first: xp.where(xp.cast(invalid, "bool"), place, xp.full(NEVER)),
             self.invalid: invalid,
@@ -220,12 +225,11 @@ class Check:
         """Raise if any worker met an invalid sample."""
         invalid = values[self.invalid].item()
         if invalid:
-            rules = "; ".join(REQUIREMENTS[name].text for name in sorted(requirements) if name != "weight")
+            rules = "; ".join(rule.text for rule in applicable(requirements))
             raise InvalidInputError(
                 f"{self.owner}: {invalid} of {values[self.seen].item()} samples were invalid and left out, the first "
-                f"at position {values[self.first].item()} of its worker's samples; required: {rules}; weight: a finite "
-                "number of at least 0. Mask such samples and reset, or set validate=False on the metric to compute "
-                "without them"
+                f"at position {values[self.first].item()} of its worker's samples; required: {rules}. "
+                "Mask such samples and reset, or set validate=False on the metric to compute without them"
             )
 
 
@@ -342,7 +346,7 @@ class MetricCollection(Accumulator):
     Raises:
         InvalidInputError: if an entry is no metric, is used already, or a key comes twice.
 
-    Example:
+    Examples:
         >>> import fleetmetrics
         >>> metrics = fleetmetrics.MetricCollection(
         ...     {"accuracy": fleetmetrics.Accuracy(), "mae": fleetmetrics.MeanAbsoluteError()})
@@ -369,6 +373,10 @@ class MetricCollection(Accumulator):
     def _take(self, key: str, metric: Metric, shared: dict[tuple[Any, ...], State]) -> None:
         if not isinstance(metric, Metric):
             raise InvalidInputError(f"metrics[{key!r}] must be a Metric, not {type(metric).__name__}")
+        if metric.collection is not None:
+            raise InvalidInputError(
+                f"metrics[{key!r}] belongs to {metric.collection} already; make a metric of its own"
+            )
         if key in self.metrics:
             raise InvalidInputError(f"metrics has two entries {key!r}; give each a key or a name of its own")
         if metric.program is not None or any(state.value is not None for state in metric.states.values()):

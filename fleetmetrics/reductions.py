@@ -35,8 +35,9 @@ def identity(reduction: str, dtype: Any) -> Any:
     Raises:
         InvalidInputError: for any other reduction or dtype.
 
-    >>> int(identity("sum", "int64")), float(identity("max", "float64"))
-    (0, -inf)
+    Examples:
+        >>> int(identity("sum", "int64")), float(identity("max", "float64"))
+        (0, -inf)
     """
     _check_reduction(reduction)
     kind = np.dtype(dtype)
@@ -61,8 +62,9 @@ def widen(value: Any, argument: str) -> np.ndarray:
         InvalidInputError: if it holds something else, or is ragged.
         IntegerOverflowError: for an unsigned integer above 2**63 - 1.
 
-    >>> widen([True, False], "flags")
-    array([1, 0])
+    Examples:
+        >>> widen([True, False], "flags")
+        array([1, 0])
     """
     try:
         array = np.asarray(value)
@@ -96,8 +98,9 @@ def combine(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
         InvalidInputError: for an unknown reduction, no arrays, unequal shapes or another dtype.
         IntegerOverflowError: if a sum of integers does not fit into 64 bits.
 
-    >>> combine("max", [np.array([1, 5]), np.array([3, 2])])
-    array([3, 5])
+    Examples:
+        >>> combine("max", [np.array([1, 5]), np.array([3, 2])])
+        array([3, 5])
     """
     _check_reduction(reduction)
     same = _as_same_dtype(arrays)

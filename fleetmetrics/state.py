@@ -129,7 +129,7 @@ def read(value: Any, scope: Any = None, argument: str = "input") -> np.ndarray:
         StateNotFoundError: if the scope has no variable of that name, or it holds nothing yet.
         InvalidInputError: if it does not hold numbers.
 
-    Example:
+    Examples:
         >>> read([1, 2])
         array([1, 2])
     """
@@ -164,12 +164,12 @@ def _from_scope(name: str, scope: Any, argument: str) -> np.ndarray:
     scope = paddle.static.global_scope() if scope is None else scope
     variable = scope.find_var(name)
     if variable is None:
-        known = sorted(scope.local_var_names()) if hasattr(scope, "local_var_names") else []
+        known = _names_in(scope)
         near = difflib.get_close_matches(name, known, n=5, cutoff=0.4) or known[:5]
-        hint = f"close names there: {', '.join(near)}" if near else "the scope holds no variable"
+        hint = f"names there: {', '.join(near)}" if near else "no variable of the current program is there"
         raise StateNotFoundError(
-            f"{argument}: no variable {name!r} in the scope ({hint}). Run the startup program first, and pass "
-            "scope= if it ran under a scope of its own"
+            f"{argument}: no variable {name!r} in the scope ({hint}). It must be persistable and the startup program "
+            "must have run; pass scope= if it ran under a scope of its own"
         )
     tensor = variable.get_tensor()
     if not tensor._is_initialized():
@@ -177,3 +177,13 @@ def _from_scope(name: str, scope: Any, argument: str) -> np.ndarray:
             f"{argument}: variable {name!r} is in the scope but holds nothing yet; run the startup program first"
         )
     return np.array(tensor)
+
+
+def _names_in(scope: Any) -> list[str]:
+    """Names that the scope holds; a 2.6 scope does not list them, so those of the current program are tried."""
+    import paddle
+
+    if hasattr(scope, "local_var_names"):
+        return sorted(scope.local_var_names())
+    names = {variable.name for variable in paddle.static.default_main_program().list_vars()}
+    return sorted(name for name in names if scope.find_var(name) is not None)

@@ -4,7 +4,6 @@
 
 Each case is a function that both workers run; its name says what goes wrong.
 """
-# ruff: noqa: D102, D103
 
 from __future__ import annotations
 

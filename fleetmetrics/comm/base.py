@@ -36,8 +36,9 @@ class Block:
     Raises:
         InvalidInputError: for another reduction or dtype.
 
-    >>> Block("correct", "sum", np.array([3])).name
-    'correct'
+    Examples:
+        >>> Block("correct", "sum", np.array([3])).name
+        'correct'
     """
 
     name: str
@@ -84,8 +85,9 @@ def resolve_timeout(timeout: float | None = None) -> float:
     Raises:
         InvalidInputError: if the argument or the environment variable is not such a number.
 
-    >>> resolve_timeout(5)
-    5.0
+    Examples:
+        >>> resolve_timeout(5)
+        5.0
     """
     source, value = "timeout", timeout
     if timeout is None:
@@ -194,9 +196,10 @@ class Communicator(ABC):
             InvalidInputError: for another dtype or reduction, on every worker.
             AgreementError, DeadlineError, CommunicatorError, IntegerOverflowError: as in ``reduce``.
 
-        >>> from fleetmetrics.comm import LocalCommunicator
-        >>> LocalCommunicator().all_reduce([1, 2, 3])
-        array([1, 2, 3])
+        Examples:
+            >>> from fleetmetrics.comm import LocalCommunicator
+            >>> LocalCommunicator().all_reduce([1, 2, 3])
+            array([1, 2, 3])
         """
         blocks, trouble = [], None
         try:
@@ -216,6 +219,9 @@ class Communicator(ABC):
             CommunicatorError: if the channel is broken.
         """
         self.reduce("barrier", [], timeout=timeout)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rank={self.rank}, world_size={self.world_size})"
 
     def __enter__(self: _Self) -> _Self:
         return self

@@ -32,8 +32,9 @@ def get_communicator() -> Communicator:
         ServerProcessError: in a parameter server.
         InvalidInputError: if the launcher's environment is malformed.
 
-    >>> get_communicator().world_size
-    1
+    Examples:
+        >>> get_communicator().world_size
+        1
     """
     global _automatic
     if _chosen is not None:
@@ -55,9 +56,10 @@ class set_communicator:
     Raises:
         InvalidInputError: if it is something else.
 
-    >>> with set_communicator(LocalCommunicator()) as comm:
-    ...     get_communicator() is comm
-    True
+    Examples:
+        >>> with set_communicator(LocalCommunicator()) as comm:
+        ...     get_communicator() is comm
+        True
     """
 
     def __init__(self, communicator: Communicator | None) -> None:
@@ -94,8 +96,9 @@ def communicator_for(util: Any = None) -> Communicator:
         InvalidInputError: if it is neither.
         NoChannelError, ServerProcessError: as `get_communicator`.
 
-    >>> communicator_for(None) is get_communicator()
-    True
+    Examples:
+        >>> communicator_for(None) is get_communicator()
+        True
     """
     if util is None:
         return get_communicator()

@@ -89,8 +89,9 @@ def by_rank(texts: Iterable[str]) -> str:
     Args:
         texts: by rank.
 
-    >>> by_rank(["acc", "auc", "auc"])
-    'acc on rank 0, auc on ranks 1, 2'
+    Examples:
+        >>> by_rank(["acc", "auc", "auc"])
+        'acc on rank 0, auc on ranks 1, 2'
     """
     groups: dict[str, list[int]] = {}
     for rank, text in enumerate(texts):
@@ -101,8 +102,9 @@ def by_rank(texts: Iterable[str]) -> str:
 def ranks_text(ranks: Sequence[int]) -> str:
     """Say which ranks.
 
-    >>> ranks_text([1, 2])
-    'ranks 1, 2'
+    Examples:
+        >>> ranks_text([1, 2])
+        'ranks 1, 2'
     """
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
@@ -110,8 +112,9 @@ def ranks_text(ranks: Sequence[int]) -> str:
 def ordinal(number: int) -> str:
     """Say which one in a row.
 
-    >>> ordinal(2), ordinal(11)
-    ('2nd', '11th')
+    Examples:
+        >>> ordinal(2), ordinal(11)
+        ('2nd', '11th')
     """
     ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"

@@ -61,8 +61,9 @@ def integer_limbs(values: np.ndarray) -> np.ndarray:
     Args:
         values: int64, flat.
 
-    >>> integer_limbs(np.array([-1])).tolist()
-    [4294967295, 2147483647]
+    Examples:
+        >>> integer_limbs(np.array([-1])).tolist()
+        [4294967295, 2147483647]
     """
     return np.concatenate([values & 0xFFFFFFFF, (values >> 32) + 2**31])
 

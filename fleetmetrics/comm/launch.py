@@ -31,8 +31,9 @@ def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
     Raises:
         InvalidInputError: if it is not of that form.
 
-    >>> split_endpoint("10.0.0.1:8500", "PADDLE_MASTER")
-    ('10.0.0.1', 8500)
+    Examples:
+        >>> split_endpoint("10.0.0.1:8500", "PADDLE_MASTER")
+        ('10.0.0.1', 8500)
     """
     host, _, port = endpoint.strip().rpartition(":")
     host = host.strip("[]")
@@ -54,8 +55,9 @@ class Job:
         master: PADDLE_MASTER, or "".
         reserved: ports that the environment promises to others.
 
-    >>> Job.from_environment({"PADDLE_TRAINERS_NUM": "1"}).world_size
-    1
+    Examples:
+        >>> Job.from_environment({"PADDLE_TRAINERS_NUM": "1"}).world_size
+        1
     """
 
     rank: int = 0
@@ -176,7 +178,7 @@ def _refuse_mpi(env: Mapping[str, str]) -> None:
             raise NoChannelError(
                 f"{name} says that an MPI launcher started {env[name]} processes, but Paddle's variables"
                 " (PADDLE_TRAINERS_NUM, ...) are not set, so the workers cannot find each other. Start them through"
-                " fleetrun, or call fleetmetrics.comm.set_communicator with a communicator of your own."
+                " fleetrun, or call fleetmetrics.set_communicator with a communicator of your own."
             )
 
 
@@ -190,7 +192,7 @@ def _refuse_forgotten_fleet() -> None:
         raise NoChannelError(
             f"fleet was initialised with {workers} workers, but the environment variable PADDLE_TRAINERS_NUM"
             " is not set (or says 1), so the others cannot be found. Set PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ID and"
-            " PADDLE_TRAINER_ENDPOINTS, start through fleetrun, or call fleetmetrics.comm.set_communicator."
+            " PADDLE_TRAINER_ENDPOINTS, start through fleetrun, or call fleetmetrics.set_communicator."
         )
 
 

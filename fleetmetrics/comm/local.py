@@ -17,9 +17,10 @@ __all__ = ["LocalCommunicator"]
 class LocalCommunicator(Communicator):
     """One process alone: checks its arguments as the others do, and gives copies back.
 
-    >>> with LocalCommunicator() as comm:
-    ...     comm.all_reduce([1.5, 2.0])
-    array([1.5, 2. ])
+    Examples:
+        >>> with LocalCommunicator() as comm:
+        ...     comm.all_reduce([1.5, 2.0])
+        array([1.5, 2. ])
     """
 
     rank = 0

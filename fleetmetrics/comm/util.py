@@ -54,11 +54,12 @@ class UtilCommunicator(Communicator):
     Raises:
         InvalidInputError: if util has no callable ``all_reduce``.
 
-    >>> class Util:
-    ...     def all_reduce(self, input, mode):
-    ...         return np.array(input) * 2
-    >>> UtilCommunicator(Util()).all_reduce([1.5, -2.0])
-    array([ 3., -4.])
+    Examples:
+        >>> class Util:
+        ...     def all_reduce(self, input, mode):
+        ...         return np.array(input) * 2
+        >>> UtilCommunicator(Util()).all_reduce([1.5, -2.0])
+        array([ 3., -4.])
     """
 
     def __init__(self, util: Any, job: Job | None = None) -> None:
@@ -98,6 +99,9 @@ class UtilCommunicator(Communicator):
                 " fleetrun, or leave util out."
             )
         return known
+
+    def __repr__(self) -> str:  # to ask for the rank would be a collective call
+        return f"UtilCommunicator({self._util!r})"
 
     def reduce(
         self,

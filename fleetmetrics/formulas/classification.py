@@ -21,7 +21,7 @@ def accuracy(correct: Any, total: Any) -> float:
     Returns:
         A fraction in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
 
-    Example:
+    Examples:
         >>> accuracy(3, 4)
         0.75
     """
@@ -40,7 +40,7 @@ def log_loss(log_likelihood: Any, total: Any) -> float:
     Returns:
         A number of nats, at least 0; nan with `UndefinedMetricWarning` if there are no samples.
 
-    Example:
+    Examples:
         >>> log_loss(-1.0, 4)
         0.25
     """

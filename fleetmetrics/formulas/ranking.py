@@ -16,7 +16,7 @@ def auc_from_histogram(positive: Any, negative: Any) -> float:
     """Area under the ROC curve from the histograms of the scores of both classes.
 
     The probability that a positive sample scores higher than a negative one; samples of one bucket count as
-    tied, so the curve is a straight line inside a bucket (trapezoidal rule)::
+    tied, so the curve is a straight line inside a bucket (trapezoidal rule):
 
         sum_b negative[b] * (sum_{c > b} positive[c] + positive[b] / 2) / (sum(positive) * sum(negative))
 
@@ -31,7 +31,7 @@ def auc_from_histogram(positive: Any, negative: Any) -> float:
         A fraction in [0, 1]: the correctly rounded value for integer counts of any size. 0.5 with
         `UndefinedMetricWarning` if a class has no samples, as Paddle has it.
 
-    Example:
+    Examples:
         >>> auc_from_histogram([0, 1, 1], [2, 0, 0])
         1.0
     """

@@ -23,7 +23,7 @@ def mean_absolute_error(absolute_error: Any, total: Any) -> float:
         A number in the unit of the label; nan with `UndefinedMetricWarning` if there
         are no samples.
 
-    Example:
+    Examples:
         >>> mean_absolute_error(6.0, 4)
         1.5
     """
@@ -43,7 +43,7 @@ def mean_squared_error(squared_error: Any, total: Any) -> float:
         A number in the squared unit of the label; nan with `UndefinedMetricWarning` if
         there are no samples.
 
-    Example:
+    Examples:
         >>> mean_squared_error(16.0, 4)
         4.0
     """
@@ -63,7 +63,7 @@ def root_mean_squared_error(squared_error: Any, total: Any) -> float:
         A number in the unit of the label; nan with `UndefinedMetricWarning` if there
         are no samples.
 
-    Example:
+    Examples:
         >>> root_mean_squared_error(16.0, 4)
         2.0
     """

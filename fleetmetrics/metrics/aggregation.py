@@ -25,7 +25,7 @@ class Count(Metric):
         validate: False skips the check that weights are finite and at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
-    Example:
+    Examples:
         >>> metric = Count()
         >>> metric.add([0.5, 0.25, 0.75], mask=[True, True, False])
         >>> metric.compute()
@@ -75,7 +75,7 @@ class Sum(_Values):
         validate: False skips the check that values are finite and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
-    Example:
+    Examples:
         >>> metric = Sum()
         >>> metric.add([16777216, 1])
         >>> metric.compute()
@@ -152,7 +152,7 @@ class Max(_Extreme):
         validate: False skips the check that values are finite and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
-    Example:
+    Examples:
         >>> metric = Max()
         >>> metric.add([[1.5, 2.5], [0.5, -3.0]])
         >>> metric.compute()
@@ -167,7 +167,7 @@ class Min(_Extreme):
 
     Formula: ``min(x)`` over the samples of positive weight.
 
-    Example:
+    Examples:
         >>> metric = Min()
         >>> metric.add([[1.5, 2.5], [0.5, -3.0]])
         >>> metric.compute()

@@ -19,7 +19,7 @@ def _correct(batch: Batch, top_k: int, threshold: float) -> Any:
     if batch.classes:
         right = batch.xp.rank_of_label(batch.prediction, batch.labels) < top_k
     elif batch.xp.kind(batch.prediction) == "f":
-        right = (batch.prediction > threshold) == batch.positive
+        right = batch.xp.equal(batch.xp.greater(batch.prediction, threshold), batch.positive)
     else:
         right = batch.xp.equal(batch.prediction, batch.labels)
     return batch.weighted_sum(right)
@@ -49,14 +49,14 @@ class Accuracy(Metric):
     Raises:
         InvalidInputError: ``top_k`` is no integer of at least 1, or ``threshold`` no finite number.
 
-    Example:
+    Examples:
         >>> metric = Accuracy(top_k=2)
         >>> metric.add([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]], [1, 2])
         >>> metric.compute()
         0.5
     """
 
-    requirements = ("finite_prediction", "finite_label", "class_label", "binary_label")
+    requirements = ("finite_prediction", "class_label")
 
     def __init__(
         self,
@@ -77,11 +77,8 @@ class Accuracy(Metric):
         self.declare("total", key="total")
 
     def requirements_of(self, batch: Batch) -> tuple[str, ...]:
-        if batch.classes:
-            return ("finite_prediction", "class_label")
-        if batch.xp.kind(batch.prediction) == "f":
-            return ("finite_prediction", "binary_label")
-        return ("finite_label",)
+        predicted_classes = not batch.classes and batch.xp.kind(batch.prediction) != "f"
+        return ("finite_label",) if predicted_classes else self.requirements
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"correct": _correct(batch, self.top_k, self.threshold), "total": batch.total}
@@ -119,14 +116,14 @@ class LogLoss(Metric):
             least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
-    Example:
+    Examples:
         >>> metric = LogLoss()
         >>> metric.add([0.5, 0.5], [0, 1])
         >>> metric.compute()
         0.6931471805599453
     """
 
-    requirements = ("probability", "binary_label")
+    requirements = ("probability", "class_label")
 
     def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
         super().__init__(name, validate=validate, share=share)

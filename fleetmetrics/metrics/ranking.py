@@ -17,8 +17,9 @@ __all__ = ["AUC"]
 
 @statistic
 def _by_class_and_bucket(batch: Batch, top: int) -> Any:
-    bucket = batch.xp.bucket(batch.scores, top)
-    return Scattered(batch.xp.cast(batch.labels, "int64") * (top + 1) + bucket, batch.counted_weight)
+    xp = batch.xp
+    first_bucket = xp.cast(batch.labels, "int64") * (top + 1)
+    return Scattered(xp.add(first_bucket, xp.bucket(batch.scores, top)), batch.counted_weight)
 
 
 class AUC(Metric):
@@ -46,14 +47,14 @@ class AUC(Metric):
     Raises:
         InvalidInputError: ``num_thresholds`` is no integer of at least 1.
 
-    Example:
+    Examples:
         >>> metric = AUC()
         >>> metric.add([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
         >>> metric.compute()
         0.75
     """
 
-    requirements = ("probability", "binary_label")
+    requirements = ("probability", "class_label")
 
     def __init__(
         self, name: str | None = None, *, num_thresholds: int = 4095, validate: bool = True, share: bool = False

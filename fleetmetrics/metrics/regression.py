@@ -15,7 +15,7 @@ __all__ = ["MeanAbsoluteError", "MeanSquaredError", "RootMeanSquaredError"]
 
 @statistic
 def _error(batch: Batch) -> Any:
-    return batch.values - batch.targets
+    return batch.xp.subtract(batch.values, batch.targets)
 
 
 @statistic
@@ -44,7 +44,7 @@ class MeanAbsoluteError(Metric):
         validate: False skips the check that predictions and labels are finite and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
-    Example:
+    Examples:
         >>> metric = MeanAbsoluteError()
         >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
         >>> metric.compute()
@@ -81,7 +81,7 @@ class MeanSquaredError(Metric):
         validate: False skips the check that predictions and labels are finite and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
-    Example:
+    Examples:
         >>> metric = MeanSquaredError()
         >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
         >>> metric.compute()
@@ -109,7 +109,7 @@ class RootMeanSquaredError(MeanSquaredError):
 
     Inputs, arguments, errors and source as for `MeanSquaredError`.
 
-    Example:
+    Examples:
         >>> metric = RootMeanSquaredError()
         >>> metric.add([3.0, 0.0], [0.0, 4.0], weight=[1.0, 1.0])
         >>> metric.compute()

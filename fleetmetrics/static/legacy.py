@@ -7,9 +7,9 @@ from typing import Any, Callable
 import paddle
 
 
-def exists(program: Any, name: str) -> bool:
-    """Whether the program's global block has a variable of this name."""
-    return bool(program.global_block().has_var(name))
+def find(program: Any, name: str) -> Any:
+    """The variable of this name in the program's global block; None if there is none."""
+    return program.global_block().vars.get(name)
 
 
 def create(name: str, shape: tuple[int, ...], dtype: str, fill: Callable[[], Any]) -> Any:

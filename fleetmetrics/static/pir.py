@@ -9,14 +9,14 @@ import paddle
 _HOLDERS = ("pd_op.data", "builtin.parameter")  # the operations that bring a named variable into a program
 
 
-def exists(program: Any, name: str) -> bool:
-    """Whether the program has a persistable variable of this name."""
-    return any(
-        value.has_name and value.name == name
-        for operation in program.global_block().ops
-        if operation.name() in _HOLDERS
-        for value in operation.results()
-    )
+def find(program: Any, name: str) -> Any:
+    """The persistable value of this name in the program; None if there is none."""
+    for operation in program.global_block().ops:
+        if operation.name() in _HOLDERS:
+            for value in operation.results():
+                if value.has_name and value.name == name:
+                    return value
+    return None
 
 
 def create(name: str, shape: tuple[int, ...], dtype: str, fill: Callable[[], Any]) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
-from typing import Any
+from typing import Any, Iterable, NamedTuple
 
 import numpy as np
 import paddle
@@ -17,7 +18,18 @@ __all__ = ["StaticState", "accumulate", "create_state", "current_program", "stat
 
 _REDUCTIONS = ("sum", "max", "min")
 _DTYPES = ("int64", "float64")
-_registry: dict[str, StaticState] = {}
+
+
+class _Known(NamedTuple):
+    """What is remembered of a state: not the variable, which on 2.6 would keep its program alive."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    reduction: str
+    program: Any  # a weak reference
+
+
+_registry: dict[str, _Known] = {}
 
 
 class StaticState:
@@ -39,7 +51,6 @@ class StaticState:
         self.dtype = dtype
         self.reduction = reduction
         self.variable = variable
-        self.program = weakref.ref(current_program())
 
     def __repr__(self) -> str:
         return f"StaticState({self.name!r}, shape={self.shape}, dtype={self.dtype!r}, reduction={self.reduction!r})"
@@ -117,7 +128,7 @@ def create_state(
         InvalidInputError: an argument is not what is allowed.
         StaticProgramError: no static program is being built.
 
-    Example:
+    Examples:
         >>> import numpy as np, paddle, fleetmetrics
         >>> paddle.enable_static()
         >>> main, startup = paddle.static.Program(), paddle.static.Program()
@@ -137,36 +148,30 @@ def create_state(
     program = current_program()
     shape = _checked(name, shape, dtype, reduction)
     known = _registry.get(name)
-    taken = _backend().exists(program, name)
+    variable = _backend().find(program, name)
+    if known is not None and variable is None and not share:
+        gc.collect()  # a program of 2.6 is a cycle: its name shall be free when nobody holds it any more
     if known is not None and known.program() is not None:
-        if not share:
-            raise DuplicateStateError(
-                f"name: a state {name!r} exists already, and two would accumulate into one variable; choose another "
-                "name, or pass share=True to share it on purpose"
-            )
-        if (known.shape, known.dtype, known.reduction) != (shape, dtype, reduction):
-            raise DuplicateStateError(
-                f"state {name!r} cannot be shared as shape={shape}, dtype={dtype!r}, reduction={reduction!r}: it is "
-                f"{known!r}"
-            )
-        if known.program() is program:
-            return known
-    elif taken:
+        _check_sharing(name, known, (shape, dtype, reduction), share)
+    elif variable is not None:
         raise DuplicateStateError(
-            f"name: the program has a variable {name!r} already that is no state of fleetmetrics; choose another name"
+            f"the program has a variable {name!r} already that is no state of fleetmetrics; choose another name"
         )
-    variable = _backend().create(name, shape, dtype, lambda: _identity(shape, dtype, reduction))
-    _registry[name] = StaticState(name, shape, dtype, reduction, variable)
-    return _registry[name]
+    if variable is None:
+        variable = _backend().create(name, shape, dtype, lambda: paddle_ops.identity(shape, dtype, reduction))
+        _registry[name] = _Known(shape, dtype, reduction, weakref.ref(program))
+    return StaticState(name, shape, dtype, reduction, variable)
 
 
-def _identity(shape: tuple[int, ...], dtype: str, reduction: str) -> Any:
-    value = identity(reduction, dtype)
-    if dtype == "float64":
-        return paddle.full(shape, float(value), dtype)
-    # Paddle makes an int64 constant from a double: split, so that both parts are exact.
-    high = (int(value) >> 11) << 11
-    return paddle.add(paddle.full(shape, high, dtype), paddle.full(shape, int(value) - high, dtype))
+def _check_sharing(name: str, known: _Known, asked: tuple[Any, ...], share: bool) -> None:
+    if not share:
+        raise DuplicateStateError(
+            f"a state {name!r} exists already, and two would accumulate into one variable; choose another name, or "
+            "pass share=True to share it on purpose"
+        )
+    if known[:3] != asked:
+        texts = ["shape={}, dtype={!r}, reduction={!r}".format(*three) for three in (asked, known[:3])]
+        raise DuplicateStateError(f"state {name!r} cannot be shared as {texts[0]}: it is {texts[1]}")
 
 
 def _checked(name: str, shape: Any, dtype: str, reduction: str) -> tuple[int, ...]:
@@ -176,7 +181,7 @@ def _checked(name: str, shape: Any, dtype: str, reduction: str) -> tuple[int, ..
         raise InvalidInputError(f"dtype must be one of {', '.join(_DTYPES)}, not {dtype!r}")
     if reduction not in _REDUCTIONS:
         raise InvalidInputError(f"reduction must be one of {', '.join(_REDUCTIONS)}, not {reduction!r}")
-    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
         raise InvalidInputError(f"shape must hold whole numbers of at least 0, not {shape!r}")
     return tuple(int(size) for size in sizes)
@@ -215,6 +220,7 @@ def accumulate(state: StaticState, batch_value: Any) -> None:
             f"batch_value has dtype {amount.dtype} but state {state.name!r} is int64; create it with dtype='float64'"
         )
     paddle.assign(paddle_ops.merge(state.reduction, state.variable, batch_value), output=state.variable)
+    state.variable.stop_gradient = True  # in PIR an assignment changes it
 
 
 def _check_shape(state: StaticState, value: Any) -> None:
@@ -235,7 +241,9 @@ def states(program: Any = None) -> list[StaticState]:
         The states; each has a ``name``, ``shape``, ``dtype`` and ``reduction``.
     """
     program = paddle.static.default_main_program() if program is None else program
-    return [state for name, state in _registry.items() if _backend_of(program).exists(program, name)]
+    find = _backend_of(program).find
+    found = [(name, known, find(program, name)) for name, known in _registry.items()]
+    return [StaticState(name, *known[:3], variable) for name, known, variable in found if variable is not None]
 
 
 def _backend_of(program: Any) -> Any:

@@ -15,15 +15,19 @@ FILTERS = True
 _KEPT = frozenset(np.dtype(name) for name in ("bool", "int64", "float32", "float64"))
 
 absolute = np.absolute
+add = np.add
 all_true = np.all
 equal = np.equal
 any_true = np.any
 isfinite = np.isfinite
+greater = np.greater
 log = np.log
 logical_and = np.logical_and
 logical_not = np.logical_not
 logical_xor = np.logical_xor
+multiply = np.multiply
 square = np.square
+subtract = np.subtract
 where = np.where
 zeros_like = np.zeros_like
 

@@ -1,8 +1,9 @@
 """The array namespace on Paddle: dynamic tensors, variables of the legacy graph, values of PIR.
 
 Only public functions that behave alike on 2.6 and 3.x are used. What Paddle does not do is done here once:
-operands of different dtypes are cast (2.6 gives ``int64 * float64`` the dtype int64, silently), and no Python
-float meets a float64 (in static programs it would pass through float32).
+operands of different dtypes are cast (2.6 gives ``int64 * float64`` the dtype int64, silently), no Python float
+meets a float64 (in static programs it would pass through float32), and two variables meet in functions, not in
+operators (of which 2.6 warns).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from fleetmetrics import reductions
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, numpy_ops
 
@@ -19,13 +21,16 @@ from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, numpy_ops
 FILTERS = False
 
 absolute = paddle.abs
+add = paddle.add
 any_true = paddle.any
 isfinite = paddle.isfinite
 log = paddle.log
 logical_and = paddle.logical_and
 logical_not = paddle.logical_not
 logical_xor = paddle.logical_xor
+multiply = paddle.multiply
 square = paddle.square
+subtract = paddle.subtract
 where = paddle.where
 zeros_like = paddle.zeros_like
 
@@ -108,12 +113,17 @@ def equal(one: Any, other: Any) -> Any:
     return paddle.equal(cast(one, dtype), cast(other, dtype))
 
 
+def greater(tensor: Any, bound: float) -> Any:
+    """Flags of the entries above a number, which meets a float64 without passing through float32."""
+    return paddle.greater_than(tensor, paddle.full([], bound, tensor.dtype))
+
+
 def in_range(tensor: Any, low: float, high: float) -> Any:
     """Flags of the entries in ``[low, high]``; false for nan. Bounds are whole numbers or the largest float."""
     tensor = cast(tensor, "int64") if kind(tensor) == "b" else tensor  # clip takes no bools
     if high > 2**24:
-        return paddle.logical_and(tensor >= low, paddle.isfinite(tensor))
-    return tensor == paddle.clip(tensor, low, high)  # fewer operations than two comparisons
+        return paddle.logical_and(paddle.isfinite(tensor), paddle.equal(tensor, paddle.clip(tensor, min=low)))
+    return paddle.equal(tensor, paddle.clip(tensor, low, high))  # fewer operations than two comparisons
 
 
 def whole_in_range(tensor: Any, low: int, high: int) -> Any:
@@ -121,7 +131,7 @@ def whole_in_range(tensor: Any, low: int, high: int) -> Any:
     if kind(tensor) == "b":
         return None if high >= 1 else paddle.logical_not(tensor)
     flags = in_range(tensor, low, high)
-    return paddle.logical_and(flags, tensor == paddle.floor(tensor)) if kind(tensor) == "f" else flags
+    return paddle.logical_and(flags, paddle.equal(tensor, paddle.floor(tensor))) if kind(tensor) == "f" else flags
 
 
 def at_least(tensor: Any, low: float) -> Any:
@@ -134,7 +144,7 @@ def zero_unless(flags: Any, tensor: Any) -> Any:
     if kind(tensor) == "b":
         return paddle.logical_and(flags, tensor)
     if kind(tensor) == "i":
-        return cast(flags, "int64") * tensor
+        return paddle.multiply(cast(flags, "int64"), tensor)
     return paddle.where(flags, tensor, paddle.zeros_like(tensor))  # not a product: it would keep nan
 
 
@@ -153,13 +163,21 @@ def sum(tensor: Any) -> Any:
     return paddle.sum(tensor, dtype="float64" if kind(tensor) == "f" else "int64")
 
 
+def identity(shape: Any, dtype: str, reduction: str) -> Any:
+    """A tensor of the value that changes nothing when it is reduced with another."""
+    value = reductions.identity(reduction, dtype)
+    if dtype == "float64":
+        return paddle.full(shape, float(value), dtype)
+    # Paddle makes an int64 constant from a double: split, so that both parts are exact.
+    high = (int(value) >> 11) << 11
+    return paddle.add(paddle.full(shape, high, dtype), paddle.full(shape, int(value) - high, dtype))
+
+
 def extreme(tensor: Any, keep: Any, reduction: str) -> Any:
-    """The largest (``"max"``) or smallest entry of those kept; a lowest or highest number if there is none."""
+    """The largest (``"max"``) or smallest entry of those kept; the reduction's identity if there is none."""
     if keep is not None:
-        # For int64 half the range: 2**62 passes exactly through the double that a constant is made from.
-        limit = float("inf") if kind(tensor) == "f" else 2**62
-        none = paddle.full([], -limit if reduction == "max" else limit, tensor.dtype)
-        tensor = paddle.where(keep, tensor, paddle.expand_as(none, tensor))
+        nothing = identity([], "float64" if kind(tensor) == "f" else "int64", reduction)
+        tensor = paddle.where(keep, tensor, paddle.expand_as(nothing, tensor))
     return paddle.max(tensor) if reduction == "max" else paddle.min(tensor)
 
 
@@ -177,7 +195,8 @@ def bucket(score: Any, top: int) -> Any:
     """``int(score * top)`` in the precision of the score, float32 or float64: Paddle's buckets."""
     score = score if kind(score) == "f" else cast(score, "float64")
     # A Python number passes through float32, which holds whole numbers up to 2**24.
-    return cast(score * (top if top <= 2**24 else paddle.full([], top, score.dtype)), "int64")
+    scaled = score * top if top <= 2**24 else paddle.multiply(score, paddle.full([], top, score.dtype))
+    return cast(scaled, "int64")
 
 
 def rank_of_label(scores: Any, label: Any) -> Any:
@@ -188,8 +207,10 @@ def rank_of_label(scores: Any, label: Any) -> Any:
     """
     label = paddle.reshape(cast(label, "int64"), [-1, 1])
     classes = paddle.arange(scores.shape[1], dtype="int64")
-    own = paddle.sum(paddle.where(classes == label, scores, paddle.zeros_like(scores)), axis=1, keepdim=True)
-    before = paddle.logical_or(scores > own, paddle.logical_and(scores == own, classes < label))
+    of_label = paddle.where(paddle.equal(classes, label), scores, paddle.zeros_like(scores))
+    own = paddle.sum(of_label, axis=1, keepdim=True)
+    tied_before = paddle.logical_and(paddle.equal(scores, own), paddle.less_than(classes, label))
+    before = paddle.logical_or(paddle.greater_than(scores, own), tied_before)
     return paddle.sum(paddle.cast(before, "int64"), axis=1)
 
 
