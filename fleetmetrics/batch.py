@@ -7,7 +7,6 @@ batch statistics holds no invalid and no masked sample.
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any, Callable, Iterable, NamedTuple
 
 from fleetmetrics.errors import InvalidInputError
@@ -34,7 +33,7 @@ class Batch:
         self.xp = xp = namespace(prediction, label, weight, mask)
         self.memo: dict[Any, Any] = {}
         self.keep: Any = None  # flags of the samples that count; None: all that are here
-        self.invalid: Any = None  # flags of the samples that broke a requirement; None: none, or not asked
+        self.valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not asked
         self.prediction: Any = xp.asarray(prediction, "prediction")
         self.label: Any = None if label is None else xp.asarray(label, "label")
         full = self._flatten()
@@ -88,7 +87,7 @@ class Batch:
 
         NumPy arrays and tensors on the CPU are looked at now, and an invalid sample is an error. Elsewhere
         that would wait for the device or cannot be done at all (static programs): invalid samples are left
-        out of the statistics and flagged in ``self.invalid``, for `fleetmetrics.metric.Check`.
+        out of the statistics and flagged in ``self.valid``, for `fleetmetrics.metric.Check`.
 
         Args:
             owner: name of the metric, for the message.
@@ -114,7 +113,7 @@ class Batch:
         keep = live
         if ok is not None:
             keep = ok if live is None else xp.logical_and(ok, live)
-            self.invalid = xp.logical_not(ok) if live is None else xp.logical_xor(keep, live)
+            self.valid = ok if live is None else xp.equal(keep, live)  # what is masked breaks nothing
         if keep is not None:
             self._drop(keep)
 
@@ -129,12 +128,19 @@ class Batch:
                     setattr(self, part, None if array is None else array[keep])
             return
         self.keep = keep
-        flags = xp.reshape(keep, [-1, 1]) if self.classes else keep
-        self.prediction = xp.zero_unless(flags, self.prediction)
+        if self.classes:
+            self.prediction = xp.zero_unless(xp.reshape(keep, [-1, 1]), self.prediction)
+        else:
+            self.prediction = self._zero_unless(keep, self.prediction)
         if self.label is not None:
-            self.label = xp.zero_unless(keep, self.label)
+            self.label = self._zero_unless(keep, self.label)
         if self.weight is not None:
-            self.weight = xp.zero_unless(keep, self.weight)
+            self.weight = self._zero_unless(keep, self.weight)
+
+    def _zero_unless(self, keep: Any, array: Any) -> Any:
+        if self.xp.kind(array) == "i":
+            return self.xp.multiply(self.ones_of(keep), array)  # cheaper: the ones are counted as well
+        return self.xp.zero_unless(keep, array)
 
     def _live(self) -> Any:
         """Flags of the samples that neither the mask nor a weight of zero drops; None: all."""
@@ -221,17 +227,22 @@ class Batch:
         """What each sample counts for, to scatter into a histogram: float64 weights, int64 flags; None: 1."""
         if self.weight is not None or self.keep is None:
             return self.weight
-        return self.cached(("keep", "int64"), lambda: self.xp.cast(self.keep, "int64"))
+        return self.ones_of(self.keep)
+
+    def ones_of(self, flags: Any) -> Any:
+        """Flags as an int64 of zeros and ones."""
+        return self.cached(("ones", id(flags)), lambda: self.xp.cast(flags, "int64"))
+
+    def number_of(self, flags: Any) -> Any:
+        """The number of true flags."""
+        return self.cached(("number", id(flags)), lambda: self.xp.sum(flags))
 
     def _total(self) -> Any:
         if self.weight is not None:
             return self.xp.sum(self.weight)
         if self.keep is not None:
-            return self.xp.sum(self.keep)
+            return self.number_of(self.keep)
         return self.xp.count(self.label if self.classes else self.prediction)
-
-
-_LARGEST = sys.float_info.max
 
 
 class Requirement(NamedTuple):
@@ -261,18 +272,18 @@ REQUIREMENTS: dict[str, Requirement] = {
     "probability": Requirement(
         "prediction",
         "a probability in [0, 1] (apply the sigmoid or softmax to logits first)",
-        lambda b: b.xp.in_range(b.scores, 0, 1),
+        lambda b: b.xp.is_probability(b.scores),
     ),
     "finite_label": Requirement("label", "a finite number", lambda b: _finite(b, b.label)),
     "class_label": Requirement(
         "label",
         "a class: 0 or 1, or with several scores a whole number below their number",
-        lambda b: b.xp.whole_in_range(b.label, 0, max(b.classes, 2) - 1),
+        lambda b: b.xp.is_class(b.label, max(b.classes, 2)),
     ),
     "weight": Requirement(
         "weight",
         "a finite number of at least 0",
-        lambda b: None if b.weight is None else b.xp.in_range(b.weight, 0, _LARGEST),
+        lambda b: None if b.weight is None else b.xp.is_weight(b.weight),
     ),
 }
 

@@ -6,6 +6,9 @@ the built-in error that a reader would expect (``ValueError``, ``TimeoutError``,
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 __all__ = [
     "AgreementError",
     "CommunicatorError",
@@ -68,3 +71,19 @@ class DeadlineError(CommunicatorError, TimeoutError):
 
 class UndefinedMetricWarning(UserWarning):
     """A metric is undefined on the samples it was given; the value is the documented stand-in."""
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn the caller of this package: the warning points at the first line outside of it.
+
+    Args:
+        text: the message.
+        category: the class of the warning.
+    """
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import warnings
 from typing import Any
 
 import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.comm import Block
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import InvalidInputError, warn
 from fleetmetrics.state import name_of, read
 from fleetmetrics.sync import exchange
 
@@ -203,7 +202,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> fl
                 f"stat_pos has {positive.size} entries and stat_neg {negative.size}; they must have one per bucket each"
             )
         for argument, histogram in (("stat_pos", positive), ("stat_neg", negative)):
-            if not np.all(histogram >= 0):
+            if histogram.size and not histogram.min() >= 0:  # nor nan
                 first = int(np.argmin(np.ravel(histogram) >= 0))
                 raise InvalidInputError(
                     f"{argument} must hold counts of at least 0; entry {first} is {np.ravel(histogram)[first]}"
@@ -250,10 +249,9 @@ def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:
     if numbers.size == 0:
         raise InvalidInputError(f"{argument} is empty; it must hold one number")
     if numbers.size > 1:
-        warnings.warn(
+        warn(
             f"{argument} holds {numbers.size} numbers; the first is taken, as in paddle.distributed.fleet.metrics. Sum "
-            "them first if they belong together",
-            stacklevel=5,
+            "them first if they belong together"
         )
     return numbers[:1]
 

@@ -187,10 +187,6 @@ class Accumulator:
             one.merge(another, scope)
 
 
-#: The first invalid place where there is none: a power of two, which Paddle keeps exact as a constant.
-NEVER = 2**62
-
-
 class Check:
     """The states of the deferred check: how many samples broke a requirement, and which one was the first.
 
@@ -210,16 +206,14 @@ class Check:
 
     def statistics(self, batch: Batch) -> dict[State, Any]:
         """What a batch adds; nothing where it was checked at once."""
-        if batch.invalid is None:
+        if batch.valid is None:
             return {}
         xp = batch.xp
-        invalid = xp.sum(batch.invalid)
-        place = xp.add(self.seen.current(), xp.first_true(batch.invalid))
-        return {
-            self.first: xp.where(xp.cast(invalid, "bool"), place, xp.full(NEVER)),
-            self.invalid: invalid,
-            self.seen: xp.count(batch.invalid),
-        }
+        seen, first = (xp.asarray(state.current(), state.name) for state in (self.seen, self.first))
+        length = xp.count(batch.valid)
+        invalid = xp.subtract(length, batch.number_of(batch.valid))
+        place = xp.add(seen, xp.first_zero(batch.ones_of(batch.valid)))
+        return {self.first: xp.where(xp.cast(invalid, "bool"), place, first), self.invalid: invalid, self.seen: length}
 
     def raise_if_invalid(self, values: Mapping[State, np.ndarray], requirements: Iterable[str]) -> None:
         """Raise if any worker met an invalid sample."""

@@ -176,7 +176,7 @@ def _from_scope(name: str, scope: Any, argument: str) -> np.ndarray:
         raise StateNotFoundError(
             f"{argument}: variable {name!r} is in the scope but holds nothing yet; run the startup program first"
         )
-    return np.array(tensor)
+    return np.asarray(tensor)  # a copy: Paddle hands out no view of a variable
 
 
 def _names_in(scope: Any) -> list[str]:

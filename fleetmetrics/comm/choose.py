@@ -39,11 +39,12 @@ def get_communicator() -> Communicator:
     global _automatic
     if _chosen is not None:
         return _chosen
-    if _automatic is None or (isinstance(_automatic, LocalCommunicator) and Job.from_environment().world_size > 1):
-        job = Job.from_environment()
-        _automatic = LocalCommunicator() if job.world_size == 1 else SocketCommunicator(job, channel="automatic")
-    elif isinstance(_automatic, LocalCommunicator):
-        Job.from_environment()  # fleet may have been initialised in the meantime
+    if _automatic is None or isinstance(_automatic, LocalCommunicator):
+        job = Job.from_environment()  # again for the local one: fleet may have been initialised in the meantime
+        if job.world_size > 1:
+            _automatic = SocketCommunicator(job, channel="automatic")
+        elif _automatic is None:
+            _automatic = LocalCommunicator()
     return _automatic
 
 

@@ -103,7 +103,7 @@ class Job:
             collective=not (env.get("TRAINING_ROLE") and env.get("PADDLE_PSERVERS_IP_PORT_LIST")),
             endpoint=env.get("FLEETMETRICS_ENDPOINT", "").strip(),
             master=env.get("PADDLE_MASTER", "").strip(),
-            reserved=_ports_in(env),
+            reserved=_ports_in(env) if world_size > 1 else frozenset(),
         )
         if world_size > 1:
             job.candidates()

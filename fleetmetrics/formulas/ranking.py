@@ -36,10 +36,10 @@ def auc_from_histogram(positive: Any, negative: Any) -> float:
         1.0
     """
     positive, negative = np.ravel(positive), np.ravel(negative)
+    if positive.dtype.kind in "iub" and negative.dtype.kind in "iub":
+        return _auc_of_counts(positive.astype(np.int64, copy=False), negative.astype(np.int64, copy=False))
     used = (positive != 0) | (negative != 0)
-    positive, negative = positive[used][::-1], negative[used][::-1]  # falling scores
-    counts = positive.dtype.kind in "iub" and negative.dtype.kind in "iub"
-    return _auc_of_counts(positive, negative) if counts else _auc_of_weights(positive, negative)
+    return _auc_of_weights(positive[used].astype(np.float64), negative[used].astype(np.float64))
 
 
 def _auc_of_counts(positive: np.ndarray, negative: np.ndarray) -> float:
@@ -47,11 +47,12 @@ def _auc_of_counts(positive: np.ndarray, negative: np.ndarray) -> float:
     if not positives or not negatives:
         return _one_class(positives, negatives)
     if 2 * positives * negatives < 2**63:
-        above = 2 * np.cumsum(positive) - positive
-        twice_area = int(np.dot(above, negative))  # integers: exact
+        below = np.cumsum(negative)
+        twice_area = 2 * int(np.dot(below, positive)) - int(np.dot(negative, positive))  # integers: exact
     else:
-        above = np.cumsum(positive.astype(object))
-        twice_area = sum(n * (2 * a - p) for p, n, a in zip(positive.tolist(), negative.tolist(), above))
+        used = np.flatnonzero(positive)
+        below = np.cumsum(negative.astype(object))[used]
+        twice_area = sum(p * (2 * b - n) for p, n, b in zip(positive[used].tolist(), negative[used].tolist(), below))
     return twice_area / (2 * positives * negatives)
 
 
@@ -62,13 +63,12 @@ def _exact_total(counts: np.ndarray) -> int:
 
 
 def _auc_of_weights(positive: np.ndarray, negative: np.ndarray) -> float:
-    positive, negative = positive.astype(np.float64), negative.astype(np.float64)
     # fsum: the same bits whatever the machine's vector width
     positives, negatives = math.fsum(positive), math.fsum(negative)
     if not positives or not negatives:
         return _one_class(positives, negatives)
-    above = np.cumsum(positive) - positive / 2
-    area = math.fsum(above / positives * (negative / negatives))
+    below = np.cumsum(negative) - negative / 2
+    area = math.fsum(below / negatives * (positive / positives))
     return min(area, 1.0)
 
 

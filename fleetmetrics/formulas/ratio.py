@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-import sys
-import warnings
 from typing import Any
 
-from fleetmetrics.errors import UndefinedMetricWarning
+from fleetmetrics.errors import UndefinedMetricWarning, warn
 
 __all__ = ["ratio", "undefined"]
-
-_PACKAGE = __name__.partition(".")[0]
 
 
 def undefined(metric: str, reason: str, value: float = math.nan) -> float:
@@ -25,17 +21,8 @@ def undefined(metric: str, reason: str, value: float = math.nan) -> float:
     Returns:
         ``value``.
     """
-    text = f"{metric} is undefined: {reason}; the value is {value}"
-    warnings.warn(text, UndefinedMetricWarning, stacklevel=_callers_level())
+    warn(f"{metric} is undefined: {reason}; the value is {value}", UndefinedMetricWarning)
     return value
-
-
-def _callers_level() -> int:
-    """How far up the stack the first line outside this package is: there the warning shall point."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def ratio(numerator: Any, denominator: Any, metric: str) -> float:

@@ -17,9 +17,8 @@ __all__ = ["AUC"]
 
 @statistic
 def _by_class_and_bucket(batch: Batch, top: int) -> Any:
-    xp = batch.xp
-    first_bucket = xp.cast(batch.labels, "int64") * (top + 1)
-    return Scattered(xp.add(first_bucket, xp.bucket(batch.scores, top)), batch.counted_weight)
+    indices = batch.xp.cast(batch.labels, "int64"), batch.xp.bucket(batch.scores, top)
+    return Scattered(indices, batch.counted_weight)
 
 
 class AUC(Metric):
@@ -63,11 +62,11 @@ class AUC(Metric):
         if not isinstance(num_thresholds, (int, np.integer)) or num_thresholds < 1 or isinstance(num_thresholds, bool):
             raise InvalidInputError(f"num_thresholds must be an integer of at least 1, not {num_thresholds!r}")
         self.num_thresholds = int(num_thresholds)
-        # The buckets of the samples labelled 0, then those of the samples labelled 1.
-        self.declare("histogram", (2 * (self.num_thresholds + 1),), key="histogram")
+        # Row 0 holds the samples labelled 0, row 1 those labelled 1.
+        self.declare("histogram", (2, self.num_thresholds + 1), key="histogram")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"histogram": _by_class_and_bucket(batch, self.num_thresholds)}
 
     def formula(self, histogram: np.ndarray) -> float:
-        return formulas.auc_from_histogram(*reversed(np.split(histogram, 2)))
+        return formulas.auc_from_histogram(histogram[1], histogram[0])

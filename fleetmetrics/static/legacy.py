@@ -12,6 +12,19 @@ def find(program: Any, name: str) -> Any:
     return program.global_block().vars.get(name)
 
 
+def store(value: Any, variable: Any) -> None:
+    """Let the operation that made a value, the last one of the program, write it into a variable instead.
+
+    One operation less than `paddle.assign`, and no copy: a state of 2**20 buckets is updated where it lies.
+    """
+    operation = paddle.static.default_main_program().current_block().ops[-1]
+    if operation.output_arg_names != [value.name]:
+        paddle.assign(value, output=variable)
+        return
+    operation._rename_output(value.name, variable.name)
+    value.block._remove_var(value.name)
+
+
 def create(name: str, shape: tuple[int, ...], dtype: str, fill: Callable[[], Any]) -> Any:
     """A persistable variable of the main program that the startup program sets to what ``fill`` makes."""
     main, startup = paddle.static.default_main_program(), paddle.static.default_startup_program()

@@ -19,6 +19,11 @@ def find(program: Any, name: str) -> Any:
     return None
 
 
+def store(value: Any, variable: Any) -> None:
+    """Append the operation that puts a value into a variable."""
+    paddle.assign(value, output=variable)
+
+
 def create(name: str, shape: tuple[int, ...], dtype: str, fill: Callable[[], Any]) -> Any:
     """A persistable value of the main program that the startup program sets to what ``fill`` makes."""
     variable = paddle.pir.core.create_persistable_value(

@@ -219,7 +219,7 @@ def accumulate(state: StaticState, batch_value: Any) -> None:
         raise InvalidInputError(
             f"batch_value has dtype {amount.dtype} but state {state.name!r} is int64; create it with dtype='float64'"
         )
-    paddle.assign(paddle_ops.merge(state.reduction, state.variable, batch_value), output=state.variable)
+    _backend().store(paddle_ops.merge(state.reduction, state.variable, batch_value), state.variable)
     state.variable.stop_gradient = True  # in PIR an assignment changes it
 
 

@@ -18,13 +18,10 @@ absolute = np.absolute
 add = np.add
 all_true = np.all
 equal = np.equal
-any_true = np.any
 isfinite = np.isfinite
 greater = np.greater
 log = np.log
 logical_and = np.logical_and
-logical_not = np.logical_not
-logical_xor = np.logical_xor
 multiply = np.multiply
 square = np.square
 subtract = np.subtract
@@ -75,16 +72,21 @@ def reshape(array: np.ndarray, shape: list[int]) -> np.ndarray:
     return array.reshape(shape)
 
 
-def in_range(array: np.ndarray, low: float, high: float) -> Any:
-    """Flags of the entries in ``[low, high]``; false for nan."""
-    return (array >= low) & (array <= high)
+def is_probability(array: np.ndarray) -> Any:
+    """Flags of the entries in [0, 1]; false for nan."""
+    return (array >= 0) & (array <= 1)
 
 
-def whole_in_range(array: np.ndarray, low: int, high: int) -> Any:
-    """Flags of the whole numbers in ``[low, high]``; None if all are, being bools."""
+def is_weight(array: np.ndarray) -> Any:
+    """Flags of the finite entries that are at least 0."""
+    return (array >= 0) & np.isfinite(array)
+
+
+def is_class(array: np.ndarray, classes: int) -> Any:
+    """Flags of the whole numbers from 0 to ``classes - 1``; None if all are, being bools."""
     if array.dtype.kind == "b":
-        return None if high >= 1 else in_range(array, low, high)
-    flags = in_range(array, low, high)
+        return None
+    flags = (array >= 0) & (array < classes)
     return flags & (array == np.floor(array)) if array.dtype.kind == "f" else flags
 
 
@@ -115,9 +117,9 @@ def all_rows(flags: np.ndarray) -> Any:
     return flags.all(axis=1)
 
 
-def first_true(flags: np.ndarray) -> Any:
-    """The position of the first true flag; 0 if there is none."""
-    return flags.argmax() if flags.size else np.int64(0)
+def first_zero(counts: np.ndarray) -> Any:
+    """The position of the first 0 among an int64's zeros and ones; 0 if there is none."""
+    return counts.argmin()
 
 
 def bucket(score: np.ndarray, top: int) -> np.ndarray:
@@ -138,7 +140,10 @@ def rank_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
 def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
     """The state with an increment (an array or `Scattered`) merged into it."""
     if isinstance(increment, Scattered):
-        return state + np.bincount(increment.index, increment.amount, state.size)
+        flat = increment.indices[0]
+        for index, size in zip(increment.indices[1:], state.shape[1:]):
+            flat = flat * size + index
+        return state + np.bincount(flat, increment.amount, state.size).reshape(state.shape)
     increment = np.asarray(increment).reshape(state.shape)
     if reduction == "sum" and increment.dtype.kind != "f" and state.dtype.kind != "f":
         return combine("sum", [state, increment])  # an error where int64 would wrap

@@ -22,12 +22,9 @@ FILTERS = False
 
 absolute = paddle.abs
 add = paddle.add
-any_true = paddle.any
 isfinite = paddle.isfinite
 log = paddle.log
 logical_and = paddle.logical_and
-logical_not = paddle.logical_not
-logical_xor = paddle.logical_xor
 multiply = paddle.multiply
 square = paddle.square
 subtract = paddle.subtract
@@ -108,9 +105,13 @@ def reshape(tensor: Any, shape: list[int]) -> Any:
 
 
 def equal(one: Any, other: Any) -> Any:
-    """Flags of the equal entries, whatever the two dtypes."""
-    dtype = "float64" if "f" in kind(one) + kind(other) else "int64"
-    return paddle.equal(cast(one, dtype), cast(other, dtype))
+    """Flags of the equal entries, whatever the two dtypes; to `paddle.equal`, 1e-9 equals 0."""
+    if one.dtype != other.dtype:
+        dtype = "float64" if "f" in kind(one) + kind(other) else "int64"
+        one, other = cast(one, dtype), cast(other, dtype)
+    if kind(one) != "f":
+        return paddle.equal(one, other)
+    return paddle.logical_and(paddle.greater_equal(one, other), paddle.less_equal(one, other))
 
 
 def greater(tensor: Any, bound: float) -> Any:
@@ -118,20 +119,26 @@ def greater(tensor: Any, bound: float) -> Any:
     return paddle.greater_than(tensor, paddle.full([], bound, tensor.dtype))
 
 
-def in_range(tensor: Any, low: float, high: float) -> Any:
-    """Flags of the entries in ``[low, high]``; false for nan. Bounds are whole numbers or the largest float."""
-    tensor = cast(tensor, "int64") if kind(tensor) == "b" else tensor  # clip takes no bools
-    if high > 2**24:
-        return paddle.logical_and(paddle.isfinite(tensor), paddle.equal(tensor, paddle.clip(tensor, min=low)))
-    return paddle.equal(tensor, paddle.clip(tensor, low, high))  # fewer operations than two comparisons
+def is_probability(tensor: Any) -> Any:
+    """Flags of the entries in [0, 1]; false for nan."""
+    if kind(tensor) != "f":
+        return is_class(tensor, 2)
+    # Negative outside, down to the last bit, and one operation less than two comparisons.
+    product = paddle.multiply(tensor, 1.0 - tensor)
+    return paddle.greater_equal(product, paddle.full([], 0.0, tensor.dtype))
 
 
-def whole_in_range(tensor: Any, low: int, high: int) -> Any:
-    """Flags of the whole numbers in ``[low, high]``; None if all are, being bools."""
+def is_weight(tensor: Any) -> Any:
+    """Flags of the finite entries that are at least 0."""
+    return paddle.isfinite(paddle.sqrt(cast(tensor, "float64")))
+
+
+def is_class(tensor: Any, classes: int) -> Any:
+    """Flags of the whole numbers from 0 to ``classes - 1``; None if all are, being bools."""
     if kind(tensor) == "b":
-        return None if high >= 1 else paddle.logical_not(tensor)
-    flags = in_range(tensor, low, high)
-    return paddle.logical_and(flags, paddle.equal(tensor, paddle.floor(tensor))) if kind(tensor) == "f" else flags
+        return None
+    whole = paddle.floor(tensor) if kind(tensor) == "f" else tensor
+    return equal(tensor, paddle.clip(whole, 0, classes - 1))
 
 
 def at_least(tensor: Any, low: float) -> Any:
@@ -143,23 +150,19 @@ def zero_unless(flags: Any, tensor: Any) -> Any:
     """The tensor where the flags are true, and 0 (or False) elsewhere."""
     if kind(tensor) == "b":
         return paddle.logical_and(flags, tensor)
-    if kind(tensor) == "i":
-        return paddle.multiply(cast(flags, "int64"), tensor)
     return paddle.where(flags, tensor, paddle.zeros_like(tensor))  # not a product: it would keep nan
-
-
-def full(value: int) -> Any:
-    """An int64 constant: of at most 53 bits, or a power of two, since Paddle makes it from a double."""
-    return paddle.full([], value, "int64")
 
 
 def count(tensor: Any) -> Any:
     """The number of entries, an int64."""
-    return paddle.cast(paddle.numel(tensor), "int64")
+    return cast(paddle.numel(tensor), "int64")
 
 
 def sum(tensor: Any) -> Any:
-    """The sum: of bools and integers an int64, of floats a float64."""
+    """The sum: of bools and integers an int64, of floats a float64.
+
+    Not a norm or a dot product, which need an operation less: on 3.x they add one by one, and lose digits.
+    """
     return paddle.sum(tensor, dtype="float64" if kind(tensor) == "f" else "int64")
 
 
@@ -186,9 +189,9 @@ def all_rows(flags: Any) -> Any:
     return paddle.all(flags, axis=1)
 
 
-def first_true(flags: Any) -> Any:
-    """The position of the first true flag; 0 if there is none."""
-    return paddle.argmax(paddle.cast(flags, "int32"))
+def first_zero(counts: Any) -> Any:
+    """The position of the first 0 among an int64's zeros and ones; 0 if there is none."""
+    return paddle.argmin(counts)
 
 
 def bucket(score: Any, top: int) -> Any:
@@ -209,7 +212,7 @@ def rank_of_label(scores: Any, label: Any) -> Any:
     classes = paddle.arange(scores.shape[1], dtype="int64")
     of_label = paddle.where(paddle.equal(classes, label), scores, paddle.zeros_like(scores))
     own = paddle.sum(of_label, axis=1, keepdim=True)
-    tied_before = paddle.logical_and(paddle.equal(scores, own), paddle.less_than(classes, label))
+    tied_before = paddle.logical_and(paddle.greater_equal(scores, own), paddle.less_than(classes, label))
     before = paddle.logical_or(paddle.greater_than(scores, own), tied_before)
     return paddle.sum(paddle.cast(before, "int64"), axis=1)
 
@@ -229,19 +232,24 @@ def merge(reduction: str, state: Any, increment: Any) -> Any:
         increment: a tensor of the state's shape, or of one entry for a state of one. If one of the two is a
             float64, the other is cast.
     """
-    if isinstance(state, np.ndarray):
-        state = paddle.to_tensor(state)
-    scattered = isinstance(increment, Scattered)
-    amount = increment.amount if scattered else increment
-    if amount is not None and not isinstance(amount, np.ndarray) and kind(amount) == "f":
-        state = cast(state, "float64")
-    dtype = "float64" if state.dtype == paddle.float64 else "int64"
-    if scattered:
-        return _scatter(state, increment.index, amount, dtype)
-    increment = reshape(cast(asarray(increment, "increment"), dtype), list(state.shape))
+    state = asarray(state, "state")
+    if isinstance(increment, Scattered):
+        return _scatter(state, increment)
+    increment = asarray(increment, "increment")
+    state, increment = _common(state, increment)
+    increment = reshape(increment, list(state.shape))
     return {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}[reduction](state, increment)
 
 
-def _scatter(state: Any, index: Any, amount: Any, dtype: str) -> Any:
-    amount = paddle.ones_like(index, dtype) if amount is None else cast(amount, dtype)
-    return paddle.scatter_nd_add(state, paddle.unsqueeze(index, 1), amount)
+def _scatter(state: Any, increment: Scattered) -> Any:
+    indices = [asarray(index, "index") for index in increment.indices]
+    if increment.amount is None:
+        amount = paddle.ones_like(indices[0], state.dtype)
+    else:
+        state, amount = _common(state, asarray(increment.amount, "amount"))
+    return paddle.scatter_nd_add(state, paddle.stack(indices, axis=1), amount)
+
+
+def _common(state: Any, amount: Any) -> tuple[Any, Any]:
+    dtype = "float64" if "f" in kind(state) + kind(amount) else "int64"
+    return cast(state, dtype), cast(amount, dtype)

@@ -8,11 +8,11 @@ __all__ = ["Scattered"]
 
 
 class Scattered(NamedTuple):
-    """An increment that touches few entries of a state: ``state[index[i]] += amount[i]`` for every i.
+    """An increment that touches few entries of a state: ``state[indices[0][i], ...] += amount[i]`` for every i.
 
-    ``index`` is an int64 array ``[n]`` into a state of one axis; ``amount`` an int64 or float64 array ``[n]``; None
-    stands for 1.
+    ``indices`` has one int64 array ``[n]`` per axis of the state, as NumPy's indexing has it; ``amount`` is an int64 or
+    float64 array ``[n]``, or None for 1.
     """
 
-    index: Any
+    indices: tuple[Any, ...]
     amount: Any
