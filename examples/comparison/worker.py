@@ -17,11 +17,11 @@ os.environ.setdefault("GLOG_minloglevel", "2")
 
 import numpy as np
 import paddle
-from data import BIG_BATCH, BIG_BATCHES, BUCKETS, PATIENCE, SMALL_BATCHES, clicks, counted
 from paddle.distributed import fleet
 from paddle.distributed.fleet import metrics as fleet_metrics
 
 import fleetmetrics
+from data import BIG_BATCH, BIG_BATCHES, BUCKETS, PATIENCE, SMALL_BATCHES, clicks, counted
 
 RANK = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
 ANSWERS: dict[str, dict[str, str]] = {}

@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterable
@@ -66,8 +67,9 @@ class Run:
     def __init__(self, servers: int, workers: int, arguments: list[str]) -> None:
         self.mark = uuid.uuid4().hex
         self.logs = HERE / "log" / time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}")
-        self.scratch = self.logs / "tmp"
-        self.scratch.mkdir(parents=True)
+        self.logs.mkdir(parents=True)
+        # Not in there: with Gloo on, Paddle has a socket in it, whose path may have 107 bytes at most.
+        self.scratch = Path(tempfile.mkdtemp(prefix="wide_and_deep-"))
         self.launcher = Member("launcher", 0, self.logs / "launcherlog.0")
         self.workers = [Member("worker", i, self.logs / f"workerlog.{i}") for i in range(workers)]
         self.servers = [Member("server", i, self.logs / f"serverlog.{i}") for i in range(servers)]

@@ -14,6 +14,7 @@ import paddle
 from paddle import ParamAttr
 from paddle.nn import functional
 from paddle.nn.initializer import Uniform
+
 from reader import TABLE_ROWS, Layout
 
 TABLES = {"wide_table": 1, "deep_table": 8}

@@ -17,10 +17,10 @@ import warnings
 from collections.abc import Iterator
 
 import paddle
-from model import TABLES, Network
 from paddle.distributed import fleet
 
 import fleetmetrics
+from model import TABLES, Network
 
 SHARDS = 10
 """Into how many parts a server divides a table. With Paddle's default of 1000 a step takes five times as long."""

@@ -17,17 +17,17 @@ import traceback
 # The informational messages of Paddle's servers would bury the progress bar.
 os.environ.setdefault("GLOG_minloglevel", "2")
 
-import comparison
-import model
 import numpy as np
-import options
 import paddle
-import reader
-import servers
 from paddle.distributed import fleet
 from tqdm import tqdm
 
+import comparison
 import fleetmetrics
+import model
+import options
+import reader
+import servers
 
 
 class JobError(Exception):
