@@ -1,0 +1,105 @@
+"""One worker that computes every metric in every mode over its share of the samples."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import paddle
+from cluster import arguments, error_text, report
+from launchers import be_a_server
+from starting import start
+
+import fleetmetrics as fm
+from tests.contract import CASES, MODES, batches, digest, draw, feed, first_dtypes, shares
+from tests.fakes import Recorder
+
+
+def every_metric(channel: Recorder, util: Any) -> dict[str, Any]:
+    """Value and global states of each case, mode and split: as text, so that every bit counts."""
+    found = {}
+    for split, weight in arguments()["splits"]:
+        for name in CASES:
+            for mode in MODES:
+                data = draw(name, first_dtypes(name), weight, mask=True)
+                mine = data.rows(*shares(channel.world_size, split)[channel.rank])
+                metric = CASES[name].make()
+                scope = feed(metric, batches(mine), mode, data)
+                value = metric.compute(scope, communicator=channel)
+                states = channel.arrays[len(metric._check.states) :]
+                found[f"{name}/{mode}/{split}"] = (repr(value), digest(states))
+                if util is not None and mode == "numpy":
+                    assert repr(metric.compute(scope, util=util)) == repr(value), name
+    return found
+
+
+def collection(channel: Recorder) -> dict[str, Any]:
+    """The values of many metrics, and how many exchanges they took."""
+    found = {}
+    data = draw("auc", ("float32", "int64"), "eighths", mask=True)
+    mine = data.rows(*shares(channel.world_size, "empty")[channel.rank])
+    for mode in MODES:
+        members = [
+            fm.AUC("auc"),
+            fm.Accuracy("accuracy"),
+            fm.LogLoss("loss"),
+            fm.MeanSquaredError("mse"),
+            fm.Count("n"),
+        ]
+        together = fm.MetricCollection(members, f"together in {mode} mode")
+        scope = feed(together, batches(mine), mode, data)
+        before = channel.exchanges
+        found[mode] = repr(together.compute(scope, communicator=channel))
+        assert channel.exchanges == before + 1
+    return found
+
+
+def troubles(channel: Recorder) -> dict[str, str]:
+    """What every worker must be told in the same words."""
+    last = channel.rank == channel.world_size - 1
+    data = draw("auc", samples=9)
+    broken = data._replace(label=data.label + 5 * last)
+
+    def invalid_on_the_last() -> Any:
+        metric = fm.AUC("deferred")
+        return metric.compute(feed(metric, [broken], "static"), timeout=20)
+
+    def never_started_on_the_last() -> Any:
+        metric = fm.AUC("never started")
+        scope = feed(metric, [data], "static")
+        return metric.compute(paddle.static.Scope() if last else scope, timeout=20)
+
+    def overflow() -> Any:
+        metric = fm.Sum("large")
+        metric.add([2**63 - 5])
+        return metric.compute(timeout=20)
+
+    def undefined() -> Any:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            return fm.AUC("undefined").compute(timeout=20), [w.category.__name__ for w in told]
+
+    cases = {
+        "other metric": lambda: (fm.Count("it") if last else fm.AUC("it")).compute(timeout=20),
+        "other name": lambda: fm.AUC("mine" if last else "yours").compute(timeout=20),
+        "other settings": lambda: fm.AUC("it", num_thresholds=7 if last else 9).compute(timeout=20),
+        "other order": lambda: [fm.AUC(n).compute(timeout=20) for n in (("b", "a") if last else ("a", "b"))],
+        "other members": lambda: fm.MetricCollection([fm.Count("n"), *[fm.AUC("a")] * last], "it").compute(timeout=20),
+        "invalid": invalid_on_the_last,
+        "never started": never_started_on_the_last,
+        "overflow": overflow,
+        "undefined": undefined,
+    }
+    return {case: error_text(call) for case, call in cases.items()}
+
+
+if __name__ == "__main__":
+    if os.environ.get("TRAINING_ROLE") == "PSERVER":
+        be_a_server()
+        sys.exit(0)
+    util = start(arguments()["launch"])
+    channel = Recorder(fm.get_communicator())
+    report(rank=channel.rank, world=channel.world_size, found=every_metric(channel, util))
+    report(collection=collection(channel), troubles=troubles(channel))

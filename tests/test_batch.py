@@ -1,0 +1,191 @@
+"""A batch: which shapes and dtypes fit together, and what the error says where they do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from fleetmetrics import FleetMetricsError, IntegerOverflowError, InvalidInputError
+from fleetmetrics.batch import Batch, statistic
+
+N = 6
+FORMS = {"numpy": np.asarray, "dynamic": paddle.to_tensor, "list": lambda array: array.tolist()}
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "prediction, label, flat",
+    [
+        ([N], [N], [N]),
+        ([N, 1], [N], [N]),
+        ([N], [N, 1], [N]),
+        ([N, 1], [N, 1], [N]),
+        ([], [], [1]),
+        ([1], [], [1]),
+        ([2, 3], [2, 3], [N]),
+        ([2, 3, 1], [2, 3], [N]),
+        ([2, 3, 4], [2, 3, 4], [24]),
+        ([N, 3], [N], [N, 3]),
+        ([N, 3], [N, 1], [N, 3]),
+        ([N], None, [N]),
+        ([2, 3], None, [N]),
+        ([0], [0], [0]),
+        ([0, 3], [0], [0, 3]),
+    ],
+)
+def test_shapes_that_fit_come_out_flat(prediction, label, flat, form):
+    if form == "list" and flat == [0, 3]:
+        flat = [0]  # a list of nothing has lost its second axis
+    make = FORMS[form]
+    batch = Batch(make(zeros(*prediction)), None if label is None else make(zeros(*label)))
+    assert list(batch.prediction.shape) == flat
+    assert label is None or list(batch.label.shape) == flat[:1]
+
+
+@pytest.mark.parametrize("form", ["numpy", "dynamic"])
+@pytest.mark.parametrize(
+    "prediction, label",
+    [
+        ([N], [N + 1]),
+        ([N, 1], [N + 1]),
+        ([2, 3], [3, 2]),
+        ([N, 3], [N + 1]),
+        ([2, 3], [3]),
+        ([2, 3, 4], [2, 3]),
+        ([], [2]),
+    ],
+)
+def test_shapes_that_do_not_fit_are_an_error_that_names_both(prediction, label, form):
+    make = FORMS[form]
+    with pytest.raises(
+        InvalidInputError, match=r"label has shape .* but prediction has .*; they must be equal"
+    ) as error:
+        Batch(make(zeros(*prediction)), make(zeros(*label)))
+    assert isinstance(error.value, FleetMetricsError)
+
+
+@pytest.mark.parametrize("form", ["numpy", "dynamic"])
+@pytest.mark.parametrize("argument", ["weight", "mask"])
+@pytest.mark.parametrize("shape", [[N + 1], [N, 2], [1, N, 1], [2, 3]])
+def test_a_weight_or_mask_that_does_not_fit_is_an_error_that_names_it(argument, shape, form):
+    make = FORMS[form]
+    with pytest.raises(InvalidInputError, match=rf"{argument} has shape \[.*\] but prediction has \[6\]"):
+        Batch(make(zeros(N)), make(zeros(N)), **{argument: make(zeros(*shape))})
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [[], [2], [2, 3], [2, 3, 1]])
+def test_weights_come_by_batch_by_row_or_by_element(shape, form):
+    rows = np.arange(6.0).reshape(2, 3) if len(shape) > 1 and shape[1] == 3 else np.array([[2.0], [5.0]])
+    weight = np.array(3.0) if shape == [] else rows.reshape(shape)
+    batch = Batch(FORMS[form](zeros(2, 3)), weight=FORMS[form](weight))
+    expected = np.broadcast_to(3.0 if shape == [] else rows, (2, 3)).reshape(-1)
+    np.testing.assert_array_equal(np.asarray(batch.weight), expected)
+
+
+@pytest.mark.parametrize("argument", ["prediction", "label", "weight", "mask"])
+@pytest.mark.parametrize(
+    "value, told",
+    [
+        (["a", "b"], r"must hold .*, not <U1"),
+        ([1j, 2j], r"must hold .*, not complex128"),
+        ([None, None], r"must hold .*, not object"),
+        (np.array(["2020"], "datetime64[D]"), r"must hold .*, not datetime64"),
+        ([[1, 2], [3]], "has no rectangular array form"),
+        ({"a": 1}, r"must hold .*, not object"),
+    ],
+)
+def test_what_is_no_number_is_an_error_that_names_the_argument(argument, value, told):
+    given = {"prediction": [0.5, 0.5], "label": [0, 1], argument: value}
+    with pytest.raises(InvalidInputError, match=f"^{argument} {told}"):
+        Batch(**given)
+
+
+@pytest.mark.parametrize("argument", ["prediction", "label", "weight", "mask"])
+def test_an_integer_that_int64_cannot_hold_is_an_error_that_gives_it(argument):
+    given = {"prediction": [0.5, 0.5], argument: np.array([1, 2**64 - 1], np.uint64)}
+    told = rf"^{argument} holds 18446744073709551615; the largest integer allowed is 2\*\*63 - 1"
+    with pytest.raises(IntegerOverflowError, match=told):
+        Batch(**given)
+
+
+@pytest.mark.parametrize("form", ["numpy", "dynamic"])
+def test_narrow_dtypes_are_widened_without_loss(form):
+    for dtype in ["float16", "int8", "uint8", "int16", "int32", "bool"]:
+        array = np.array([0, 1]).astype(dtype)
+        batch = Batch(FORMS[form](array), FORMS[form](array))
+        assert np.asarray(batch.values).tolist() == np.asarray(batch.targets).tolist() == [0.0, 1.0]
+        assert str(np.asarray(batch.values).dtype) == "float64"
+
+
+def test_bfloat16_is_taken_and_told_as_a_number():
+    tensor = paddle.to_tensor([0.5, float("nan")], dtype="bfloat16")
+    batch = Batch(tensor)
+    with pytest.raises(InvalidInputError, match="1 of 2 samples are not, the first at position 1: nan"):
+        batch.check("mine", ["finite_prediction"], validate=True)
+    assert np.asarray(Batch(tensor[:1]).values).tolist() == [0.5]
+
+
+def test_a_tensor_that_needs_a_gradient_leaves_no_graph_behind():
+    tensor = paddle.to_tensor([0.25, 0.5], stop_gradient=False) * 2
+    batch = Batch(tensor, paddle.to_tensor([0.0, 1.0]))
+    assert batch.weighted_sum(batch.values).stop_gradient
+
+
+@pytest.mark.parametrize("form", ["numpy", "dynamic"])
+def test_sums_of_flags_and_integers_are_int64_and_of_floats_float64(form):
+    make = FORMS[form]
+    for dtype, expected in [("bool", "int64"), ("int32", "int64"), ("float32", "float64"), ("float64", "float64")]:
+        batch = Batch(make(np.ones(4, dtype)))
+        assert str(np.asarray(batch.weighted_sum(batch.prediction)).dtype) == expected
+        assert str(np.asarray(batch.total).dtype) == "int64"
+        weighted = Batch(make(np.ones(4, dtype)), weight=0.5)
+        assert np.asarray(weighted.weighted_sum(weighted.prediction)).item() == np.asarray(weighted.total).item() == 2.0
+
+
+@pytest.mark.parametrize("form", ["numpy", "dynamic"])
+def test_a_float32_sum_of_many_samples_does_not_stop_at_2_to_24(form):
+    batch = Batch(FORMS[form](np.array([2**24, 1, 1, 1], np.float32)))
+    assert np.asarray(batch.weighted_sum(batch.prediction)).item() == 2**24 + 3
+
+
+@pytest.mark.parametrize("form", ["numpy", "dynamic"])
+@pytest.mark.parametrize("drop", ["mask", "weight"])
+def test_a_dropped_sample_may_hold_anything(drop, form):
+    make = FORMS[form]
+    array = np.array([0.5, np.nan, np.inf, 0.25])
+    batch = Batch(make(array), make(array), **{drop: make(np.array([1, 0, 0, 1]))})
+    batch.check("mine", ["finite_prediction", "finite_label"], validate=True)
+    assert np.asarray(batch.weighted_sum(batch.values)).item() == 0.75
+    assert np.asarray(batch.total).item() == 2
+
+
+@pytest.mark.parametrize("name", ["finite_label", "class_label"])
+def test_a_missing_label_is_an_error_that_says_how_to_give_it(name):
+    with pytest.raises(InvalidInputError, match=r"label is missing; give add\(prediction, label\)"):
+        Batch([0.5]).check("mine", [name], validate=True)
+
+
+def test_scores_of_classes_are_no_numbers_to_compare():
+    batch = Batch(zeros(N, 3), zeros(N))
+    with pytest.raises(InvalidInputError, match=r"prediction has shape \[n, 3\] and label \[n\].*give both the same"):
+        batch.values  # noqa: B018
+
+
+def test_a_statistic_is_computed_once_per_batch_and_setting():
+    calls = []
+
+    @statistic
+    def power(batch: Batch, exponent: int) -> float:
+        calls.append(exponent)
+        return batch.values.sum() ** exponent
+
+    batch = Batch([1.0, 2.0])
+    assert [power(batch, 2), power(batch, 2), power(batch, 3)] == [9.0, 9.0, 27.0]
+    assert power(Batch([2.0]), 2) == 4.0
+    assert calls == [2, 3, 2]

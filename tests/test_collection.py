@@ -1,0 +1,231 @@
+"""A collection: many metrics, one add, one exchange, shared states once."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+import fleetmetrics as fm
+from tests import contract
+from tests.contract import MODES, Data, batches, feed, new_programs, state_bytes
+from tests.fakes import Absent, Listener
+
+#: Members that suit one kind of data: probabilities and binary labels.
+MEMBERS = {
+    "accuracy": fm.Accuracy,
+    "sharp": lambda **k: fm.Accuracy(threshold=0.75, **k),
+    "auc": fm.AUC,
+    "coarse": lambda **k: fm.AUC(num_thresholds=7, **k),
+    "loss": fm.LogLoss,
+    "mae": fm.MeanAbsoluteError,
+    "mse": fm.MeanSquaredError,
+    "rmse": fm.RootMeanSquaredError,
+    "sum": fm.Sum,
+    "max": fm.Max,
+    "min": fm.Min,
+    "count": fm.Count,
+}
+
+
+def collection(name: str | None = None, **options: bool) -> fm.MetricCollection:
+    return fm.MetricCollection({key: make() for key, make in MEMBERS.items()}, name, **options)
+
+
+def probabilities(seed: int = 0, weight: str | None = "eighths") -> Data:
+    return contract.draw("auc", ("float32", "int64"), weight, mask=True, seed=seed)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("weight", [None, "real"])
+def test_each_value_is_that_of_the_metric_alone(weight, mode):
+    data, together = probabilities(weight=weight), collection()
+    values = together.compute(feed(together, batches(data), mode))
+    assert list(values) == list(MEMBERS)
+    for key, make in MEMBERS.items():
+        alone = make()
+        assert alone.compute(feed(alone, batches(data), mode)) == values[key], key
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_all_values_take_one_exchange(mode):
+    together, listener = collection("all"), Listener()
+    scope = feed(together, batches(probabilities()), mode)
+    together.compute(scope, communicator=listener)
+    assert listener.calls == ["MetricCollection all"]
+    together.compute_local(scope)
+    assert len(listener.calls) == 1
+
+
+def test_states_that_count_the_same_are_kept_and_sent_once():
+    together, listener = collection("all"), Listener()
+    together.add(*probabilities())
+    together.compute(communicator=listener)
+    names = [block.name for block in listener.blocks[0]]
+    check = ["all.seen", "all.invalid", "all.first_invalid"]
+    own = [
+        "all.accuracy.correct",
+        "all.accuracy.total",
+        "all.sharp.correct",
+        "all.auc.histogram",
+        "all.coarse.histogram",
+    ]
+    own += ["all.loss.log_likelihood", "all.mae.absolute_error", "all.mse.squared_error"]
+    values = [f"all.sum.{n}" for n in ("integers", "floats", "estimate", "number_of_floats")]
+    extremes = [f"all.max.{n}" for n in ("integers", "number_of_integers", "floats", "number_of_floats")]
+    assert names == [*check, *own, *values, *extremes, "all.min.integers", "all.min.floats"]
+
+
+def test_settings_that_differ_do_not_share():
+    pairs = [
+        (fm.Accuracy(top_k=2), fm.Accuracy(top_k=3), "correct"),
+        (fm.Accuracy(threshold=0.25), fm.Accuracy(threshold=0.5), "correct"),
+        (fm.AUC(num_thresholds=8), fm.AUC(num_thresholds=9), "histogram"),
+        (fm.Max(), fm.Min(), "floats"),
+    ]
+    for one, other, state in pairs:
+        fm.MetricCollection([one, other])
+        assert one.states[state] is not other.states[state]
+    one, other = fm.MeanSquaredError(), fm.RootMeanSquaredError()
+    fm.MetricCollection([one, other])
+    assert list(one.states.values()) == list(other.states.values())
+
+
+def test_a_state_without_a_key_is_never_shared():
+    class Own(fm.Metric):
+        def __init__(self):
+            super().__init__()
+            self.declare("total")
+
+    one, other = Own(), Own()
+    fm.MetricCollection([one, other])
+    assert one.states["total"] is not other.states["total"]
+
+
+def test_a_shared_state_counts_each_sample_once():
+    together = fm.MetricCollection([fm.MeanAbsoluteError("mae"), fm.MeanSquaredError("mse"), fm.Count("count")])
+    together.add([1.0, 2.0], [2.0, 4.0])
+    assert together.compute() == {"mae": 1.5, "mse": 2.5, "count": 2}
+
+
+def test_a_sequence_is_keyed_by_name_and_a_mapping_by_key():
+    assert list(fm.MetricCollection([fm.Count("one"), fm.Count("two")]).compute()) == ["one", "two"]
+    assert list(fm.MetricCollection({"a": fm.Count("one"), "b": fm.Count("one")}).compute()) == ["a", "b"]
+    assert list(fm.MetricCollection(iter([fm.Count("one")])).compute()) == ["one"]
+    assert fm.MetricCollection([]).compute() == {}
+
+
+def test_one_key_twice_is_an_error_that_names_it():
+    with pytest.raises(fm.InvalidInputError, match="two entries 'same'; give each a key or a name of its own"):
+        fm.MetricCollection([fm.Count("same"), fm.Sum("same")])
+
+
+@pytest.mark.parametrize("entry", [None, 3, "auc", fm.AUC])
+def test_what_is_no_metric_is_an_error_that_names_it(entry):
+    with pytest.raises(fm.InvalidInputError, match=rf"metrics\['a'\] must be a Metric, not {type(entry).__name__}"):
+        fm.MetricCollection({"a": entry})
+    with pytest.raises(fm.InvalidInputError, match=f"metrics must hold Metric objects, not {type(entry).__name__}"):
+        fm.MetricCollection([entry])
+
+
+def test_a_collection_in_a_collection_is_an_error():
+    with pytest.raises(fm.InvalidInputError, match="must hold Metric objects, not MetricCollection"):
+        fm.MetricCollection([fm.MetricCollection([])])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_metric_that_holds_samples_is_refused(mode):
+    metric = fm.Count()
+    feed(metric, [Data(np.ones(3), None)], mode)
+    with pytest.raises(fm.InvalidInputError, match=r"metrics\['mine'\] holds samples already; a collection takes new"):
+        fm.MetricCollection({"mine": metric})
+
+
+def test_a_metric_cannot_be_taken_twice():
+    metric = fm.Count()
+    with pytest.raises(fm.InvalidInputError):
+        fm.MetricCollection({"a": metric, "b": metric})
+    metric = fm.Count()
+    fm.MetricCollection({"a": metric})
+    with pytest.raises(fm.InvalidInputError):
+        fm.MetricCollection({"b": metric})
+
+
+def test_members_refuse_add_and_say_where_to_add():
+    metric = fm.MeanAbsoluteError()
+    together = fm.MetricCollection([metric, fm.Sum("sum")], "all")
+    with pytest.raises(
+        fm.InvalidInputError, match=f"{metric.name} belongs to all, whose members share states; add to the"
+    ):
+        metric.add([1.0], [1.0])
+    with pytest.raises(fm.InvalidInputError, match="sum belongs to all"):
+        together.metrics["sum"].add([1.0])
+    assert together.metrics["sum"].compute_local() == 0
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+def test_a_sample_that_breaks_one_members_rule_counts_for_none(mode):
+    together = fm.MetricCollection([fm.MeanAbsoluteError("mae"), fm.AUC("auc")], "all")
+    feed(together, [Data(np.array([0.25, 0.5]), np.array([0, 1]))], mode)
+    before = state_bytes(together)
+    with pytest.raises(
+        fm.InvalidInputError, match=r"^all: prediction must be a probability .* 1 of 2 .* position 1: 7.0"
+    ):
+        feed(together, [Data(np.array([0.25, 7.0]), np.array([0, 1]))], mode)
+    assert state_bytes(together) == before
+
+
+def test_a_static_program_leaves_such_a_sample_out_for_all_members():
+    together = fm.MetricCollection([fm.MeanAbsoluteError("mae"), fm.AUC("auc")])
+    scope = feed(together, [Data(np.array([0.25, 7.0, 0.5]), np.array([0, 1, 1]))], "static")
+    with pytest.raises(fm.InvalidInputError, match="1 of 3 samples were invalid and left out, the first at position 1"):
+        together.compute(scope)
+    together.validate = False
+    assert together.compute(scope) == {"mae": 0.375, "auc": 1.0}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_reset_and_merge_work_on_all_members(mode):
+    one, two, both = collection("one"), collection("two"), collection("both")
+    first, second = probabilities(1), probabilities(2)
+    scope = contract.new_scope(mode)
+    for metric, data in ((one, first), (two, second)):
+        feed(metric, batches(data), mode, scope=scope)
+    feed(both, [*batches(first), *batches(second)], "numpy")
+    total = collection("total")
+    total.merge(two, scope)
+    total.merge(one, scope)
+    values, expected = total.compute(), both.compute()
+    assert all(contract.same(values[key], expected[key], exact=False) for key in MEMBERS)
+    one.reset(scope)
+    assert one.compute_local(scope)["count"] == 0 != two.compute_local(scope)["count"]
+
+
+def test_merging_a_collection_of_other_members_is_an_error():
+    one, other = fm.MetricCollection([fm.AUC()]), fm.MetricCollection([fm.AUC(), fm.Count()])
+    with pytest.raises(fm.InvalidInputError, match="other must be a MetricCollection with the settings of"):
+        one.merge(other)
+
+
+def test_the_values_are_over_all_workers():
+    mine, theirs, listener = collection("all"), collection("all"), Listener()
+    theirs.add(*probabilities(1))
+    theirs.compute(communicator=listener)
+    mine.add(*probabilities(2))
+    one = collection("one")
+    one.add(*probabilities(1))
+    one.add(*probabilities(2))
+    values, expected = mine.compute(communicator=Absent(listener)), one.compute()
+    assert all(contract.same(values[key], expected[key], exact=False) for key in MEMBERS)
+
+
+def test_variables_in_a_static_program_are_named_after_collection_and_key():
+    together = fm.MetricCollection({"auc": fm.AUC(), "mae": fm.MeanAbsoluteError()}, "named_collection")
+    with new_programs() as (main, _):
+        together.add(paddle.static.data("p", [-1]), paddle.static.data("y", [-1], "int64"))
+        names = [state.name for state in fm.static.states(main)]
+        with pytest.raises(fm.StaticProgramError, match="call it once"):
+            together.add(paddle.static.data("q", [-1]), paddle.static.data("z", [-1], "int64"))
+    check = [f"named_collection.{name}" for name in ("seen", "invalid", "first_invalid")]
+    members = [f"named_collection.{name}" for name in ("auc.histogram", "mae.absolute_error", "mae.total")]
+    assert names == check + members

@@ -1,0 +1,370 @@
+"""The contract that every metric goes through, in each mode; see `tests/contract.py` for the table."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from tests import contract
+from tests.contract import CASES, MODES, WEIGHTS, Data, batches, draw, expected, feed, first_dtypes, same, state_bytes
+
+
+def identify(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "masked" if value else "unmasked"
+    return "/".join(value) if isinstance(value, tuple) else None
+
+
+def test_table_has_every_metric_of_the_catalogue():
+    assert {type(case.make()).__name__ for case in CASES.values()} == set(fm.metrics.__all__)
+
+
+#: Each pair of dtypes without and with weights and a mask; and the first pair with every kind of both.
+INPUTS = sorted(
+    {(name, *rest) for name, *rest in contract.combinations([None], [False])}
+    | {(name, *rest) for name, *rest in contract.combinations(["real"], [True])}
+    | {
+        (name, first_dtypes(name), weight, mask)
+        for name, weight, mask in itertools.product(CASES, WEIGHTS, [False, True])
+    },
+    key=repr,
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name, dtypes, weight, mask", INPUTS, ids=identify)
+def test_value_equals_scikit_learn_or_numpy_over_the_samples_that_count(name, dtypes, weight, mask, mode):
+    data = draw(name, dtypes, weight, mask)
+    metric = CASES[name].make()
+    scope = feed(metric, batches(data), mode)
+    value, reference = metric.compute(scope), expected(name, data)
+    assert same(value, reference, contract.is_exact_value(name, data, weight)), (value, reference)
+    assert type(value) is type(reference)
+
+
+@pytest.mark.parametrize(
+    "weight, mode", [*itertools.product([None, "real"], ["numpy", "dynamic"]), ("real", "static")], ids=identify
+)
+@pytest.mark.parametrize(
+    "name, shape", [(name, shape) for name, case in CASES.items() for shape in case.shapes], ids=identify
+)
+def test_value_is_right_for_every_shape(name, shape, weight, mode):
+    dtypes = first_dtypes(name)
+    seeds = range(6 if shape == "[]" else 1)
+    data = [draw(name, dtypes, weight, weight is not None, shape, seed=seed) for seed in seeds]
+    metric = CASES[name].make()
+    scope = feed(metric, data if shape == "[]" else batches(data[0]), mode)
+    whole = Data(*[None if parts[0] is None else np.stack(parts) for parts in zip(*data)]) if shape == "[]" else data[0]
+    assert same(metric.compute(scope), expected(name, whole), contract.is_exact_value(name, whole, weight))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_large_batch_keeps_float_sums_to_1e_12(mode):
+    samples = 500_000
+    for name, value in (("mean absolute error", 0.1), ("mean squared error", 0.1 * 0.1), ("log loss", -np.log(0.1))):
+        metric = CASES[name].make()
+        label = np.ones(samples) if name == "log loss" else np.zeros(samples)
+        scope = feed(metric, [Data(np.full(samples, 0.1), label)], mode)
+        assert metric.compute(scope) == pytest.approx(value, rel=1e-12, abs=0), name
+
+
+# -- merging ---------------------------------------------------------------------------------------------
+
+CUTS = [0, 7, 7, 40, 53]  # four workers, the second one empty
+
+
+@pytest.mark.parametrize(
+    "weight, mode", [*itertools.product(WEIGHTS, ["numpy", "dynamic"]), ("eighths", "static")], ids=identify
+)
+@pytest.mark.parametrize("name", CASES)
+def test_merging_workers_in_any_order_gives_what_one_process_would(name, weight, mode):
+    data = draw(name, first_dtypes(name), weight, mask=True)
+    one = CASES[name].make()
+    feed(one, batches(data), "numpy")
+    scope, workers = contract.new_scope(mode), []
+    for start, stop in itertools.pairwise(CUTS):
+        workers.append(CASES[name].make())
+        feed(workers[-1], batches(data.rows(start, stop)), mode, data, scope)
+    for seed in range(5):
+        left, right = CASES[name].make(), CASES[name].make()
+        for place, worker in enumerate(np.random.default_rng(seed).permutation(4)):
+            (left if place < seed else right).merge(workers[worker], scope)
+        right.merge(left)
+        assert same(right.compute(), one.compute(), contract.is_exact(name, data, weight))
+        if contract.is_exact(name, data, weight):
+            assert state_bytes(right) == state_bytes(one)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_splitting_among_any_workers_gives_what_one_process_would(name):
+    data = draw(name, first_dtypes(name), "eighths", mask=True)
+    reference = expected(name, data)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        total = CASES[name].make()
+        cuts = [0, *np.sort(rng.integers(0, 54, rng.integers(0, 7))), 53]
+        for start, stop in itertools.pairwise(cuts):
+            worker = CASES[name].make()
+            feed(worker, batches(data.rows(start, stop), size=rng.integers(1, 20)), "numpy")
+            total.merge(worker)
+        assert same(total.compute(), reference, name in ("max", "min", "count"))
+
+
+@pytest.mark.parametrize("mode", ["dynamic", "static"])
+@pytest.mark.parametrize("name", CASES)
+def test_states_merge_from_one_mode_into_another(name, mode):
+    data = draw(name, first_dtypes(name))
+    theirs, mine = CASES[name].make(), CASES[name].make()
+    scope = feed(theirs, batches(data.rows(20, 53)), mode, data)
+    feed(mine, batches(data.rows(0, 20)), "numpy")
+    mine.merge(theirs, scope)
+    assert same(mine.compute(), expected(name, data), contract.is_exact_value(name, data, None))
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("name", CASES)
+def test_arrays_and_tensors_mix_in_one_metric(name, weight):
+    plain, given = (draw(name, first_dtypes(name), kind, mask=True, seed=n) for n, kind in enumerate((None, weight)))
+    metric, one = CASES[name].make(), CASES[name].make()
+    for n, part in enumerate([*batches(plain), *batches(given), *batches(plain), *batches(given)]):
+        feed(metric, [part], ("numpy", "dynamic")[n // 2 % 2])
+        feed(one, [part], "numpy")
+    assert same(metric.compute(), one.compute(), contract.is_exact(name, given, weight))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_merging_another_metric_is_an_error_and_changes_nothing(name):
+    metric = CASES[name].make()
+    feed(metric, batches(draw(name, first_dtypes(name))), "numpy")
+    before = state_bytes(metric)
+    others = [other.make() for other in CASES.values() if type(other.make()) is not type(metric)]
+    same_states = {fm.MeanSquaredError: fm.RootMeanSquaredError, fm.RootMeanSquaredError: fm.MeanSquaredError}
+    for other in [*others, None, 3, fm.AUC(num_thresholds=11), fm.MetricCollection([])]:
+        if type(other) is not same_states.get(type(metric)):
+            with pytest.raises(fm.InvalidInputError, match=f"other must be a {type(metric).__name__}"):
+                metric.merge(other)
+    assert state_bytes(metric) == before
+
+
+# -- reset and compute -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", CASES)
+def test_reset_forgets_everything_and_the_next_pass_starts_anew(name, mode):
+    metric, again = CASES[name].make(), CASES[name].make()
+    first, second = (draw(name, first_dtypes(name), "real", mask=True, seed=seed) for seed in (0, 1))
+    if mode == "static":
+        program = contract.StaticFeed(metric, first)
+        untouched = state_bytes(metric, program.scope)
+        program.run(batches(first))
+        metric.reset(program.scope)
+        assert state_bytes(metric, program.scope) == untouched
+        scope = program.run(batches(second))
+    else:
+        untouched = state_bytes(metric)
+        feed(metric, batches(first), mode)
+        metric.reset()
+        assert state_bytes(metric) == untouched
+        scope = feed(metric, batches(second), mode)
+    scope_again = feed(again, batches(second), mode)
+    assert state_bytes(metric, scope) == state_bytes(again, scope_again)
+    assert metric.compute(scope) == again.compute(scope_again)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", CASES)
+def test_compute_changes_nothing_and_adding_goes_on(name, mode):
+    data = draw(name, first_dtypes(name))
+    metric = CASES[name].make()
+    if mode == "static":
+        program = contract.StaticFeed(metric, data)
+        scope, more = program.run(batches(data.rows(0, 30))), program.run
+    else:
+        scope, more = feed(metric, batches(data.rows(0, 30)), mode), lambda parts: feed(metric, parts, mode)
+    before = state_bytes(metric, scope)
+    value = metric.compute(scope)
+    assert metric.compute(scope) == metric.compute_local(scope) == value
+    assert state_bytes(metric, scope) == before
+    more(batches(data.rows(30, 53)))
+    assert same(metric.compute(scope), expected(name, data), contract.is_exact_value(name, data, None))
+
+
+# -- no samples ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", CASES)
+def test_no_samples_are_undefined_with_a_warning(name, mode):
+    data = draw(name, first_dtypes(name), mask=True)
+    masked = contract.spoil(data._replace(mask=np.zeros(53, bool)), np.zeros(53, bool))
+    for parts in ([], batches(masked)):
+        metric = CASES[name].make()
+        scope = feed(metric, parts, mode, data)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            value = metric.compute(scope)
+        assert same(value, CASES[name].undefined, exact=True)
+        told = [str(w.message) for w in caught if w.category is fm.UndefinedMetricWarning]
+        assert len(told) == (0 if name in ("sum", "count") else 1), told
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+@pytest.mark.parametrize("name", CASES)
+def test_an_empty_batch_and_a_masked_batch_leave_no_trace(name, mode):
+    data = draw(name, first_dtypes(name), mask=True)
+    nobody = np.zeros(53, bool)
+    metric = CASES[name].make()
+    feed(metric, [data], mode)
+    before = state_bytes(metric)
+    feed(metric, [data.rows(0, 0), contract.spoil(data._replace(mask=nobody), nobody)], mode)
+    assert state_bytes(metric) == before
+
+
+# -- what a mask and a weight may look like --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", CASES)
+def test_one_weight_for_all_samples_is_that_weight_for_each(name, mode):
+    data = draw(name, first_dtypes(name))
+    each, one = CASES[name].make(), CASES[name].make()
+    scope = feed(each, [data._replace(weight=np.full(53, 0.375))], mode)
+    scope_of_one = feed(one, [data._replace(weight=np.array(0.375))], mode)
+    assert same(one.compute(scope_of_one), each.compute(scope), contract.is_exact(name, data, "eighths"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32"])
+def test_masks_and_weights_of_any_dtype_mean_the_same(dtype, mode):
+    for name in ("accuracy of scores", "auc", "mean absolute error", "max", "count"):
+        data = draw(name, first_dtypes(name))
+        mask = np.arange(53) % 3 > 0
+        data = contract.spoil(data, mask)
+        by_mask, by_weight = CASES[name].make(), CASES[name].make()
+        scope_of_mask = feed(by_mask, [data._replace(mask=mask.astype(dtype))], mode)
+        scope_of_weight = feed(by_weight, [data._replace(weight=mask.astype(dtype))], mode)
+        reference = expected(name, data._replace(mask=mask))
+        assert same(by_mask.compute(scope_of_mask), reference, contract.is_exact_value(name, data, None))
+        assert same(by_weight.compute(scope_of_weight), reference, contract.is_exact_value(name, data, "real"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "[n, m]" in case.shapes])
+def test_a_matrix_takes_a_weight_and_a_mask_for_each_element(name, mode):
+    flat = draw(name, first_dtypes(name), "eighths", mask=True, samples=51)
+    matrix = flat.map(lambda part: part.reshape(17, 3))
+    metric = CASES[name].make()
+    scope = feed(metric, batches(matrix), mode)
+    assert same(metric.compute(scope), expected(name, flat), contract.is_exact_value(name, flat, "eighths"))
+
+
+# -- bad input -------------------------------------------------------------------------------------------
+
+#: Which argument is broken, by what, where it is not allowed, and what is.
+BROKEN = [
+    ("prediction", np.nan, [name for name, case in CASES.items() if "f" in case.kinds and name != "count"]),
+    ("prediction", -np.inf, ["accuracy of scores", "auc", "log loss", "mean squared error", "sum", "max", "min"]),
+    ("prediction", 1.5, ["auc", "auc of two columns", "log loss", "log loss of two columns"]),
+    ("prediction", -1e-9, ["auc", "log loss"]),
+    ("prediction", 1 + 2.0**-40, ["auc", "log loss"]),
+    ("prediction", -0.25, ["auc", "auc of two columns", "log loss", "log loss of two columns"]),
+    ("label", 2, ["accuracy of probabilities", "auc", "auc of two columns", "log loss", "log loss of two columns"]),
+    ("label", 0.5, ["accuracy of probabilities", "accuracy of scores", "auc", "log loss"]),
+    ("label", -1, ["accuracy of scores", "accuracy among three", "auc", "log loss"]),
+    ("label", 6, ["accuracy of scores", "accuracy among three"]),
+    ("label", np.inf, ["mean absolute error", "mean squared error", "root mean squared error", "auc"]),
+    ("weight", -1, list(CASES)),
+    ("weight", -1e-12, ["accuracy of classes", "auc"]),
+    ("label", 1e-9, ["accuracy of probabilities", "accuracy of scores", "auc", "log loss"]),
+    ("weight", np.nan, ["accuracy of classes", "auc", "sum", "max", "count"]),
+    ("weight", np.inf, ["accuracy of classes", "auc", "sum", "max", "count"]),
+]
+ALLOWED = {
+    "weight": "a finite number of at least 0",
+    "label": "a class: 0 or 1, or with several scores a whole number below their number|a finite number",
+    "prediction": r"a probability in \[0, 1\] \(apply the sigmoid or softmax to logits first\)|a finite number",
+}
+
+
+def break_samples(name: str, argument: str, value: float) -> tuple[Data, Data]:
+    """Sound samples; and the same with the samples 4 and 9 broken, and sample 2 both broken and masked."""
+    dtypes = ("float64", "float64") if "f" in CASES[name].kinds else ("int64", "float64")
+    data = draw(name, dtypes, "eighths")._replace(mask=np.arange(53) != 2)
+    data = data._replace(weight=data.weight + 1, **{"prediction": draw(name, dtypes).prediction})
+    data = data._replace(label=draw(name, dtypes).label)
+    array = getattr(data, argument).copy()
+    array[[2, 4, 9]] = value
+    return data, data._replace(**{argument: array})
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+@pytest.mark.parametrize(
+    "argument, value, name", [(argument, value, name) for argument, value, names in BROKEN for name in names]
+)
+def test_a_broken_sample_is_an_error_that_says_which_and_nothing_is_lost(name, argument, value, mode):
+    sound, broken = break_samples(name, argument, value)
+    metric = CASES[name].make("mine")
+    feed(metric, [sound], mode)
+    before, known = state_bytes(metric), metric.compute()
+    with pytest.raises(
+        fm.InvalidInputError,
+        match=f"^mine: {argument} must be ({ALLOWED[argument]}); 2 of 53 samples are not, the first at position 4: "
+        r"\S.*\. Nothing of this batch was added; mask such samples, or pass validate=False to skip the check$",
+    ) as error:
+        feed(metric, [broken], mode)
+    assert isinstance(error.value, fm.FleetMetricsError) and isinstance(error.value, ValueError)
+    assert str(float(value)) in str(error.value) or str(value) in str(error.value)
+    assert state_bytes(metric) == before and metric.compute() == known
+    feed(metric, [sound], mode)
+    doubled = known * 2 if name in ("sum", "count") else known
+    assert same(metric.compute(), doubled, exact=False)
+
+
+@pytest.mark.parametrize(
+    "argument, value, name", [(argument, value, name) for argument, value, names in BROKEN for name in names[::3]]
+)
+def test_a_static_program_leaves_a_broken_sample_out_and_compute_says_so(name, argument, value):
+    sound, broken = break_samples(name, argument, value)
+    metric = CASES[name].make()
+    scope = feed(metric, [sound, broken, broken], "static")
+    told = (
+        f"^{metric.name}: 4 of 159 samples were invalid and left out, the first at position 57 of its worker's "
+        f"samples; required: .*{argument}: ({ALLOWED[argument]})"
+    )
+    for _ in range(2):
+        with pytest.raises(fm.InvalidInputError, match=told):
+            metric.compute(scope)
+    assert fm.sum(f"{metric.name}.invalid", scope) == 4
+    metric.validate = False
+    keep = (np.arange(53) != 4) & (np.arange(53) != 9)
+    valid = Data(*[None if part is None else np.concatenate([part, part[keep], part[keep]]) for part in sound])
+    assert same(metric.compute(scope), expected(name, valid), contract.is_exact_value(name, valid, "eighths"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("argument, value", [("prediction", np.nan), ("label", np.nan), ("weight", -1)])
+def test_validate_false_skips_the_check(argument, value, mode):
+    for name in ("accuracy of probabilities", "mean squared error"):
+        _, broken = break_samples(name, argument, value)
+        metric = CASES[name].make(validate=False)
+        scope = feed(metric, [broken], mode)
+        if name == "mean squared error":
+            p, y, w = (part[np.arange(53) != 2] for part in broken[:3])
+            assert same(metric.compute(scope), np.sum(w * (p - y) ** 2) / np.sum(w), exact=False)
+        else:
+            assert metric.compute(scope) >= 0
+
+
+def test_reset_forgets_broken_samples_too():
+    sound, broken = break_samples("auc", "label", 2)
+    metric = CASES["auc"].make()
+    program = contract.StaticFeed(metric, sound)
+    with pytest.raises(fm.InvalidInputError):
+        metric.compute(program.run([broken]))
+    metric.reset(program.scope)
+    assert same(metric.compute(program.run([sound])), expected("auc", sound), exact=False)

@@ -1,0 +1,219 @@
+"""The life of a metric: names, declared states, the one exchange, and the modes that do not mix."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.batch import statistic
+from tests import contract
+from tests.contract import MODES, Data, feed, new_programs
+from tests.fakes import Absent, Listener
+
+
+@statistic
+def _largest_error(batch):
+    return batch.xp.extreme(batch.xp.absolute(batch.values - batch.targets), batch.keep, "max")
+
+
+class LargestError(fm.Metric):
+    """A metric as a user writes it, after the package's own example."""
+
+    requirements = ("finite_prediction", "finite_label")
+
+    def __init__(self, name=None, *, validate=True, share=False):
+        super().__init__(name, validate=validate, share=share)
+        self.declare("largest", dtype="float64", reduction="max")
+        self.declare("total", key="total")
+
+    def batch_statistics(self, batch):
+        return {"largest": _largest_error(batch), "total": batch.total}
+
+    def formula(self, largest, total):
+        return largest.item() if total else 0.0
+
+
+# -- names -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make, stem",
+    [
+        (fm.AUC, "auc"),
+        (fm.MeanAbsoluteError, "mean_absolute_error"),
+        (fm.LogLoss, "log_loss"),
+        (fm.Max, "max"),
+        (LargestError, "largest_error"),
+        (lambda: fm.MetricCollection([]), "metric_collection"),
+    ],
+)
+def test_default_names_count_up_in_the_order_of_creation(make, stem):
+    first, second = make().name, make().name
+    number = int(first.rpartition("_")[2])
+    assert (first, second) == (f"{stem}_{number}", f"{stem}_{number + 1}")
+
+
+@pytest.mark.parametrize("name", ["", 3, b"auc", ["auc"]])
+def test_a_name_must_be_a_string_that_is_not_empty(name):
+    with pytest.raises(fm.InvalidInputError, match="name must be a non-empty string or None, not ") as error:
+        fm.AUC(name)
+    assert repr(name) in str(error.value)
+
+
+def test_states_are_named_after_the_metric():
+    metric = fm.Accuracy("validation")
+    assert [state.name for state in metric.states.values()] == ["validation.correct", "validation.total"]
+
+
+# -- a metric of one's own -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_metric_is_its_states_its_statistics_and_its_formula(mode):
+    rng = np.random.default_rng(0)
+    data = Data(rng.normal(size=40), rng.normal(size=40), None, rng.random(40) < 0.7)
+    metric = LargestError()
+    scope = feed(metric, contract.batches(data), mode)
+    assert metric.compute(scope) == np.abs(data.prediction - data.label)[data.mask].max()
+    metric.reset(scope)
+    assert metric.compute(scope) == 0.0
+
+
+def test_a_metric_without_statistics_or_formula_says_what_is_missing():
+    class Half(fm.Metric):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Half must define batch_statistics"):
+        Half().add([1.0])
+    with pytest.raises(NotImplementedError, match="Half must define formula"):
+        Half().compute()
+
+
+# -- the exchange ----------------------------------------------------------------------------------------
+
+
+def test_compute_is_one_exchange_and_compute_local_is_none():
+    for case in contract.CASES.values():
+        metric, listener = case.make("mine"), Listener()
+        with fm.set_communicator(listener), pytest.warns(fm.UndefinedMetricWarning) if (
+            case.undefined != 0
+        ) else pytest.MonkeyPatch.context():
+            metric.compute_local()
+            assert listener.calls == []
+            metric.compute()
+        assert listener.calls == [f"{type(metric).__name__} mine"]
+
+
+def test_a_warning_points_to_the_line_that_asked():
+    for compute in (fm.AUC().compute, fm.AUC().compute_local, fm.MetricCollection([fm.LogLoss()]).compute):
+        with pytest.warns(fm.UndefinedMetricWarning) as told:
+            compute()
+        assert [w.filename for w in told] == [__file__]
+
+
+def test_compute_hands_on_its_communicator_and_timeout():
+    metric, listener, other = fm.Count(), Listener(), Listener()
+    with fm.set_communicator(other):
+        metric.compute(communicator=listener, timeout=7)
+        metric.compute(util=listener)
+    assert listener.timeouts == [7, None] and other.calls == []
+
+
+def test_what_is_exchanged_is_int64_and_float64_only():
+    for name, case in contract.CASES.items():
+        metric, listener = case.make(), Listener()
+        feed(
+            metric,
+            [contract.draw(name, contract.combinations()[0][1] if "f" in case.kinds else ("int64", "int64"))],
+            "numpy",
+        )
+        metric.compute(communicator=listener)
+        assert {str(block.array.dtype) for block in listener.blocks[0]} <= {"int64", "float64"}
+
+
+def test_the_value_is_over_all_workers_and_leaves_what_is_here():
+    mine, theirs, listener = fm.Accuracy("same"), fm.Accuracy("same"), Listener()
+    mine.add([1, 1, 1], [1, 1, 0])
+    theirs.add([0] * 5, [0] * 5)
+    theirs.compute(communicator=listener)
+    for _ in range(2):
+        assert mine.compute(communicator=Absent(listener)) == 7 / 8
+    assert mine.compute_local() == 2 / 3
+
+
+def test_an_invalid_sample_on_another_worker_is_an_error_here_too():
+    data = Data(np.array([0.5, np.nan, 0.25]), np.array([1, 0, 3]))
+    theirs, listener = fm.AUC("same"), Listener()
+    scope = feed(theirs, [data], "static")
+    with pytest.raises(fm.InvalidInputError):
+        theirs.compute(scope, communicator=listener)
+    mine = fm.AUC("same")
+    mine.add([0.25, 0.75], [0, 1])
+    with pytest.raises(
+        fm.InvalidInputError, match=r"same: 2 of 3 samples were invalid and left out, the first at position 1"
+    ):
+        mine.compute(communicator=Absent(listener))
+    assert mine.compute_local() == 1.0
+
+
+def test_a_worker_that_cannot_read_its_states_tells_the_others():
+    metric, listener = fm.AUC(), Listener()
+    feed(metric, [Data(np.array([0.5]), np.array([1]))], "static")
+    with pytest.raises(fm.StateNotFoundError, match=rf"no variable '{metric.name}\.seen' in the scope"):
+        metric.compute(paddle.static.Scope(), communicator=listener)
+    assert isinstance(listener.troubles[0], fm.StateNotFoundError)
+
+
+# -- what does not fit -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+def test_shapes_that_do_not_fit_are_an_error_and_nothing_is_lost(mode):
+    make = paddle.to_tensor if mode == "dynamic" else np.asarray
+    metric = fm.MeanAbsoluteError()
+    metric.add(make([1.0, 2.0]), make([1.0, 4.0]))
+    for prediction, label in [([1.0], [1.0, 2.0]), ([[1.0, 2.0]], [1.0])]:
+        with pytest.raises(fm.InvalidInputError, match="shape"):
+            metric.add(make(prediction), make(label))
+    assert metric.compute() == 1.0
+
+
+def test_a_metric_that_holds_arrays_is_refused_in_a_static_program():
+    metric = fm.AUC()
+    metric.add([0.25, 0.5], [0, 1])
+    with new_programs(), pytest.raises(
+        fm.StaticProgramError, match="holds arrays already; a static program needs a metric"
+    ):
+        metric.add(paddle.static.data("p", [-1]), paddle.static.data("y", [-1], "int64"))
+    assert metric.compute() == 1.0
+
+
+@pytest.mark.parametrize("make", [np.asarray, paddle.to_tensor], ids=["numpy", "dynamic"])
+def test_a_metric_in_a_static_program_refuses_arrays(make):
+    metric = fm.AUC()
+    scope = feed(metric, [Data(np.array([0.25, 0.5]), np.array([0, 1]))], "static")
+    with pytest.raises(fm.StaticProgramError, match=f"{metric.name} accumulates inside a static program"):
+        metric.add(make([0.5]), make([1]))
+    assert metric.compute(scope) == 1.0
+
+
+def test_add_is_called_once_per_static_program():
+    metric = fm.Count()
+    with new_programs():
+        value = paddle.static.data("x", [-1])
+        metric.add(value)
+        with pytest.raises(
+            fm.StaticProgramError, match=r"was called in a static program before.*call it once.*share=True"
+        ):
+            metric.add(value)
+    with new_programs(), pytest.raises(fm.StaticProgramError, match="second metric"):
+        metric.add(paddle.static.data("x", [-1]))
+
+
+def test_an_array_beside_static_variables_is_an_error_that_names_it():
+    with new_programs(), pytest.raises(
+        fm.InvalidInputError, match="label must be a variable of the static program or one"
+    ):
+        fm.AUC().add(paddle.static.data("p", [-1]), np.array([1, 0]))

@@ -1,0 +1,88 @@
+"""The two array namespaces do the same, in dynamic mode and inside a static program."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from fleetmetrics.xp import is_eager_tensor, is_static, namespace, numpy_ops, paddle_ops
+from tests.contract import new_programs
+
+LOW, HIGH = -(2**63), 2**63 - 1
+RNG = np.random.default_rng(0)
+SCORES = RNG.integers(0, 4, (50, 5)) / 4
+FLAGS = RNG.random(50) < 0.3
+INTEGERS = np.array([LOW, LOW + 1, -1, 0, 1, 2**53 + 1, HIGH])
+FLOATS = [-np.inf, -1e300, -1.0, -(2.0**-52), -1e-300, -0.0, 0.0, 1e-300, 0.5, 1 - 2.0**-53, 1.0, 1 + 2.0**-52, 2.0]
+FLOATS = np.array([*FLOATS, 1e300, np.inf, np.nan])
+FLOATS32 = np.array([-1e-37, 0.0, 1e-37, 0.5, 1.0, 1 + 2.0**-23, 3e38, np.inf, np.nan], np.float32)
+
+#: A result, from the namespace and the inputs.
+CASES = {
+    "all_rows": (lambda xp, x: xp.all_rows(x), SCORES > 0),
+    "at_least": (lambda xp, x: xp.at_least(x, 2.0**-52), np.array([0.0, 1e-300, 2.0**-52, 0.1])),
+    "bucket float32": (lambda xp, x: xp.bucket(x, 4095), RNG.random(999, np.float32)),
+    "bucket float64": (lambda xp, x: xp.bucket(x, 4095), RNG.random(999)),
+    "bucket of many": (lambda xp, x: xp.bucket(x, 2**24 + 1), np.append(RNG.random(999), 1.0)),
+    "bucket of integers": (lambda xp, x: xp.bucket(x, 7), np.array([0, 1])),
+    "count": (lambda xp, x: xp.count(x), FLOATS),
+    "equal integers": (lambda xp, x, y: xp.equal(x, y), INTEGERS, INTEGERS + 0),
+    "equal an integer and a float": (lambda xp, x, y: xp.equal(x, y), np.array([1, 2]), np.array([1.0, 2.5])),
+    "greater float32": (lambda xp, x: xp.greater(x, 0.1), np.array([0.1, 0.1 + 1e-7], np.float32)),
+    "greater float64": (lambda xp, x: xp.greater(x, 0.1), np.array([0.1, np.nextafter(0.1, 1)])),
+    "is_class": (lambda xp, x: xp.is_class(x, 2), FLOATS),
+    "is_class of integers": (lambda xp, x: xp.is_class(x, 3), INTEGERS),
+    "is_probability": (lambda xp, x: xp.is_probability(x), FLOATS),
+    "is_probability of float32": (lambda xp, x: xp.is_probability(x), FLOATS32),
+    "is_probability of integers": (lambda xp, x: xp.is_probability(x), INTEGERS),
+    "is_weight": (lambda xp, x: xp.is_weight(x), FLOATS),
+    "isfinite": (lambda xp, x: xp.isfinite(x), FLOATS),
+    "largest integer": (lambda xp, x: xp.extreme(x, None, "max"), INTEGERS),
+    "least integer": (lambda xp, x: xp.extreme(x, None, "min"), INTEGERS),
+    "largest of the kept": (lambda xp, x, k: xp.extreme(x, k, "max"), INTEGERS, INTEGERS < LOW + 2),
+    "least of the kept": (lambda xp, x, k: xp.extreme(x, k, "min"), INTEGERS, INTEGERS > 2**53),
+    "largest float of the kept": (lambda xp, x, k: xp.extreme(x, k, "max"), SCORES[:, 0], FLAGS),
+    "least float of the kept": (lambda xp, x, k: xp.extreme(x, k, "min"), SCORES[:, 0], FLAGS),
+    "rank_of_label": (lambda xp, s, y: xp.rank_of_label(s, y), SCORES, RNG.integers(0, 5, 50)),
+    "sum of bools": (lambda xp, x: xp.sum(x), FLAGS),
+    "sum of integers": (lambda xp, x: xp.sum(x), np.array([2**62, 2**62 - 1, -5])),
+    "sum of float32": (lambda xp, x: xp.sum(x), np.array([2**24, 1, 1], np.float32)),
+}
+
+
+def in_static_program(call, inputs):
+    with new_programs() as (main, _):
+        names = [f"x{n}" for n in range(len(inputs))]
+        data = [paddle.static.data(n, list(x.shape), str(x.dtype)) for n, x in zip(names, inputs)]
+        result = call(paddle_ops, *data)
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        return executor.run(main, feed=dict(zip(names, inputs)), fetch_list=[result])[0]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numpy_dynamic_and_static_agree_in_value_and_dtype(case):
+    call, *inputs = CASES[case]
+    expected = np.asarray(call(numpy_ops, *inputs))
+    dynamic = call(paddle_ops, *map(paddle.to_tensor, inputs)).numpy()
+    for result in (dynamic, in_static_program(call, inputs)):
+        assert result.tobytes() == expected.tobytes() and result.dtype == expected.dtype
+        assert result.shape == expected.shape
+
+
+def test_what_a_metric_may_use_is_in_both_namespaces():
+    for name in vars(numpy_ops):
+        assert name.startswith("_") or hasattr(paddle_ops, name) or name in ("widen", "combine"), name
+
+
+def test_the_namespace_is_paddles_if_any_value_is():
+    tensor = paddle.to_tensor([1])
+    assert namespace(None, [1], np.ones(2)) is numpy_ops
+    assert namespace(np.ones(2), tensor) is namespace(None, tensor) is paddle_ops
+    with new_programs() as programs:
+        variable = paddle.static.data("x", [1])
+        assert namespace(variable, 1.0) is paddle_ops
+        assert is_static(variable) and not is_eager_tensor(variable)
+    assert is_eager_tensor(tensor) and not is_static(tensor)
+    assert not any(f(v) for f in (is_static, is_eager_tensor) for v in (None, 1, "x", np.ones(1), [tensor]))
+    assert len(programs) == 2
