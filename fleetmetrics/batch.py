@@ -87,7 +87,7 @@ class Batch:
 
         NumPy arrays and tensors on the CPU are looked at now, and an invalid sample is an error. Elsewhere
         that would wait for the device or cannot be done at all (static programs): invalid samples are left
-        out of the statistics and flagged in ``self.valid``, for `fleetmetrics.metric.Check`.
+        out of the statistics and flagged in ``self.valid``, for `fleetmetrics.check.Check`.
 
         Args:
             owner: name of the metric, for the message.
