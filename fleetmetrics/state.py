@@ -82,7 +82,7 @@ class State:
             StateNotFoundError: if the scope does not hold it.
         """
         if self.static is not None:
-            return read(self.static.name, scope).reshape(self.shape)
+            return widen(_from_scope(self.name, scope, "scope"), self.name).reshape(self.shape)
         if self.value is None:
             return np.full(self.shape, identity(self.reduction, self.dtype), self.dtype)
         return read(self.value).reshape(self.shape)
