@@ -94,7 +94,7 @@ class Accumulator:
             return  # an empty batch; on 2.6, Paddle cannot even sum it
         static = namespaces.is_static(batch.prediction)
         if static:
-            self.program = self._enter_program()
+            program = self._enter_program()
         elif self.program is not None:
             raise StaticProgramError(
                 f"{self.name} accumulates inside a static program and was given {type(prediction).__name__}; use a "
@@ -113,6 +113,8 @@ class Accumulator:
         increments.update(self._check.statistics(batch))
         for state, increment in increments.items():
             state.accumulate(increment)
+        if static:
+            self.program = program  # and not before: an add that fails may be mended
 
     def _check_is_free(self) -> None:
         """Overridden where adding could change the states of others."""

@@ -212,6 +212,22 @@ def test_add_is_called_once_per_static_program():
         metric.add(paddle.static.data("x", [-1]))
 
 
+def test_an_add_that_fails_in_a_static_program_may_be_mended():
+    metric = fm.AUC()
+    with new_programs() as (main, startup):
+        score, label = paddle.static.data("p", [-1]), paddle.static.data("y", [-1], "int64")
+        for bad in ({"label": None}, {"label": label, "weight": np.ones(3)}, {"label": ["a"]}):
+            with pytest.raises(fm.InvalidInputError):
+                metric.add(score, **bad)
+        assert fm.static.states(main) == []
+        metric.add(score, label)
+        scope, executor = paddle.static.Scope(), paddle.static.Executor(paddle.CPUPlace())
+        with paddle.static.scope_guard(scope):
+            executor.run(startup)
+            executor.run(main, feed={"p": np.array([0.5, 0.25], "float32"), "y": np.array([1, 0])})
+    assert metric.compute(scope) == 1.0
+
+
 def test_an_array_beside_static_variables_is_an_error_that_names_it():
     with new_programs(), pytest.raises(
         fm.InvalidInputError, match="label must be a variable of the static program or one"

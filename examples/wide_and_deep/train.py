@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import traceback
+import zlib  # noqa: F401, see model.py: before Paddle
 
 # The informational messages of Paddle's servers would bury the progress bar.
 os.environ.setdefault("GLOG_minloglevel", "2")

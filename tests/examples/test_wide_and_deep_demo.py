@@ -127,7 +127,7 @@ class Demo:
 
     def await_end_of_workers(self) -> None:
         """Wait until no worker lives."""
-        self._await("an end of the workers", lambda: None if self._workers_live() else True)
+        self._await("the end of the workers", lambda: None if self._workers_live() else True)
 
     def _await(self, what: str, look: Callable[[], Any]) -> Any:
         deadline = time.monotonic() + PATIENCE
@@ -136,8 +136,8 @@ class Demo:
             found = look()
             if found is not None:
                 return found
-            assert not ended, f"demo.py ended with {self.process.returncode} before there was {what}\n{self.err}"
-            assert time.monotonic() < deadline, f"no {what}\n{self.out}\n{self.err}"
+            assert not ended, f"demo.py ended with {self.process.returncode} during the wait for {what}\n{self.err}"
+            assert time.monotonic() < deadline, f"waited in vain for {what}\n{self.out}\n{self.err}"
             time.sleep(0.05)
 
     def _workers_live(self) -> bool:
