@@ -62,8 +62,9 @@ class Batch:
     def _per_sample(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
         xp = self.xp
         array = xp.asarray(value, argument)
-        if len(xp.shape(array)) > len(full):
-            array = _drop_last_one(xp, array)
+        given = tuple(xp.shape(array))
+        if len(given) > len(full) or (len(given) == len(full) > 1 and given[-1] == 1 != full[-1]):
+            array = _drop_last_one(xp, array)  # [n, 1] is one per sample beside a matrix too
         shape = tuple(xp.shape(array))
         if shape == ():
             return xp.multiply(self._ones(), xp.cast(array, "float64"))

@@ -79,7 +79,7 @@ def test_a_weight_or_mask_that_does_not_fit_is_an_error_that_names_it(argument, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("shape", [[], [2], [2, 3], [2, 3, 1]])
+@pytest.mark.parametrize("shape", [[], [2], [2, 1], [2, 3], [2, 3, 1]])
 def test_weights_come_by_batch_by_row_or_by_element(shape, form):
     rows = np.arange(6.0).reshape(2, 3) if len(shape) > 1 and shape[1] == 3 else np.array([[2.0], [5.0]])
     weight = np.array(3.0) if shape == [] else rows.reshape(shape)

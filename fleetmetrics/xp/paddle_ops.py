@@ -63,6 +63,10 @@ def asarray(value: Any, argument: str) -> Any:
     if value.dtype not in _KINDS:
         raise InvalidInputError(f"{argument} must hold numbers or bools, not {value.dtype}")
     if kind(value) == "i":
+        if value.dtype == paddle.int8 and is_static(value) and isinstance(value, paddle.static.Variable):
+            raise InvalidInputError(
+                f"{argument} is int8, which no static program of Paddle 2.6 can cast; feed it as int32"
+            )
         return cast(value, "int64")
     return cast(value, "float32") if value.dtype in (paddle.float16, paddle.bfloat16) else value
 
