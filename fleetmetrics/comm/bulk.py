@@ -14,7 +14,7 @@ import numpy as np
 from fleetmetrics.comm.base import Deadline
 from fleetmetrics.comm.meeting import Meeting
 from fleetmetrics.comm.member import Answer
-from fleetmetrics.comm.wire import Frame
+from fleetmetrics.comm.wire import Buffer, Frame
 from fleetmetrics.reductions import combine
 
 __all__ = ["CHUNK_BYTES", "gather_large", "reduce_large"]
@@ -35,16 +35,31 @@ def reduce_large(meeting: Meeting, array: np.ndarray, reduction: str, label: str
     """
 
     def reduced(frames: Sequence[Frame]) -> Answer:
-        parts = [np.frombuffer(frame.payload, array.dtype) for frame in frames]
-        return Answer(b"", combine(reduction, parts).data.cast("B"))
+        parts = [_widened(frame.payload, frame.header, array.dtype) for frame in frames]
+        return Answer(*_narrowed(combine(reduction, parts)))
 
     result = np.empty_like(array)
     step = CHUNK_BYTES // array.itemsize
     for start in range(0, len(array), step):
-        chunk = array[start : start + step].data.cast("B")
-        answer = meeting.exchange(label, reduced, deadline, payload=chunk)
-        result[start : start + step] = np.frombuffer(answer.payload, array.dtype)
+        header, payload = _narrowed(array[start : start + step])
+        answer = meeting.exchange(label, reduced, deadline, header=header, payload=payload)
+        result[start : start + step] = _widened(answer.payload, answer.header, array.dtype)
     return result
+
+
+def _narrowed(array: np.ndarray) -> tuple[bytes, memoryview]:
+    """The array's bytes, integers in the narrowest type that holds them, and its name: counts are mostly small."""
+    if array.dtype == np.int64:
+        low, high = array.min(), array.max()
+        for narrow in (np.int16, np.int32):
+            if np.iinfo(narrow).min <= low and high <= np.iinfo(narrow).max:
+                array = array.astype(narrow)
+                break
+    return array.dtype.str.encode(), array.data.cast("B")
+
+
+def _widened(payload: Buffer, name: bytes, dtype: np.dtype) -> np.ndarray:
+    return np.frombuffer(payload, np.dtype(name.decode())).astype(dtype, copy=False)
 
 
 def gather_large(
