@@ -98,18 +98,17 @@ class Accumulator:
         elif self.program is not None:
             raise StaticProgramError(
                 f"{self.name} accumulates inside a static program and was given {type(prediction).__name__}; use a "
-                "metric of its own for arrays, or reset a new one"
+                "metric of its own for arrays"
             )
         members = self._members().values()
         batch.check(self.name, (r for member in members for r in member.requirements_of(batch)), self.validate)
-        if static:
-            self._enter_states(dict.fromkeys(self._check.states, "int64"))
         increments: dict[State, Any] = {}
         for member in members:
             for name, increment in member.batch_statistics(batch).items():
                 increments.setdefault(member.states[name], increment)
         if static:
-            self._enter_states({state: batch.xp.state_dtype(increment) for state, increment in increments.items()})
+            dtypes = {state: batch.xp.state_dtype(increment) for state, increment in increments.items()}
+            self._enter_states({**dict.fromkeys(self._check.states, "int64"), **dtypes})
         increments.update(self._check.statistics(batch))
         for state, increment in increments.items():
             state.accumulate(increment)

@@ -83,9 +83,7 @@ class State:
         """
         if self.static is not None:
             return widen(_from_scope(self.name, scope, "scope"), self.name).reshape(self.shape)
-        if self.value is None:
-            return np.full(self.shape, identity(self.reduction, self.dtype), self.dtype)
-        return read(self.value).reshape(self.shape)
+        return read(self.current()).reshape(self.shape)
 
     def write(self, value: np.ndarray, scope: Any = None) -> None:
         """Replace the local value.

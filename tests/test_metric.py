@@ -212,6 +212,17 @@ def test_add_is_called_once_per_static_program():
         metric.add(paddle.static.data("x", [-1]))
 
 
+def test_an_add_whose_statistics_fail_leaves_no_state_in_the_program():
+    metric = fm.AUC(validate=False)
+    with new_programs() as (main, _):
+        label = paddle.static.data("y", [-1], "int64")
+        with pytest.raises(fm.InvalidInputError, match=r"prediction has shape \[n, 3\]"):
+            metric.add(paddle.static.data("scores", [-1, 3]), label)
+        assert fm.static.states(main) == []
+        metric.add(paddle.static.data("p", [-1]), label)
+        assert len(fm.static.states(main)) == 4
+
+
 def test_an_add_that_fails_in_a_static_program_may_be_mended():
     metric = fm.AUC()
     with new_programs() as (main, startup):
