@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import pickle
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -12,6 +14,9 @@ from typing import Any, Sequence, TypeVar
 
 import numpy as np
 
+from fleetmetrics.comm.letters import Decide, Letter, joined, read_letters, written
+from fleetmetrics.comm.trouble import described, named_error, raise_trouble
+from fleetmetrics.comm.wire import Buffer, Payload
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.reductions import REDUCTIONS, widen
 
@@ -181,6 +186,64 @@ class Communicator(ABC):
     def close(self) -> None:
         """Give the channel back; a second call does nothing."""
 
+    def consult(
+        self,
+        call: str,
+        decide: Decide,
+        note: Any = None,
+        payload: Payload = b"",
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> Letter:
+        """Bring something to rank 0, and hear what it makes of everybody's.
+
+        Only rank 0 gets to see what the others bring. This one is made of `all_gather` and `broadcast`, for
+        communicators that have nothing better.
+
+        Args:
+            call: what is done, the same on every worker; errors quote it.
+            decide: makes the answer from the workers' letters; looked at on rank 0 only.
+            note: a description, fit for JSON.
+            payload: bytes, in one buffer or several.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            trouble: what went wrong here before; then every worker raises it.
+
+        Returns:
+            The answer, the same on every worker.
+
+        Raises:
+            FleetMetricsError: the trouble of a worker, or what ``decide`` raised on rank 0.
+            AgreementError: if the workers' calls differ.
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+
+        Examples:
+            >>> from fleetmetrics.comm import LocalCommunicator
+            >>> LocalCommunicator().consult("count", lambda letters: Letter(sum(each.note for each in letters)), 5)
+            Letter(note=5, payload=b'')
+        """
+        deadline = Deadline(resolve_timeout(timeout))
+        header = written(call, [note, None if trouble is None else described(trouble)])
+        headers = self.all_gather(_as_bytes(header), timeout=deadline.remaining)
+        payloads = self.all_gather(_as_bytes(joined(payload)), timeout=deadline.remaining)
+        answer: Any = [None, None]
+        data: Any = b""
+        if self.rank == 0:
+            try:
+                letters = read_letters([each.tobytes() for each in headers], [each.data for each in payloads])
+                raise_trouble([letter.note[1] for letter in letters])
+                decision = decide([Letter(letter.note[0], letter.payload) for letter in letters])
+                answer, data = [decision.note, None], decision.payload
+            except Exception as error:  # the others must hear of it, whatever it is
+                answer = [None, described(error)]
+        told = self.broadcast(_as_bytes(json.dumps(answer).encode()), timeout=deadline.remaining)
+        data = self.broadcast(_as_bytes(joined(data)), timeout=deadline.remaining)
+        note, problem = json.loads(told.tobytes())
+        if problem is not None:
+            raise named_error(*problem) from trouble
+        return Letter(note, data.data)
+
     def all_reduce(self, array: Any, reduction: str = "sum", *, timeout: float | None = None) -> np.ndarray:
         """Reduce one array over the workers.
 
@@ -208,6 +271,68 @@ class Communicator(ABC):
             trouble = error
         return self.reduce("all_reduce", blocks, timeout=timeout, trouble=trouble)[0]
 
+    @property
+    def is_initialized(self) -> bool:
+        """Whether there are several workers; MMEval's name for it."""
+        return self.world_size > 1
+
+    def all_gather_object(self, obj: Any, *, timeout: float | None = None) -> list[Any]:
+        """Give every worker's object to every worker, pickled.
+
+        Args:
+            obj: whatever can be pickled.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Returns:
+            The objects by rank.
+
+        Raises:
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+
+        Examples:
+            >>> from fleetmetrics.comm import LocalCommunicator
+            >>> LocalCommunicator().all_gather_object({"a": 1})
+            [{'a': 1}]
+        """
+        return self._exchange_objects("all_gather_object", obj, range(self.world_size), timeout)
+
+    def broadcast_object(self, obj: Any, src: int = 0, *, timeout: float | None = None) -> Any:
+        """Give one worker's object to every worker, pickled.
+
+        Args:
+            obj: whatever can be pickled; looked at on the source only.
+            src: the rank that sends.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Returns:
+            The object.
+
+        Raises:
+            InvalidInputError: if src is no rank.
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+        """
+        return self._exchange_objects(f"broadcast_object from rank {src}", obj, [src], timeout)[0]
+
+    def _exchange_objects(self, call: str, obj: Any, ranks: Sequence[int], timeout: float | None) -> list[Any]:
+        """Give the objects of these ranks to every worker."""
+        data, trouble = b"", None
+        try:
+            if not set(ranks) <= set(range(self.world_size)):
+                raise InvalidInputError(f"src is {ranks[0]!r}; it must be a rank from 0 to {self.world_size - 1}.")
+            data = pickle.dumps(obj) if self.rank in ranks else b""
+        except Exception as error:  # the others must hear of it, whatever it is
+            trouble = error
+
+        def decide(letters: Sequence[Letter]) -> Letter:
+            sent = [joined(letters[rank].payload) for rank in ranks]
+            return Letter([len(each) for each in sent], sent)
+
+        answer = self.consult(call, decide, payload=data, timeout=timeout, trouble=trouble)
+        ends = np.cumsum(answer.note)
+        return [pickle.loads(answer.payload[end - size : end]) for end, size in zip(ends, answer.note)]
+
     def barrier(self, *, timeout: float | None = None) -> None:
         """Wait until every worker is here.
 
@@ -230,3 +355,7 @@ class Communicator(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _as_bytes(data: Buffer) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)

@@ -13,7 +13,7 @@ from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.util import UtilCommunicator
 from fleetmetrics.errors import InvalidInputError
 
-__all__ = ["communicator_for", "get_communicator", "set_communicator"]
+__all__ = ["automatic_communicator", "communicator_for", "get_communicator", "set_communicator"]
 
 _chosen: Communicator | None = None  # by set_communicator
 _automatic: Communicator | None = None
@@ -36,9 +36,16 @@ def get_communicator() -> Communicator:
         >>> get_communicator().world_size
         1
     """
+    return _chosen if _chosen is not None else automatic_communicator()
+
+
+def automatic_communicator() -> Communicator:
+    """Return the communicator of the launcher's job, whatever ``set_communicator`` has set.
+
+    Raises:
+        NoChannelError, ServerProcessError, InvalidInputError: as `get_communicator`.
+    """
     global _automatic
-    if _chosen is not None:
-        return _chosen
     if _automatic is None or isinstance(_automatic, LocalCommunicator):
         job = Job.from_environment()  # again for the local one: fleet may have been initialised in the meantime
         if job.world_size > 1:

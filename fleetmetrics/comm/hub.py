@@ -10,8 +10,9 @@ from collections import deque
 
 from fleetmetrics.comm.base import Deadline
 from fleetmetrics.comm.launch import Job
-from fleetmetrics.comm.member import Answer, Combine, Member, error_frame, late_text, margin, raise_trouble, wait_for
+from fleetmetrics.comm.member import Answer, Combine, Member, error_frame, late_text, margin, troubles_in, wait_for
 from fleetmetrics.comm.rendezvous import Hello, greeting, listen
+from fleetmetrics.comm.trouble import raise_trouble
 from fleetmetrics.comm.wire import ANSWER, ARRIVAL, GAVE_UP, TROUBLE, Frame, Stream
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
 
@@ -54,7 +55,10 @@ class Hub(Member):
     def exchange(self, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
         """Collect the frames, decide, and answer all; see `Meeting.exchange`."""
         try:
-            answer = self._decide(self._collect(frame, label, deadline), combine)
+            frames, last_moment = self._collect(frame, label, deadline)
+            answer = self._decide(frames, combine)
+            if time.monotonic() > last_moment:  # somebody has given up, so all must
+                raise DeadlineError(f"rank 0 needed more than the {deadline.timeout:g} s that there are at {label}.")
         except _Broken as reason:
             return self._break(frame.call, str(reason))
         except FleetMetricsError as error:
@@ -73,7 +77,7 @@ class Hub(Member):
             self._listener.close()
 
     def _decide(self, frames: list[Frame], combine: Combine) -> Answer:
-        raise_trouble(frames)
+        raise_trouble(troubles_in(frames))
         try:
             return combine(frames)
         except FleetMetricsError:
@@ -83,7 +87,8 @@ class Hub(Member):
 
     # Collecting
 
-    def _collect(self, own: Frame, label: str, deadline: Deadline) -> list[Frame]:
+    def _collect(self, own: Frame, label: str, deadline: Deadline) -> tuple[list[Frame], float]:
+        """Wait for everybody; return the frames by rank, and until when the answer must be on its way."""
         self._start_listening()
         world = self._job.world_size
         frames = {0: own}
@@ -105,7 +110,7 @@ class Hub(Member):
                 continue
             just_arrived = False
             if len(frames) == world:
-                return [frames[rank] for rank in range(world)]
+                return [frames[rank] for rank in range(world)], end + margin(timeout)
             if time.monotonic() >= end:
                 raise DeadlineError(self._missing(frames, timeout, label))
 

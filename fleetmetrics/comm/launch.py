@@ -178,7 +178,7 @@ def _refuse_mpi(env: Mapping[str, str]) -> None:
             raise NoChannelError(
                 f"{name} says that an MPI launcher started {env[name]} processes, but Paddle's variables"
                 " (PADDLE_TRAINERS_NUM, ...) are not set, so the workers cannot find each other. Start them through"
-                " fleetrun, or call fleetmetrics.set_communicator with a communicator of your own."
+                " fleetrun, or call fleetmetrics.set_communicator(fleetmetrics.get_dist_backend('mpi4py')) first."
             )
 
 

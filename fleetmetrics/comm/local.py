@@ -8,6 +8,8 @@ import numpy as np
 
 from fleetmetrics.comm.base import Block, Communicator, resolve_timeout
 from fleetmetrics.comm.columns import as_column
+from fleetmetrics.comm.letters import Decide, Letter, joined
+from fleetmetrics.comm.wire import Payload
 from fleetmetrics.errors import CommunicatorError, InvalidInputError
 from fleetmetrics.reductions import combine
 
@@ -54,6 +56,23 @@ class LocalCommunicator(Communicator):
         if source != 0:
             raise InvalidInputError(f"source is {source!r}; there is one worker, so only 0 is allowed.")
         return as_column(array).copy()
+
+    def consult(
+        self,
+        call: str,
+        decide: Decide,
+        note: Any = None,
+        payload: Payload = b"",
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> Letter:
+        """Return what ``decide`` makes of this worker's letter; see `Communicator`."""
+        self._check(timeout)
+        if trouble is not None:
+            raise trouble
+        answer = decide([Letter(note, joined(payload))])
+        return Letter(answer.note, joined(answer.payload))
 
     def close(self) -> None:
         """Refuse all further calls."""

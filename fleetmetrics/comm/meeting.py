@@ -8,14 +8,17 @@ abandoned one is never taken for the next.
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any, Sequence
 
 from fleetmetrics.comm.base import Deadline
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.launch import Job
+from fleetmetrics.comm.letters import CONSULTS, Decide, Letter, joined, read_letters, written
 from fleetmetrics.comm.member import Answer, Combine, Member, trouble_frame
 from fleetmetrics.comm.spoke import Spoke
-from fleetmetrics.comm.wire import ARRIVAL, Buffer, Frame
+from fleetmetrics.comm.wire import ARRIVAL, Frame, Payload
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError
 
 __all__ = ["Meeting"]
@@ -33,6 +36,7 @@ class Meeting:
         self._member: Member = Hub(job, channel) if job.rank == 0 else Spoke(job, channel)
         self._process = os.getpid()
         self._calls = 0
+        self._busy = ""
         self._closed = False
 
     def exchange(
@@ -42,7 +46,7 @@ class Meeting:
         deadline: Deadline,
         *,
         header: bytes = b"",
-        payload: Buffer = b"",
+        payload: Payload = b"",
         note: int = 0,
         trouble: BaseException | None = None,
     ) -> Answer:
@@ -53,7 +57,7 @@ class Meeting:
             combine: what rank 0 does with the frames by rank.
             deadline: until when this worker waits.
             header: for the code.
-            payload: for the numbers.
+            payload: for the numbers; one buffer or several.
             note: a number for the code.
             trouble: an error to bring instead.
 
@@ -71,10 +75,43 @@ class Meeting:
             frame = Frame(ARRIVAL, self._calls, header, payload, note, deadline.remaining, deadline.timeout)
         else:
             frame = trouble_frame(self._calls, trouble, deadline)
+        self._busy = label
         try:
             return self._member.exchange(frame, label, combine, deadline)
         except FleetMetricsError as error:
             raise error from trouble
+        finally:
+            self._busy = ""
+
+    def consult(
+        self,
+        label: str,
+        call: str,
+        decide: Decide,
+        note: Any,
+        payload: Payload,
+        deadline: Deadline,
+        trouble: BaseException | None,
+    ) -> Letter:
+        """Bring a letter, and get rank 0's; see `Communicator.consult`.
+
+        Args:
+            label: what the workers do, for errors.
+            call: the same on every worker.
+            decide: makes the answer, on rank 0.
+            note: fit for JSON.
+            payload: one buffer or several.
+            deadline: until when this worker waits.
+            trouble: an error to bring instead.
+        """
+
+        def combine(frames: Sequence[Frame]) -> Answer:
+            answer = decide(read_letters([frame.header for frame in frames], [frame.payload for frame in frames]))
+            return Answer(json.dumps(answer.note).encode(), answer.payload)
+
+        header = written(call, note)
+        answer = self.exchange(label, combine, deadline, header=header, payload=payload, note=CONSULTS, trouble=trouble)
+        return Letter(json.loads(answer.header), joined(answer.payload))
 
     def close(self) -> None:
         """Close the channel; a second call does nothing, and neither does one in a forked child."""
@@ -87,6 +124,11 @@ class Meeting:
             raise CommunicatorError(
                 f"the workers' channel belongs to process {self._process}, and this is its forked child {os.getpid()};"
                 " compute global metrics in the worker's main process only."
+            )
+        if self._busy:
+            raise CommunicatorError(
+                f"{self._busy} is not over: what runs inside of it, such as compute_metric, runs on rank 0 alone and"
+                " cannot call the other workers."
             )
         if self._closed:
             raise CommunicatorError("the workers' channel is closed; make a new communicator on every worker.")

@@ -7,11 +7,11 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any, Callable, NamedTuple, Sequence
 
-from fleetmetrics import errors
 from fleetmetrics.comm.base import Deadline
 from fleetmetrics.comm.columns import ranks_text
-from fleetmetrics.comm.wire import ERROR, TROUBLE, Buffer, Frame
-from fleetmetrics.errors import CommunicatorError, FleetMetricsError
+from fleetmetrics.comm.trouble import Trouble, described
+from fleetmetrics.comm.wire import ERROR, TROUBLE, Frame
+from fleetmetrics.errors import FleetMetricsError
 
 __all__ = ["Answer", "Combine", "Member", "margin", "wait_for"]
 
@@ -20,7 +20,7 @@ class Answer(NamedTuple):
     """What rank 0 tells everybody: a header for the code, a payload for the numbers."""
 
     header: bytes
-    payload: Buffer
+    payload: Any  # a Payload when it is sent, a Buffer when it has arrived
 
 
 # Takes the arrival frames by rank; runs on rank 0 only, so that all get the same bits.
@@ -63,19 +63,6 @@ def error_frame(call: int, error: FleetMetricsError, broken: bool) -> Frame:
     return Frame(ERROR, call, header)
 
 
-def named_error(name: str, text: str) -> FleetMetricsError:
-    """Return an error of fleetmetrics by the name of its class.
-
-    Args:
-        name: of the class.
-        text: the message.
-    """
-    kind = getattr(errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, FleetMetricsError):
-        return kind(text)
-    return CommunicatorError(text)
-
-
 def trouble_frame(call: int, trouble: BaseException, deadline: Deadline) -> Frame:
     """Return the frame of a worker that arrives with an error instead of data.
 
@@ -84,32 +71,17 @@ def trouble_frame(call: int, trouble: BaseException, deadline: Deadline) -> Fram
         trouble: the error.
         deadline: of the call.
     """
-    name = type(trouble).__name__
-    text = str(trouble) if isinstance(trouble, FleetMetricsError) else f"{name}: {trouble}"
-    header = json.dumps([name, text]).encode()
+    header = json.dumps(described(trouble)).encode()
     return Frame(TROUBLE, call, header, remaining=deadline.remaining, timeout=deadline.timeout)
 
 
-def raise_trouble(frames: Sequence[Frame], *, ranks_known: bool = True) -> None:
-    """Raise the error of the first worker in trouble, naming all that are.
+def troubles_in(frames: Sequence[Frame]) -> list[Trouble | None]:
+    """Return what the frames say of trouble, None for those that bring data.
 
     Args:
-        frames: the arrivals by rank.
-        ranks_known: False if they are not by rank.
-
-    Raises:
-        FleetMetricsError: if there is any trouble.
+        frames: the arrivals.
     """
-    ranks: dict[str, list[int]] = {}
-    first = ""
-    for rank, frame in enumerate(frames):
-        if frame.kind == TROUBLE:
-            name, text = json.loads(frame.header)
-            first = first or name
-            ranks.setdefault(text, []).append(rank)
-    if ranks:
-        texts = [f"on {ranks_text(on) if ranks_known else 'one worker'}: {text}" for text, on in ranks.items()]
-        raise named_error(first, "; ".join(texts))
+    return [json.loads(frame.header) if frame.kind == TROUBLE else None for frame in frames]
 
 
 class Member(ABC):

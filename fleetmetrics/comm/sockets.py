@@ -12,10 +12,11 @@ from fleetmetrics.comm.base import Block, Communicator, Deadline, resolve_timeou
 from fleetmetrics.comm.bulk import CHUNK_BYTES, gather_large, joined_payloads, reduce_large
 from fleetmetrics.comm.columns import as_column, by_rank, decode, encode, join, ordinal
 from fleetmetrics.comm.launch import Job
+from fleetmetrics.comm.letters import Decide, Letter
 from fleetmetrics.comm.meeting import Meeting
 from fleetmetrics.comm.member import Answer
 from fleetmetrics.comm.packing import Layout, agree, combine_packed, describe, layout_of, pack, unpack
-from fleetmetrics.comm.wire import Frame
+from fleetmetrics.comm.wire import Frame, Payload
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 
 __all__ = ["SocketCommunicator"]
@@ -87,6 +88,21 @@ class SocketCommunicator(Communicator):
         """Give one worker's array to every worker; see `Communicator`."""
         return self._gather("broadcast", array, source, timeout)[source]
 
+    def consult(
+        self,
+        call: str,
+        decide: Decide,
+        note: Any = None,
+        payload: Payload = b"",
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> Letter:
+        """Bring something to rank 0, and hear what it makes of everybody's; see `Communicator`."""
+        deadline, trouble = self._begin(timeout, trouble)
+        label = f"exchange {self._number} ({call})"
+        return self._meeting.consult(label, call, decide, note, payload, deadline, trouble)
+
     def close(self) -> None:
         """Close the sockets; a second call does nothing."""
         self._meeting.close()
@@ -110,7 +126,7 @@ class SocketCommunicator(Communicator):
         return Answer(header, _bytes(combine_packed(layouts, agreed, words)))
 
     def _check_kind(self, frames: Sequence[Frame]) -> None:
-        if len({frame.note & _GATHERS for frame in frames}) > 1:
+        if len({frame.note & ~_DEFERRED for frame in frames}) > 1:
             calls = by_rank(json.loads(frame.header)[0] for frame in frames)
             raise AgreementError(f"the workers disagree at their {ordinal(self._number)} exchange: {calls}.")
 

@@ -8,8 +8,9 @@ import time
 
 from fleetmetrics.comm.base import Deadline
 from fleetmetrics.comm.launch import Job
-from fleetmetrics.comm.member import Answer, Combine, Member, late_text, margin, named_error, wait_for
+from fleetmetrics.comm.member import Answer, Combine, Member, late_text, margin, wait_for
 from fleetmetrics.comm.rendezvous import connect
+from fleetmetrics.comm.trouble import named_error
 from fleetmetrics.comm.wire import ANSWER, ERROR, GAVE_UP, Frame, Stream
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
 

@@ -10,20 +10,22 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import threading
 import warnings
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
 from fleetmetrics.comm import fixedpoint as fp
 from fleetmetrics.comm.base import Block, Communicator, Deadline, resolve_timeout
-from fleetmetrics.comm.columns import as_column, decode, encode, join, ordinal
+from fleetmetrics.comm.columns import as_column, by_rank, decode, encode, join, ordinal
 from fleetmetrics.comm.launch import Job
+from fleetmetrics.comm.letters import CONSULTS, Decide, Letter
 from fleetmetrics.comm.meeting import Meeting
-from fleetmetrics.comm.member import Answer, margin, raise_trouble, trouble_frame
+from fleetmetrics.comm.member import Answer, margin, trouble_frame, troubles_in
 from fleetmetrics.comm.packing import Layout, agree, describe, layout_of
-from fleetmetrics.comm.wire import ARRIVAL, Frame
+from fleetmetrics.comm.patience import run_until
+from fleetmetrics.comm.trouble import raise_trouble
+from fleetmetrics.comm.wire import ARRIVAL, Frame, Payload
 from fleetmetrics.errors import (
     AgreementError,
     CommunicatorError,
@@ -138,6 +140,23 @@ class UtilCommunicator(Communicator):
         """Give one worker's array to every worker; see `Communicator`."""
         return self._gather("broadcast", array, source, timeout)[source]
 
+    def consult(
+        self,
+        call: str,
+        decide: Decide,
+        note: Any = None,
+        payload: Payload = b"",
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> Letter:
+        """Bring something to rank 0, over the sockets where there are any; see `Communicator`."""
+        if self._meeting is None:
+            return super().consult(call, decide, note, payload, timeout=timeout, trouble=trouble)
+        deadline, trouble = self._begin(timeout, trouble)
+        label = f"exchange {self._number} ({call})"
+        return self._meeting.consult(label, call, decide, note, payload, deadline, trouble)
+
     def close(self) -> None:
         """Refuse all further calls; util itself stays as it is."""
         self._broken = "this communicator is closed; make a new one on every worker."
@@ -162,6 +181,9 @@ class UtilCommunicator(Communicator):
 
     def _compare(self, frames: Sequence[Frame]) -> Answer:
         headers = [json.loads(frame.header) for frame in frames]
+        if any(frame.note == CONSULTS for frame in frames):
+            calls = by_rank(header[0] if header else "world_size" for header in headers)
+            raise AgreementError(f"the workers disagree at their {ordinal(self._number)} exchange: {calls}.")
         if all(headers):
             agree([layout_of(frame.header) for frame in frames], self._number)
         elif any(headers):
@@ -207,7 +229,7 @@ class UtilCommunicator(Communicator):
             speaks = troubles == 0 or frame.kind != ARRIVAL
             texts = self._slots([_tagged(frame) if speaks else b""], length, deadline)
             if troubles == 1:
-                raise_trouble([_untagged(texts[0])], ranks_known=False)
+                raise_trouble(troubles_in([_untagged(texts[0])]), ranks_known=False)
             silence = "util does not say on which ranks. Look at their logs."
             if troubles:
                 raise CommunicatorError(f"{troubles} of {self._workers} workers failed before the exchange; {silence}")
@@ -217,7 +239,7 @@ class UtilCommunicator(Communicator):
             )
         slots = [_tagged(frame) if i == rank else b"" for i in range(self._workers)]
         frames = [_untagged(text) for text in self._slots(slots, length, deadline)]
-        raise_trouble(frames)
+        raise_trouble(troubles_in(frames))
         agree([layout_of(other.header) for other in frames], self._number)
         raise AgreementError(f"the workers disagree at their {ordinal(self._number)} exchange.")
 
@@ -317,7 +339,7 @@ class UtilCommunicator(Communicator):
 
         label = f"exchange {self._number}, in util.all_reduce"
         try:
-            answer = _run_until(work, deadline.remaining - margin(deadline.timeout), label)
+            answer = run_until(work, deadline.remaining - margin(deadline.timeout), label)
         except DeadlineError as error:
             self._broken = f"util is of no more use since an earlier call: {error}"
             raise
@@ -369,37 +391,3 @@ def _tagged(frame: Frame) -> bytes:
 
 def _untagged(text: bytes) -> Frame:
     return Frame(text[0], 0, text[1:])
-
-
-def _run_until(work: Callable[[], Any], seconds: float, label: str) -> Any:
-    """Run a function that knows no deadline in a thread of its own, and stop waiting for it in time.
-
-    Args:
-        work: the function.
-        seconds: how long to wait.
-        label: what it does, for the error.
-
-    Returns:
-        What the function returns.
-
-    Raises:
-        DeadlineError: if it is not ready in time; the thread is left behind.
-        Exception: what the function raises.
-    """
-    outcome: list[Any] = []
-
-    def target() -> None:
-        try:
-            outcome.append((work(), None))
-        except BaseException as error:
-            outcome.append((None, error))
-
-    thread = threading.Thread(target=target, daemon=True, name="fleetmetrics")
-    thread.start()
-    thread.join(max(0.0, seconds))
-    if not outcome:
-        raise DeadlineError(f"the workers' collective was not ready within {seconds:.3g} s at {label}.")
-    result, error = outcome[0]
-    if error is not None:
-        raise error
-    return result

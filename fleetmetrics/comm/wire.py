@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+from collections import deque
 from dataclasses import dataclass
-from typing import Union
+from itertools import islice
+from typing import Any, Sequence, Union
 
 import numpy as np
 
-__all__ = ["ANSWER", "ARRIVAL", "ERROR", "GAVE_UP", "TROUBLE", "Buffer", "Frame", "Stream"]
+__all__ = ["ANSWER", "ARRIVAL", "ERROR", "GAVE_UP", "TROUBLE", "Buffer", "Frame", "Payload", "Stream"]
 
 Buffer = Union[bytes, bytearray, memoryview]
+# What is sent may lie in pieces; what arrives is one buffer.
+Payload = Union[Buffer, Sequence[Buffer]]
 
 # Kinds of frames. From a worker to rank 0:
 ARRIVAL, TROUBLE, GAVE_UP = 1, 2, 3
@@ -25,6 +29,7 @@ _MAGIC = b"flt1"
 _HEADER_LIMIT = 2**26
 _PAYLOAD_LIMIT = 2**40
 _ALIGNMENT = 16
+_PARTS_AT_ONCE = 64  # Linux takes up to 1,024
 
 
 @dataclass
@@ -35,7 +40,7 @@ class Frame:
         kind: one of the constants of this module.
         call: number of the exchange that it belongs to.
         header: a short text or JSON.
-        payload: the data, aligned for NumPy on arrival.
+        payload: the data, one buffer on arrival, aligned for NumPy.
         note: a number for the caller.
         remaining: seconds until the sender's deadline.
         timeout: seconds that the sender was ready to wait altogether.
@@ -44,7 +49,7 @@ class Frame:
     kind: int
     call: int
     header: bytes = b""
-    payload: Buffer = b""
+    payload: Any = b""  # a Payload when it is sent, a Buffer when it has arrived
     note: int = 0
     remaining: float = 0.0
     timeout: float = 0.0
@@ -61,7 +66,7 @@ class Stream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
-        self._unsent: list[memoryview] = []
+        self._unsent: deque[memoryview] = deque()
         self._start_reading()
 
     def fileno(self) -> int:
@@ -82,7 +87,9 @@ class Stream:
         Raises:
             OSError: if the other side has gone away.
         """
-        payload = memoryview(frame.payload).cast("B") if len(frame.payload) else memoryview(b"")
+        parts = frame.payload if isinstance(frame.payload, (list, tuple)) else [frame.payload]
+        payload = [memoryview(part).cast("B") for part in parts if len(part)]
+        size = sum(map(len, payload))
         head = _HEAD.pack(
             _MAGIC,
             frame.kind,
@@ -91,12 +98,11 @@ class Stream:
             frame.remaining,
             frame.timeout,
             len(frame.header),
-            len(payload),
+            size,
         )
-        padding = b"\0" * (-len(frame.header) % _ALIGNMENT) if len(payload) else b""
+        padding = b"\0" * (-len(frame.header) % _ALIGNMENT) if size else b""
         self._unsent.append(memoryview(head + frame.header + padding))
-        if len(payload):
-            self._unsent.append(payload)
+        self._unsent.extend(payload)
         self.flush()
 
     def flush(self) -> None:
@@ -107,17 +113,17 @@ class Stream:
         """
         while self._unsent:
             try:
-                sent = self.sock.sendmsg(self._unsent[:16])
+                sent = self.sock.sendmsg(list(islice(self._unsent, _PARTS_AT_ONCE)))
             except (BlockingIOError, InterruptedError):
                 return
             while self._unsent and sent >= len(self._unsent[0]):
-                sent -= len(self._unsent.pop(0))
+                sent -= len(self._unsent.popleft())
             if sent:
                 self._unsent[0] = self._unsent[0][sent:]
 
     def keep_unsent(self) -> None:
         """Copy what is queued, so that the caller may change its arrays: the frame is completed later."""
-        self._unsent = [memoryview(bytes(part)) for part in self._unsent]
+        self._unsent = deque(memoryview(bytes(part)) for part in self._unsent)
 
     def receive(self) -> Frame | None:
         """Read as far as there are bytes.
