@@ -11,6 +11,7 @@ import warnings
 
 __all__ = [
     "AgreementError",
+    "AssertedInputError",
     "CommunicatorError",
     "DeadlineError",
     "DuplicateStateError",
@@ -18,10 +19,12 @@ __all__ = [
     "IntegerOverflowError",
     "InvalidInputError",
     "NoChannelError",
+    "RecordError",
     "ServerProcessError",
     "StateNotFoundError",
     "StaticProgramError",
     "UndefinedMetricWarning",
+    "UnknownNameError",
 ]
 
 
@@ -31,6 +34,20 @@ class FleetMetricsError(Exception):
 
 class InvalidInputError(FleetMetricsError, ValueError):
     """An argument is not what it should be: the message names it, its value and what is allowed."""
+
+
+class AssertedInputError(InvalidInputError, AssertionError):
+    """An argument is not what it should be, where MMEval, MMEngine or MMPretrain have an ``assert``."""
+
+
+class UnknownNameError(AssertedInputError, KeyError):
+    """A name is none of those known: a metric type, a collect mode, a backend. The message lists them."""
+
+    __str__ = Exception.__str__  # KeyError's puts the message into quotes
+
+
+class RecordError(InvalidInputError, TypeError):
+    """A record cannot cross to another worker: it has no array form, and may not or cannot be pickled."""
 
 
 class StateNotFoundError(FleetMetricsError, LookupError):

@@ -1,0 +1,418 @@
+"""The real sampler is the judge: what it deals, over the whole space of small cases."""
+
+import functools
+import itertools
+import subprocess
+import sys
+import tracemalloc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from paddle.io import BatchSampler, DataLoader, Dataset, DistributedBatchSampler
+
+from fleetmetrics.errors import InvalidInputError, UnknownNameError
+from fleetmetrics.dealing import Dealing
+from fleetmetrics.padding import MODES, arrange, dealt_indices, kept_count, kept_positions, padding_mask
+
+#: Ranks, batch sizes, numbers of samples. How blocks are dealt does not depend on the shuffling, which is slow.
+WHOLE_SPACE = (range(1, 9), range(1, 17), range(65))
+SHUFFLED_SPACE = (range(1, 9), (1, 2, 3, 5), range(34))
+
+
+def make(samples, batch=2, ranks=3, shuffle=False, drop_last=False, rank=0, kind=DistributedBatchSampler):
+    return kind(range(samples), batch, num_replicas=ranks, rank=rank, shuffle=shuffle, drop_last=drop_last)
+
+
+def described(samples, batch=2, ranks=3, shuffle=False, drop_last=False, rank=0, epoch=0, **more):
+    values = {"dataset": range(samples), "batch_size": batch, "nranks": ranks, "local_rank": rank, "shuffle": shuffle}
+    return SimpleNamespace(**values, drop_last=drop_last, epoch=epoch, **more)
+
+
+def iterate(sampler, epoch=0):
+    """What the sampler itself deals to each rank."""
+    dealt = []
+    for rank in range(sampler.nranks):
+        sampler.local_rank = rank
+        sampler.set_epoch(epoch)
+        dealt.append(list(itertools.chain.from_iterable(sampler)))
+    sampler.local_rank = 0
+    sampler.set_epoch(epoch)
+    return dealt
+
+
+@functools.lru_cache(maxsize=None)
+def positions_by_rank(batch, ranks, total, shuffle, drop_last, epoch):
+    """A sampler of `total` samples, which pads nothing, deals the positions in the padded list of a shorter one."""
+    return [np.array(part, int) for part in iterate(make(total, batch, ranks, shuffle, drop_last), epoch)]
+
+
+def padding_by_rank(positions, samples):
+    """True but for the lowest position of each sample that is dealt."""
+    flat = np.sort(np.concatenate(positions))
+    counts = flat[np.unique(flat % max(1, samples), return_index=True)[1]]
+    return [~np.isin(part, counts) for part in positions]
+
+
+def disagreement(samples, batch, ranks, shuffle, drop_last, epoch):
+    """What is wrong with one pass of one real sampler, in a word; None if nothing is."""
+    sampler = make(samples, batch, ranks, shuffle, drop_last)
+    real = iterate(sampler, epoch)
+    dealing = Dealing(sampler, epoch)
+    if [dealing.indices(rank).tolist() for rank in range(ranks)] != real:
+        return "dealt"
+    if [dealing.count(rank) for rank in range(ranks)] != [len(part) for part in real]:
+        return "count"
+    masks = [dealing.mask(rank) for rank in range(ranks)]
+    positions = positions_by_rank(batch, ranks, -(-samples // ranks) * ranks, shuffle, drop_last, epoch)
+    if [mask.tolist() for mask in masks] != [mask.tolist() for mask in padding_by_rank(positions, samples)]:
+        return "mask"
+    kept = [np.array(part, int)[~mask] for part, mask in zip(real, masks)]
+    ordered = np.full(sum(part.size for part in kept), -1)
+    if ordered.size != dealing.distinct:
+        return "distinct"
+    for rank, part in enumerate(kept):
+        ordered[dealing.kept(rank)] = part
+    return None if ordered.tolist() == sorted(set(itertools.chain.from_iterable(real))) else "order"
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(
+    ("shuffle", "epoch", "space"), [(False, 0, WHOLE_SPACE), (True, 0, SHUFFLED_SPACE), (True, 3, WHOLE_SPACE)]
+)
+def test_dealing_padding_and_order_are_those_of_the_real_sampler(shuffle, epoch, space, drop_last):
+    failures = []
+    for ranks, batch, samples in itertools.product(*space):
+        wrong = disagreement(samples, batch, ranks, shuffle, drop_last, epoch)
+        if wrong:
+            failures.append((wrong, f"{ranks} ranks, batch {batch}, {samples} samples"))
+    assert failures == []
+
+
+def test_one_rank_gets_its_positions_as_all_do():
+    for sampler in (make(50, 4, 3, shuffle=True, drop_last=True), make(5, 2, 8), make(0)):
+        dealing = Dealing(sampler, 7)
+        for rank in range(dealing.ranks):
+            assert np.array_equal(dealt_indices(sampler, rank, 7), dealing.indices(rank))
+            assert np.array_equal(padding_mask(sampler, rank, 7), dealing.mask(rank))
+            assert np.array_equal(kept_positions(sampler, rank, 7), dealing.kept(rank))
+            assert dealing.kept(rank).dtype == np.int32
+
+
+def test_the_example_of_the_documents():
+    sampler = make(13)
+    assert [padding_mask(sampler, rank).tolist() for rank in range(3)] == [
+        [False, False, False, False, False],
+        [False, False, False, False, True],
+        [False, False, False, False, True],
+    ]
+
+
+def test_a_copy_counts_where_drop_last_drops_the_original():
+    stand_ins = 0
+    for epoch in range(20):
+        sampler = make(11, 2, 4, shuffle=True, drop_last=True)  # drops 4 of (0, ..., 10, 0)
+        flat = np.concatenate(positions_by_rank(2, 4, 12, True, True, epoch))
+        masks = np.concatenate([padding_mask(sampler, rank, epoch) for rank in range(4)])
+        assert masks[flat == 11].tolist() == ([0 in flat] if 11 in flat else [])
+        stand_ins += 11 in flat and 0 not in flat
+    assert stand_ins > 0
+
+
+def test_several_blocks_to_a_batch_as_in_auto_parallel():
+    for samples, batch, drop_last, shuffle in itertools.product(range(40), (1, 2, 3), (False, True), (False, True)):
+        sampler = make(samples, batch, 3, shuffle, drop_last)
+        if hasattr(sampler, "_acc_steps"):  # Paddle 2.6 has none
+            sampler._acc_steps = 2
+        real = iterate(sampler, 4)
+        masks = [padding_mask(sampler, rank) for rank in range(3)]
+        assert [dealt_indices(sampler, rank).tolist() for rank in range(3)] == real
+        kept = [index for part, mask in zip(real, masks) for index in np.array(part, int)[~mask]]
+        assert sorted(kept) == sorted(set(itertools.chain.from_iterable(real)))
+
+
+def test_a_data_set_that_has_become_shorter_is_dealt_as_paddle_deals_it():
+    sampler = make(12, 2, 3)
+    sampler.dataset = range(5)
+    assert [dealt_indices(sampler, rank).tolist() for rank in range(3)] == iterate(sampler)
+    assert sum(int((~padding_mask(sampler, rank)).sum()) for rank in range(3)) == 5
+
+
+def test_rank_and_epoch_are_the_samplers_unless_given():
+    sampler = make(20, 2, 3, shuffle=True, rank=2)
+    sampler.set_epoch(5)
+    batches = iter(sampler)
+    first = next(batches)
+    assert sampler.epoch == 6
+    assert dealt_indices(sampler, epoch=sampler.epoch - 1).tolist() == first + list(
+        itertools.chain.from_iterable(batches)
+    )
+    assert dealt_indices(sampler).tolist() == dealt_indices(sampler, rank=2, epoch=6).tolist()
+    assert dealt_indices(sampler).tolist() == list(itertools.chain.from_iterable(sampler))
+    assert dealt_indices(make(20), np.int64(1), np.int64(5)).dtype == np.int64
+
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        return np.float32(index)
+
+
+def test_a_data_loader_stands_for_its_sampler():
+    loader = DataLoader(Numbers(), batch_sampler=make(10, rank=2))
+    assert dealt_indices(loader).tolist() == [4, 5, 0, 1]
+    assert padding_mask(loader).tolist() == [False, False, True, True]
+    assert kept_positions(loader, 0).tolist() == [0, 1, 6, 7]
+
+
+def test_an_object_with_the_attributes_of_the_sampler_will_do():
+    for shuffle, drop_last in itertools.product((False, True), repeat=2):
+        real, like = make(23, 3, 4, shuffle, drop_last), described(23, 3, 4, shuffle, drop_last)
+        for rank in range(4):
+            assert np.array_equal(dealt_indices(real, rank, 2), dealt_indices(like, rank, 2))
+            assert np.array_equal(padding_mask(real, rank, 2), padding_mask(like, rank, 2))
+
+
+# Samplers that deal in their own way
+
+
+class Sequential(DistributedBatchSampler):
+    """Deals runs of the data set instead of blocks, with an overlap for padding, as many a sampler does."""
+
+    def __iter__(self):
+        each = self.num_samples
+        start = min(self.local_rank * each, len(self.dataset) - each)
+        indices = np.arange(start, start + each)
+        if self.shuffle:
+            np.random.RandomState([self.epoch, self.local_rank]).shuffle(indices)
+            self.epoch += 1
+        for batch in range(0, each, self.batch_size):
+            yield indices[batch : batch + self.batch_size]
+
+
+class Odd(DistributedBatchSampler):
+    def __iter__(self):
+        for batch in super().__iter__():
+            yield [index for index in batch if index % 2]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("kind", [Sequential, Odd])
+def test_a_sampler_that_deals_in_its_own_way_is_iterated(kind, shuffle):
+    sampler = make(10, 2, 3, shuffle, kind=kind)
+    real = iterate(sampler, 4)
+    dealt = [dealt_indices(sampler, rank) for rank in range(3)]
+    assert [part.tolist() for part in dealt] == real
+    masks = [padding_mask(sampler, rank) for rank in range(3)]
+    kept = [part[~mask] for part, mask in zip(dealt, masks)]
+    samples = sorted(set(itertools.chain.from_iterable(real)))
+    assert sorted(np.concatenate(kept)) == samples
+    ordered = np.full(len(samples), -1)
+    for rank, part in enumerate(kept):
+        ordered[kept_positions(sampler, rank)] = part
+    assert ordered.tolist() == samples
+    assert (sampler.epoch, sampler.local_rank) == (4, 0)  # copies were iterated
+
+
+def test_of_what_such_a_sampler_repeats_the_earliest_counts_then_the_lowest_rank():
+    class Given(DistributedBatchSampler):
+        def __iter__(self):
+            yield [[7, 3, 3], [1, 7], [1, 9, 9, 7]][self.local_rank]
+
+    sampler = make(10, kind=Given)
+    assert [padding_mask(sampler, rank).tolist() for rank in range(3)] == [
+        [False, False, True],
+        [False, True],
+        [True, False, True, True],
+    ]
+    assert [kept_positions(sampler, rank).tolist() for rank in range(3)] == [[2, 1], [0], [3]]
+
+
+def test_paddles_own_way_of_dealing_needs_no_iteration(monkeypatch):
+    class Named(DistributedBatchSampler):
+        name = "evaluation"
+
+    monkeypatch.setattr(DistributedBatchSampler, "__iter__", None)
+    assert dealt_indices(make(10, kind=Named), 2).tolist() == [4, 5, 0, 1]
+
+
+def test_another_librarys_sampler_of_the_same_name_is_iterated():
+    namesake = type("DistributedBatchSampler", (DistributedBatchSampler,), {"__iter__": lambda self: iter([[5]])})
+    assert dealt_indices(make(10, kind=namesake), 2).tolist() == [5]
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: padding_mask(BatchSampler(dataset=range(9), batch_size=2)), r"BatchSampler without nranks.*ids="),
+        (lambda: padding_mask(DataLoader(Numbers(), batch_size=2)), "BatchSampler without nranks"),
+        (lambda: padding_mask([[0, 1]]), "list without nranks, local_rank"),
+        (lambda: padding_mask(SimpleNamespace(nranks=2)), "without local_rank, dataset, batch_size"),
+        (lambda: padding_mask(make(9), 3), "rank is 3; it must be an integer from 0 to 2"),
+        (lambda: padding_mask(make(9), -1), "rank is -1"),
+        (lambda: padding_mask(make(9), 1.0), "rank is 1.0"),
+        (lambda: padding_mask(make(9, rank=5)), "rank is 5"),
+        (lambda: padding_mask(make(9), epoch=-1), "epoch is -1; it must be an integer from 0 to 4294967295"),
+        (lambda: padding_mask(make(9), epoch=2**32), "epoch is 4294967296"),
+        (lambda: padding_mask(make(9), epoch="1"), "epoch is '1'"),
+        (lambda: padding_mask(described(9, shuffle=True, epoch=None)), "epoch is None"),
+        (lambda: padding_mask(described(9, batch=0)), "batch_size is 0"),
+        (lambda: padding_mask(described(9, ranks=0)), "nranks is 0"),
+        (lambda: kept_positions(make(9), 0, 0.5), "epoch is 0.5"),
+        (lambda: arrange("zip", [1]), "mode is 'zip'; it must be one of unzip, cat, batch"),
+        (lambda: arrange("cat", [1, -1]), "counts is"),
+        (lambda: arrange("cat", [1.5]), "counts is"),
+        (lambda: arrange("batch", [2, 1]), r"blocks sum by rank to \[\]; they must sum to the counts, \[2, 1\]"),
+        (lambda: arrange("batch", [2, 1], [[2]]), r"blocks sum by rank to \[2\]"),
+        (lambda: arrange("batch", [2, 1], [[2], [2]]), r"blocks sum by rank to \[2, 2\]"),
+        (lambda: arrange("batch", [2, 1], [[3, -1], [1]]), r"blocks\[0\] is"),
+    ],
+)
+def test_wrong_arguments_are_named(call, text):
+    with pytest.raises(InvalidInputError, match=text):
+        call()
+
+
+def test_an_unknown_mode_is_an_unknown_name():
+    with pytest.raises(UnknownNameError):
+        arrange("gather", [1, 2])
+
+
+# Memory
+
+
+def peak_of(call):
+    call()
+    tracemalloc.start()
+    try:
+        result = call()
+        return result, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_unshuffled_the_mask_is_all_that_is_made():
+    sampler = described(4_000_001, 64, 4)
+    for rank in range(4):
+        mask, peak = peak_of(lambda rank=rank: padding_mask(sampler, rank))
+        assert mask.size == 1_000_001
+        assert peak < mask.size + 10_000
+
+
+def test_a_rank_of_many_does_not_pay_for_the_whole_data_set():
+    sampler = described(2**33, 8, 2**20)
+    positions, peak = peak_of(lambda: kept_positions(sampler, 2**20 - 1))
+    assert positions.dtype == np.int64
+    assert positions[[0, -1]].tolist() == [8 * (2**20 - 1), 2**33 - 1]
+    assert peak < 1_000_000
+
+
+def test_shuffled_one_permutation_is_made():
+    sampler = described(1_000_001, 64, 4, shuffle=True, drop_last=True)
+    mask, peak = peak_of(lambda: padding_mask(sampler, 3))
+    assert peak < 4 * 1_000_004 + 9 * mask.size + 100_000
+
+
+# Records without a sampler
+
+
+def in_turn(blocks):
+    """Positions by rank, in plain Python: one block from each rank in turn."""
+    positions, total = [[] for _ in blocks], 0
+    for turn in itertools.zip_longest(*blocks, fillvalue=0):
+        for rank, length in enumerate(turn):
+            positions[rank].extend(range(total, total + length))
+            total += length
+    return positions
+
+
+def as_lists(arranged, total):
+    return [np.arange(total)[places].tolist() for places in arranged]
+
+
+def test_no_record_of_uneven_or_empty_workers_is_lost():
+    rng = np.random.default_rng(3)
+    for _ in range(500):
+        blocks = [rng.integers(0, 4, rng.integers(0, 5)).tolist() for _ in range(rng.integers(1, 7))]
+        counts = [sum(part) for part in blocks]
+        total = sum(counts)
+        expected = {
+            "batch": in_turn(blocks),
+            "unzip": in_turn([[1] * count for count in counts]),
+            "cat": in_turn([[0] * rank + [count] for rank, count in enumerate(counts)]),
+        }
+        for mode, positions in expected.items():
+            arranged = arrange(mode, counts, blocks)
+            assert as_lists(arranged, total) == positions, (mode, blocks)
+            assert sorted(itertools.chain.from_iterable(positions)) == list(range(total))
+            assert all(isinstance(places, slice) or places.dtype == np.int32 for places in arranged)
+
+
+@pytest.mark.parametrize(
+    ("mode", "counts"), [("cat", [3, 0, 2]), ("unzip", [4, 4, 4]), ("unzip", [2, 0, 2]), ("unzip", [0, 5]), ("cat", [])]
+)
+def test_positions_in_even_steps_are_slices(mode, counts):
+    arranged = arrange(mode, counts)
+    assert all(isinstance(places, slice) for places in arranged)
+    assert sorted(itertools.chain.from_iterable(as_lists(arranged, sum(counts)))) == list(range(sum(counts)))
+
+
+def blocks_of(samples, batch, ranks):
+    whole, rest = divmod(-(-samples // ranks), batch)
+    return [[batch] * whole + [rest] * bool(rest)] * ranks
+
+
+def test_block_by_block_cut_at_the_length_of_the_data_set_is_right_where_nothing_is_shuffled():
+    failures = []
+    for ranks, batch, samples in itertools.product(*WHOLE_SPACE):
+        sampler, blocks = described(samples, batch, ranks), blocks_of(samples, batch, ranks)
+        gathered = np.full(sum(map(sum, blocks)), -1)
+        for rank, places in enumerate(arrange("batch", [sum(part) for part in blocks], blocks)):
+            gathered[places] = dealt_indices(sampler, rank)
+        if gathered[:samples].tolist() != list(range(samples)):
+            failures.append((ranks, batch, samples))
+    assert failures == []
+
+
+def test_sample_by_sample_cut_at_the_length_is_what_others_do_and_keeps_the_wrong_samples():
+    wrong = dict.fromkeys([2, 3, 4, 8], 0)
+    for ranks, batch, samples in itertools.product(wrong, (2, 3, 4, 8, 16), range(1, 65)):
+        sampler, each = described(samples, batch, ranks), -(-samples // ranks)
+        gathered = np.full(each * ranks, -1)
+        for rank, places in enumerate(arrange("unzip", [each] * ranks)):
+            gathered[places] = dealt_indices(sampler, rank)
+        wrong[ranks] += len(set(gathered[:samples].tolist())) != samples
+    assert sum(wrong.values()) == 372  # of 1,280
+    assert wrong[2] == 0  # which is why it goes unnoticed
+
+
+def test_paddle_is_not_needed():
+    code = """
+import sys
+sys.modules["paddle"] = None  # importing it fails
+from types import SimpleNamespace
+from fleetmetrics.padding import arrange, padding_mask
+print(padding_mask(SimpleNamespace(dataset=range(10), batch_size=2, nranks=3, local_rank=2, shuffle=True,
+                                   drop_last=True, epoch=1)).size, arrange("cat", [2]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "4 [slice(0, 2, 1)]", done.stderr
+
+
+def test_kept_count_is_the_number_of_positions_below_the_size():
+    random = np.random.RandomState(0)
+    for _ in range(200):
+        blocks = [random.randint(0, 4, random.randint(0, 5)).tolist() for _ in range(random.randint(1, 5))]
+        counts = [sum(part) for part in blocks]
+        for mode in MODES:
+            positions = arrange(mode, counts, blocks)
+            for size, (rank, places) in itertools.product(range(sum(counts) + 2), enumerate(positions)):
+                places = np.arange(sum(counts))[places] if isinstance(places, slice) else places
+                expected = np.flatnonzero(places < size)
+                assert kept_count(mode, counts, rank, size, blocks) == expected.size
+                assert expected.tolist() == list(range(expected.size))  # always the first ones
