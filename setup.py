@@ -34,8 +34,10 @@ EXTRAS = {
     # PyPI's newest is 2.6.2, with the limits above, which Paddle 3 can live with too. Paddle 3 for CUDA comes
     # from Paddle's own index: install it first.
     "gpu": ["paddlepaddle-gpu>=2.6.2", "numpy<2", "protobuf>=3.20.2,<5", "setuptools"],
+    # The backend "mpi4py", for workers that mpirun starts; MPI itself comes from the cluster, or from PyPI's mpich.
+    "mpi": ["mpi4py"],
     "examples": ["pandas", "scikit-learn", "statsmodels", "tqdm"],
-    "test": ["pytest>=7.4", "pytest-timeout", "scikit-learn"],
+    "test": ["pytest>=7.4", "pytest-timeout", "scikit-learn", "mpi4py", "mpich"],
     "dev": ["mypy", "ruff", "vermin"],
     "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26"],
 }

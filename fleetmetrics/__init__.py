@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from fleetmetrics._version import __version__
+from fleetmetrics.base_metric import BaseMetric
 from fleetmetrics.comm import (
     Communicator,
     LocalCommunicator,
@@ -26,14 +27,17 @@ from fleetmetrics.comm import (
     get_communicator,
     set_communicator,
 )
+from fleetmetrics.comm.backends import get_dist_backend, list_all_backends, set_default_dist_backend
 from fleetmetrics.errors import *  # noqa: F403
 from fleetmetrics.errors import __all__ as _errors
 from fleetmetrics.functional import acc, auc, mae, max, min, mse, rmse, sum
 from fleetmetrics.metric import Metric, MetricCollection
 from fleetmetrics.metrics import *  # noqa: F403
 from fleetmetrics.metrics import __all__ as _metrics
+from fleetmetrics.padding import padding_mask
 
 __all__ = [
+    "BaseMetric",
     "Communicator",
     "LocalCommunicator",
     "Metric",
@@ -43,13 +47,18 @@ __all__ = [
     "__version__",
     "acc",
     "auc",
+    "evaluator",  # noqa: F405
     "get_communicator",
+    "get_dist_backend",
+    "list_all_backends",
     "mae",
     "max",
     "min",
     "mse",
+    "padding_mask",
     "rmse",
     "set_communicator",
+    "set_default_dist_backend",
     "static",  # noqa: F405
     "sum",
     *_errors,
@@ -58,8 +67,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "static":  # lazily: it imports Paddle
+    if name in ("evaluator", "static"):  # lazily: static imports Paddle
         import importlib
 
-        return importlib.import_module("fleetmetrics.static")
+        return importlib.import_module(f"fleetmetrics.{name}")
     raise AttributeError(f"module 'fleetmetrics' has no attribute {name!r}")

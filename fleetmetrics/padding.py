@@ -50,7 +50,7 @@ def dealt_indices(sampler: Any, rank: int | None = None, epoch: int | None = Non
 
 
 def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
-    """Say which of the samples that a rank is dealt in one pass are padding.
+    """Say which of the samples that a rank is dealt in one pass are padding: by default, in the pass to come.
 
     Over all ranks, every sample that is dealt at all has exactly one entry that is False. Paddle's sampler deals
     the list ``(0, ..., N - 1, 0, ..., p - 1)``, shuffled or not: padding are its entries from position N on.

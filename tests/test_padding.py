@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from paddle.io import BatchSampler, DataLoader, Dataset, DistributedBatchSampler
 
-from fleetmetrics.errors import InvalidInputError, UnknownNameError
 from fleetmetrics.dealing import Dealing
+from fleetmetrics.errors import InvalidInputError, UnknownNameError
 from fleetmetrics.padding import MODES, arrange, dealt_indices, kept_count, kept_positions, padding_mask
 
 #: Ranks, batch sizes, numbers of samples. How blocks are dealt does not depend on the shuffling, which is slow.

@@ -35,7 +35,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-LAUNCHES = ("bare", "ps", "ps_gloo", "collective")
+LAUNCHES = ("bare", "ps", "ps_gloo", "collective", "mpi")
 _DIRECTORY, _ARGUMENTS, _MARK = "CLUSTER_DIRECTORY", "CLUSTER_ARGUMENTS", "CLUSTER_MARK"
 _TEST = "CLUSTER_TEST_PROCESS"
 
@@ -52,7 +52,8 @@ def report(**values: Any) -> None:
     Args:
         values: numbers, text, lists, dicts, NumPy arrays.
     """
-    path = Path(os.environ[_DIRECTORY]) / f"{os.environ.get('PADDLE_TRAINER_ID', '0')}.json"
+    rank = os.environ.get("PADDLE_TRAINER_ID") or os.environ.get("PMI_RANK", "0")
+    path = Path(os.environ[_DIRECTORY]) / f"{rank}.json"
     earlier = json.loads(path.read_text()) if path.exists() else {}
     half = path.with_suffix(".half")
     half.write_text(json.dumps({**earlier, **{name: _encode(value) for name, value in values.items()}}))
@@ -122,7 +123,7 @@ def run(
     Args:
         script: what each process runs; it calls :func:`report`.
         workers: how many.
-        launch: "bare", "ps" (fleetrun, Gloo off as by default), "ps_gloo", or "collective".
+        launch: "bare", "ps" (fleetrun, Gloo off as by default), "ps_gloo", "collective", or "mpi" (mpirun).
         servers: how many parameter servers, for the two of that kind.
         args: what :func:`arguments` returns there.
         timeout: seconds for the whole job.
@@ -171,6 +172,9 @@ class Job:
         self.processes: list[subprocess.Popen[bytes]] = []
         if launch == "bare":
             self._start_bare(script)
+        elif launch == "mpi":
+            mpirun = Path(sys.executable).with_name("mpirun")
+            self._start([str(mpirun), "-n", str(workers), sys.executable, str(script)], self._environment, "mpirun.log")
         else:
             self._start_launcher(script, servers)
 

@@ -1,0 +1,21 @@
+"""Evaluation after MMEngine's contract: an `Evaluator` feeds metrics, and computes them over all workers."""
+
+from __future__ import annotations
+
+from fleetmetrics.evaluator.base import BaseMetric
+from fleetmetrics.evaluator.dump import DumpResults
+from fleetmetrics.evaluator.evaluator import Evaluator, Evaluators
+from fleetmetrics.evaluator.metrics import *  # noqa: F403
+from fleetmetrics.evaluator.metrics import __all__ as _metrics
+from fleetmetrics.evaluator.registry import METRICS
+from fleetmetrics.evaluator.values import get_metric_value
+
+__all__ = [
+    "METRICS",
+    "BaseMetric",
+    "DumpResults",
+    "Evaluator",
+    "Evaluators",
+    "get_metric_value",
+    *_metrics,
+]

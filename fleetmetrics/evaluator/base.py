@@ -1,0 +1,220 @@
+"""``BaseMetric`` of the `Evaluator`, after MMEngine's."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, Mapping, Sequence
+
+from fleetmetrics.comm import get_communicator
+from fleetmetrics.dealing import Dealing
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.records.columns import Columns
+from fleetmetrics.records.gather import gather
+from fleetmetrics.records.share import Share, check_size, condenses
+from fleetmetrics.records.states import states_of
+from fleetmetrics.xp import is_eager_tensor
+
+__all__ = ["BaseMetric", "to_cpu"]
+
+_DEVICES = ("cpu", "gpu", "npu")
+logger = logging.getLogger("fleetmetrics")
+
+
+class BaseMetric:
+    """A metric that an `Evaluator` feeds: ``process`` appends one record per sample to ``self.results``.
+
+    Derive from it, and define ``process(data_batch, data_samples)`` and ``compute_metrics(results)``, as with MMEngine.
+    Where a sum will do, define ``summarize(results)`` and ``compute_from(states)`` as well (or instead of
+    ``compute_metrics``): then only states travel between workers.
+
+    Differs from MMEngine where that gives a wrong number: records that are None are records; workers with unequally
+    many lose none; a ``size`` larger than what was gathered is an error; ``collect_dir`` is never emptied of what the
+    metric did not write; what ``compute_metrics`` raises is raised on every worker, and the results are kept.
+
+    Args:
+        collect_device: "cpu", "gpu" or "npu"; records cross through the host in any case.
+        prefix: put before the names of the results, with a slash; None: the class's ``default_prefix``.
+        collect_dir: a directory through which the records go to rank 0 instead of through memory; it is made if need
+            be.
+        collect_dir_shared: False if the workers do not see the same ``collect_dir``.
+        allow_pickle: whether records that have no array form may be pickled on their way to another worker.
+
+    Raises:
+        ValueError: if ``collect_dir`` is given and ``collect_device`` is not "cpu".
+        NotImplementedError: for another device.
+
+    Examples:
+        >>> class Positive(BaseMetric):
+        ...     default_prefix = "positive"
+        ...     def process(self, data_batch, data_samples):
+        ...         self.results.extend(sample["score"] > 0 for sample in data_samples)
+        ...     def compute_metrics(self, results):
+        ...         return {"share": sum(results) / len(results)}
+        >>> metric = Positive()
+        >>> metric.process(None, [{"score": 0.5}, {"score": -0.5}])
+        >>> metric.evaluate(size=2)
+        {'positive/share': 0.5}
+    """
+
+    #: The prefix of metrics that are given none.
+    default_prefix: str | None = None
+
+    def __init__(
+        self,
+        collect_device: str = "cpu",
+        prefix: str | None = None,
+        collect_dir: str | None = None,
+        *,
+        collect_dir_shared: bool = True,
+        allow_pickle: bool = True,
+    ) -> None:
+        if not self._defines("process"):
+            raise TypeError(f"Can't instantiate abstract class {type(self).__name__} with abstract method process")
+        if not self._defines("compute_metrics") and not self._defines("summarize", "compute_from"):
+            raise TypeError(
+                f"Can't instantiate abstract class {type(self).__name__} with abstract method compute_metrics (or"
+                " summarize and compute_from)"
+            )
+        if collect_device not in _DEVICES:
+            raise NotImplementedError(f"device must be 'cpu' , 'gpu' or 'npu', but got {collect_device}")
+        if collect_dir is not None and collect_device != "cpu":
+            raise InvalidInputError("`collec_dir` could only be configured when `collect_device='cpu'`")
+        self._dataset_meta: dict[str, Any] | None = None
+        self.collect_device = collect_device
+        self.results: list[Any] = []
+        self.prefix = prefix or self.default_prefix
+        self.collect_dir = collect_dir
+        self.collect_dir_shared = collect_dir_shared
+        self.allow_pickle = allow_pickle
+        if self.prefix is None:
+            logger.warning("The prefix is not set in metric class %s.", type(self).__name__)
+
+    def _defines(self, *names: str) -> bool:
+        return all(getattr(type(self), name) is not getattr(BaseMetric, name) for name in names)
+
+    @property
+    def dataset_meta(self) -> dict[str, Any] | None:
+        """What the metric knows of the data set."""
+        return self._dataset_meta
+
+    @dataset_meta.setter
+    def dataset_meta(self, dataset_meta: dict[str, Any] | None) -> None:
+        self._dataset_meta = dataset_meta
+
+    def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
+        """Append one record per sample to ``self.results``.
+
+        Args:
+            data_batch: what the data loader gave.
+            data_samples: predictions and ground truth, a dict per sample.
+        """
+        raise NotImplementedError
+
+    def compute_metrics(self, results: list[Any]) -> dict[str, Any]:
+        """The values, from the records of all samples; runs on one worker.
+
+        Args:
+            results: one record per sample; empty if there are none.
+
+        Returns:
+            Values by name.
+        """
+        return self.compute_from(states_of(type(self).__name__, self.summarize, results))
+
+    def summarize(self, results: list[Any]) -> Mapping[str, Any] | None:
+        """Condense one worker's records to states; see `fleetmetrics.BaseMetric.summarize`.
+
+        Args:
+            results: this worker's records without padding; never empty.
+        """
+        raise NotImplementedError
+
+    def compute_from(self, states: Any) -> dict[str, Any]:
+        """The values, from the states of all workers; runs on one worker.
+
+        Args:
+            states: int64 or float64 arrays by name.
+        """
+        raise NotImplementedError
+
+    def evaluate(self, size: int | None = None, *, timeout: float | None = None) -> dict[str, Any]:
+        """The values over the samples of all workers; the results are forgotten then, unless it raises.
+
+        Args:
+            size: how many samples the whole data set has; what was gathered beyond it, one sample from each rank in
+                turn, is padding. Where `paddle.io.DistributedBatchSampler` deals the samples, evaluate through an
+                `Evaluator`, which knows the batches.
+            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+
+        Returns:
+            Values by name, the same on every worker.
+
+        Raises:
+            InvalidInputError: if records are not one to one with samples.
+            RecordError: if a record can not cross to another worker.
+            FleetMetricsError: the same error on every worker, by the deadline.
+            Exception: what ``compute_metrics`` raised, on every worker.
+        """
+        name = type(self).__name__
+        (values,) = gather(name, lambda: [self.share(size)], get_communicator(), timeout)
+        self.results.clear()
+        return dict(values)
+
+    def share(
+        self,
+        size: int | None = None,
+        mode: str | None = None,
+        dealing: Dealing | None = None,
+        blocks: Sequence[int] | None = None,
+    ) -> Share:
+        """What this metric brings to an exchange.
+
+        Args:
+            size: as in `evaluate`.
+            mode: how the workers' records go together: "unzip", "cat" or "batch"; None: "unzip", as in MMEngine.
+            dealing: how a sampler dealt the samples; it settles padding and order.
+            blocks: for "batch", how many records came with each batch.
+        """
+        name = type(self).__name__
+        guessed = mode is None
+        if not self.results:
+            logger.warning(
+                "%s got empty `self.results`. Please ensure that the processed results are properly added into"
+                " `self.results` in `process` method.",
+                name,
+            )
+        states = condenses(type(self), BaseMetric, "compute_metrics")
+        return Share(
+            name if self.prefix in (None, self.default_prefix) else f"{name} {self.prefix}",
+            Columns.of(list(self.results)),
+            lambda results: self._prefixed(self.compute_metrics(to_cpu(results))),
+            mode or "unzip",
+            check_size(size),
+            dealing,
+            blocks,
+            self.allow_pickle,
+            self.summarize if states else None,
+            (lambda totals: self._prefixed(self.compute_from(totals))) if states else None,
+            self.collect_dir,
+            self.collect_dir_shared,
+            guessed=guessed,
+        )
+
+    def _prefixed(self, values: dict[str, Any]) -> dict[str, Any]:
+        return {f"{self.prefix}/{key}": value for key, value in values.items()} if self.prefix else values
+
+
+def to_cpu(data: Any) -> Any:
+    """Move the tensors in a record to the host.
+
+    Args:
+        data: a tensor, or dicts, lists and tuples of them; other things are returned as they are.
+    """
+    if "paddle" not in sys.modules:
+        return data
+    if is_eager_tensor(data):
+        return data if data.place.is_cpu_place() else data.cpu()
+    if type(data) is dict:
+        return {key: to_cpu(value) for key, value in data.items()}
+    return type(data)(map(to_cpu, data)) if type(data) in (list, tuple) else data

@@ -1,0 +1,77 @@
+"""Predictions in a file, for `Evaluator.offline_evaluate`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+from typing import Any, Sequence
+
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.evaluator.base import BaseMetric, logger, to_cpu
+from fleetmetrics.evaluator.registry import METRICS
+
+__all__ = ["DumpResults"]
+
+
+@METRICS.register_module()
+class DumpResults(BaseMetric):
+    """Writes all data samples, in order and without padding, into a pickle file on rank 0.
+
+    The file appears whole or not at all; if it cannot be written, every worker raises, and what was collected is kept.
+    Read it with ``pickle.load``, and only if you trust whoever wrote it.
+
+    Args:
+        out_file_path: ends with ".pkl" or ".pickle"; its directory is made if need be.
+        collect_device, collect_dir, collect_dir_shared: as in `BaseMetric`.
+
+    Raises:
+        InvalidInputError: a ValueError; for another ending.
+        OSError: on every worker, from ``evaluate``, if the file cannot be written.
+
+    Examples:
+        >>> import tempfile
+        >>> dump = DumpResults(os.path.join(tempfile.mkdtemp(), "predictions.pkl"))
+        >>> dump.process(None, [{"pred_label": 1}])
+        >>> dump.evaluate(1)
+        {}
+        >>> pickle.load(open(dump.out_file_path, "rb"))
+        [{'pred_label': 1}]
+    """
+
+    default_prefix = None
+
+    def __init__(
+        self,
+        out_file_path: str,
+        collect_device: str = "cpu",
+        collect_dir: str | None = None,
+        *,
+        collect_dir_shared: bool = True,
+    ) -> None:
+        super().__init__(collect_device, "", collect_dir, collect_dir_shared=collect_dir_shared)
+        if not str(out_file_path).endswith((".pkl", ".pickle")):
+            raise InvalidInputError("The output file must be a pkl file.")
+        self.out_file_path = str(out_file_path)
+
+    def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
+        """Keep the data samples; tensors are moved to the host."""
+        self.results.extend(to_cpu(list(data_samples)))
+
+    def compute_metrics(self, results: list[Any]) -> dict[str, Any]:
+        """Write the file; there is no value."""
+        path = os.path.abspath(self.out_file_path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        half = f"{path}.{os.urandom(8).hex()}"  # not of tempfile, whose files nobody else may read
+        try:
+            with open(half, "xb") as file:
+                pickle.dump(results, file, protocol=4)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(half, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(half)
+            raise
+        logger.info("Results has been saved to %s.", self.out_file_path)
+        return {}

@@ -1,0 +1,97 @@
+"""The confusion matrix, after MMPretrain 1.2.0."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.evaluator.base import BaseMetric
+from fleetmetrics.evaluator.metrics import inputs, settings
+from fleetmetrics.evaluator.registry import METRICS
+
+__all__ = ["ConfusionMatrix"]
+
+
+@METRICS.register_module()
+class ConfusionMatrix(BaseMetric):
+    """How often each class was predicted for each true class, after MMPretrain's ``ConfusionMatrix``.
+
+    Row: the true class; column: the predicted one, that of the highest score, of equal ones the lowest class.
+
+    Data samples hold ``pred_score`` ``[classes]`` or ``pred_label``, and ``gt_label``. Workers exchange the matrix.
+
+    Where it differs from MMPretrain's: a predicted class outside of the matrix is an error (MMPretrain counts it in
+    the next row, as another true class), as are scores that are nan; the matrix is an int64 array. There is no
+    ``plot``.
+
+    Args:
+        num_classes: number of classes, required for predicted labels; scores bring their own.
+        collect_device: as in `BaseMetric`.
+        prefix: of the results' names; None: ``"confusion_matrix"``.
+
+    Results:
+        ``result``, ``[classes, classes]``.
+
+    Raises:
+        AssertedInputError: the number of classes is unknown.
+        InvalidInputError: an input is not what it should be.
+
+    Examples:
+        >>> ConfusionMatrix.calculate([0, 1, 1], [0, 2, 1], num_classes=3)
+        array([[1, 0, 0],
+               [0, 1, 0],
+               [0, 1, 0]])
+    """
+
+    default_prefix = "confusion_matrix"
+
+    def __init__(self, num_classes: int | None = None, collect_device: str = "cpu", prefix: str | None = None) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        self.num_classes = settings.check_class_count(num_classes)
+
+    def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
+        records = [inputs.labelled_record(sample) for sample in data_samples]
+        for record in records:
+            if "pred_score" in record:  # the whole scores are not needed again
+                score = inputs.as_scores(record.pop("pred_score")[None], "pred_score")
+                record.update(pred_label=score.argmax(axis=1), num_classes=score.shape[1])
+            else:
+                record["num_classes"] = settings.known_class_count(self.num_classes)
+        self.results.extend(records)
+
+    def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
+        if not results:
+            return {"matrix": np.zeros([self.num_classes or 0] * 2, np.int64)}
+        pred, target = inputs.labelled_columns(results)
+        return {"matrix": _confusion(pred, target, inputs.class_count(results))}
+
+    def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
+        return {"result": states["matrix"]}
+
+    @staticmethod
+    def calculate(pred: Any, target: Any, num_classes: int | None = None) -> np.ndarray:
+        """The confusion matrix of these predictions.
+
+        Args:
+            pred: scores ``[n, classes]``, or predicted labels ``[n]``: an array, a tensor or a sequence.
+            target: labels ``[n]`` or ``[n, 1]``.
+            num_classes: number of classes; required for predicted labels, for scores None means their width.
+
+        Returns:
+            ``[classes, classes]`` int64.
+
+        Raises:
+            AssertedInputError: ``num_classes`` is missing, or there are not as many predictions as labels.
+            TypeError: an input is no array, tensor or sequence.
+        """
+        pred, target = inputs.pair(pred, target)
+        if pred.ndim == 1:
+            return _confusion(pred, target, settings.known_class_count(num_classes))
+        pred = inputs.as_scores(pred, "pred")
+        return _confusion(pred.argmax(axis=1), target, settings.check_class_count(num_classes) or pred.shape[1])
+
+
+def _confusion(pred: np.ndarray, target: np.ndarray, classes: int) -> np.ndarray:
+    cells = inputs.as_labels(target, "target", classes) * classes + inputs.as_labels(pred, "pred", classes)
+    return inputs.count(cells, classes**2).reshape(classes, classes)

@@ -1,0 +1,312 @@
+"""What the metrics are given, as NumPy arrays: arrays, tensors, numbers and sequences; data samples; records."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import AssertedInputError, InvalidInputError
+from fleetmetrics.xp import is_eager_tensor, namespace
+
+__all__ = [
+    "arrays",
+    "as_labels",
+    "as_scores",
+    "class_count",
+    "column",
+    "count",
+    "field",
+    "label_of",
+    "labelled_columns",
+    "labelled_record",
+    "one_hot",
+    "pair",
+    "score_of",
+    "stack",
+    "to_array",
+    "to_batch",
+]
+
+
+def to_array(value: Any, argument: str = "value") -> np.ndarray:
+    """A value as a NumPy array on the host; without a copy where it is one.
+
+    Args:
+        value: a NumPy array or number, a Paddle tensor of dynamic mode, a torch tensor, a number, a sequence of
+            these.
+        argument: its name, for messages.
+
+    Returns:
+        An array of bools, integers or floats; float16 and bfloat16 become float32.
+
+    Raises:
+        TypeError: for anything else, such as text.
+        InvalidInputError: a ragged sequence, or one of something else than numbers.
+
+    Examples:
+        >>> to_array([1, 2])
+        array([1, 2])
+    """
+    try:
+        array = np.asarray(_on_host(value))
+    except ValueError as error:  # ragged
+        raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{argument} must hold bools, integers or floats, not {array.dtype}")
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _on_host(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.number, np.bool_, int, float)):
+        return value
+    if is_eager_tensor(value):
+        return namespace(value).host(value)
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's
+        tensor = value.detach().cpu()
+        return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [_on_host(entry) for entry in value] if _holds_tensors(value) else value
+    if hasattr(value, "__array__"):
+        return value
+    raise TypeError(f"{type(value)} is not an available argument.")
+
+
+def _holds_tensors(value: Any) -> bool:
+    while isinstance(value, Sequence) and not isinstance(value, (str, bytes)) and len(value):
+        value = value[0]
+    return hasattr(value, "numpy")
+
+
+def to_batch(value: Any, argument: str) -> np.ndarray:
+    """What `calculate` is given, as an array with one entry or row per sample.
+
+    Args:
+        value: as for `to_array`, but no single number.
+        argument: its name, for messages.
+    """
+    if isinstance(value, (int, float, np.generic)):
+        raise TypeError(f"{type(value)} is not an available argument.")
+    array = to_array(value, argument)
+    if array.ndim == 0:
+        raise InvalidInputError(f"{argument} is one number; give one entry or row per sample")
+    return array
+
+
+def as_labels(array: np.ndarray, argument: str, classes: int | None = None) -> np.ndarray:
+    """Labels ``[n]`` or ``[n, 1]`` as int64 ``[n]``.
+
+    Args:
+        array: whole numbers.
+        argument: its name, for messages.
+        classes: how many classes there are; None: any number is a label.
+
+    Raises:
+        AssertedInputError: another shape.
+        InvalidInputError: a number that is not whole, or no class.
+    """
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise AssertedInputError(f"{argument} has shape {list(array.shape)}; allowed are [n] and [n, 1]")
+    if array.dtype.kind == "f":
+        whole = (array == np.floor(array)) & (np.abs(array) < 2.0**63)  # neither nan nor infinite
+        if not whole.all():
+            raise InvalidInputError(f"{argument} holds {array[~whole][0]}; labels are whole numbers")
+    labels = array.astype(np.int64, copy=False)
+    if classes is not None and labels.size and not 0 <= labels.min() <= labels.max() < classes:
+        wrong = labels[(labels < 0) | (labels >= classes)][0]
+        raise InvalidInputError(f"{argument} holds {wrong}; with {classes} classes, labels are 0 to {classes - 1}")
+    return labels
+
+
+def as_scores(array: np.ndarray, argument: str) -> np.ndarray:
+    """Scores ``[n, classes]`` as floats, in their own precision.
+
+    Args:
+        array: numbers; integers become float64.
+        argument: its name, for messages.
+
+    Raises:
+        InvalidInputError: another shape, no classes, or nan.
+    """
+    if array.ndim != 2 or not array.shape[1]:
+        raise InvalidInputError(f"{argument} has shape {list(array.shape)}; scores have the shape [n, classes]")
+    if array.dtype.kind != "f":
+        return array.astype(np.float64)
+    if array.size and np.isnan(array.min()):
+        raise InvalidInputError(f"{argument} holds nan; scores are numbers")
+    return array
+
+
+def pair(pred: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The predictions and targets that `calculate` is given, as many of the ones as of the others.
+
+    Args:
+        pred: one entry or row per sample.
+        target: the same.
+    """
+    pred, target = to_batch(pred, "pred"), to_batch(target, "target")
+    if len(pred) != len(target):
+        raise AssertedInputError(f"The size of pred ({len(pred)}) doesn't match the target ({len(target)}).")
+    return pred, target
+
+
+def count(labels: np.ndarray, classes: int) -> np.ndarray:
+    """How often each class occurs.
+
+    Args:
+        labels: ``[n]``, from 0 to ``classes - 1``.
+        classes: how many classes there are.
+    """
+    return np.bincount(labels, minlength=classes).astype(np.int64, copy=False)
+
+
+def one_hot(labels: Sequence[np.ndarray], classes: int, argument: str) -> np.ndarray:
+    """The classes of each sample as a row of zeros and ones; a label that comes twice counts once.
+
+    Args:
+        labels: the labels of each sample, any number of them.
+        classes: how many classes there are.
+        argument: its name, for messages.
+
+    Returns:
+        ``[n, classes]``, int8.
+    """
+    flags = np.zeros((len(labels), classes), np.int8)
+    if len(labels):
+        rows = np.repeat(np.arange(len(labels)), [len(label) for label in labels])
+        flags[rows, as_labels(np.concatenate(labels), argument, classes)] = 1
+    return flags
+
+
+def field(sample: Mapping[str, Any], key: str) -> Any:
+    """An entry of a data sample.
+
+    Args:
+        sample: the data sample.
+        key: which entry.
+
+    Raises:
+        InvalidInputError: there is none; the message lists what there is.
+    """
+    try:
+        return sample[key]
+    except KeyError:
+        raise InvalidInputError(f"a data sample has no {key!r}; it has {sorted(map(str, sample))}") from None
+
+
+def score_of(sample: Mapping[str, Any], key: str = "pred_score") -> np.ndarray:
+    """The scores of a data sample, ``[classes]``; a copy, for a record.
+
+    Args:
+        sample: the data sample.
+        key: which entry.
+    """
+    array = np.array(to_array(field(sample, key), key))
+    if array.ndim != 1:
+        raise InvalidInputError(f"{key} of a data sample has shape {list(array.shape)}; allowed is [classes]")
+    return array
+
+
+def label_of(sample: Mapping[str, Any], key: str) -> np.ndarray:
+    """The label or labels of a data sample, ``[labels]`` int64.
+
+    Args:
+        sample: the data sample.
+        key: which entry.
+    """
+    array = to_array(field(sample, key), key)
+    if array.ndim > 1:
+        raise AssertedInputError(f"The dims of value should be 1, but got {array.ndim}: {key} of a data sample")
+    return np.array(as_labels(array.reshape(-1), key))
+
+
+def column(records: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
+    """One entry of every record.
+
+    Args:
+        records: at least one.
+        key: which entry.
+
+    Raises:
+        InvalidInputError: a record has no such entry.
+    """
+    try:
+        return [record[key] for record in records]
+    except KeyError:
+        raise InvalidInputError(
+            f"some data samples have {key!r} and others do not; all must have the same entries"
+        ) from None
+
+
+def arrays(records: Sequence[Mapping[str, Any]], key: str) -> list[np.ndarray]:
+    """One entry of every record, as arrays.
+
+    Args:
+        records: at least one.
+        key: which entry.
+    """
+    values = column(records, key)
+    return [value if type(value) is np.ndarray and value.ndim else to_array(value, key).reshape(-1) for value in values]
+
+
+def stack(records: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
+    """One array of every record as the rows of a matrix.
+
+    Args:
+        records: at least one.
+        key: which entry, ``[width]``.
+
+    Raises:
+        InvalidInputError: the widths differ.
+    """
+    rows = arrays(records, key)
+    widths = {len(row) for row in rows}
+    if len(widths) > 1:
+        raise InvalidInputError(f"{key} has {min(widths)} entries in one data sample and {max(widths)} in another")
+    return np.concatenate(rows).reshape(len(rows), -1)
+
+
+def labelled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a sample with one label: ``pred_score`` or ``pred_label``, and ``gt_label``.
+
+    Args:
+        sample: the data sample.
+
+    Raises:
+        AssertedInputError: there are more labels than predictions, or less.
+    """
+    if "pred_score" in sample:
+        record, size = {"pred_score": score_of(sample)}, 1
+    else:
+        record = {"pred_label": label_of(sample, "pred_label")}
+        size = record["pred_label"].size
+    record["gt_label"] = label_of(sample, "gt_label")
+    if record["gt_label"].size != size:
+        raise AssertedInputError(f"The size of pred ({size}) doesn't match the target ({record['gt_label'].size}).")
+    return record
+
+
+def labelled_columns(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """The predictions, scores ``[n, classes]`` or labels ``[n]``, and the true labels.
+
+    Args:
+        records: at least one.
+    """
+    target = np.concatenate(arrays(records, "gt_label"))
+    if "pred_score" in records[0]:
+        return stack(records, "pred_score"), target
+    return np.concatenate(arrays(records, "pred_label")), target
+
+
+def class_count(records: Sequence[Mapping[str, Any]]) -> int:
+    """The ``num_classes`` that all records have.
+
+    Args:
+        records: at least one.
+    """
+    counts = set(column(records, "num_classes"))
+    if len(counts) > 1:
+        raise InvalidInputError(f"num_classes of the data samples are {sorted(counts)}; they must be the same")
+    return int(counts.pop())

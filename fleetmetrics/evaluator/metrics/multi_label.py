@@ -1,0 +1,318 @@
+"""Metrics of classification with any number of labels per sample, after MMPretrain 1.2.0."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.errors import AssertedInputError, InvalidInputError, warn
+from fleetmetrics.evaluator.base import BaseMetric
+from fleetmetrics.evaluator.metrics import inputs, scores, settings
+from fleetmetrics.evaluator.registry import METRICS
+
+__all__ = ["AveragePrecision", "MultiLabelMetric"]
+
+
+def _record(sample: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Scores, and for each class 1, 0 or -1 (ignored) as int8."""
+    pred = inputs.score_of(sample)
+    if "gt_score" not in sample:
+        return {
+            "pred_score": pred,
+            "gt_score": inputs.one_hot([inputs.label_of(sample, "gt_label")], pred.size, "gt_label")[0],
+        }
+    target = inputs.score_of(sample, "gt_score")
+    if len(target) != len(pred):
+        raise InvalidInputError(f"gt_score of a data sample has {len(target)} entries, its pred_score {len(pred)}")
+    return {"pred_score": pred, "gt_score": _as_target(target, "gt_score")}
+
+
+def _as_target(array: np.ndarray, argument: str) -> np.ndarray:
+    """Targets as int8: 1, 0, or -1 where a class is ignored."""
+    if array.dtype.kind == "f":
+        right = (array == 0) | (array == 1) | (array == -1)
+        if not right.all():
+            raise InvalidInputError(f"{argument} holds {array[~right][0]}; allowed are 1, 0, and -1 for ignored")
+    elif array.size and not -1 <= array.min() <= array.max() <= 1:
+        wrong = array.max() if array.max() > 1 else array.min()
+        raise InvalidInputError(f"{argument} holds {wrong}; allowed are 1, 0, and -1 for ignored")
+    return array.astype(np.int8, copy=False)
+
+
+def _gather(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    pred, target = inputs.stack(records, "pred_score"), inputs.stack(records, "gt_score")
+    return inputs.as_scores(pred, "pred_score"), _as_target(target, "gt_score")
+
+
+@METRICS.register_module()
+class MultiLabelMetric(BaseMetric):
+    """Precision, recall, F1 and support of multi-label predictions in percent, after MMPretrain's ``MultiLabelMetric``.
+
+    Formula: ``tp / predicted``, ``tp / actual``, ``2 * tp / (predicted + actual)`` and ``actual``, from the counts of
+    every class; 0 / 0 is 0. A class is predicted if its score is at least ``thr``, or, without ``thr``, among the
+    ``topk`` highest of the sample; of equal scores the lower class comes first. Where a target is -1, the sample does
+    not count for that class. See `fleetmetrics.formulas.precision_recall_f1`.
+
+    Data samples hold ``pred_score`` ``[classes]``, and ``gt_score`` ``[classes]`` of 1, 0 and -1, or ``gt_label``, any
+    number of labels. Workers exchange counts per class.
+
+    Where it differs from MMPretrain's:
+
+    - ``thr=0.0`` is a threshold like any other: MMPretrain computes with it, and calls the results ``..._topNone``, or
+      ``..._top3`` if ``topk`` is given too;
+    - a label that comes twice in a sample counts once: MMPretrain makes it a 2, which no prediction matches;
+    - `calculate` leaves its arguments as they are: MMPretrain overwrites -1 in an int64 target by 0, so that what is
+      computed next from it counts what it should ignore;
+    - `calculate` takes indices as indices in arrays and tensors too: MMPretrain reads these as one-hot labels, whatever
+      ``pred_indices`` and ``target_indices`` say;
+    - targets other than 1, 0 and -1 (MMPretrain cuts 0.7 to 0), and scores that are nan, are errors;
+    - no samples: nan with `UndefinedMetricWarning`, not 0; if no class is ever predicted, or ever true: 0 with the
+      warning;
+    - counts are integers and shares float64, not float32.
+
+    Args:
+        thr: the threshold; None: ``topk`` decides. If ``topk`` is None too, 0.5, with a warning.
+        topk: how many classes are predicted for every sample; with ``thr``, it does nothing, with a warning.
+        items: which of ``"precision"``, ``"recall"``, ``"f1-score"`` and ``"support"`` to report.
+        average: ``"macro"``: mean over the classes; ``"micro"``: from the sums over the classes; None: every class.
+        collect_device: as in `BaseMetric`.
+        prefix: of the results' names; None: ``"multi-label"``.
+
+    Results:
+        The items; with ``_thr-{thr:.2f}`` unless that is 0.5, or with ``_top{topk}``; then with ``_micro``, or
+        ``_classwise`` for a list.
+
+    Raises:
+        AssertedInputError: ``items`` or ``average`` is none of these.
+        InvalidInputError: another argument is not what it should be.
+
+    Examples:
+        >>> metric = MultiLabelMetric(thr=0.5)
+        >>> metric.process(None, [{"pred_score": [0.9, 0.7, 0.1], "gt_label": [0, 2]}])
+        >>> metric.compute_metrics(metric.results)
+        {'precision': 33.333333333333336, 'recall': 33.333333333333336, 'f1-score': 33.333333333333336}
+    """
+
+    default_prefix = "multi-label"
+
+    def __init__(
+        self,
+        thr: float | None = None,
+        topk: int | None = None,
+        items: Sequence[str] = ("precision", "recall", "f1-score"),
+        average: str | None = "macro",
+        collect_device: str = "cpu",
+        prefix: str | None = None,
+    ) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        if thr is None and topk is None:
+            thr = 0.5
+            warn("Neither thr nor k is given, set thr as 0.5 by default.")
+        elif thr is not None and topk is not None:
+            warn("Both thr and topk are given, use threshold in favor of top-k.")
+        settings.check_average(average, settings.AVERAGES)
+        self.thr, self.topk = settings.threshold(thr), _one_k(topk)
+        self.items = settings.check_items(items, "MultiLabelMetric")
+        self.average = average
+
+    def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
+        self.results.extend([_record(sample) for sample in data_samples])
+
+    def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
+        if not results:
+            none = np.zeros(0, np.int64)
+            return {"true_positive": none, "predicted": none, "actual": none, "total": none.sum()}
+        return _class_counts(*_gather(results), self.thr, self.topk)
+
+    def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
+        suffix = f"_top{self.topk}" if self.thr is None else f"_thr-{self.thr:.2f}"
+        if self.thr == 0.5:
+            suffix = ""
+        return settings.pick(_shares(states, self.average), self.items, self.average, suffix)
+
+    @staticmethod
+    def calculate(
+        pred: Any,
+        target: Any,
+        pred_indices: bool = False,
+        target_indices: bool = False,
+        average: str | None = "macro",
+        thr: float | None = None,
+        topk: int | None = None,
+        num_classes: int | None = None,
+    ) -> tuple[np.ndarray, ...]:
+        """Precision, recall, F1 (in percent) and support of these predictions.
+
+        Args:
+            pred: scores or one-hot labels ``[n, classes]``, or with ``pred_indices`` the labels of each sample, any
+                number of them: an array, a tensor or a sequence.
+            target: one-hot labels ``[n, classes]``, -1 for ignored, or with ``target_indices`` the labels of each
+                sample.
+            pred_indices: whether ``pred`` holds labels.
+            target_indices: whether ``target`` holds labels.
+            average: ``"macro"``, ``"micro"`` or None.
+            thr: the threshold; None: ``topk`` decides, and 0.5 if that is None too.
+            topk: how many classes are predicted for every sample, if there is no ``thr``.
+            num_classes: number of classes; required for labels.
+
+        Returns:
+            0-d arrays, or ``[classes]`` where ``average`` is None; float64, where MMPretrain has float32 tensors.
+
+        Raises:
+            AssertedInputError: shapes do not match, ``average`` is none of these, or ``num_classes`` is missing.
+            TypeError: an input is no array, tensor or sequence.
+
+        Examples:
+            >>> MultiLabelMetric.calculate(
+            ...     [[0], [1], [0, 1], [3]], [[0, 3], [0, 2], [1], [3]], True, True, num_classes=4)
+            (array(50.), array(50.), array(45.83333333), array(6))
+        """
+        settings.check_average(average, settings.AVERAGES)
+        thr, topk = settings.threshold(thr), _one_k(topk)
+        classes = settings.check_class_count(num_classes)
+        pred = inputs.as_scores(_matrix(pred, pred_indices, classes, "pred"), "pred")
+        target = _as_target(_matrix(target, target_indices, classes, "target"), "target")
+        if pred.shape != target.shape:
+            raise AssertedInputError(f"The size of pred ({pred.shape}) doesn't match the target ({target.shape}).")
+        if classes is not None and pred.shape[1] != classes:
+            raise AssertedInputError(f"The shape of `pred` ({pred.shape}) doesn't match the num_classes ({classes}).")
+        return _shares(_class_counts(pred, target, 0.5 if thr is None and topk is None else thr, topk), average)
+
+
+def _one_k(topk: Any) -> int | None:
+    message = "topk must be an integer of at least 1, or None"
+    if isinstance(topk, Sequence):
+        raise InvalidInputError(f"{message}, not {topk!r}")
+    return None if topk is None else settings.top_ks(topk, message)[0]
+
+
+def _matrix(value: Any, indices: bool, classes: int | None, argument: str) -> np.ndarray:
+    """Scores or one-hot labels ``[n, classes]``."""
+    if not isinstance(value, Sequence) and (np.isscalar(value) or not hasattr(value, "__array__")):
+        raise TypeError(
+            f"The `pred` and `target` must be type of torch.tensor or np.ndarray or sequence but get {type(value)}."
+        )
+    if not indices:
+        array = inputs.to_batch(value, argument)
+        if array.ndim != 2:
+            raise AssertedInputError("The shape `pred` and `target` array must be (N, num_classes).")
+        return array
+    if classes is None:
+        raise AssertedInputError("For index-type labels, please specify `num_classes`.")
+    rows = value if isinstance(value, (list, tuple)) else inputs.to_batch(value, argument)
+    return inputs.one_hot([inputs.to_array(row, argument).reshape(-1) for row in rows], classes, argument)
+
+
+def _class_counts(pred: np.ndarray, target: np.ndarray, thr: float | None, topk: int | None) -> dict[str, np.ndarray]:
+    if thr is None and topk is not None:
+        if topk > pred.shape[1]:
+            raise InvalidInputError(f"topk is {topk}, and there are {pred.shape[1]} classes; it can be at most that")
+        positive = scores.is_among_best(pred, topk)
+    else:
+        positive = scores.above(pred, thr, or_at=True)
+    actual = target == 1
+    return {
+        "true_positive": _per_class(positive & actual),
+        "predicted": _per_class(positive & (target != -1)),
+        "actual": _per_class(actual),
+        "total": np.array(len(pred), np.int64),
+    }
+
+
+def _per_class(flags: np.ndarray) -> np.ndarray:
+    return np.count_nonzero(flags, axis=0).astype(np.int64, copy=False)
+
+
+def _shares(states: dict[str, np.ndarray], average: str | None) -> tuple[np.ndarray, ...]:
+    return formulas.precision_recall_f1(
+        100 * states["true_positive"], states["predicted"], states["actual"], states["total"], average
+    )
+
+
+@METRICS.register_module()
+class AveragePrecision(BaseMetric):
+    """Average precision of every class or their mean (mAP) in percent, after MMPretrain's ``AveragePrecision``.
+
+    Formula: ``100 * sum_t (R_t - R_{t-1}) * P_t`` over the distinct scores t of a class from the highest, with
+    precision and recall of the samples that score at least t. Where a target is -1, the sample does not count for that
+    class. See `fleetmetrics.formulas.average_precision`.
+
+    Data samples hold ``pred_score`` ``[classes]``, and ``gt_score`` ``[classes]`` of 1, 0 and -1, or ``gt_label``, any
+    number of labels. All scores are needed at once: workers exchange records.
+
+    Where it differs from MMPretrain's:
+
+    - samples of equal score enter the curve together, as in scikit-learn: MMPretrain takes them in the order in which
+      they come to lie, so that its value depends on the order of the samples, and on the number of workers;
+    - a class with no positive sample has 0.0 and counts for the mean, as there, but with `UndefinedMetricWarning`;
+      MMPretrain fails with an IndexError if all its samples are ignored, or if there are none (here nan);
+    - a label that comes twice in a sample is positive: MMPretrain makes it a 2, which is not;
+    - everything is float64: MMPretrain computes in the dtype of the scores, so float16 has three digits, and with
+      integer scores the values of the classes are cut to 0 or 1;
+    - targets other than 1, 0 and -1, and scores that are nan, are errors.
+
+    Args:
+        average: ``"macro"``: the mean over the classes; None: every class.
+        collect_device: as in `BaseMetric`.
+        prefix: of the results' names; None: ``"multi-label"``.
+
+    Results:
+        ``mAP``, or ``AP_classwise``, a list.
+
+    Raises:
+        AssertedInputError: ``average`` is neither.
+
+    Examples:
+        >>> metric = AveragePrecision(average=None)
+        >>> metric.process(None, [{"pred_score": [0.9, 0.8], "gt_label": 0}, {"pred_score": [0.7, 0.6], "gt_label": 1}])
+        >>> metric.compute_metrics(metric.results)
+        {'AP_classwise': [100.0, 50.0]}
+    """
+
+    default_prefix = "multi-label"
+
+    def __init__(self, average: str | None = "macro", collect_device: str = "cpu", prefix: str | None = None) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        settings.check_average(average, _AP_AVERAGES)
+        self.average = average
+
+    def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
+        self.results.extend([_record(sample) for sample in data_samples])
+
+    def compute_metrics(self, results: Sequence[Any]) -> dict[str, Any]:
+        pred, target = _gather(results) if results else (np.zeros([0, 0]), np.zeros([0, 0], np.int8))
+        value = _average_precision(pred, target, self.average).tolist()
+        return {"AP_classwise" if self.average is None else "mAP": value}
+
+    @staticmethod
+    def calculate(pred: Any, target: Any, average: str | None = "macro") -> np.ndarray:
+        """The average precision of these predictions, in percent.
+
+        Args:
+            pred: scores ``[n, classes]``: an array, a tensor or a sequence.
+            target: ``[n, classes]`` of 1, 0, and -1 for ignored.
+            average: ``"macro"`` or None.
+
+        Returns:
+            A 0-d array, or ``[classes]`` where ``average`` is None; float64.
+
+        Raises:
+            AssertedInputError: ``average`` is neither, or the shapes are not equal.
+            TypeError: an input is no array, tensor or sequence.
+        """
+        settings.check_average(average, _AP_AVERAGES)
+        pred, target = inputs.to_batch(pred, "pred"), inputs.to_batch(target, "target")
+        if pred.ndim != 2 or pred.shape != target.shape:
+            raise AssertedInputError("Both `pred` and `target` should have shape `(N, num_classes)`.")
+        return _average_precision(inputs.as_scores(pred, "pred"), _as_target(target, "target"), average)
+
+
+_AP_AVERAGES = ("macro", None)
+
+
+def _average_precision(pred: np.ndarray, target: np.ndarray, average: str | None) -> np.ndarray:
+    values = 100 * formulas.average_precision(pred, target)
+    return values if average is None else np.asarray(values.mean() if values.size else math.nan)

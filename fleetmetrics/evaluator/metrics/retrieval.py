@@ -1,0 +1,353 @@
+"""Metrics of retrieval: a query's scores over the items of a gallery, after MMPretrain 1.2.0."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.errors import AssertedInputError, InvalidInputError, UndefinedMetricWarning, warn
+from fleetmetrics.evaluator.base import BaseMetric
+from fleetmetrics.evaluator.metrics import inputs, scores, settings
+from fleetmetrics.evaluator.registry import METRICS
+
+__all__ = ["RetrievalAveragePrecision", "RetrievalRecall"]
+
+_TOPK = "`topk` must be an integer larger than 0"
+_MODES = ("IR", "integrate")
+
+
+class _Answers(NamedTuple):
+    """What is known of the answers to each query."""
+
+    relevant: np.ndarray  #: [queries, k] flags, the best answer first
+    total: np.ndarray  #: [queries] int64, how many relevant items there are
+
+
+def _answers_of_samples(samples: Sequence[Mapping[str, Any]], k: int) -> _Answers:
+    rows = [_row(sample) for sample in samples]
+    one_gallery = len({len(score) for score, _ in rows}) == 1
+    found = []
+    for group in [rows] if one_gallery else [[row] for row in rows]:
+        score, relevance = (np.stack(column) for column in zip(*group))
+        found.append(_from_scores(inputs.as_scores(score, "pred_score"), _relevant(relevance, "gt_score"), k))
+    relevant, total = (np.concatenate(column) for column in zip(*found))
+    return _Answers(relevant, total)
+
+
+def _row(sample: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    score = inputs.score_of(sample)
+    if "gt_score" not in sample:
+        return score, inputs.one_hot([inputs.label_of(sample, "gt_label")], len(score), "gt_label")[0]
+    relevance = inputs.score_of(sample, "gt_score")
+    if len(relevance) != len(score):
+        raise InvalidInputError(f"gt_score of a data sample has {len(relevance)} entries, its pred_score {len(score)}")
+    return score, relevance
+
+
+def _relevant(relevance: np.ndarray, argument: str) -> np.ndarray:
+    if not (relevance >= 0).all():
+        wrong = relevance[~(relevance >= 0)][0]
+        raise InvalidInputError(f"{argument} holds {wrong}; it is 0 for an item that is not relevant, else positive")
+    return relevance > 0
+
+
+def _from_scores(score: np.ndarray, relevant: np.ndarray, k: int) -> _Answers:
+    if k > score.shape[1]:
+        raise InvalidInputError(f"topk is {k}, and there are scores of {score.shape[1]} items; it can be at most that")
+    return _Answers(np.take_along_axis(relevant, scores.best(score, k), axis=1), np.count_nonzero(relevant, axis=1))
+
+
+def _answers(pred: Any, target: Any, k: int, pred_indices: bool, target_indices: bool) -> _Answers:
+    """What `calculate` is given."""
+    ranked = _rows(pred, "pred") if pred_indices else _scores(pred)
+    wanted: Any = _rows(target, "target") if target_indices else _flags(target)
+    if len(ranked) != len(wanted):
+        raise AssertedInputError(f"Length of `pred`({len(ranked)}) and `target` ({len(wanted)}) must be the same.")
+    if isinstance(ranked, np.ndarray):
+        items = ranked.shape[1]
+        if target_indices:
+            wanted = inputs.one_hot(wanted, items, "target") > 0
+        elif wanted.shape[1] != items:
+            raise InvalidInputError(f"target has {wanted.shape[1]} items, pred has scores of {items}")
+        return _from_scores(ranked, wanted, k)
+    if not target_indices:
+        wanted = [np.flatnonzero(row) for row in wanted]
+    relevant = np.zeros((len(ranked), k), np.bool_)
+    for row, (answers, items) in enumerate(zip(ranked, wanted)):
+        found, first = np.unique(answers[:k], return_index=True)
+        relevant[row, first[np.isin(found, items)]] = True  # an item that comes again is not found again
+    return _Answers(relevant, np.array([np.unique(items).size for items in wanted], np.int64))
+
+
+def _scores(pred: Any) -> np.ndarray:
+    if isinstance(pred, Sequence) and inputs.to_batch(pred, "pred").dtype.kind != "f":
+        raise TypeError(
+            f"The pred must be type of torch.tensor, np.ndarray or Sequence of floats but get {type(pred)} of integers."
+            " If these are indices of items, set `pred_indices` to True."
+        )
+    return inputs.as_scores(inputs.to_batch(pred, "pred"), "pred")
+
+
+def _flags(target: Any) -> np.ndarray:
+    array = inputs.to_batch(target, "target")
+    if array.ndim != 2:
+        raise InvalidInputError(
+            f"target has shape {list(array.shape)}; allowed is [queries, items], or indices with `target_indices`"
+        )
+    return _relevant(array, "target")
+
+
+def _rows(value: Any, argument: str) -> list[np.ndarray]:
+    """Indices of items for each query, any number of them."""
+    if isinstance(value, (str, bytes)) or not (isinstance(value, Sequence) or hasattr(value, "__array__")):
+        raise AssertedInputError(
+            f"`{argument}` must be Sequence of indices when `{argument}_indices` set to True, but get {type(value)}"
+        )
+    rows = []
+    for number, row in enumerate(value if isinstance(value, Sequence) else inputs.to_batch(value, argument)):
+        try:
+            indices = inputs.to_array(row, argument)
+            if indices.ndim != 1:
+                raise TypeError
+        except TypeError:
+            raise AssertedInputError(
+                f"`{argument}` should be Sequence of indices when `{argument}_indices` set to True. but "
+                f"{argument}[{number}] is {row}"
+            ) from None
+        rows.append(inputs.as_labels(indices, argument))
+        if rows[-1].size and rows[-1].min() < 0:
+            raise InvalidInputError(f"{argument}[{number}] holds {rows[-1].min()}; indices of items are at least 0")
+    return rows
+
+
+def _warn_of_empty(metric: str, irrelevant: Any, total: Any) -> None:
+    if irrelevant > 0:
+        warn(
+            f"{metric} is undefined for {irrelevant} of {total} queries, to which no item is relevant; they count as 0",
+            UndefinedMetricWarning,
+        )
+
+
+@METRICS.register_module()
+class RetrievalRecall(BaseMetric):
+    """Share of the queries with a relevant item among the k best answers, in percent, after MMPretrain's.
+
+    Formula: ``100 * hits / queries``. Of equal scores the lower item comes first. (A query counts once, however many
+    items are relevant to it: this is what image retrieval calls Recall@k, and not the share of the relevant items.)
+
+    Data samples hold ``pred_score`` ``[items]``, and ``gt_score`` ``[items]``, positive where the item is relevant, or
+    ``gt_label``, the relevant items. Workers exchange counts.
+
+    Where it differs from MMPretrain's:
+
+    - `calculate` leaves its arguments as they are: MMPretrain cuts the lists in ``pred`` to the largest k, so that the
+      next call with a larger k misses hits;
+    - a query to which no item is relevant counts as 0, as there, but with `UndefinedMetricWarning`;
+    - a query with an empty list of answers counts as 0: MMPretrain fails with a ValueError;
+    - negative targets (MMPretrain has them as relevant), and scores that are nan, are errors;
+    - counts are integers and shares float64, not float32.
+
+    Args:
+        topk: one k or several.
+        collect_device: as in `BaseMetric`.
+        prefix: of the results' names; None: ``"retrieval"``.
+
+    Results:
+        ``Recall@{k}``.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be; k is larger than the number of items.
+
+    Examples:
+        >>> metric = RetrievalRecall(topk=(1, 2))
+        >>> metric.process(None, [{"pred_score": [0.5, 0.3, 0.2], "gt_label": [1, 2]}])
+        >>> metric.compute_metrics(metric.results)
+        {'Recall@1': 0.0, 'Recall@2': 100.0}
+    """
+
+    default_prefix = "retrieval"
+
+    def __init__(self, topk: int | Sequence[int], collect_device: str = "cpu", prefix: str | None = None) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        self.topk = settings.top_ks(topk, f"{_TOPK} or a sequence of these")
+
+    def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
+        if len(data_samples):  # only the hits are kept: a gallery may be large
+            answers = _answers_of_samples(data_samples, max(self.topk))
+            for hits, relevant in zip(_hits(answers, self.topk), answers.total.tolist()):
+                self.results.append({"hits": hits, "relevant": relevant})
+
+    def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
+        hits = inputs.stack(results, "hits") if results else np.zeros([0, len(self.topk)], np.bool_)
+        return _recall_counts(hits, np.array(inputs.column(results, "relevant")))
+
+    def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
+        return {f"Recall@{k}": value for k, value in zip(self.topk, _recalls(states))}
+
+    @staticmethod
+    def calculate(
+        pred: Any, target: Any, topk: int | Sequence[int], pred_indices: bool = False, target_indices: bool = False
+    ) -> list[np.ndarray]:
+        """The recall of these answers, in percent.
+
+        Args:
+            pred: scores ``[queries, items]``, or with ``pred_indices`` each query's items, the best first.
+            target: ``[queries, items]``, positive where the item is relevant, or with ``target_indices`` the relevant
+                items of each query.
+            topk: one k or several.
+            pred_indices: whether ``pred`` holds items.
+            target_indices: whether ``target`` holds items.
+
+        Returns:
+            A 0-d float64 array for each k.
+
+        Raises:
+            AssertedInputError: there are not as many queries as targets, or there are no indices where there should be.
+            TypeError: scores are no array, tensor or sequence of floats. (Integers in a sequence are indices.)
+
+        Examples:
+            >>> RetrievalRecall.calculate([[0], [1], [2], [3]], [[0, 1], [2], [1], [0, 3]], 1, True, True)
+            [array(50.)]
+        """
+        topk = settings.top_ks(topk, f"{_TOPK} or a sequence of these")
+        answers = _answers(pred, target, max(topk), pred_indices, target_indices)
+        return [np.asarray(value) for value in _recalls(_recall_counts(_hits(answers, topk), answers.total))]
+
+
+def _hits(answers: _Answers, topk: Sequence[int]) -> np.ndarray:
+    return np.stack([answers.relevant[:, :k].any(axis=1) for k in topk], axis=1)
+
+
+def _recall_counts(hits: np.ndarray, relevant: np.ndarray) -> dict[str, np.ndarray]:
+    return {
+        "hits": np.count_nonzero(hits, axis=0).astype(np.int64, copy=False),
+        "irrelevant": np.array(np.count_nonzero(relevant == 0), np.int64),
+        "total": np.array(len(hits), np.int64),
+    }
+
+
+def _recalls(states: dict[str, np.ndarray]) -> list[float]:
+    _warn_of_empty("RetrievalRecall", states["irrelevant"], states["total"])
+    return [formulas.ratio(100 * hits, states["total"], "RetrievalRecall") for hits in states["hits"].tolist()]
+
+
+@METRICS.register_module()
+class RetrievalAveragePrecision(BaseMetric):
+    """Mean over the queries of the average precision of their k best answers, in percent, after MMPretrain's.
+
+    Formula: ``100 * sum_q (sum_i p_qi / R_q) / queries`` over the positions i up to k of the relevant answers to query
+    q, to which ``R_q`` items are relevant, found or not. ``p_qi`` is the precision of the first i answers, or in mode
+    ``"integrate"`` the mean of that and of the precision before; see
+    `fleetmetrics.formulas.average_precision_of_ranking`. Of equal scores the lower item comes first.
+
+    Data samples hold ``pred_score`` ``[items]``, and ``gt_score`` ``[items]``, positive where the item is relevant, or
+    ``gt_label``, the relevant items. Workers exchange two numbers per query.
+
+    Where it differs from MMPretrain's:
+
+    - the value is the global one: MMPretrain's ``compute_metrics`` takes the mean of what its own process holds, so
+      that of several workers only the first has a share;
+    - an item that comes twice among the answers to a query is found once, and one that comes twice in its target counts
+      once: MMPretrain has 200 % for ``[0, 0]`` where 0 is wanted, and 50 % for 0 where ``[0, 0]`` is;
+    - a query to which no item is relevant counts as 0, with `UndefinedMetricWarning`: MMPretrain fails with a
+      ZeroDivisionError;
+    - `calculate` leaves its arguments as they are: MMPretrain cuts the lists in ``pred`` to k;
+    - negative targets (MMPretrain has them as relevant), and scores that are nan, are errors.
+
+    Args:
+        topk: k, required.
+        mode: ``"IR"`` or ``"integrate"``.
+        collect_device: as in `BaseMetric`.
+        prefix: of the results' names; None: ``"retrieval"``.
+
+    Results:
+        ``mAP@{k}``.
+
+    Raises:
+        AssertedInputError: ``mode`` is neither.
+        InvalidInputError: another argument is not what it should be; k is larger than the number of items.
+
+    Examples:
+        >>> metric = RetrievalAveragePrecision(topk=3)
+        >>> metric.process(None, [{"pred_score": [0.5, 0.3, 0.2], "gt_label": [0, 1]}])
+        >>> metric.compute_metrics(metric.results)
+        {'mAP@3': 100.0}
+    """
+
+    default_prefix = "retrieval"
+
+    def __init__(
+        self, topk: int | None = None, mode: str = "IR", collect_device: str = "cpu", prefix: str | None = None
+    ) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        self.topk, self.mode = _one_k(topk), _checked(mode)
+
+    def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
+        if len(data_samples):  # only the value is kept: a gallery may be large
+            answers = _answers_of_samples(data_samples, self.topk)
+            values = 100 * formulas.average_precision_of_ranking(*answers, self.mode)
+            for value, relevant in zip(values.tolist(), answers.total.tolist()):
+                self.results.append({"ap": value, "relevant": relevant})
+
+    def compute_metrics(self, results: Sequence[Any]) -> dict[str, Any]:
+        # A number per query travels, not a sum: the last bits of a sum of floats depend on who has summed what.
+        values, relevant = inputs.column(results, "ap"), np.array(inputs.column(results, "relevant"))
+        return {f"mAP@{self.topk}": _mean_precision(values, relevant)}
+
+    @staticmethod
+    def calculate(
+        pred: Any,
+        target: Any,
+        topk: int | None = None,
+        pred_indices: bool = False,
+        target_indices: bool = False,
+        mode: str = "IR",
+    ) -> float:
+        """The mean average precision of these answers, in percent.
+
+        Args:
+            pred: scores ``[queries, items]``, or with ``pred_indices`` each query's items, the best first.
+            target: ``[queries, items]``, positive where the item is relevant, or with ``target_indices`` the relevant
+                items of each query.
+            topk: k, required.
+            pred_indices: whether ``pred`` holds items.
+            target_indices: whether ``target`` holds items.
+            mode: ``"IR"`` or ``"integrate"``.
+
+        Returns:
+            A float.
+
+        Raises:
+            AssertedInputError: ``mode`` is neither, there are not as many queries as targets, or there are no indices
+                where there should be.
+            InvalidInputError: ``topk`` is no integer of at least 1, or larger than the number of items.
+            TypeError: scores are no array, tensor or sequence of floats. (Integers in a sequence are indices.)
+
+        Examples:
+            >>> RetrievalAveragePrecision.calculate([[0, 1, 2, 3]], [[0, 3]], 4, True, True)
+            75.0
+        """
+        k, mode = _one_k(topk), _checked(mode)
+        answers = _answers(pred, target, k, pred_indices, target_indices)
+        values = 100 * formulas.average_precision_of_ranking(*answers, mode)
+        return _mean_precision(values.tolist(), answers.total)
+
+
+def _one_k(topk: Any) -> int:
+    if topk is None or isinstance(topk, Sequence):
+        raise InvalidInputError(f"{_TOPK}, not {topk!r}")
+    return settings.top_ks(topk, _TOPK)[0]
+
+
+def _checked(mode: Any) -> str:
+    if mode not in _MODES:
+        raise AssertedInputError(f"Invalid `mode` argument, please specify from {list(_MODES)}. It is {mode!r}.")
+    return str(mode)
+
+
+def _mean_precision(values: Sequence[float], relevant: np.ndarray) -> float:
+    _warn_of_empty("RetrievalAveragePrecision", np.count_nonzero(relevant == 0), len(values))
+    return formulas.ratio(math.fsum(values), len(values), "RetrievalAveragePrecision")

@@ -1,0 +1,174 @@
+"""The arguments that the metrics' constructors and `calculate` share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Iterable, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import AssertedInputError, InvalidInputError
+
+__all__ = [
+    "AVERAGES",
+    "check_average",
+    "check_class_count",
+    "check_items",
+    "known_class_count",
+    "pick",
+    "suffixes",
+    "threshold",
+    "thresholds",
+    "top_ks",
+]
+
+AVERAGES = ("micro", "macro", None)
+ITEMS = ("precision", "recall", "f1-score", "support")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _entries(value: Any) -> tuple[Any, ...]:
+    one = value is None or isinstance(value, str) or not isinstance(value, Iterable)
+    return (value,) if one else tuple(value)
+
+
+def top_ks(topk: Any, message: str = "topk must be an integer of at least 1, or several of them") -> tuple[int, ...]:
+    """One k or several as a tuple.
+
+    Args:
+        topk: an integer or a sequence of integers.
+        message: how the error begins.
+
+    Raises:
+        InvalidInputError: for anything else, a k below 1, or none at all.
+    """
+    entries = _entries(topk)
+    if not entries or not all(_is_integer(k) and k >= 1 for k in entries):
+        raise InvalidInputError(f"{message}, not {topk!r}")
+    return tuple(int(k) for k in entries)
+
+
+def threshold(thr: Any, argument: str = "thr") -> float | None:
+    """A threshold as a float; None stays None.
+
+    Args:
+        thr: a finite number or None.
+        argument: its name, for messages.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if thr is None:
+        return None
+    if not isinstance(thr, (int, float, np.number)) or isinstance(thr, bool) or not np.isfinite(thr):
+        raise InvalidInputError(f"{argument} must hold finite numbers or None, not {thr!r}")
+    return float(thr)
+
+
+def thresholds(thrs: Any) -> tuple[float | None, ...]:
+    """One threshold or several as a tuple.
+
+    Args:
+        thrs: a number, None, or a sequence of these.
+
+    Raises:
+        InvalidInputError: for anything else, or an empty sequence.
+    """
+    entries = _entries(thrs)
+    if not entries:
+        raise InvalidInputError("thrs is empty; give a number, None, or several of these")
+    return tuple(threshold(thr, "thrs") for thr in entries)
+
+
+def suffixes(thrs: Sequence[float | None]) -> list[str]:
+    """What tells the results of several thresholds apart: ``_thr-0.50``, ``_no-thr``; nothing if there is one.
+
+    Thresholds that two digits do not tell apart are written in full.
+
+    Args:
+        thrs: the thresholds.
+
+    Examples:
+        >>> suffixes([0.5, 0.121, 0.123, None])
+        ['_thr-0.50', '_thr-0.121', '_thr-0.123', '_no-thr']
+    """
+    if len(thrs) == 1:
+        return [""]
+    shared = Counter(f"{thr:.2f}" for thr in set(thrs) if thr is not None)
+    short = [None if thr is None else f"{thr:.2f}" for thr in thrs]
+    return [
+        "_no-thr" if name is None else f"_thr-{name}" if shared[name] == 1 else f"_thr-{thr!r}"
+        for thr, name in zip(thrs, short)
+    ]
+
+
+def check_average(average: Any, options: Sequence[str | None]) -> None:
+    """Raise unless an average is one of the options.
+
+    Args:
+        average: what was given.
+        options: what is allowed.
+    """
+    if average not in options:
+        raise AssertedInputError(f"Invalid `average` argument, please specify from {list(options)}. It is {average!r}.")
+
+
+def check_items(items: Any, metric: str) -> tuple[str, ...]:
+    """The items as a tuple.
+
+    Args:
+        items: names of items.
+        metric: name of the metric, for messages.
+    """
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise AssertedInputError(f'items must be a sequence of names such as ("recall",), not {items!r}')
+    items = tuple(items)
+    for item in items:
+        if item not in ITEMS:
+            raise AssertedInputError(
+                f"The metric {item} is not supported by `{metric}`, please specify from "
+                '"precision", "recall", "f1-score" and "support".'
+            )
+    return items
+
+
+def check_class_count(num_classes: Any) -> int | None:
+    """The number of classes as an int; None stays None.
+
+    Args:
+        num_classes: an integer of at least 1, or None.
+    """
+    if num_classes is not None and (not _is_integer(num_classes) or num_classes < 1):
+        raise InvalidInputError(f"num_classes must be an integer of at least 1, or None, not {num_classes!r}")
+    return None if num_classes is None else int(num_classes)
+
+
+def known_class_count(num_classes: Any) -> int:
+    """The number of classes as an int, which is required.
+
+    Args:
+        num_classes: an integer of at least 1.
+    """
+    count = check_class_count(num_classes)
+    if count is None:
+        raise AssertedInputError("Please specify the `num_classes` if the `pred` is labels instead of scores.")
+    return count
+
+
+def pick(values: Sequence[np.ndarray], items: Sequence[str], average: str | None, suffix: str = "") -> dict[str, Any]:
+    """The results of one threshold, as MMPretrain names them.
+
+    Args:
+        values: precision, recall, F1 and support.
+        items: which of them are wanted.
+        average: how they were averaged.
+        suffix: of the threshold.
+
+    Returns:
+        Numbers, or lists where ``average`` is None, by name.
+    """
+    ending = suffix + {"macro": "", "micro": "_micro", None: "_classwise"}[average]
+    return {item + ending: value.tolist() for item, value in zip(ITEMS, values) if item in items}

@@ -1,0 +1,311 @@
+"""Metrics of classification with one label per sample, after MMPretrain 1.2.0."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.errors import AssertedInputError, InvalidInputError, warn
+from fleetmetrics.evaluator.base import BaseMetric
+from fleetmetrics.evaluator.metrics import inputs, scores, settings
+from fleetmetrics.evaluator.registry import METRICS
+from fleetmetrics.xp import numpy_ops
+
+__all__ = ["Accuracy", "SingleLabelMetric"]
+
+
+def _warn_of_dropped(metric: str, what: str, dropped: np.ndarray, thrs: Sequence[float | None]) -> None:
+    for count, thr in zip(dropped.tolist(), thrs):
+        if count:
+            warn(
+                f"{metric}: the threshold {thr} drops {count} {what} whose scores are no probabilities, being outside "
+                "[0, 1]. For logits give thrs=None, or a threshold for logits"
+            )
+
+
+@METRICS.register_module()
+class Accuracy(BaseMetric):
+    """Share of the samples whose label is among the k highest scores, in percent, after MMPretrain's ``Accuracy``.
+
+    Formula: ``100 * correct / total``. A sample is correct if fewer than k classes come before its label, and the
+    label's score is above the threshold. Equal scores are ordered by class, the lower one first, as in
+    `fleetmetrics.Accuracy` (MMPretrain's order is that of ``torch.topk``, which may be any). Without ``pred_score``,
+    ``pred_label`` must equal the label; k and thresholds do not matter then.
+
+    Data samples hold ``pred_score`` ``[classes]`` or ``pred_label``, and ``gt_label``. Workers exchange counts.
+
+    Where it differs from MMPretrain's:
+
+    - its default threshold, 0.0, counts no label whose score is negative. The number is kept; where that drops samples
+      whose scores are outside [0, 1], such as logits, there is a warning;
+    - counts are integers and shares float64, not float32; scores are compared in their own precision;
+    - labels that are no class or not whole, and scores that are nan, are errors and not wrong or right predictions;
+    - labels ``[n, 1]`` equal ``[n]``: with predicted labels, MMPretrain compares all with all;
+    - no samples: nan with `UndefinedMetricWarning`, not a ZeroDivisionError;
+    - thresholds that two digits do not tell apart keep a result each; integers are thresholds too.
+
+    Args:
+        topk: one k or several.
+        thrs: one threshold or several, each a number or None, for none.
+        collect_device: as in `BaseMetric`.
+        prefix: of the results' names; None: ``"accuracy"``.
+
+    Results:
+        ``top{k}``; with several thresholds ``top{k}_thr-{threshold:.2f}`` and ``top{k}_no-thr``.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be; k is larger than the number of classes.
+
+    Examples:
+        >>> metric = Accuracy(topk=(1, 2))
+        >>> metric.process(None, [{"pred_score": [0.5, 0.3, 0.2], "gt_label": 1}])
+        >>> metric.compute_metrics(metric.results)
+        {'top1': 0.0, 'top2': 100.0}
+        >>> Accuracy.calculate([0, 2, 1, 3], [0, 1, 2, 3])
+        array([50.])
+    """
+
+    default_prefix = "accuracy"
+
+    def __init__(
+        self,
+        topk: int | Sequence[int] = (1,),
+        thrs: float | Sequence[float | None] | None = 0.0,
+        collect_device: str = "cpu",
+        prefix: str | None = None,
+    ) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        self.topk = settings.top_ks(topk)
+        self.thrs = settings.thresholds(thrs)
+
+    def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
+        self.results.extend([inputs.labelled_record(sample) for sample in data_samples])
+
+    def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
+        if not results:
+            return _correct(np.zeros([0, max(self.topk)]), np.zeros(0), self.topk, self.thrs)
+        advice = " Please check the `val_evaluator` and `test_evaluator` fields in your config file."
+        return _correct(*inputs.labelled_columns(results), self.topk, self.thrs, advice)
+
+    def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
+        values = _accuracies(states, self.thrs)
+        if values.ndim == 0:
+            return {"top1": values.item()}
+        suffixes = settings.suffixes(self.thrs)
+        return {
+            f"top{k}{suffix}": value
+            for k, row in zip(self.topk, values.tolist())
+            for suffix, value in zip(suffixes, row)
+        }
+
+    @staticmethod
+    def calculate(
+        pred: Any, target: Any, topk: int | Sequence[int] = (1,), thrs: float | Sequence[float | None] | None = (0.0,)
+    ) -> np.ndarray | list[list[np.ndarray]]:
+        """The accuracy of these predictions, in percent.
+
+        Args:
+            pred: scores ``[n, classes]``, or predicted labels ``[n]``: an array, a tensor or a sequence.
+            target: labels ``[n]`` or ``[n, 1]``.
+            topk: one k or several.
+            thrs: one threshold or several, each a number or None.
+
+        Returns:
+            Arrays of one float64: for scores a list per k of one array per threshold, for labels one array.
+            MMPretrain has float32 tensors there.
+
+        Raises:
+            AssertedInputError: there are not as many predictions as labels.
+            TypeError: an input is no array, tensor or sequence.
+        """
+        pred, target = inputs.pair(pred, target)
+        thrs = settings.thresholds(thrs)
+        values = _accuracies(_correct(pred, target, settings.top_ks(topk), thrs), thrs)
+        if values.ndim == 0:
+            return values.reshape(1)
+        return [[np.array([value]) for value in row] for row in values]
+
+
+def _correct(
+    pred: np.ndarray, target: np.ndarray, topk: Sequence[int], thrs: Sequence[float | None], advice: str = ""
+) -> dict[str, np.ndarray]:
+    total = np.array(len(target), np.int64)
+    if pred.ndim == 1:
+        equal = inputs.as_labels(pred, "pred") == inputs.as_labels(target, "target")
+        return {"equal": np.array(np.count_nonzero(equal), np.int64), "total": total}
+    pred = inputs.as_scores(pred, "pred")
+    classes = pred.shape[1]
+    if max(topk) > classes:
+        raise InvalidInputError(
+            f"Top-{max(topk)} accuracy is unavailable since the number of categories is {classes}.{advice}"
+        )
+    label = inputs.as_labels(target, "target", classes)
+    hit = numpy_ops.rank_of_label(pred, label)[:, None] < np.array(topk)
+    own = np.take_along_axis(pred, label[:, None], axis=1)[:, 0]
+    passed = np.stack([scores.above(own, thr) for thr in thrs], axis=1)
+    suspect = hit.any(axis=1) & scores.look_like_logits(pred)
+    return {
+        "correct": hit.T.astype(np.int64) @ passed.astype(np.int64),
+        "dropped": np.count_nonzero(suspect[:, None] & ~passed, axis=0).astype(np.int64, copy=False),
+        "total": total,
+    }
+
+
+def _accuracies(states: dict[str, np.ndarray], thrs: Sequence[float | None]) -> np.ndarray:
+    """Percent: ``[k, threshold]``, or 0-d for predicted labels."""
+    if "dropped" in states:
+        _warn_of_dropped("Accuracy", "correct predictions", states["dropped"], thrs)
+    correct = np.asarray(states["equal"] if "equal" in states else states["correct"])
+    values = [formulas.accuracy(100 * count, states["total"]) for count in correct.reshape(-1).tolist()]
+    return np.reshape(values, correct.shape)
+
+
+@METRICS.register_module()
+class SingleLabelMetric(BaseMetric):
+    """Precision, recall, F1 and support in percent, after MMPretrain's ``SingleLabelMetric``.
+
+    Formula: ``tp / predicted``, ``tp / actual``, ``2 * tp / (predicted + actual)`` and ``actual``, from the counts of
+    every class; 0 / 0 is 0. The predicted class is that of the highest score, of equal ones the lowest class; if the
+    score is not above the threshold, no class is predicted. See `fleetmetrics.formulas.precision_recall_f1`.
+
+    Data samples hold ``pred_score`` ``[classes]`` or ``pred_label`` (then also ``num_classes``, if the metric has
+    none), and ``gt_label``. Workers exchange counts per class.
+
+    Where it differs from MMPretrain's: as `Accuracy`, and
+
+    - samples of different ``num_classes`` are an error: MMPretrain takes that of the first for all;
+    - no samples: nan with `UndefinedMetricWarning`, not 0.
+
+    Args:
+        thrs: one threshold or several, each a number or None, for none. As in `Accuracy`, the default 0.0 drops
+            negative scores, with a warning.
+        items: which of ``"precision"``, ``"recall"``, ``"f1-score"`` and ``"support"`` to report.
+        average: ``"macro"``: mean over the classes; ``"micro"``: from the sums over the classes; None: every class.
+        num_classes: number of classes, for predicted labels; scores bring their own.
+        collect_device: as in `BaseMetric`.
+        prefix: of the results' names; None: ``"single-label"``.
+
+    Results:
+        The items; with several thresholds each with ``_thr-{threshold:.2f}`` or ``_no-thr``; then with ``_micro``, or
+        ``_classwise`` for a list.
+
+    Raises:
+        AssertedInputError: ``items`` or ``average`` is none of these, or the number of classes is unknown.
+        InvalidInputError: another argument is not what it should be.
+
+    Examples:
+        >>> SingleLabelMetric.calculate([0, 1, 1, 3], [0, 2, 1, 3], num_classes=4)
+        (array(62.5), array(75.), array(66.66666667), array(4))
+    """
+
+    default_prefix = "single-label"
+
+    def __init__(
+        self,
+        thrs: float | Sequence[float | None] | None = 0.0,
+        items: Sequence[str] = ("precision", "recall", "f1-score"),
+        average: str | None = "macro",
+        num_classes: int | None = None,
+        collect_device: str = "cpu",
+        prefix: str | None = None,
+    ) -> None:
+        super().__init__(collect_device=collect_device, prefix=prefix)
+        settings.check_average(average, settings.AVERAGES)
+        self.thrs = settings.thresholds(thrs)
+        self.items = settings.check_items(items, "SingleLabelMetric")
+        self.average = average
+        self.num_classes = settings.check_class_count(num_classes)
+
+    def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
+        records = [inputs.labelled_record(sample) for sample in data_samples]
+        for sample, record in zip(data_samples, records):
+            if "pred_label" in record:
+                num_classes = settings.check_class_count(self.num_classes or sample.get("num_classes"))
+                if num_classes is None:
+                    raise AssertedInputError("The `num_classes` must be specified if no `pred_score`.")
+                record["num_classes"] = num_classes
+        self.results.extend(records)
+
+    def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
+        if not results:
+            none = np.zeros([len(self.thrs), self.num_classes or 0], np.int64)
+            counts = {"true_positive": none, "predicted": none, "actual": none.sum(axis=0)}
+            return {**counts, "dropped": none.sum(axis=1), "total": none.sum()}
+        pred, target = inputs.labelled_columns(results)
+        return _class_counts(pred, target, self.thrs, inputs.class_count(results) if pred.ndim == 1 else None)
+
+    def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
+        values = _shares(states, self.thrs, self.average)
+        suffixes = settings.suffixes(self.thrs) if "dropped" in states else [""]
+        results: dict[str, Any] = {}
+        for value, suffix in zip(values, suffixes):
+            results.update(settings.pick(value, self.items, self.average, suffix))
+        return results
+
+    @staticmethod
+    def calculate(
+        pred: Any,
+        target: Any,
+        thrs: float | Sequence[float | None] | None = (0.0,),
+        average: str | None = "macro",
+        num_classes: int | None = None,
+    ) -> tuple[np.ndarray, ...] | list[tuple[np.ndarray, ...]]:
+        """Precision, recall, F1 (in percent) and support of these predictions.
+
+        Args:
+            pred: scores ``[n, classes]``, or predicted labels ``[n]``: an array, a tensor or a sequence.
+            target: labels ``[n]`` or ``[n, 1]``.
+            thrs: one threshold or several, each a number or None; for scores.
+            average: ``"macro"``, ``"micro"`` or None.
+            num_classes: number of classes, required for predicted labels.
+
+        Returns:
+            0-d arrays, or ``[classes]`` where ``average`` is None; float64, where MMPretrain has float32 tensors. For
+            labels one tuple, for scores a list of one per threshold.
+
+        Raises:
+            AssertedInputError: ``average`` is none of these, ``num_classes`` is missing, or there are not as many
+                predictions as labels.
+            TypeError: an input is no array, tensor or sequence.
+        """
+        settings.check_average(average, settings.AVERAGES)
+        pred, target = inputs.pair(pred, target)
+        thrs = settings.thresholds(thrs)
+        values = _shares(_class_counts(pred, target, thrs, num_classes), thrs, average)
+        return values[0] if pred.ndim == 1 else values
+
+
+def _class_counts(
+    pred: np.ndarray, target: np.ndarray, thrs: Sequence[float | None], classes: int | None
+) -> dict[str, np.ndarray]:
+    """What the confusion matrices of every threshold add up to, per class."""
+    states = {"total": np.array(len(target), np.int64)}
+    if pred.ndim == 1:
+        classes = settings.known_class_count(classes)
+        label, kept = inputs.as_labels(pred, "pred", classes), [np.ones(len(pred), np.bool_)]
+    else:
+        pred = inputs.as_scores(pred, "pred")
+        classes, label = pred.shape[1], pred.argmax(axis=1)
+        top = np.take_along_axis(pred, label[:, None], axis=1)[:, 0]
+        kept = [scores.above(top, thr) for thr in thrs]
+        suspect = scores.look_like_logits(pred)
+        states["dropped"] = np.array([np.count_nonzero(suspect & ~keep) for keep in kept], np.int64)
+    truth = inputs.as_labels(target, "target", classes)
+    right = label == truth
+    states["true_positive"] = np.stack([inputs.count(label[keep & right], classes) for keep in kept])
+    states["predicted"] = np.stack([inputs.count(label[keep], classes) for keep in kept])
+    states["actual"] = inputs.count(truth, classes)
+    return states
+
+
+def _shares(
+    states: dict[str, np.ndarray], thrs: Sequence[float | None], average: str | None
+) -> list[tuple[np.ndarray, ...]]:
+    if "dropped" in states:
+        _warn_of_dropped("SingleLabelMetric", "predictions", states["dropped"], thrs)
+    return [
+        formulas.precision_recall_f1(100 * hits, predicted, states["actual"], states["total"], average)
+        for hits, predicted in zip(states["true_positive"], states["predicted"])
+    ]

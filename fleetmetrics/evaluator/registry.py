@@ -1,0 +1,138 @@
+"""Metrics by name, so that a configuration can say which to make."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, Callable, Mapping, Sequence
+
+from fleetmetrics.errors import UnknownNameError
+
+__all__ = ["METRICS", "Registry"]
+
+
+class Registry:
+    """Classes by name, after MMEngine's ``Registry``.
+
+    Args:
+        name: what it holds, for errors.
+
+    Examples:
+        >>> shapes = Registry("shape")
+        >>> @shapes.register_module()
+        ... class Square:
+        ...     def __init__(self, side):
+        ...         self.side = side
+        >>> shapes.build(dict(type="Square", side=2)).side
+        2
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._module_dict: dict[str, Callable[..., Any]] = {}
+
+    @property
+    def name(self) -> str:
+        """What it holds."""
+        return self._name
+
+    @property
+    def module_dict(self) -> dict[str, Callable[..., Any]]:
+        """The classes by name."""
+        return self._module_dict
+
+    def __len__(self) -> int:
+        return len(self._module_dict)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._module_dict
+
+    def __repr__(self) -> str:
+        return f"Registry(name={self._name!r}, items={sorted(self._module_dict)})"
+
+    def get(self, key: str) -> Callable[..., Any] | None:
+        """Return the class of this name, or None.
+
+        Args:
+            key: the name.
+
+        Raises:
+            TypeError: if it is no text.
+        """
+        if not isinstance(key, str):
+            raise TypeError(f"The key argument of `Registry.get` must be a str, got {type(key)}")
+        return self._module_dict.get(key)
+
+    def register_module(
+        self, name: str | Sequence[str] | None = None, force: bool = False, module: Callable[..., Any] | None = None
+    ) -> Callable[..., Any]:
+        """Register a class, as a decorator or directly.
+
+        Args:
+            name: under which name, or names; None for the class's own.
+            force: replace what has this name already.
+            module: the class; None to be used as a decorator.
+
+        Returns:
+            The class, or the decorator.
+
+        Raises:
+            KeyError: if the name is taken.
+            TypeError: if an argument is of the wrong type.
+        """
+        if not isinstance(force, bool):
+            raise TypeError(f"force must be a boolean, but got {type(force)}")
+        names = [name] if isinstance(name, str) else name
+        if names is not None and (not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names)):
+            raise TypeError(f"name must be None, an instance of str, or a sequence of str, but got {type(name)}")
+
+        def register(entry: Callable[..., Any]) -> Callable[..., Any]:
+            if not callable(entry):
+                raise TypeError(f"module must be Callable, but got {type(entry)}")
+            for key in names or [entry.__name__]:
+                if key in self._module_dict and not force:
+                    where = self._module_dict[key].__module__
+                    raise KeyError(f"{key} is already registered in {self._name} at {where}")
+                self._module_dict[key] = entry
+            return entry
+
+        return register if module is None else register(module)
+
+    def build(self, cfg: Mapping[str, Any]) -> Any:
+        """Make what a configuration describes.
+
+        Args:
+            cfg: a dict with ``type``, a registered name or a class; the rest are arguments of the class.
+
+        Returns:
+            The new object.
+
+        Raises:
+            TypeError: if cfg is no dict, or its type neither text nor callable.
+            KeyError: if there is no ``type``.
+            UnknownNameError: a KeyError too; if the name is not registered; lists those that are.
+        """
+        if not isinstance(cfg, Mapping):
+            raise TypeError(f"cfg should be a dict, ConfigDict or Config, but got {type(cfg)}")
+        if "type" not in cfg:
+            raise KeyError(f'`cfg` or `default_args` must contain the key "type", but got {cfg}')
+        arguments = {key: value for key, value in cfg.items() if key not in ("type", "_scope_")}
+        kind = cfg["type"]
+        if isinstance(kind, str):
+            kind = self._module_dict.get(kind)
+            if kind is None:
+                raise self._unknown(cfg["type"])
+        if not callable(kind):
+            raise TypeError(f"type must be a str or valid type, but got {type(kind)}")
+        return kind(**arguments)
+
+    def _unknown(self, key: str) -> UnknownNameError:
+        near = difflib.get_close_matches(key, self._module_dict, n=1)
+        guess = f" Did you mean {near[0]!r}?" if near else ""
+        return UnknownNameError(
+            f"{key} is not in the {self._name} registry. Please check whether the value of `{key}` is correct or it was"
+            f" registered as expected.{guess} Known are: {', '.join(sorted(self._module_dict))}."
+        )
+
+
+#: The metrics that `fleetmetrics.evaluator.Evaluator` makes from configurations.
+METRICS = Registry("metric")

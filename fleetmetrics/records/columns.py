@@ -1,0 +1,260 @@
+"""Batches of records, kept as columns: arrays, or lists, whose first axis is the sample."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy import ndarray
+
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.xp import is_eager_tensor, namespace
+
+__all__ = ["RECORDS", "Columns", "are_alike", "as_column", "as_ids", "as_results"]
+
+_NUMBERS = (bool, int, float, np.generic)
+
+
+def as_column(value: Any, name: str) -> Any:
+    """Return a batch's column: an array of its own memory, or a list for what has no common shape.
+
+    Args:
+        value: an array, a dynamic tensor on any device, or a sequence; its first axis is the sample.
+        name: how errors call it.
+
+    Raises:
+        InvalidInputError: if it has no first axis.
+    """
+    if is_eager_tensor(value) and value.is_dense():  # Paddle ends the process over a sparse one
+        value = namespace(value).host(value)
+    elif hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's tensors
+        value = value.detach().cpu().numpy()
+    elif isinstance(value, (list, tuple)):
+        numbers = bool(value) and all(isinstance(entry, _NUMBERS) for entry in value)
+        value = np.asarray(value) if numbers else list(value)
+    elif not isinstance(value, np.ndarray) and hasattr(value, "__array__"):
+        value = np.asarray(value)
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, np.ndarray) or value.ndim == 0:
+        raise InvalidInputError(
+            f"{name} is {type(value).__name__} {value!r:.60}; a batch's column must be an array, a tensor or a list"
+            " whose first axis is the sample"
+        )
+    if value.dtype == object:
+        return list(value)
+    base = value.base
+    # A view keeps the whole of its batch alive.
+    return value.copy() if isinstance(base, np.ndarray) and base.nbytes > 2 * value.nbytes else value
+
+
+def as_ids(value: Any) -> np.ndarray:
+    """Return a batch's sample ids.
+
+    Args:
+        value: integers or texts, one per sample.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    ids = np.asarray(as_column(value, "ids"))
+    if ids.ndim == 2 and ids.shape[1] == 1:
+        ids = ids[:, 0]
+    if ids.size == 0:
+        ids = ids.reshape(-1)
+    elif ids.ndim != 1 or ids.dtype.kind not in "iuUS":
+        raise InvalidInputError(
+            f"ids has shape {list(ids.shape)} and dtype {ids.dtype}; it must hold one integer or text per sample"
+        )
+    return ids
+
+
+#: The names of columns that are a plain list of records.
+RECORDS = "records"
+
+
+class Columns:
+    """What was added, batch by batch.
+
+    ``names`` is a tuple of texts if the columns were given as keywords, else how many there are, or `RECORDS` for a
+    plain list of records.
+    """
+
+    def __init__(self) -> None:
+        self.names: Any = None  # None before the first batch
+        self.batches: list[tuple[Any, ...]] = []
+        self.ids: list[np.ndarray] = []
+        self._usual: Any = None  # the names, if the batches came without ids
+
+    @classmethod
+    def of(cls, records: list[Any]) -> Columns:
+        """Return a plain list of records as a column.
+
+        Args:
+            records: one per sample.
+        """
+        columns = cls()
+        if records:
+            columns.names, columns.batches = RECORDS, [(records,)]
+        return columns
+
+    def __len__(self) -> int:
+        return sum(len(batch[0]) for batch in self.batches)
+
+    def append(self, columns: tuple[Any, ...], named: Mapping[str, Any], ids: Any = None) -> None:
+        """Add a batch.
+
+        Args:
+            columns: without names; or
+            named: with names.
+            ids: one per sample, or None.
+
+        Raises:
+            InvalidInputError: if the columns are not equally long or not those of the batches before; then nothing
+                of the batch was added.
+        """
+        # What most batches of a user's loop are is looked at first: arrays that own their memory, as before.
+        names: Any = tuple(named) if named else len(columns)
+        if ids is None and names == self._usual and not (columns and named):
+            batch = columns or tuple(named.values())
+            try:
+                size = len(batch[0])
+                for column in batch:
+                    if type(column) is not ndarray or column.base is not None or len(column) != size:
+                        break
+                else:
+                    self.batches.append(batch)
+                    return
+            except TypeError:  # no length at all
+                pass
+        self._append(names, self._admitted(columns, named, ids is None), ids)
+
+    def _append(self, names: Any, batch: tuple[Any, ...], ids: Any) -> None:
+        names = names if self.names is None else self.names
+        titles = names if isinstance(names, tuple) else [f"column {i}" for i in range(names)]
+        batch = tuple([as_column(column, title) for title, column in zip(titles, batch)])
+        ids = None if ids is None else as_ids(ids)
+        lengths = [(title, len(column)) for title, column in zip(titles, batch)]
+        lengths += [] if ids is None else [("ids", len(ids))]
+        if len({length for _, length in lengths}) > 1:
+            given = ", ".join(f"{title} {length}" for title, length in lengths)
+            raise InvalidInputError(
+                f"the columns of a batch must be equally long, one entry per sample; given: {given}. Nothing of this"
+                " batch was added"
+            )
+        self.names = names
+        self._usual = names if ids is None else None
+        self.batches.append(batch)
+        self.ids += [] if ids is None else [ids]
+
+    def _admitted(self, columns: tuple[Any, ...], named: Mapping[str, Any], no_ids: bool) -> tuple[Any, ...]:
+        """The batch's columns in the order of the first batch."""
+        if columns and named:
+            raise InvalidInputError(
+                f"add was given {len(columns)} columns without a name and {', '.join(named)}; name all or none"
+            )
+        if not columns and not named:
+            raise InvalidInputError("add was given nothing; give a batch's columns, such as add(score=..., label=...)")
+        if self.names is None:
+            return columns or tuple(named.values())
+        if no_ids is bool(self.ids):
+            had = "with" if no_ids else "without"
+            raise InvalidInputError(f"ids: earlier batches came {had} them; give ids to every add, or to none")
+        if set(named) != (set(self.names) if isinstance(self.names, tuple) else set()) or len(columns) != self._unnamed:
+            raise InvalidInputError(
+                f"add was given {_names_text(tuple(named) or len(columns))}, and {_names_text(self.names)} before;"
+                " every batch must bring the same columns"
+            )
+        return tuple(named[name] for name in self.names) if named else columns
+
+    @property
+    def _unnamed(self) -> int:
+        return 0 if isinstance(self.names, tuple) else int(self.names)
+
+    def clear(self) -> None:
+        """Forget all batches."""
+        self.__init__()  # type: ignore[misc]
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The batches that hold samples, the ids as their last column."""
+        rows = [(*batch, ids) for batch, ids in zip(self.batches, self.ids)] if self.ids else self.batches
+        return [row for row in rows if len(row[0])]
+
+    def blocks(self) -> list[int]:
+        """How many samples each batch had."""
+        return [len(batch[0]) for batch in self.batches]
+
+    def select(self, keep: Any) -> Columns:
+        """Return some of the samples; batches that are kept whole are not copied.
+
+        Args:
+            keep: how many from the front, or one flag per sample.
+        """
+        chosen = Columns()
+        chosen.names = self.names
+        start = 0
+        for i, batch in enumerate(self.batches):
+            size = len(batch[0])
+            part = slice(0, max(0, keep - start)) if isinstance(keep, int) else keep[start : start + size]
+            ids = self.ids[i : i + 1]
+            if not (part.stop >= size if isinstance(part, slice) else part.all()):
+                batch = tuple(_chosen(column, part) for column in batch)
+                ids = [_chosen(each, part) for each in ids]
+            chosen.batches.append(batch)
+            chosen.ids += ids
+            start += size
+        return chosen
+
+    def joined(self) -> Any:
+        """All batches, joined, as ``compute_metric`` gets them: copies; an empty list if there are none."""
+        batches = [batch for batch in self.batches if len(batch[0])]
+        return as_results(self.names, [join_column(parts) for parts in zip(*batches)]) if batches else []
+
+
+def as_results(names: Any, columns: Sequence[Any]) -> Any:
+    """Return joined columns as ``compute_metric`` gets them.
+
+    Args:
+        names: as in `Columns`.
+        columns: in that order.
+
+    Returns:
+        A dict by name, a tuple, or the list of records; an empty list if there are none.
+    """
+    if names is None or names == RECORDS:
+        return columns[0] if columns else []
+    return dict(zip(names, columns)) if isinstance(names, tuple) else tuple(columns)
+
+
+def join_column(parts: Sequence[Any]) -> Any:
+    """Return the parts of one column one after the other.
+
+    Args:
+        parts: arrays or lists.
+    """
+    return np.concatenate(parts) if are_alike(parts) else list(chain.from_iterable(parts))
+
+
+def are_alike(parts: Sequence[Any]) -> bool:
+    """Whether the parts of a column are arrays that one array can hold, each value as it is.
+
+    Args:
+        parts: arrays or lists.
+    """
+    if not all(isinstance(part, ndarray) for part in parts) or len({part.shape[1:] for part in parts}) > 1:
+        return False
+    kinds = {part.dtype.kind for part in parts}
+    if kinds == {"i", "u"}:  # NumPy joins int64 and uint64 to float64
+        return np.result_type(*[part.dtype for part in parts]).kind != "f"
+    return len(kinds) == 1 or kinds <= set("biufc")
+
+
+def _chosen(column: Any, part: Any) -> Any:
+    if isinstance(column, np.ndarray) or isinstance(part, slice):
+        return column[part]
+    return [entry for entry, wanted in zip(column, part) if wanted]
+
+
+def _names_text(names: Any) -> str:
+    return ", ".join(names) if isinstance(names, tuple) else f"{names} columns without names"
