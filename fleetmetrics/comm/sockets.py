@@ -8,15 +8,15 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.base import Block, Communicator, Deadline, resolve_timeout
+from fleetmetrics.comm.base import Block, Deadline
 from fleetmetrics.comm.bulk import CHUNK_BYTES, gather_large, joined_payloads, reduce_large
 from fleetmetrics.comm.columns import as_column, by_rank, decode, encode, join, ordinal
+from fleetmetrics.comm.job import JobCommunicator
 from fleetmetrics.comm.launch import Job
-from fleetmetrics.comm.letters import Decide, Letter
 from fleetmetrics.comm.meeting import Meeting
 from fleetmetrics.comm.member import Answer
 from fleetmetrics.comm.packing import Layout, agree, combine_packed, describe, layout_of, pack, unpack
-from fleetmetrics.comm.wire import Frame, Payload
+from fleetmetrics.comm.wire import Frame
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 
 __all__ = ["SocketCommunicator"]
@@ -26,7 +26,7 @@ _DEFERRED, _GATHERS = 1, 2
 _channels = itertools.count(1)
 
 
-class SocketCommunicator(Communicator):
+class SocketCommunicator(JobCommunicator):
     """The workers of one launched job, with or without Paddle.
 
     Everything goes over sockets of its own around rank 0: in one round trip if it fits into one chunk, else one
@@ -40,12 +40,13 @@ class SocketCommunicator(Communicator):
         InvalidInputError, NoChannelError, ServerProcessError: as `Job.from_environment`.
     """
 
+    _meeting: Meeting
+
     def __init__(self, job: Job | None = None, *, channel: str | None = None) -> None:
         self._job = job if job is not None else Job.from_environment()
         self.rank = self._job.rank
         self.world_size = self._job.world_size
-        self._meeting = Meeting(self._job, channel or f"own {next(_channels)}")
-        self._number = 0
+        super().__init__(Meeting(self._job, channel or f"own {next(_channels)}"))
 
     def reduce(
         self,
@@ -57,7 +58,7 @@ class SocketCommunicator(Communicator):
     ) -> list[np.ndarray]:
         """Reduce many states in one exchange; see `Communicator`."""
         deadline, trouble = self._begin(timeout, trouble)
-        label = f"exchange {self._number} ({call})"
+        label = self._label(call)
         layout, arrays = describe(call, ()), []
         try:
             layout, arrays = describe(call, blocks), [block.array for block in blocks]
@@ -80,40 +81,9 @@ class SocketCommunicator(Communicator):
         promoted = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, layout.dtypes)]
         return self._reduce_large(layout, promoted, label, deadline)
 
-    def all_gather(self, array: Any, *, timeout: float | None = None) -> list[np.ndarray]:
-        """Give every worker's array to every worker; see `Communicator`."""
-        return self._gather("all_gather", array, None, timeout)
-
-    def broadcast(self, array: Any, source: int = 0, *, timeout: float | None = None) -> np.ndarray:
-        """Give one worker's array to every worker; see `Communicator`."""
-        return self._gather("broadcast", array, source, timeout)[source]
-
-    def consult(
-        self,
-        call: str,
-        decide: Decide,
-        note: Any = None,
-        payload: Payload = b"",
-        *,
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
-    ) -> Letter:
-        """Bring something to rank 0, and hear what it makes of everybody's; see `Communicator`."""
-        deadline, trouble = self._begin(timeout, trouble)
-        label = f"exchange {self._number} ({call})"
-        return self._meeting.consult(label, call, decide, note, payload, deadline, trouble)
-
     def close(self) -> None:
         """Close the sockets; a second call does nothing."""
         self._meeting.close()
-
-    def _begin(self, timeout: float | None, trouble: BaseException | None) -> tuple[Deadline, BaseException | None]:
-        """Count the exchange; even a wrong timeout must reach the others, who are waiting."""
-        self._number += 1
-        try:
-            return Deadline(resolve_timeout(timeout)), trouble
-        except InvalidInputError as error:
-            return Deadline(10.0), trouble or error
 
     def _combine(self, frames: Sequence[Frame]) -> Answer:
         self._check_kind(frames)
@@ -144,7 +114,7 @@ class SocketCommunicator(Communicator):
 
     def _gather(self, call: str, array: Any, source: int | None, timeout: float | None) -> list[np.ndarray]:
         deadline, trouble = self._begin(timeout, None)
-        label = f"exchange {self._number} ({call})"
+        label = self._label(call)
         column = np.empty(0)
         try:
             if source is not None and source not in range(self.world_size):

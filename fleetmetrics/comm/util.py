@@ -16,16 +16,17 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.comm import fixedpoint as fp
-from fleetmetrics.comm.base import Block, Communicator, Deadline, resolve_timeout
+from fleetmetrics.comm.base import Block, Deadline, resolve_timeout
 from fleetmetrics.comm.columns import as_column, by_rank, decode, encode, join, ordinal
+from fleetmetrics.comm.job import JobCommunicator
 from fleetmetrics.comm.launch import Job
-from fleetmetrics.comm.letters import CONSULTS, Decide, Letter
+from fleetmetrics.comm.letters import CONSULTS
 from fleetmetrics.comm.meeting import Meeting
 from fleetmetrics.comm.member import Answer, margin, trouble_frame, troubles_in
 from fleetmetrics.comm.packing import Layout, agree, describe, layout_of
 from fleetmetrics.comm.patience import run_until
 from fleetmetrics.comm.trouble import raise_trouble
-from fleetmetrics.comm.wire import ARRIVAL, Frame, Payload
+from fleetmetrics.comm.wire import ARRIVAL, Frame
 from fleetmetrics.errors import (
     AgreementError,
     CommunicatorError,
@@ -42,7 +43,7 @@ _CALL_DIGESTS, _DTYPE_DIGESTS = 4, 2
 _channels = itertools.count(1)
 
 
-class UtilCommunicator(Communicator):
+class UtilCommunicator(JobCommunicator):
     """The workers behind an object with Paddle's ``all_reduce(input, mode)``.
 
     Sums, maxima and minima are exact, as with the other communicators. ``all_gather`` and ``broadcast`` need
@@ -75,9 +76,8 @@ class UtilCommunicator(Communicator):
             job = Job()
         self._job = job if job is not None else Job.from_environment()
         several = self._job.world_size > 1
-        self._meeting = Meeting(self._job, f"util {next(_channels)}") if several else None
+        super().__init__(Meeting(self._job, f"util {next(_channels)}") if several else None)
         self._workers = 0
-        self._number = 0
         self._broken = ""
 
     @property
@@ -132,31 +132,6 @@ class UtilCommunicator(Communicator):
         results.update(zip(extremes, self._extremes(layout, extremes, arrays, deadline)))
         return [results[i].reshape(shape) for i, shape in enumerate(layout.shapes)]
 
-    def all_gather(self, array: Any, *, timeout: float | None = None) -> list[np.ndarray]:
-        """Give every worker's array to every worker; see `Communicator`."""
-        return self._gather("all_gather", array, None, timeout)
-
-    def broadcast(self, array: Any, source: int = 0, *, timeout: float | None = None) -> np.ndarray:
-        """Give one worker's array to every worker; see `Communicator`."""
-        return self._gather("broadcast", array, source, timeout)[source]
-
-    def consult(
-        self,
-        call: str,
-        decide: Decide,
-        note: Any = None,
-        payload: Payload = b"",
-        *,
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
-    ) -> Letter:
-        """Bring something to rank 0, over the sockets where there are any; see `Communicator`."""
-        if self._meeting is None:
-            return super().consult(call, decide, note, payload, timeout=timeout, trouble=trouble)
-        deadline, trouble = self._begin(timeout, trouble)
-        label = f"exchange {self._number} ({call})"
-        return self._meeting.consult(label, call, decide, note, payload, deadline, trouble)
-
     def close(self) -> None:
         """Refuse all further calls; util itself stays as it is."""
         self._broken = "this communicator is closed; make a new one on every worker."
@@ -168,16 +143,11 @@ class UtilCommunicator(Communicator):
     def _begin(self, timeout: float | None, trouble: BaseException | None) -> tuple[Deadline, BaseException | None]:
         if self._broken:
             raise CommunicatorError(self._broken)
-        self._number += 1
-        try:
-            return Deadline(resolve_timeout(timeout)), trouble
-        except InvalidInputError as error:
-            return Deadline(10.0), trouble or error
+        return super()._begin(timeout, trouble)
 
     def _arrive(self, call: str, header: bytes, deadline: Deadline, trouble: BaseException | None) -> None:
         if self._meeting is not None:
-            label = f"exchange {self._number} ({call})"
-            self._meeting.exchange(label, self._compare, deadline, header=header, trouble=trouble)
+            self._meeting.exchange(self._label(call), self._compare, deadline, header=header, trouble=trouble)
 
     def _compare(self, frames: Sequence[Frame]) -> Answer:
         headers = [json.loads(frame.header) for frame in frames]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import pickle
 import struct
 from functools import partial
-from itertools import chain, compress
-from operator import attrgetter, countOf, itemgetter, methodcaller
+from itertools import chain, compress, repeat
+from operator import attrgetter, countOf, is_not, itemgetter, methodcaller
 from typing import Any, Callable, Sequence
 
 import numpy as np
@@ -122,6 +122,10 @@ class _Packer:
         if countOf(map(type, values), kind) == len(values):
             packer = _packer_of(kind, values, room)
             return packer(self, values, room=room, above=above)
+        present = bytes(map(is_not, values, repeat(None)))
+        if 0 in present:
+            self.put(present)
+            return ["optional", self.column(list(compress(values, present)), room, above)]
         kinds, tags = numbered(map(type, values))
         if not kinds:  # hundreds of classes
             known = list(map(_PACKERS.__contains__, map(type, values)))

@@ -122,6 +122,12 @@ class _Reader:
     def constants(self, count: int, value: Any = None) -> list[Any]:
         return [value] * count
 
+    def optional(self, count: int, column: Sequence[Any]) -> list[Any]:
+        present = np.flatnonzero(self.take(count)).tolist()
+        values: list[Any] = [None] * count
+        deque(map(setitem, repeat(values), present, self.read(column, len(present))), maxlen=0)
+        return values
+
     def numbers(self, count: int, dtype: str) -> list[Any]:
         return self.look(dtype, (count,)).tolist()
 
@@ -234,6 +240,7 @@ class _Reader:
 
 _KINDS: dict[str, Any] = {
     "none": _Reader.constants,  # no more
+    "optional": _Reader.optional,  # column of those that are not None, among which flags choose
     "constant": _Reader.constants,  # value
     "number": _Reader.numbers,  # dtype: of Python's bools, ints, floats or complex numbers
     "big": _Reader.big_integers,  # column of hexadecimal texts
