@@ -55,13 +55,24 @@ define run-tests
 	@$(1)/bin/python -m pytest --doctest-modules --junitxml=build/tests-$(2).xml tests fleetmetrics $(ARGS)
 endef
 
+# $(call run-evaluate,directory,Paddle version): what worker 0 prints; the launcher adds to logs that are there
+define run-evaluate
+	@echo "paddlepaddle $(2)"
+	@rm -rf build/evaluate-$(2) && mkdir -p build/evaluate-$(2)
+	@GLOG_minloglevel=2 $(1)/bin/python -m paddle.distributed.launch --nproc_per_node 3 --backend gloo \
+		--log_dir build/evaluate-$(2) examples/dynamic_evaluation/evaluate.py \
+		>build/evaluate-$(2)/launcher.log 2>&1 || { cat build/evaluate-$(2)/launcher.log >&2; exit 1; }
+	@cat build/evaluate-$(2)/workerlog.0
+endef
+
 # Prints what a run's report says, in pytest's words.
 SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]).find("testsuite").attrib; \
 	n = {k: int(s[k]) for k in ("failures", "errors", "skipped", "tests")}; \
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu lint types format docs compare bench-sync bench clean clean-all
+.PHONY: help demo test test-ps test-cpu lint types format docs compare evaluate bench-sync bench-gather bench \
+	clean clean-all
 
 help:  ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,8 +115,15 @@ compare: $(PS)/.ready $(CPU)/.ready  ## print what fleet.metrics and fleetmetric
 	@$(PS)/bin/python examples/comparison/compare.py
 	@$(CPU)/bin/python examples/comparison/compare.py
 
+evaluate: $(PS)/.ready $(CPU)/.ready  ## evaluate on 3 workers in dynamic mode, on both Paddle versions
+	$(call run-evaluate,$(PS),$(PS_PADDLE))
+	$(call run-evaluate,$(CPU),$(CPU_PADDLE))
+
 bench-sync: $(PS)/.ready  ## time one sync between workers
 	@$(PS)/bin/python benchmarks/sync.py $(ARGS)
+
+bench-gather: $(PS)/.ready  ## time and weigh the gathering of records
+	@$(PS)/bin/python benchmarks/gather.py $(ARGS)
 
 bench: $(PS)/.ready  ## run every benchmark
 	@for script in benchmarks/[!_]*.py; do echo "$$script"; $(PS)/bin/python $$script $(ARGS) || exit 1; done

@@ -176,13 +176,13 @@ class BaseMetric:
         Returns:
             Usually a dict of numbers.
         """
-        return self.compute_from(states_of(self.name, self.summarize, results))
+        return self.compute_from(states_of(self.name, self.summarize, results, "compute_metric"))
 
     def summarize(self, results: Any) -> Mapping[str, Any] | None:
         """Condense one worker's records to states, where a sum will do.
 
         Args:
-            results: this worker's, without padding and never empty, as in `compute_metric`.
+            results: this worker's, without padding, as in `compute_metric`; empty only if no worker has any.
 
         Returns:
             Arrays or numbers by name, to be summed over the workers; a pair such as ``("max", array)`` for another
@@ -235,7 +235,9 @@ class BaseMetric:
                 f"{self.name}: some records were appended to _results and others added as columns; use one way only"
             )
         columns = self._columns if self._columns.batches else Columns.of(list(self._records))
-        dealing = Dealing(self.sampler, self._epoch) if whole and self.sampler is not None else None
+        dealing = None
+        if whole and self.sampler is not None:
+            dealing = Dealing(self.sampler, epoch_under_way(self.sampler) if self._epoch is None else self._epoch)
         mode = "batch" if self.dist_collect_mode == "auto" else self.dist_collect_mode
         blocks = None
         if mode == "batch" and dealing is None and whole:

@@ -13,13 +13,14 @@ import os
 from typing import Any, Sequence
 
 from fleetmetrics.comm.base import Deadline
+from fleetmetrics.comm.columns import by_rank
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.launch import Job
 from fleetmetrics.comm.letters import CONSULTS, Decide, Letter, joined, read_letters, written
 from fleetmetrics.comm.member import Answer, Combine, Member, trouble_frame
 from fleetmetrics.comm.spoke import Spoke
 from fleetmetrics.comm.wire import ARRIVAL, Frame, Payload
-from fleetmetrics.errors import CommunicatorError, FleetMetricsError
+from fleetmetrics.errors import AgreementError, CommunicatorError, FleetMetricsError
 
 __all__ = ["Meeting"]
 
@@ -106,6 +107,9 @@ class Meeting:
         """
 
         def combine(frames: Sequence[Frame]) -> Answer:
+            if any(frame.note != CONSULTS for frame in frames):
+                kinds = [_kind(frame) for frame in frames]
+                raise AgreementError(f"the workers disagree at {label}: {by_rank(kinds)}.")
             answer = decide(read_letters([frame.header for frame in frames], [frame.payload for frame in frames]))
             return Answer(json.dumps(answer.note).encode(), answer.payload)
 
@@ -134,3 +138,9 @@ class Meeting:
             raise CommunicatorError("the workers' channel is closed; make a new communicator on every worker.")
         if self._member.broken:
             raise CommunicatorError(f"the workers' channel is broken since an earlier call: {self._member.broken}")
+
+
+def _kind(frame: Frame) -> str:
+    """What a worker does, as far as its frame says; the header of one that knows nothing yet is empty."""
+    call = (json.loads(frame.header) or ["world_size"])[0]
+    return f"{call}, over records" if frame.note == CONSULTS else f"{call}, over states or arrays"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fleetmetrics.evaluator.base import BaseMetric
 from fleetmetrics.evaluator.dump import DumpResults
-from fleetmetrics.evaluator.evaluator import Evaluator, Evaluators
+from fleetmetrics.evaluator.evaluator import Evaluator
+from fleetmetrics.evaluator.evaluators import Evaluators
 from fleetmetrics.evaluator.metrics import *  # noqa: F403
 from fleetmetrics.evaluator.metrics import __all__ as _metrics
 from fleetmetrics.evaluator.registry import METRICS

@@ -87,6 +87,8 @@ class BaseMetric:
         self.collect_dir = collect_dir
         self.collect_dir_shared = collect_dir_shared
         self.allow_pickle = allow_pickle
+        #: How an `Evaluator` that asks for the value has put the samples together; arguments of `share`.
+        self.arrangement: dict[str, Any] = {}
         if self.prefix is None:
             logger.warning("The prefix is not set in metric class %s.", type(self).__name__)
 
@@ -120,13 +122,13 @@ class BaseMetric:
         Returns:
             Values by name.
         """
-        return self.compute_from(states_of(type(self).__name__, self.summarize, results))
+        return self.compute_from(states_of(type(self).__name__, self.summarize, results, "compute_metrics"))
 
     def summarize(self, results: list[Any]) -> Mapping[str, Any] | None:
         """Condense one worker's records to states; see `fleetmetrics.BaseMetric.summarize`.
 
         Args:
-            results: this worker's records without padding; never empty.
+            results: this worker's records without padding; empty only if no worker has any.
         """
         raise NotImplementedError
 
@@ -157,7 +159,7 @@ class BaseMetric:
             Exception: what ``compute_metrics`` raised, on every worker.
         """
         name = type(self).__name__
-        (values,) = gather(name, lambda: [self.share(size)], get_communicator(), timeout)
+        (values,) = gather(name, lambda: [self.share(size, **self.arrangement)], get_communicator(), timeout)
         self.results.clear()
         return dict(values)
 

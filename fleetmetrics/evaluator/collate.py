@@ -81,21 +81,21 @@ def pseudo_collate(data_batch: Sequence[Any]) -> Any:
         data_batch: samples of one structure: dicts, lists, tuples and named tuples of whatever.
 
     Returns:
-        That structure, with a list of the samples' values at each leaf.
+        That structure, with a sequence of the samples' values at each leaf.
 
     Raises:
         RuntimeError: if sequences in it are of different lengths.
 
     Examples:
         >>> pseudo_collate([dict(image=[1, 2], name="a"), dict(image=[3, 4], name="b")])
-        {'image': [[1, 3], [2, 4]], 'name': ['a', 'b']}
+        {'image': [(1, 3), (2, 4)], 'name': ['a', 'b']}
     """
     first = data_batch[0]
     kind: Any = type(first)
     if isinstance(first, Mapping):
         return kind({key: pseudo_collate([sample[key] for sample in data_batch]) for key in first})
     if isinstance(first, (str, bytes)) or not isinstance(first, Sequence):
-        return list(data_batch)
+        return data_batch
     if len({len(sample) for sample in data_batch}) > 1:
         raise RuntimeError("each data_itement in list of batch should be of equal size")
     columns = [pseudo_collate(column) for column in zip(*data_batch)]

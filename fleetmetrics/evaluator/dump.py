@@ -10,6 +10,7 @@ from typing import Any, Sequence
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.base import BaseMetric, logger, to_cpu
 from fleetmetrics.evaluator.registry import METRICS
+from fleetmetrics.xp import is_eager_tensor, namespace
 
 __all__ = ["DumpResults"]
 
@@ -54,9 +55,9 @@ class DumpResults(BaseMetric):
             raise InvalidInputError("The output file must be a pkl file.")
         self.out_file_path = str(out_file_path)
 
-    def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
+    def process(self, data_batch: Any, predictions: Sequence[dict[str, Any]]) -> None:
         """Keep the data samples; tensors are moved to the host."""
-        self.results.extend(to_cpu(list(data_samples)))
+        self.results.extend(to_cpu(list(predictions)))
 
     def compute_metrics(self, results: list[Any]) -> dict[str, Any]:
         """Write the file; there is no value."""
@@ -65,7 +66,7 @@ class DumpResults(BaseMetric):
         half = f"{path}.{os.urandom(8).hex()}"  # not of tempfile, whose files nobody else may read
         try:
             with open(half, "xb") as file:
-                pickle.dump(results, file, protocol=4)
+                _Pickler(file, protocol=4).dump(results)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(half, path)
@@ -75,3 +76,14 @@ class DumpResults(BaseMetric):
             raise
         logger.info("Results has been saved to %s.", self.out_file_path)
         return {}
+
+
+class _Pickler(pickle.Pickler):
+    """Writes tensors as what makes them again: Paddle 2.6 cannot pickle them."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if not is_eager_tensor(obj):
+            return NotImplemented
+        import paddle
+
+        return paddle.to_tensor, (namespace(obj).host(obj), str(obj.dtype).rpartition(".")[2])

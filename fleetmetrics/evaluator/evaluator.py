@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from fleetmetrics.comm import LocalCommunicator, get_communicator
@@ -9,11 +10,12 @@ from fleetmetrics.dealing import Dealing, epoch_under_way
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.base import BaseMetric
 from fleetmetrics.evaluator.collate import paired_chunks, pseudo_collate, rows
+from fleetmetrics.evaluator.fed import FedMetric
 from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.share import Share, check_mode
 
-__all__ = ["Evaluator", "Evaluators"]
+__all__ = ["Evaluator", "evaluate_together"]
 
 
 class Evaluator:
@@ -49,18 +51,13 @@ class Evaluator:
         self._dataset_meta: dict[str, Any] | None = None
         entries = metrics if isinstance(metrics, Sequence) else [metrics]
         self.metrics = [METRICS.build(entry) if isinstance(entry, Mapping) else entry for entry in entries]
-        for metric in self.metrics:
-            if not callable(getattr(metric, "process", None)) or not callable(getattr(metric, "evaluate", None)):
-                raise InvalidInputError(
-                    f"metrics holds a {type(metric).__module__}.{type(metric).__qualname__}, which has no process and"
-                    " evaluate; give metrics of fleetmetrics.evaluator, or configurations such as dict(type='Accuracy')"
-                )
+        self._known: dict[int, FedMetric] = {}
+        self._fed()  # what is no metric is an error now
         self.sampler = sampler
         self.collect_mode = check_mode(collect_mode, "collect_mode")
         if sampler is not None:
             Dealing(sampler, 0)  # a sampler of another kind is an error now
         self._epoch: int | None = None  # of the sampler's pass, from the first batch on
-        self._blocks: list[list[int]] = [[] for _ in self.metrics]  # records per batch, of each metric
 
     @property
     def dataset_meta(self) -> dict[str, Any] | None:
@@ -84,8 +81,6 @@ class Evaluator:
         Raises:
             InvalidInputError: if the arrays of a batch are not equally long.
         """
-        if self.sampler is not None and self._epoch is None:
-            self._epoch = epoch_under_way(self.sampler)
         if isinstance(data_samples, Mapping):
             data_samples = rows(data_samples)
         elif hasattr(data_samples, "shape"):
@@ -94,10 +89,13 @@ class Evaluator:
                 " of arrays, such as dict(pred_score=scores, gt_label=label)"
             )
         samples = [sample.to_dict() if hasattr(sample, "to_dict") else sample for sample in data_samples]
-        for metric, blocks in zip(self.metrics, self._blocks):
-            before = len(getattr(metric, "results", ()))
-            metric.process(data_batch, samples)
-            blocks.append(len(getattr(metric, "results", ())) - before)
+        fed = self._fed()
+        if not any(each.records for each in fed):
+            self._epoch = None
+        if self.sampler is not None and self._epoch is None:
+            self._epoch = epoch_under_way(self.sampler)
+        for each in fed:
+            each.process(data_batch, samples)
 
     def evaluate(self, size: int | None = None, *, timeout: float | None = None) -> dict[str, Any]:
         """Compute all metrics over the samples of all workers; the results are forgotten then, unless one raises.
@@ -115,7 +113,7 @@ class Evaluator:
             FleetMetricsError: the same error on every worker, by the deadline.
             Exception: what a metric raised, on every worker.
         """
-        return _evaluate({"": self}, {"": size}, timeout)
+        return evaluate_together({"": self}, {"": size}, timeout)
 
     def evaluate_local(self) -> dict[str, Any]:
         """Compute all metrics over what this worker has processed, padding included; nothing is forgotten.
@@ -123,8 +121,10 @@ class Evaluator:
         Returns:
             Values by name.
         """
-        shares = [self.metrics[i].share(mode="cat") for i in self.joint]
-        return self.joined(gather("Evaluator.evaluate_local", lambda: shares, LocalCommunicator()), None)
+        fed = self._fed()
+        shares = [each.share(None, "cat", None) for each in fed if each.joins]
+        values = iter(gather("Evaluator.evaluate_local", lambda: shares, LocalCommunicator()))
+        return _merged([next(values) if each.joins else each.ask_alone() for each in fed])
 
     def offline_evaluate(
         self,
@@ -162,148 +162,99 @@ class Evaluator:
                 size += len(samples)
                 if number % channel.world_size == channel.rank:
                     self.process(samples, None if batch is None else pseudo_collate(batch))
-            return [self._share(i, size, "batch", None) for i in self.joint]
+            return [each.share(size, "batch", None) for each in fed if each.joins]
 
-        kept = [(i, len(self.metrics[i].results), len(self._blocks[i])) for i in self.joint]
+        fed = self._fed()
+        marks = [each.mark() for each in fed]
         try:
-            return self._finished(gather("Evaluator.offline_evaluate", shares, channel, timeout), size)
+            values = iter(gather("Evaluator.offline_evaluate", shares, channel, timeout))
+            found = _merged([next(values) if each.joins else each.ask(size, "batch", None) for each in fed])
         except BaseException:
-            for i, results, blocks in kept:  # or what was processed would get into the next number
-                del self.metrics[i].results[results:], self._blocks[i][blocks:]
+            for each, mark in zip(fed, marks):  # or what was processed would get into the next number
+                each.cut(*mark)
             raise
+        self.reset()
+        return found
+
+    def reset(self) -> None:
+        """Forget the results, as ``evaluate`` does when it is done: after a pass that was given up, say."""
+        for each in self._fed():
+            each.cut(0, 0)
+        self._epoch = None
 
     # What an evaluation is made of
 
-    @property
-    def joint(self) -> list[int]:
-        """Which metrics share one exchange: all but those with an ``evaluate`` of their own."""
-        kinds = [getattr(type(metric), "evaluate", None) for metric in self.metrics]
-        return [i for i, evaluate in enumerate(kinds) if evaluate is BaseMetric.evaluate]
-
     def shares(self, size: int | None) -> list[Share]:
-        """What the metrics bring to an exchange.
+        """What the metrics bring to an exchange, apart from those with an ``evaluate`` of their own.
 
         Args:
             size: as in `evaluate`.
         """
-        dealing = None if self.sampler is None else Dealing(self.sampler, self._epoch)
-        return [self._share(i, size, self.collect_mode, dealing) for i in self.joint]
+        dealing = self._dealing()
+        return [each.share(size, self.collect_mode, dealing) for each in self._fed() if each.joins]
 
-    def _share(self, i: int, size: int | None, mode: str, dealing: Dealing | None) -> Share:
-        metric, blocks = self.metrics[i], self._blocks[i]
-        if mode in ("auto", "batch") and dealing is None:
-            if sum(blocks) == len(metric.results):
-                return metric.share(size, "batch", None, blocks)
-            if mode == "batch" or any(blocks):
-                raise InvalidInputError(
-                    f"{type(metric).__name__} has {len(metric.results)} results, and {sum(blocks)} of them came from"
-                    " Evaluator.process, so the batches are not known; process all samples through the Evaluator, or"
-                    " give it collect_mode='unzip' or 'cat'"
-                )
-        return metric.share(size, None if mode == "auto" else mode, dealing)
-
-    def _with_others(self, values: Sequence[dict[str, Any]], size: int | None) -> list[dict[str, Any]]:
-        """The values of all metrics in order, those with an ``evaluate`` of their own included."""
-        joint = iter(values)
-        return [next(joint) if i in self.joint else metric.evaluate(size) for i, metric in enumerate(self.metrics)]
-
-    def joined(self, values: Sequence[dict[str, Any]], size: int | None) -> dict[str, Any]:
+    def joined(self, values: Iterator[dict[str, Any]], size: int | None) -> dict[str, Any]:
         """Return the values of all metrics in one dict.
 
         Args:
             values: of the metrics that shared an exchange.
             size: as in `evaluate`.
         """
-        joined: dict[str, Any] = {}
-        for each in self._with_others(values, size):
-            for name in each:
-                if name in joined:
-                    raise InvalidInputError(
-                        f"There are multiple evaluation results with the same metric name {name}. Please make sure all"
-                        " metrics have different prefixes."
-                    )
-            joined.update(each)
-        return joined
+        dealing = self._dealing()
+        found = [next(values) if each.joins else each.ask(size, self.collect_mode, dealing) for each in self._fed()]
+        return _merged(found)
 
-    def _finished(self, values: Sequence[dict[str, Any]], size: int | None) -> dict[str, Any]:
-        results = self.joined(values, size)
-        self.reset()
-        return results
+    def _fed(self) -> list[FedMetric]:
+        """The metrics; ``metrics`` is the user's to change."""
+        for metric in self.metrics:
+            if id(metric) not in self._known:
+                self._known[id(metric)] = FedMetric(metric)
+        return [self._known[id(metric)] for metric in self.metrics]
 
-    def reset(self) -> None:
-        """Forget the results, as ``evaluate`` does when it is done: after a pass that was given up, say."""
-        for i in self.joint:
-            self.metrics[i].results.clear()
-        self._blocks = [[] for _ in self.metrics]
-        self._epoch = None
+    def _dealing(self) -> Dealing | None:
+        if self.sampler is None:
+            return None
+        return Dealing(self.sampler, epoch_under_way(self.sampler) if self._epoch is None else self._epoch)
 
 
-class Evaluators:
-    """Several validation sets: an `Evaluator` for each, and one exchange for all.
-
-    Args:
-        evaluators: by the name of the set, which is put before the names of its values.
-
-    Raises:
-        InvalidInputError: if one of them is no `Evaluator`.
-
-    Examples:
-        >>> sets = Evaluators({"clean": Evaluator(dict(type="Accuracy")), "noisy": Evaluator(dict(type="Accuracy"))})
-        >>> sets["clean"].process([dict(pred_label=1, gt_label=1)])
-        >>> sets["noisy"].process([dict(pred_label=0, gt_label=1)])
-        >>> sets.evaluate()
-        {'clean/accuracy/top1': 100.0, 'noisy/accuracy/top1': 0.0}
-    """
-
-    def __init__(self, evaluators: Mapping[str, Evaluator]) -> None:
-        for name, evaluator in evaluators.items():
-            if not isinstance(evaluator, Evaluator):
-                raise InvalidInputError(f"evaluators[{name!r}] must be an Evaluator, not {type(evaluator).__name__}")
-        self._evaluators = dict(evaluators)
-
-    def __getitem__(self, name: str) -> Evaluator:
-        return self._evaluators[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._evaluators)
-
-    def __len__(self) -> int:
-        return len(self._evaluators)
-
-    def evaluate(
-        self, sizes: Mapping[str, int | None] | None = None, *, timeout: float | None = None
-    ) -> dict[str, Any]:
-        """Compute all metrics of all sets; the results are forgotten then, unless one raises.
-
-        Args:
-            sizes: how many samples each set has, by name; None, or a set that is left out: nothing is cut.
-            timeout: as in `Evaluator.evaluate`.
-
-        Returns:
-            Values by name, such as "clean/accuracy/top1"; the same on every worker.
-
-        Raises:
-            InvalidInputError: if ``sizes`` names a set that is not there; else as `Evaluator.evaluate`.
-        """
-        return _evaluate(self._evaluators, sizes or {}, timeout)
+def _merged(found: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for values in found:
+        for name in values:
+            if name in merged:
+                raise InvalidInputError(
+                    f"There are multiple evaluation results with the same metric name {name}. Please make sure all"
+                    " metrics have different prefixes."
+                )
+        merged.update(values)
+    return merged
 
 
-def _evaluate(
+def evaluate_together(
     evaluators: Mapping[str, Evaluator], sizes: Mapping[str, int | None], timeout: float | None
 ) -> dict[str, Any]:
-    """Evaluate in one exchange; the name of a set is put before those of its values."""
+    """Evaluate in one exchange.
+
+    Args:
+        evaluators: by a name that is put before those of their values; "" for none.
+        sizes: of their data sets, by the same names.
+        timeout: as in `Evaluator.evaluate`.
+    """
 
     def shares() -> list[Share]:
         unknown = sorted(set(sizes) - set(evaluators))
         if unknown:
             raise InvalidInputError(f"sizes names {', '.join(unknown)}; known sets are {', '.join(evaluators)}.")
-        return [share for name, each in evaluators.items() for share in each.shares(sizes.get(name))]
+        return [
+            replace(share, name=f"{name}: {share.name}" if name else share.name)
+            for name, each in evaluators.items()
+            for share in each.shares(sizes.get(name))
+        ]
 
     values = iter(gather("Evaluator.evaluate", shares, get_communicator(), timeout))
     results = {}
     for name, evaluator in evaluators.items():
-        own = [value for _, value in zip(evaluator.joint, values)]
-        found = evaluator.joined(own, sizes.get(name))
+        found = evaluator.joined(values, sizes.get(name))
         results.update({f"{name}/{key}" if name else key: value for key, value in found.items()})
     for evaluator in evaluators.values():
         evaluator.reset()

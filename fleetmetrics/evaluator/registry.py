@@ -97,11 +97,12 @@ class Registry:
 
         return register if module is None else register(module)
 
-    def build(self, cfg: Mapping[str, Any]) -> Any:
+    def build(self, cfg: Mapping[str, Any], default_args: Mapping[str, Any] | None = None) -> Any:
         """Make what a configuration describes.
 
         Args:
             cfg: a dict with ``type``, a registered name or a class; the rest are arguments of the class.
+            default_args: arguments for those that are not in there.
 
         Returns:
             The new object.
@@ -113,6 +114,7 @@ class Registry:
         """
         if not isinstance(cfg, Mapping):
             raise TypeError(f"cfg should be a dict, ConfigDict or Config, but got {type(cfg)}")
+        cfg = {**(default_args or {}), **cfg}
         if "type" not in cfg:
             raise KeyError(f'`cfg` or `default_args` must contain the key "type", but got {cfg}')
         arguments = {key: value for key, value in cfg.items() if key not in ("type", "_scope_")}

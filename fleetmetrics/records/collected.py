@@ -10,7 +10,7 @@ from fleetmetrics.records.columns import Columns, as_results
 from fleetmetrics.records.ids import one_per_id
 from fleetmetrics.records.pieces import Part, in_order, part_of, pieces, read_piece
 from fleetmetrics.records.plan import Plan
-from fleetmetrics.records.states import States, checked_states, combine_states, pack_states, read_states, states_of
+from fleetmetrics.records.states import States, checked_states, combine_states, pack_states, read_states
 
 __all__ = ["Collected", "Parcel"]
 
@@ -95,6 +95,8 @@ class Collected:
 
     def values(self) -> list[Any]:
         """Compute every share's answer, on rank 0."""
+        for collection in self._shares:
+            collection.plan.warn_of_guess()  # in here: where a warning is an error, all must hear of it
         return [collection.value() for collection in self._shares]
 
 
@@ -153,8 +155,9 @@ class _Collection:
             return share.compute_from(combine_states(share.name, self._states))  # type: ignore[misc]
         results = self._results()
         if share.summarize is not None and self.plan.has_ids:
-            total = states_of(share.name, share.summarize, results)
-            if total is not None:
+            states = share.summarize(results)
+            if states is not None:
+                total = combine_states(share.name, [checked_states(share.name, states)])
                 return share.compute_from(total)  # type: ignore[misc]
         return share.compute(results)
 

@@ -30,7 +30,7 @@ def as_column(value: Any, name: str) -> Any:
         value = namespace(value).host(value)
     elif hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's tensors
         value = value.detach().cpu().numpy()
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, (list, tuple, range)):
         numbers = bool(value) and all(isinstance(entry, _NUMBERS) for entry in value)
         value = np.asarray(value) if numbers else list(value)
     elif not isinstance(value, np.ndarray) and hasattr(value, "__array__"):

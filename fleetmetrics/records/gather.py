@@ -54,15 +54,13 @@ def gather(
         trouble = error
     with contextlib.ExitStack() as stack:
         plans = _plan(call, shares, channel, deadline, trouble, stack)
-        for plan in plans if channel.rank == 0 else ():
-            plan.warn_of_guess()
         collected = Collected(plans, channel.rank, channel.world_size)
         if channel.world_size == 1:
             collected.put_own()
             return collected.values()
         allow_pickle = all(share.allow_pickle for share in shares)
         told = _send(call, collected, channel, deadline, allow_pickle)
-        return list(outcome(told, allow_pickle))
+        return outcome(told, allow_pickle)
 
 
 def _plan(

@@ -15,34 +15,33 @@ from fleetmetrics.records.packing import pack, unpack
 __all__ = ["answer", "outcome"]
 
 
-def answer(compute: Callable[[], Any], allow_pickle: bool) -> Letter:
-    """Compute, and write the letter that tells every worker the value, or the error.
+def answer(compute: Callable[[], list[Any]], allow_pickle: bool) -> Letter:
+    """Compute, and write the letter that tells every worker the values, or the error.
 
     Args:
         compute: without arguments.
         allow_pickle: whether a value without an array form, or an error, may be pickled.
     """
     try:
-        value = compute()
+        values = compute()
     except Exception as error:
         return _error_letter(error, allow_pickle)
     try:
-        packed = pack([value], allow_pickle, "the result")
+        packed = pack(values, allow_pickle, "the results")
     except RecordError as error:
         return _error_letter(error, allow_pickle)
-    return Letter({"done": True, "value": packed.layout}, packed.buffers)
+    return Letter({"done": True, "values": packed.layout}, packed.buffers)
 
 
-def outcome(letter: Letter, allow_pickle: bool) -> Any:
-    """Return the value, or raise the error, that a letter tells.
+def outcome(letter: Letter, allow_pickle: bool) -> list[Any]:
+    """Return the values, or raise the error, that a letter tells.
 
     Args:
         letter: from `answer`.
         allow_pickle: as there.
     """
-    if "value" in letter.note:
-        (value,) = unpack(letter.note["value"], letter.payload, allow_pickle)
-        return value
+    if "values" in letter.note:
+        return unpack(letter.note["values"], letter.payload, allow_pickle)
     error: BaseException = named_error(*letter.note["error"])
     if letter.note["pickled"] and allow_pickle:
         error = pickle.loads(letter.payload)
@@ -54,8 +53,7 @@ def _error_letter(error: Exception, allow_pickle: bool) -> Letter:
     data = b""
     if allow_pickle and not isinstance(error, FleetMetricsError):
         with contextlib.suppress(Exception):
-            data = pickle.dumps(error)
-            if type(pickle.loads(data)) is not type(error):
-                data = b""
+            pickled = pickle.dumps(error)
+            data = pickled if type(pickle.loads(pickled)) is type(error) else b""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return Letter({"done": True, "error": described(error), "pickled": bool(data), "trace": trace}, data)

@@ -17,7 +17,7 @@ from fleetmetrics.records.spool import Spool
 __all__ = ["Plan", "check_notes"]
 
 #: What must be the same on every worker, and on every worker that has records.
-_SAME, _SAME_IF_ANY = ("name", "mode", "size", "sampler", "collect_dir"), ("columns", "ids")
+_SAME, _SAME_IF_ANY = ("name", "mode", "size", "sampler", "collect_dir", "allow_pickle"), ("columns", "ids")
 
 
 def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
@@ -28,7 +28,7 @@ def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
 
     Raises:
         AgreementError: if they differ.
-        InvalidInputError: if there are more samples than records, or far fewer.
+        InvalidInputError: if there are more samples than records, or (on several workers) far fewer.
     """
     names = [", ".join(note["name"] for note in each) for each in notes]
     if len(set(names)) > 1:
@@ -57,14 +57,18 @@ def _check_size(notes: Sequence[dict[str, Any]]) -> None:
         return
     # A sampler pads by less than one block on each rank.
     block = max([length for note in notes for length, _ in note["blocks"]], default=1)
-    padded = sum(counts) - size
-    if padded < 0 or (sum(counts) >= 2 * size and padded >= max(2, len(counts) * block)):
-        what = "gathered" if len(counts) > 1 else "added"
-        by = f" ({by_rank(map(str, counts))})" if len(counts) > 1 else ""
-        raise InvalidInputError(
-            f"{notes[0]['name']}: size is {size}, but {sum(counts)} records were {what}{by}; records must be one to one"
-            " with the samples of the data set, repeated samples apart"
-        )
+    padded, several = sum(counts) - size, len(counts) > 1
+    if 0 <= padded < (len(counts) * block if several else 1):
+        return
+    what = "gathered" if several else "added"
+    by = f" ({by_rank(map(str, counts))})" if several else ""
+    text = (
+        f"{notes[0]['name']}: size is {size}, but {sum(counts)} records were {what}{by}; records must be one to one"
+        " with the samples of the data set, repeated samples apart"
+    )
+    if padded < 0 or (several and padded >= size):
+        raise InvalidInputError(text)
+    warn(f"{text}. The first {size} are taken, and {padded} cut off")
 
 
 class Plan:

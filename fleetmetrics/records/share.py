@@ -97,7 +97,8 @@ class Share:
             "n": len(records),
             "blocks": blocks,
             "columns": records.names,
-            "ids": records.ids[0].dtype.kind in "SU" if records.ids else None,
+            "ids": any(len(ids) and ids.dtype.kind in "SU" for ids in records.ids) if records.ids else None,
+            "allow_pickle": self.allow_pickle,
         }
 
 

@@ -47,19 +47,25 @@ def checked_states(name: str, given: Any) -> States:
     return states
 
 
-def states_of(name: str, summarize: Callable[[Any], Any], results: Any) -> dict[str, np.ndarray] | None:
+def states_of(name: str, summarize: Callable[[Any], Any], results: Any, instead: str = "") -> dict[str, np.ndarray]:
     """Return the states of all records, where they are here already.
 
     Args:
         name: of the metric, for errors.
         summarize: makes states from records.
         results: the records.
+        instead: the method that should be there where ``summarize`` returns None.
 
     Returns:
-        int64 or float64 arrays by name; None if it returned None.
+        int64 or float64 arrays by name.
+
+    Raises:
+        InvalidInputError: if ``summarize`` does not return states.
     """
     states = summarize(results)
-    return None if states is None else combine_states(name, [checked_states(name, states)])
+    if states is None:
+        raise InvalidInputError(f"summarize of {name} returned None, and it does not define {instead} for that case")
+    return combine_states(name, [checked_states(name, states)])
 
 
 def pack_states(states: States) -> tuple[Any, Packed]:

@@ -1,0 +1,123 @@
+"""The registry, as MMEngine's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.evaluator import METRICS
+from fleetmetrics.evaluator.registry import Registry
+
+
+class Square:
+    def __init__(self, side: int = 1) -> None:
+        self.side = side
+
+
+@pytest.fixture
+def shapes() -> Registry:
+    registry = Registry("shape")
+    registry.register_module(module=Square)
+    return registry
+
+
+def test_it_builds_what_is_registered(shapes: Registry) -> None:
+    config = dict(type="Square", side=3)
+    assert shapes.build(config).side == 3
+    assert config == dict(type="Square", side=3)
+    assert shapes.build(dict(type=Square)).side == 1
+    assert shapes.build(dict(type="Square", side=4, _scope_="mmpretrain")).side == 4
+    shapes.register_module(name="doubled", module=lambda x: 2 * x)
+    assert shapes.build(dict(type="doubled", x=4)) == 8
+
+
+def test_a_registry_knows_what_it_has(shapes: Registry) -> None:
+    assert (shapes.name, len(shapes), shapes.module_dict) == ("shape", 1, {"Square": Square})
+    assert "Square" in shapes and "Cube" not in shapes
+    assert shapes.get("Square") is Square
+    assert shapes.get("Cube") is None
+    assert "Square" in repr(shapes) and "shape" in repr(shapes)
+    with pytest.raises(TypeError, match=r"The key argument of `Registry.get` must be a str, got <class 'int'>"):
+        shapes.get(3)  # type: ignore[arg-type]
+
+
+def test_it_registers_as_a_decorator_and_directly(shapes: Registry) -> None:
+    @shapes.register_module()
+    class Circle:
+        pass
+
+    assert shapes.get("Circle") is Circle
+
+    @shapes.register_module("disc")
+    class Disc:
+        pass
+
+    assert shapes.get("disc") is Disc and "Disc" not in shapes
+    assert shapes.register_module(["a", "b"])(Circle) is Circle
+    assert shapes.register_module(name=("c", "d"), module=Circle) is Circle
+    assert all(shapes.get(name) is Circle for name in "abcd")
+
+
+def test_a_name_is_taken_once(shapes: Registry) -> None:
+    class Other:
+        pass
+
+    where = f"'Square is already registered in shape at {__name__}'"
+    for register in (
+        lambda: shapes.register_module(module=Square),
+        lambda: shapes.register_module("Square")(Other),
+        lambda: shapes.register_module(name="Square", module=Other),
+    ):
+        with pytest.raises(KeyError) as error:
+            register()
+        assert str(error.value) == where
+    shapes.register_module("Square", force=True)(Other)
+    assert shapes.get("Square") is Other
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"force": 1}, "force must be a boolean, but got <class 'int'>"),
+        ({"name": 3}, "name must be None, an instance of str, or a sequence of str, but got <class 'int'>"),
+        ({"name": ["a", 3]}, "name must be None, an instance of str, or a sequence of str, but got <class 'list'>"),
+        ({"name": Square}, "name must be None, an instance of str, or a sequence of str, but got <class 'type'>"),
+        ({"module": 3}, "module must be Callable, but got <class 'int'>"),
+    ],
+)
+def test_wrong_arguments_of_register_module(shapes: Registry, arguments: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        shapes.register_module(**arguments)
+    assert len(shapes) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "text"),
+    [
+        ("Square", TypeError, "cfg should be a dict, ConfigDict or Config, but got <class 'str'>"),
+        ({"side": 3}, KeyError, '`cfg` or `default_args` must contain the key "type", but got {'),
+        ({"type": 3}, TypeError, "type must be a str or valid type, but got <class 'int'>"),
+        ({"type": "Square", "sides": 3}, TypeError, "unexpected keyword argument 'sides'"),
+    ],
+)
+def test_wrong_configurations(shapes: Registry, config: Any, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        shapes.build(config)
+
+
+def test_an_unknown_name_is_a_key_error_that_lists_the_known_ones(shapes: Registry) -> None:
+    shapes.register_module(name="Circle", module=Square)
+    with pytest.raises(KeyError) as error:
+        shapes.build(dict(type="Squar"))
+    assert isinstance(error.value, fm.UnknownNameError)
+    assert str(error.value) == (
+        "Squar is not in the shape registry. Please check whether the value of `Squar` is correct or it was registered"
+        " as expected. Did you mean 'Square'? Known are: Circle, Square."
+    )
+
+
+def test_the_metrics_of_the_package_are_there() -> None:
+    assert METRICS.name == "metric"
+    assert "DumpResults" in METRICS
