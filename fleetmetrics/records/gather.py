@@ -111,6 +111,7 @@ def _send(call: str, collected: Collected, channel: Communicator, deadline: Dead
         # What is over is over: an exchange with no time left says so on every worker.
         timeout = max(deadline.remaining, 1e-3)
         told = channel.consult(f"{call}, records", decide, note, payload, timeout=timeout, trouble=trouble)
+        del payload  # before the next letter is packed
         if told.note["done"]:
             return told
 
@@ -123,7 +124,7 @@ def _next_letter(parcels: Iterator[Parcel]) -> tuple[Any, list[Any], Exception |
             labels.append([parcel.share, parcel.kind, parcel.layout, parcel.nbytes])
             payload += parcel.buffers
             size += parcel.nbytes
-            if size >= PIECE_BYTES:
+            if size >= PIECE_BYTES // 2:
                 return {"parcels": labels, "more": True}, payload, None
     except Exception as error:  # whatever it is: the others are waiting
         return None, [], error

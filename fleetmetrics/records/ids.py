@@ -17,11 +17,11 @@ _ABSOLUTE_TOLERANCE = 1e-6
 _SHOWN = 5
 
 
-def one_per_id(columns: Sequence[Any], ids: Any) -> list[Any]:
+def one_per_id(columns: list[Any], ids: Any) -> list[Any]:
     """Keep the first record of every id, in the order of the ids.
 
     Args:
-        columns: arrays or lists.
+        columns: arrays or lists; taken out of the list one after the other, so that no more than one is held twice.
         ids: an array or a list of integers or texts [n], one per record.
 
     Returns:
@@ -32,23 +32,35 @@ def one_per_id(columns: Sequence[Any], ids: Any) -> list[Any]:
     """
     if not isinstance(ids, np.ndarray):  # of kinds that no array holds together
         ids = np.array(ids, object)
-    _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-    originals = first[inverse.reshape(-1)]
-    repeated = np.flatnonzero(originals != np.arange(len(ids)))
-    if repeated.size:
-        agrees = np.ones(repeated.size, bool)
-        for column in columns:
-            agrees &= _agreement(column, repeated, originals[repeated])
-        if not agrees.all():
-            wrong = np.unique(ids[repeated[~agrees]])
-            shown = ", ".join(map(repr, wrong[:_SHOWN].tolist())) + (", ..." if wrong.size > _SHOWN else "")
-            raise InvalidInputError(
-                f"ids: {wrong.size} of {first.size} ids came with records that differ: {shown}. A sample that is"
-                " evaluated twice must give the same record, up to rounding; do two samples have one id?"
-            )
-    if first.size == len(ids) and np.array_equal(first, np.arange(first.size)):
-        return list(columns)
-    return [column[first] if isinstance(column, np.ndarray) else [column[i] for i in first] for column in columns]
+    order = np.argsort(ids, kind="stable")
+    is_first = np.ones(len(ids), bool)
+    ranked = ids[order]
+    is_first[1:] = ranked[1:] != ranked[:-1]
+    if not is_first.all():
+        _check_repeated(columns, order, is_first, ranked)
+        order = order[is_first]
+    del ranked
+    return [_taken(columns.pop(0), order) for _ in range(len(columns))]
+
+
+def _check_repeated(columns: Sequence[Any], order: np.ndarray, is_first: np.ndarray, ranked: np.ndarray) -> None:
+    """Compare the repeated records with the first ones of their ids."""
+    starts, again = np.flatnonzero(is_first), np.flatnonzero(~is_first)
+    first, repeated = order[starts[np.searchsorted(starts, again) - 1]], order[again]
+    agrees = np.ones(again.size, bool)
+    for column in columns:
+        agrees &= _agreement(column, repeated, first)
+    if not agrees.all():
+        wrong = np.unique(ranked[again[~agrees]])
+        shown = ", ".join(map(repr, wrong[:_SHOWN].tolist())) + (", ..." if wrong.size > _SHOWN else "")
+        raise InvalidInputError(
+            f"ids: {wrong.size} of {starts.size} ids came with records that differ: {shown}. A sample that is"
+            " evaluated twice must give the same record, up to rounding; do two samples have one id?"
+        )
+
+
+def _taken(column: Any, order: np.ndarray) -> Any:
+    return column[order] if isinstance(column, np.ndarray) else [column[i] for i in order.tolist()]
 
 
 def _agreement(column: Any, one: np.ndarray, other: np.ndarray) -> np.ndarray:

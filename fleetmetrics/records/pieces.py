@@ -14,7 +14,10 @@ __all__ = ["PIECE_BYTES", "Part", "Piece", "in_order", "pieces", "read_piece"]
 
 #: A piece of packed records is about this large, since what is packed is held twice.
 PIECE_BYTES = 2**23
-_SAMPLE = 256
+#: Nor does it have more records: their objects take more room than their bytes.
+_MOST = 2**15
+#: Of so many records the size is looked at, and so deep; some contain themselves.
+_WEIGHED, _DEEP = 8, 4
 
 #: Where records belong: int positions, or an arithmetic progression of them.
 Positions = Union[np.ndarray, slice]
@@ -64,19 +67,45 @@ def pieces(columns: Columns, allow_pickle: bool) -> Iterator[Piece]:
     if all(map(are_alike, zip(*rows))):
         yield _packed(rows, allow_pickle)
         return
-    first = _packed([tuple(column[:_SAMPLE] for column in rows[0])], allow_pickle)
-    limit = max(1, int(PIECE_BYTES * min(_SAMPLE, len(rows[0][0])) / (first.nbytes + 1)))
     group: list[tuple[Any, ...]] = []
-    count = 0
+    count, size = 0, 0.0
     for row in rows:
-        for start in range(0, len(row[0]), limit):
-            group.append(tuple(column[start : start + limit] for column in row))
-            count += len(group[-1][0])
-            if count >= limit:
+        start = 0
+        while start < len(row[0]):
+            part = tuple(column[start : start + _MOST - count] for column in row)
+            each = sum(map(_weight_of_each, part))
+            fitting = max(1, int((PIECE_BYTES - size) / each))
+            group.append(tuple(column[:fitting] for column in part) if fitting < len(part[0]) else part)
+            added = len(group[-1][0])
+            start, count, size = start + added, count + added, size + added * each
+            if count >= _MOST or size + each > PIECE_BYTES:
                 yield _packed(group, allow_pickle)
-                group, count = [], 0
+                group, count, size = [], 0, 0.0
     if group:
         yield _packed(group, allow_pickle)
+
+
+def _weight_of_each(column: Any) -> float:
+    """About how many bytes an entry of a column has, by some of them."""
+    if isinstance(column, np.ndarray):
+        return max(1.0, column.nbytes / len(column))
+    some = column[:: max(1, len(column) // _WEIGHED)]
+    return max(1.0, sum(map(_weight, some)) / len(some))
+
+
+def _weight(value: Any, depth: int = 0) -> int:
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    if hasattr(value, "shape"):  # a tensor
+        return 8 * int(np.prod(value.shape))
+    if isinstance(value, dict) or hasattr(value, "__dict__"):
+        value = list((value if isinstance(value, dict) else vars(value)).values())
+    if not isinstance(value, (list, tuple)) or depth > _DEEP:
+        return 8
+    step = max(1, len(value) // _WEIGHED)  # like entries, mostly
+    return step * sum(_weight(entry, depth + 1) for entry in value[::step])
 
 
 def _packed(rows: Sequence[tuple[Any, ...]], allow_pickle: bool) -> Piece:

@@ -233,7 +233,8 @@ class _Packer:
         if sum(map(attrgetter("nbytes"), values)) >= _LARGE * len(values):
             self.put(*map(bytes_of, values))
         else:
-            pieces = (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+            step = min(_AT_ONCE, 2**20 * len(values) // (sum(map(attrgetter("nbytes"), values)) + 1) + 1)
+            pieces = (values[start : start + step] for start in range(0, len(values), step))
             self.put(*[b"".join(map(np.ndarray.tobytes, piece)) for piece in pieces])
         return layout
 

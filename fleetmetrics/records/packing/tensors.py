@@ -53,7 +53,7 @@ def tensors_of_block(block: np.ndarray, dtype: str) -> list[Any]:
     # The guard: static mode has no tensors, and those of a GPU build would not stay on the CPU.
     with paddle.base.dygraph.guard(paddle.CPUPlace()):
         parts = [paddle.unbind(paddle.to_tensor(block[start : start + _AT_ONCE])) for start in starts]
-        return [_typed(tensor, dtype) for part in parts for tensor in part]
+        return [tensor for part in parts for tensor in _typed(part, dtype)]
 
 
 def tensors_of_parts(flat: np.ndarray, shapes: Sequence[Any], dtype: str) -> list[Any]:
@@ -69,9 +69,14 @@ def tensors_of_parts(flat: np.ndarray, shapes: Sequence[Any], dtype: str) -> lis
     with paddle.base.dygraph.guard(paddle.CPUPlace()):
         parts = paddle.split(paddle.to_tensor(flat), list(map(math.prod, shapes)))
         shaped = (part if len(shape) == 1 else part.reshape(shape) for part, shape in zip(parts, shapes))
-        return [_typed(tensor, dtype) for tensor in shaped]
+        return _typed(list(shaped), dtype)
 
 
-def _typed(tensor: Any, dtype: str) -> Any:
-    """The tensor with its bits read as another dtype, if it is one that NumPy does not have."""
-    return tensor if str(tensor.dtype) == dtype else tensor.view(dtype.split(".")[-1])
+def _typed(tensors: list[Any], dtype: str) -> list[Any]:
+    """Tensors of one dtype; with their bits read as another one, if it is one that NumPy does not have.
+
+    Asking a tensor for its dtype takes longer than making it.
+    """
+    if str(tensors[0].dtype) == dtype:
+        return tensors
+    return [tensor.view(dtype.split(".")[-1]) for tensor in tensors]

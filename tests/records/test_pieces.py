@@ -1,0 +1,97 @@
+"""Records go to rank 0 in pieces of bounded size, and come into the common order there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetmetrics.errors import RecordError
+from fleetmetrics.records.columns import Columns
+from fleetmetrics.records.pieces import PIECE_BYTES, Part, in_order, part_of, pieces, read_piece
+
+
+def sent(columns: Columns) -> list[list[Any]]:
+    """What arrives, piece by piece."""
+    found = []
+    for piece in pieces(columns, allow_pickle=False):
+        payload = bytearray().join(piece.buffers)
+        assert len(payload) == piece.nbytes
+        found.append(read_piece(piece.layout, payload, allow_pickle=False))
+    return found
+
+
+def test_arrays_are_sent_at_once_from_where_they_lie() -> None:
+    columns = Columns()
+    score, label = np.arange(500_000.0), np.arange(500_000)
+    for start in range(0, len(score), 1000):
+        columns.append((), {"score": score[start : start + 1000].copy(), "label": label[start : start + 1000].copy()})
+    (piece,) = pieces(columns, allow_pickle=False)
+    assert np.shares_memory(np.frombuffer(piece.buffers[0], np.uint8), columns.batches[0][0])
+    ((one, other),) = sent(columns)
+    assert np.array_equal(one, score) and np.array_equal(other, label)
+
+
+@pytest.mark.parametrize("large_from", [0, 300, 10_000])
+def test_lists_are_sent_in_pieces_however_large_the_records_become(large_from: int) -> None:
+    records = [np.full(2500 if i >= large_from else 2, float(i)) for i in range(large_from + 2000)]
+    found = sent(Columns.of(records))
+    assert len(found) > 3
+    assert all(sum(record.nbytes for record in records) < 2 * PIECE_BYTES for (records,) in found)
+    flat = [record for (part,) in found for record in part]
+    assert len(flat) == len(records) and all(map(np.array_equal, flat, records))
+
+
+def test_lists_and_ids_stay_together() -> None:
+    columns = Columns()
+    for start in range(0, 9000, 300):
+        names = [f"sample {i}" * (1 + i // 100) for i in range(start, start + 300)]
+        columns.append((names,), {}, np.arange(start, start + 300))
+    names, ids = (np.concatenate(parts).tolist() for parts in zip(*sent(columns)))
+    assert ids == list(range(9000))
+    assert names == [f"sample {i}" * (1 + i // 100) for i in range(9000)]
+
+
+def test_nothing_is_sent_of_no_records() -> None:
+    empty = Columns()
+    empty.append((np.empty(0), []), {})
+    assert sent(empty) == sent(Columns()) == sent(Columns.of([])) == []
+
+
+def test_the_parts_of_all_workers_come_into_order() -> None:
+    parts = [
+        Part([np.array([0, 2]), ["a", "c"], np.array([0.5])[:0]], slice(0, 3, 2)),
+        Part([np.array([3.0, 1.0]), ["d", "b"], np.array([])], np.array([3, 1])),
+    ]
+    numbers, names, _ = in_order([part._replace(columns=[*part.columns[:2], part.columns[0]]) for part in parts], 4)
+    assert numbers.tolist() == [0, 1, 2, 3] and numbers.dtype == np.float64
+    assert names == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (np.array([2**63], np.uint64), np.array([-1])),  # an array of both would be of floats
+        (np.array([1]), np.array(["a"])),  # of texts
+        (np.zeros((1, 2)), np.zeros((1, 3))),  # of no shape
+        (np.array([1.5]), [None]),
+    ],
+)
+def test_what_no_array_holds_becomes_a_list_of_what_it_was(one: Any, other: Any) -> None:
+    (column,) = in_order([Part([one], slice(0, 1, 1)), Part([other], slice(1, 2, 1))], 2)
+    assert isinstance(column, list)
+    for value, given in zip(column, (one[0], other[0])):
+        assert type(value) is type(given) and np.array_equal(value, given)
+
+
+def test_positions_are_cut_like_the_records() -> None:
+    assert part_of(slice(1, 10, 3), 1, 2) == slice(4, 10, 3)
+    assert part_of(np.array([5, 7, 9]), 1, 2).tolist() == [7, 9]
+
+
+def test_a_record_that_contains_itself_is_an_error() -> None:
+    record: list[Any] = [1]
+    record.append(record)
+    with pytest.raises(RecordError, match="contains itself"):
+        sent(Columns.of([record] * 3))
