@@ -112,11 +112,15 @@ def _packed(rows: Sequence[tuple[Any, ...]], allow_pickle: bool) -> Piece:
     layouts, buffers, total = [], [], 0
     for parts in zip(*rows):
         alike = are_alike(parts)
-        packed = pack_chunks(parts) if alike else pack(list(chain.from_iterable(parts)), allow_pickle)
+        packed = pack_chunks(parts) if alike else pack(_joined(parts), allow_pickle)
         layouts.append([alike, packed.nbytes, packed.layout])
         buffers += packed.buffers
         total += packed.nbytes
     return Piece(layouts, buffers, total)
+
+
+def _joined(parts: Sequence[Any]) -> Sequence[Any]:
+    return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
 
 
 def read_piece(layout: Any, payload: Any, allow_pickle: bool) -> list[Any]:
@@ -178,7 +182,7 @@ def _list_in_order(parts: Iterable[Any], positions: Iterable[Positions], total: 
     result: list[Any] = [None] * total
     for part, where in zip(parts, positions):
         if isinstance(where, slice):
-            result[where] = list(part)
+            result[where] = part if isinstance(part, list) else list(part)
         else:
             for position, record in zip(where.tolist(), part):
                 result[position] = record
