@@ -20,10 +20,12 @@ from fleetmetrics.comm.wire import Buffer, Payload
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.reductions import REDUCTIONS, widen
 
-__all__ = ["DEFAULT_TIMEOUT", "Block", "Communicator", "Deadline", "resolve_timeout"]
+__all__ = ["DEFAULT_TIMEOUT", "SECONDS_FOR_TROUBLE", "Block", "Communicator", "Deadline", "resolve_timeout"]
 
 # As long as torch.distributed waits by default: longer than any evaluation skew, shorter than a night.
 DEFAULT_TIMEOUT = 1800.0
+#: What a worker waits that was given no valid timeout, until the others have heard of it.
+SECONDS_FOR_TROUBLE = 10.0
 
 _STATE_DTYPES = (np.dtype(np.int64), np.dtype(np.float64))
 _Self = TypeVar("_Self", bound="Communicator")

@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.comm.base import Communicator, Deadline, resolve_timeout
+from fleetmetrics.comm.base import SECONDS_FOR_TROUBLE, Communicator, Deadline, resolve_timeout
 from fleetmetrics.comm.letters import Decide, Letter
 from fleetmetrics.comm.meeting import Meeting
 from fleetmetrics.comm.wire import Payload
 from fleetmetrics.errors import InvalidInputError
 
 __all__ = ["JobCommunicator"]
-
-#: What a worker waits that was given no valid timeout, until the others have heard of it.
-_SECONDS_FOR_TROUBLE = 10.0
 
 
 class JobCommunicator(Communicator):
@@ -64,7 +61,7 @@ class JobCommunicator(Communicator):
         try:
             return Deadline(resolve_timeout(timeout)), trouble
         except InvalidInputError as error:
-            return Deadline(_SECONDS_FOR_TROUBLE), trouble or error
+            return Deadline(SECONDS_FOR_TROUBLE), trouble or error
 
     def _label(self, call: str) -> str:
         return f"exchange {self._number} ({call})"

@@ -151,13 +151,13 @@ class Evaluator:
             AssertedInputError: an AssertionError; if there are not as many data as samples.
             InvalidInputError: if ``chunk_size`` is no positive integer; else as `evaluate`.
         """
-        if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
-            raise InvalidInputError(f"chunk_size is {chunk_size!r}; it must be an integer of at least 1.")
         channel = get_communicator()
         size = 0
 
         def shares() -> list[Share]:  # what goes wrong in here is heard by the others
             nonlocal size
+            if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
+                raise InvalidInputError(f"chunk_size is {chunk_size!r}; it must be an integer of at least 1.")
             for number, (samples, batch) in enumerate(paired_chunks(data_samples, data, chunk_size)):
                 size += len(samples)
                 if number % channel.world_size == channel.rank:

@@ -12,7 +12,7 @@ import os
 from typing import Any, Callable, Iterator, Sequence
 
 from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.base import Deadline, resolve_timeout
+from fleetmetrics.comm.base import SECONDS_FOR_TROUBLE, Deadline, resolve_timeout
 from fleetmetrics.comm.letters import Letter
 from fleetmetrics.records.collected import Collected, Parcel
 from fleetmetrics.records.outcome import answer, outcome
@@ -44,7 +44,7 @@ def gather(
     """
     shares: Sequence[Share] = []
     trouble: Exception | None = None
-    deadline = Deadline(10.0)
+    deadline = Deadline(SECONDS_FOR_TROUBLE)
     try:
         deadline = Deadline(resolve_timeout(timeout))
         shares = describe()
