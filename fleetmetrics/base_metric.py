@@ -11,7 +11,7 @@ from fleetmetrics.dealing import Dealing, epoch_under_way
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.columns import Columns
 from fleetmetrics.records.gather import gather
-from fleetmetrics.records.share import Share, check_mode, check_size, condenses, record_blocks
+from fleetmetrics.records.share import Share, check_defined, check_mode, check_size, condenses, record_blocks
 from fleetmetrics.records.states import states_of
 
 __all__ = ["BaseMetric"]
@@ -86,11 +86,7 @@ class BaseMetric:
         collect_dir: str | None = None,
         collect_dir_shared: bool = True,
     ) -> None:
-        if not self._defines("compute_metric") and not self._defines("summarize", "compute_from"):
-            raise TypeError(
-                f"Can't instantiate abstract class {type(self).__name__} with abstract method compute_metric (or"
-                " summarize and compute_from)"
-            )
+        check_defined(type(self), BaseMetric, "compute_metric")
         self.dataset_meta = dataset_meta
         mode = ("unzip" if sampler is None else "auto") if dist_collect_mode is None else dist_collect_mode
         self.dist_collect_mode = check_mode(mode, "dist_collect_mode")
@@ -110,9 +106,6 @@ class BaseMetric:
         self._epoch: int | None = None  # of the sampler's pass, from the first record on
         if sampler is not None:
             Dealing(sampler, 0)  # a sampler of another kind is an error now
-
-    def _defines(self, *names: str) -> bool:
-        return all(getattr(type(self), name) is not getattr(BaseMetric, name) for name in names)
 
     @property
     def dataset_meta(self) -> dict[str, Any] | None:

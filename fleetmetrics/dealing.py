@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from functools import cached_property, partial
 from typing import Any, Callable
 
 import numpy as np
@@ -50,7 +51,12 @@ class Dealing:
         #: What must be the same on every worker; fit for JSON.
         self.settings = {"samples": samples, **{name: getattr(inner, name, None) for name in names}, "epoch": epoch}
         make: Callable[..., Any] = _Formula if formula else _Iterated
-        self._pass = make(inner, self.ranks, epoch)
+        self._make = partial(make, inner, self.ranks, epoch)
+
+    @cached_property
+    def _pass(self) -> Any:
+        """Made when it is needed: a sampler that shuffles takes a permutation of the data set, another is iterated."""
+        return self._make()
 
     def rank(self, rank: int | None) -> int:
         """Return a rank; that of the sampler for None.

@@ -11,7 +11,7 @@ from fleetmetrics.dealing import Dealing
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.columns import Columns
 from fleetmetrics.records.gather import gather
-from fleetmetrics.records.share import Share, check_size, condenses
+from fleetmetrics.records.share import Share, check_defined, check_size, condenses
 from fleetmetrics.records.states import states_of
 from fleetmetrics.xp import is_eager_tensor
 
@@ -69,13 +69,9 @@ class BaseMetric:
         collect_dir_shared: bool = True,
         allow_pickle: bool = True,
     ) -> None:
-        if not self._defines("process"):
+        if type(self).process is BaseMetric.process:
             raise TypeError(f"Can't instantiate abstract class {type(self).__name__} with abstract method process")
-        if not self._defines("compute_metrics") and not self._defines("summarize", "compute_from"):
-            raise TypeError(
-                f"Can't instantiate abstract class {type(self).__name__} with abstract method compute_metrics (or"
-                " summarize and compute_from)"
-            )
+        check_defined(type(self), BaseMetric, "compute_metrics")
         if collect_device not in _DEVICES:
             raise NotImplementedError(f"device must be 'cpu' , 'gpu' or 'npu', but got {collect_device}")
         if collect_dir is not None and collect_device != "cpu":
@@ -91,9 +87,6 @@ class BaseMetric:
         self.arrangement: dict[str, Any] = {}
         if self.prefix is None:
             logger.warning("The prefix is not set in metric class %s.", type(self).__name__)
-
-    def _defines(self, *names: str) -> bool:
-        return all(getattr(type(self), name) is not getattr(BaseMetric, name) for name in names)
 
     @property
     def dataset_meta(self) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from fleetmetrics.records.columns import Columns, as_results
 from fleetmetrics.records.ids import one_per_id
 from fleetmetrics.records.pieces import Part, in_order, part_of, pieces, read_piece
 from fleetmetrics.records.plan import Plan
-from fleetmetrics.records.states import States, checked_states, combine_states, pack_states, read_states
+from fleetmetrics.records.states import States, checked_states, combine_states, pack_states, read_states, whole_states
 
 __all__ = ["Collected", "Parcel"]
 
@@ -157,8 +157,7 @@ class _Collection:
         if share.summarize is not None and self.plan.has_ids:
             states = share.summarize(results)
             if states is not None:
-                total = combine_states(share.name, [checked_states(share.name, states)])
-                return share.compute_from(total)  # type: ignore[misc]
+                return share.compute_from(whole_states(share.name, states))  # type: ignore[misc]
         return share.compute(results)
 
     def _results(self) -> Any:

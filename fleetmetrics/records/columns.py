@@ -9,7 +9,7 @@ import numpy as np
 from numpy import ndarray
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.xp import is_eager_tensor, namespace
+from fleetmetrics.xp import is_eager_tensor, to_host
 
 __all__ = ["RECORDS", "Columns", "are_alike", "as_column", "as_ids", "as_results"]
 
@@ -26,14 +26,11 @@ def as_column(value: Any, name: str) -> Any:
     Raises:
         InvalidInputError: if it has no first axis.
     """
-    if is_eager_tensor(value) and value.is_dense():  # Paddle ends the process over a sparse one
-        value = namespace(value).host(value)
-    elif hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's tensors
-        value = value.detach().cpu().numpy()
-    elif isinstance(value, (list, tuple, range)):
+    value = to_host(value)
+    if isinstance(value, (list, tuple, range)):
         numbers = bool(value) and all(isinstance(entry, _NUMBERS) for entry in value)
         value = np.asarray(value) if numbers else list(value)
-    elif not isinstance(value, np.ndarray) and hasattr(value, "__array__"):
+    elif not isinstance(value, np.ndarray) and hasattr(value, "__array__") and not is_eager_tensor(value):
         value = np.asarray(value)
     if isinstance(value, list):
         return value

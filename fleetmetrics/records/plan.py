@@ -85,6 +85,7 @@ class Plan:
         self.spool = spool
         self.counts = [note["n"] for note in notes]
         self._blocks = [np.repeat(*np.array(note["blocks"], np.int64).reshape(-1, 2).T) for note in notes]
+        self._arranged: list[Positions] | None = None
         having = next((note for note in notes if note["n"]), {"columns": None, "ids": None})
         names = having["columns"]
         #: The names of the columns, as in `Columns`; None if nobody has records.
@@ -133,5 +134,3 @@ class Plan:
                 self._arranged = padding.arrange(self.share.mode, self.counts, self._blocks)
             return part_of(self._arranged[rank], 0, self.keep(rank))
         return dealing.kept(rank)
-
-    _arranged: Any = None

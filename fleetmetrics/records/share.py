@@ -13,7 +13,7 @@ from fleetmetrics.errors import InvalidInputError, UnknownNameError
 from fleetmetrics.padding import MODES
 from fleetmetrics.records.columns import RECORDS, Columns
 
-__all__ = ["COLLECT_MODES", "Share", "check_mode", "check_size", "condenses", "record_blocks"]
+__all__ = ["COLLECT_MODES", "Share", "check_defined", "check_mode", "check_size", "condenses", "record_blocks"]
 
 #: How the workers' records go together.
 COLLECT_MODES = (*MODES, "auto")
@@ -100,6 +100,25 @@ class Share:
             "ids": any(len(ids) and ids.dtype.kind in "SU" for ids in records.ids) if records.ids else None,
             "allow_pickle": self.allow_pickle,
         }
+
+
+def check_defined(kind: type, base: type, compute: str) -> None:
+    """Raise unless a metric says how its value is made.
+
+    Args:
+        kind: of the metric.
+        base: the class that defines none of it.
+        compute: the name of the method that takes records.
+
+    Raises:
+        TypeError: in Python's words for an abstract class.
+    """
+    missing = {name for name in (compute, "summarize", "compute_from") if getattr(kind, name) is getattr(base, name)}
+    if compute in missing and len(missing) > 1:
+        raise TypeError(
+            f"Can't instantiate abstract class {kind.__name__} with abstract method {compute} (or summarize and"
+            " compute_from)"
+        )
 
 
 def condenses(kind: type, base: type, compute: str) -> bool:

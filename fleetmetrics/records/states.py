@@ -11,7 +11,7 @@ from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInp
 from fleetmetrics.records.packing import Packed, pack, unpack
 from fleetmetrics.reductions import REDUCTIONS, combine, widen
 
-__all__ = ["States", "checked_states", "combine_states", "pack_states", "read_states", "states_of"]
+__all__ = ["States", "checked_states", "combine_states", "pack_states", "read_states", "states_of", "whole_states"]
 
 #: Reduction and int64 or float64 array by name.
 States = Mapping[str, "tuple[str, np.ndarray]"]
@@ -36,7 +36,7 @@ def checked_states(name: str, given: Any) -> States:
         if isinstance(value, tuple) and len(value) != 2:
             raise InvalidInputError(
                 f"summarize of {name}: {key!r} is a tuple of {len(value)}; give an array or a number, or a pair of a"
-                f" reduction and an array, such as ('max', array)"
+                " reduction and an array, such as ('max', array)"
             )
         reduction, array = value if isinstance(value, tuple) else ("sum", value)
         if reduction not in REDUCTIONS:
@@ -45,6 +45,16 @@ def checked_states(name: str, given: Any) -> States:
             )
         states[str(key)] = (reduction, widen(array, f"{name}.{key}"))
     return states
+
+
+def whole_states(name: str, given: Any) -> dict[str, np.ndarray]:
+    """Return what ``summarize`` made of the records of all workers, as ``compute_from`` gets it.
+
+    Args:
+        name: of the metric, for errors.
+        given: as for `checked_states`.
+    """
+    return combine_states(name, [checked_states(name, given)])
 
 
 def states_of(name: str, summarize: Callable[[Any], Any], results: Any, instead: str = "") -> dict[str, np.ndarray]:
@@ -65,7 +75,7 @@ def states_of(name: str, summarize: Callable[[Any], Any], results: Any, instead:
     states = summarize(results)
     if states is None:
         raise InvalidInputError(f"summarize of {name} returned None, and it does not define {instead} for that case")
-    return combine_states(name, [checked_states(name, states)])
+    return whole_states(name, states)
 
 
 def pack_states(states: States) -> tuple[Any, Packed]:

@@ -13,7 +13,7 @@ from typing import Any
 from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.scattered import Scattered
 
-__all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "namespace"]
+__all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "namespace", "to_host"]
 
 
 def is_eager_tensor(value: Any) -> bool:
@@ -51,3 +51,17 @@ def namespace(*values: Any) -> ModuleType:
 
         return paddle_ops
     return numpy_ops
+
+
+def to_host(value: Any) -> Any:
+    """A tensor of Paddle or torch as a NumPy array, bfloat16 as float32; any other value as it is.
+
+    Args:
+        value: a tensor on any device; or whatever. A sparse one of Paddle stays one: to convert it ends the process.
+    """
+    if is_eager_tensor(value):
+        return namespace(value).host(value) if value.is_dense() else value
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's
+        tensor = value.detach().cpu()
+        return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
+    return value

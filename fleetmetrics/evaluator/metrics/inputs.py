@@ -7,7 +7,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
-from fleetmetrics.xp import is_eager_tensor, namespace
+from fleetmetrics.xp import is_eager_tensor, to_host
 
 __all__ = [
     "arrays",
@@ -60,14 +60,12 @@ def to_array(value: Any, argument: str = "value") -> np.ndarray:
 def _on_host(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.number, np.bool_, int, float)):
         return value
-    if is_eager_tensor(value):
-        return namespace(value).host(value)
-    if hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's
-        tensor = value.detach().cpu()
-        return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
+    value = to_host(value)
+    if isinstance(value, np.ndarray):
+        return value
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return [_on_host(entry) for entry in value] if _holds_tensors(value) else value
-    if hasattr(value, "__array__"):
+    if hasattr(value, "__array__") and not is_eager_tensor(value):
         return value
     raise TypeError(f"{type(value)} is not an available argument.")
 
