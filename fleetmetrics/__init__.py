@@ -19,6 +19,7 @@ from typing import Any
 
 from fleetmetrics._version import __version__
 from fleetmetrics.base_metric import BaseMetric
+from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import (
     Communicator,
     LocalCommunicator,
@@ -31,7 +32,7 @@ from fleetmetrics.comm.backends import get_dist_backend, list_all_backends, set_
 from fleetmetrics.errors import *  # noqa: F403
 from fleetmetrics.errors import __all__ as _errors
 from fleetmetrics.functional import acc, auc, mae, max, min, mse, rmse, sum
-from fleetmetrics.metric import Metric, MetricCollection
+from fleetmetrics.metric import Metric
 from fleetmetrics.metrics import *  # noqa: F403
 from fleetmetrics.metrics import __all__ as _metrics
 from fleetmetrics.padding import padding_mask

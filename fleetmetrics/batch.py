@@ -6,13 +6,19 @@ batch statistics holds no invalid and no masked sample.
 
 from __future__ import annotations
 
+import copy
 import functools
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable, Mapping
+
+import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.xp import namespace
+from fleetmetrics.lanes import Groups, Replicates
+from fleetmetrics.moments import gathered
+from fleetmetrics.requirements import Requirement, applicable, raise_unless
+from fleetmetrics.xp import Scattered, is_paddle, namespace, numpy_ops, to_host
 
-__all__ = ["REQUIREMENTS", "Batch", "Requirement", "applicable", "statistic"]
+__all__ = ["Batch", "statistic"]
 
 
 class Batch:
@@ -24,28 +30,47 @@ class Batch:
         label: as above, or None for metrics that take values only.
         weight: None, one number, one number per sample, or one per element; at least 0.
         mask: the same shapes; False (or 0) drops the sample: it leaves no trace, whatever it holds.
+        columns: what else each sample has, by name: integers or texts ``[n]`` or ``[n, 1]``, such as user ids.
 
     Raises:
         InvalidInputError: if the shapes do not fit together or the dtypes are not numbers.
     """
 
-    def __init__(self, prediction: Any, label: Any = None, weight: Any = None, mask: Any = None) -> None:
+    def __init__(
+        self,
+        prediction: Any,
+        label: Any = None,
+        weight: Any = None,
+        mask: Any = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> None:
         self.xp = xp = namespace(prediction, label, weight, mask)
         self.memo: dict[Any, Any] = {}
+        self.lanes: Groups | Replicates | None = None  # None: each state once
         self.keep: Any = None  # flags of the samples that count; None: all that are here
         self.valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not asked
         self.prediction: Any = xp.asarray(prediction, "prediction")
         self.label: Any = None if label is None else xp.asarray(label, "label")
+        self.weight: Any = None
+        self.mask: Any = None
+        self.by_element: str | None = None  # which argument differs within a row of ``[n, m]``, if one does
         full = self._flatten()
-        self.weight: Any = None if weight is None else xp.cast(self._per_sample(weight, "weight", full), "float64")
-        self.mask: Any = None if mask is None else self._per_sample(mask, "mask", full)
+        if weight is not None:
+            self.weight = xp.cast(self._per_sample(weight, "weight", full), "float64")
+        if mask is not None:
+            self.mask = self._per_sample(mask, "mask", full)
+        self.columns = {name: self._column(value, name, full) for name, value in columns.items()} if columns else {}
+        self._dropped: Any = None  # flags of the samples that were there, of which some have been removed
 
     def _flatten(self) -> tuple[int, ...]:
         """Bring prediction and label to one axis (scores to two); return the shape that they had."""
         xp = self.xp
+        self.classes, self.width = 0, 1
+        full = xp.shape(self.prediction)
+        if len(full) == 1 and (self.label is None or xp.shape(self.label) == full):
+            return full
         prediction = _drop_last_one(xp, self.prediction)
         full = tuple(xp.shape(prediction))
-        self.classes = 0
         if self.label is not None:
             label = _drop_last_one(xp, self.label)
             shape = tuple(xp.shape(label))
@@ -56,6 +81,7 @@ class Batch:
             else:
                 _same_size(full, shape, "prediction", "label")
             self.label = xp.reshape(label, [-1])
+        self.width = int(np.prod(full[1:]))
         self.prediction = xp.reshape(prediction, [-1, self.classes] if self.classes else [-1])
         return full
 
@@ -74,6 +100,7 @@ class Batch:
             array = xp.multiply(xp.reshape(self._ones(), [-1, *full[1:]]), column)
         else:
             _same_size(full, shape, "prediction", argument)
+            self.by_element = argument if len(shape) > 1 else self.by_element
         return xp.reshape(array, [-1])
 
     def _ones(self) -> Any:
@@ -81,9 +108,26 @@ class Batch:
         like = self.label if self.classes else self.prediction
         return self.xp.cast(self.xp.zeros_like(like), "float64") + 1.0
 
+    def _column(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
+        """A further column, flat; not necessarily in the batch's namespace: texts have none but NumPy's."""
+        array = value if is_paddle(value) else np.asarray(value)
+        xp = namespace(array)
+        if xp is numpy_ops and array.dtype.kind not in "biufSU":
+            raise InvalidInputError(
+                f"{argument} must hold integers or texts, one per sample, not {array.dtype} (given a "
+                f"{type(value).__name__})"
+            )
+        array = xp.reshape(array, [-1]) if len(xp.shape(array)) in (0, 1) else _drop_last_one(xp, array)
+        shape = tuple(xp.shape(array))
+        if len(shape) == 1 < len(full):
+            _same_size(full[:1], shape, "prediction", argument)
+            return xp.repeat(array, self.width)
+        _same_size(full, shape, "prediction", argument)
+        return xp.reshape(array, [-1])
+
     # -- the check ---------------------------------------------------------------------------------------
 
-    def check(self, owner: str, requirements: Iterable[str], validate: bool) -> None:
+    def check(self, owner: str, requirements: Iterable[str | Requirement], validate: bool) -> None:
         """Drop masked samples; then find those that break a requirement.
 
         NumPy arrays and tensors on the CPU are looked at now, and an invalid sample is an error. Elsewhere
@@ -92,7 +136,7 @@ class Batch:
 
         Args:
             owner: name of the metric, for the message.
-            requirements: keys of `REQUIREMENTS`.
+            requirements: keys of `fleetmetrics.requirements.REQUIREMENTS`, or requirements of a metric's own.
             validate: False skips the check.
 
         Raises:
@@ -101,14 +145,14 @@ class Batch:
         xp = self.xp
         live = self._live()
         ok = None
-        for requirement in applicable(requirements, self.classes) if validate else ():
+        for requirement in applicable(tuple(requirements), self.classes) if validate else ():
             if requirement.argument == "label" and self.label is None:
                 raise InvalidInputError("label is missing; give add(prediction, label)")
             holds = requirement.holds(self)
             if holds is None:
                 continue
             if xp.is_eager(holds):
-                _raise_unless(xp, holds, live, owner, requirement, self)
+                raise_unless(xp, holds, live, owner, requirement, self)
             else:
                 ok = holds if ok is None else xp.logical_and(ok, holds)
         keep = live
@@ -121,12 +165,13 @@ class Batch:
     def _drop(self, keep: Any) -> None:
         """Keep these samples only: filtered where shapes are free, else zeroed and left out of every sum."""
         xp = self.xp
-        parts = ("prediction", "label", "weight")
         if xp.FILTERS:
             if not keep.all():
-                for part in parts:
+                for part in ("prediction", "label", "weight"):
                     array = getattr(self, part)
                     setattr(self, part, None if array is None else array[keep])
+                self.columns = {name: to_host(column)[keep] for name, column in self.columns.items()}
+                self._dropped = keep
             return
         self.keep = keep
         if self.classes:
@@ -189,16 +234,76 @@ class Batch:
         """Labels as float64: ``[n]``."""
         return self.cached("targets", lambda: self.xp.cast(self.labels, "float64"))
 
+    def probability(self, from_logits: bool) -> Any:
+        """`probabilities`, of logits by the logistic function; of ``[n, 2]`` logits by softmax, the last class's."""
+        if not from_logits:
+            return self.probabilities
+        return self.cached("probability from logits", self._sigmoid)
+
+    def _sigmoid(self) -> Any:
+        logits = self.xp.cast(self.scores, "float64")
+        if self.classes:
+            logits = self.xp.subtract(logits, self.xp.cast(self.prediction[:, 0], "float64"))
+        return self.xp.sigmoid(logits)
+
     @property
     def positive(self) -> Any:
         """Flags of the labels that are not 0: ``[n]``."""
         return self.cached("positive", lambda: self.xp.cast(self.labels, "bool"))
+
+    @property
+    def label_index(self) -> Any:
+        """Of ``[n, m]`` input the place of each element in its row, int64 ``[n * m]``; else zeros."""
+        return self.cached("label_index", self._label_index)
+
+    def _label_index(self) -> Any:
+        xp = self.xp
+        if xp.FILTERS:
+            length = len(self.prediction) if self._dropped is None else len(self._dropped)
+            index = np.tile(np.arange(self.width), length // self.width)
+            return index if self._dropped is None else index[self._dropped]
+        zeros = xp.cast(xp.zeros_like(self.label if self.classes else self.prediction), "int64")
+        return xp.reshape(xp.add(xp.reshape(zeros, [-1, self.width]), xp.arange(self.width)), [-1])
+
+    def by_row(self, flags: Any) -> Any:
+        """Whether all elements of a row of ``[n, m]`` have the flag, told by the first of them; the others say no.
+
+        A sum of these over the elements is one over the rows.
+
+        Args:
+            flags: one per element, ``[n * m]``.
+        """
+        if self.by_element:
+            raise InvalidInputError(
+                f"{self.by_element} has one entry per element; a metric of whole rows takes one per row, of shape [n]"
+            )
+        xp = self.xp
+        flags = flags if self.keep is None else xp.logical_and(flags, self.keep)  # an invalid element spoils its row
+        rows = xp.all_rows(xp.reshape(flags, [-1, self.width]))
+        first = xp.equal(self.label_index, xp.zeros_like(self.label_index))
+        return xp.logical_and(xp.repeat(rows, self.width), first)
+
+    def column(self, name: str) -> Any:
+        """A further column: a NumPy array, tensor or variable, ``[n]``; with all samples where ``keep`` has flags."""
+        return self.columns[name]
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
         """The value of ``make()``, computed once per batch: what several metrics need costs once."""
         if key not in self.memo:
             self.memo[key] = make()
         return self.memo[key]
+
+    # -- sums over samples: the only way to make them, so that a batch in lanes can make one per lane ------
+
+    def in_lanes(self, lanes: Groups | Replicates) -> Batch:
+        """The same samples, for states with one more axis in front.
+
+        Args:
+            lanes: which samples count in which lane.
+        """
+        batch = copy.copy(self)
+        batch.lanes, batch.memo = lanes, {}
+        return batch
 
     def weighted_sum(self, values: Any, *, zero_at_zero: bool = False) -> Any:
         """``sum(w * values)`` over the samples that count.
@@ -213,15 +318,83 @@ class Batch:
         """
         xp = self.xp
         if self.weight is not None:
-            return xp.sum(xp.multiply(xp.cast(values, "float64"), self.weight))
-        if self.keep is None or zero_at_zero:
+            values = xp.multiply(xp.cast(values, "float64"), self.weight)
+        elif self.keep is not None and not zero_at_zero:
+            values = xp.zero_unless(self.keep, values)
+        if self.lanes is None:
             return xp.sum(values)
-        return xp.sum(xp.zero_unless(self.keep, values))
+        return self.lanes.sum(xp.cast(values, "float64" if xp.kind(values) == "f" else "int64"))
 
     @property
     def total(self) -> Any:
         """The number (int64) or the weight (float64) of the samples that count."""
         return self.cached("total", self._total)
+
+    @property
+    def number(self) -> Any:
+        """The number of the samples that count, whatever their weight: int64."""
+        return self.cached("number", self._number)
+
+    def histogram(self, *indices: Any, amount: Any = None) -> Scattered:
+        """Add to ``state[indices]`` what each sample counts for.
+
+        Args:
+            *indices: int64 ``[n]``, one for each axis of the state; valid ones also for samples that do not count.
+            amount: what each sample counts for, times its weight: bools, integers or floats ``[n]``; None: 1.
+        """
+        xp, weight = self.xp, self.counted_weight
+        if amount is not None:
+            amount = xp.cast(amount, "float64" if xp.kind(amount) == "f" or self.weight is not None else "int64")
+            if weight is None:
+                weight = amount
+            elif self.weight is None:
+                weight = xp.zero_unless(self.keep, amount)
+            else:
+                weight = xp.multiply(amount, weight)
+        increment = Scattered(indices, weight)
+        return increment if self.lanes is None else self.lanes.scatter(increment)
+
+    def extreme(self, values: Any, reduction: str) -> Any:
+        """The largest (``"max"``) or smallest of the values of the samples that count, int64 or float64."""
+        xp = self.xp
+        values = xp.cast(values, "float64" if xp.kind(values) == "f" else "int64")
+        if self.lanes is None:
+            return xp.extreme(values, self.keep, reduction)
+        keep = self.lanes.members
+        if self.keep is not None:
+            keep = xp.logical_and(keep, xp.reshape(self.keep, [-1, 1]))
+        return xp.extreme_by_column(xp.reshape(values, [-1, 1]), keep, reduction)
+
+    def moments(self, x: Any, y: Any = None) -> Any:
+        """What a batch adds to a state of reduction "moments" (one variable) or "comoments" (two).
+
+        Args:
+            x: float64 ``[n]``.
+            y: the second variable.
+        """
+        xp = self.xp
+        weight = self._weights()
+        lanes = self.lanes
+        variables = [x] if y is None else [x, y]
+        if self.keep is not None:
+            variables = [xp.zero_unless(self.keep, each) for each in variables]
+        pairs = [(i, j) for i in range(len(variables)) for j in range(i, len(variables))]
+        if lanes is not None:
+            total = lanes.floats(weight)
+            by_lane = [xp.divide(lanes.floats(xp.multiply(weight, each)), xp.or_one(total)) for each in variables]
+            products = [lanes.product_sum(weight, variables[i], variables[j]) for i, j in pairs]
+            return gathered(xp, total, by_lane, products)
+        total = xp.sum(weight)
+        means = [xp.divide(xp.sum(xp.multiply(weight, each)), xp.or_one(total)) for each in variables]
+        deviations = [xp.subtract(each, mean) for each, mean in zip(variables, means)]
+        products = [xp.sum(xp.multiply(weight, xp.multiply(deviations[i], deviations[j]))) for i, j in pairs]
+        return gathered(xp, total, means, products)
+
+    def _weights(self) -> Any:
+        """What each sample counts for, float64 ``[n]``."""
+        if self.weight is not None:
+            return self.weight
+        return self._ones() if self.keep is None else self.xp.cast(self.keep, "float64")
 
     @property
     def counted_weight(self) -> Any:
@@ -239,64 +412,17 @@ class Batch:
         return self.cached(("number", id(flags)), lambda: self.xp.sum(flags))
 
     def _total(self) -> Any:
-        if self.weight is not None:
-            return self.xp.sum(self.weight)
+        if self.weight is None:
+            return self.number
+        return self.xp.sum(self.weight) if self.lanes is None else self.lanes.sum(self.weight)
+
+    def _number(self) -> Any:
+        if self.lanes is not None:
+            ones = None if self.keep is None else self.ones_of(self.keep)
+            return self.lanes.sum(ones)
         if self.keep is not None:
             return self.number_of(self.keep)
         return self.xp.count(self.label if self.classes else self.prediction)
-
-
-class Requirement(NamedTuple):
-    """What a sample must be like to be counted."""
-
-    argument: str
-    allowed: str
-    holds: Callable[[Batch], Any]  # flags, one per sample; None: it cannot be otherwise
-
-    @property
-    def text(self) -> str:
-        """The rule in words."""
-        return f"{self.argument}: {self.allowed}"
-
-
-def _finite(batch: Batch, array: Any) -> Any:
-    """Flags of the finite entries; None if all are, being integers."""
-    if batch.xp.kind(array) != "f":
-        return None
-    finite = batch.xp.isfinite(array)
-    return batch.xp.all_rows(finite) if len(batch.xp.shape(array)) > 1 else finite
-
-
-#: By name; a metric lists those that it needs.
-REQUIREMENTS: dict[str, Requirement] = {
-    "finite_prediction": Requirement("prediction", "a finite number", lambda b: _finite(b, b.prediction)),
-    "probability": Requirement(
-        "prediction",
-        "a probability in [0, 1] (apply the sigmoid or softmax to logits first)",
-        lambda b: b.xp.is_probability(b.scores),
-    ),
-    "finite_label": Requirement("label", "a finite number", lambda b: _finite(b, b.label)),
-    "class_label": Requirement(
-        "label",
-        "a class: 0 or 1, or with several scores a whole number below their number",
-        lambda b: b.xp.is_class(b.label, max(b.classes, 2)),
-    ),
-    "weight": Requirement(
-        "weight",
-        "a finite number of at least 0",
-        lambda b: None if b.weight is None else b.xp.is_weight(b.weight),
-    ),
-}
-
-
-def applicable(names: Iterable[str], classes: int = 0) -> list[Requirement]:
-    """The requirements behind their names, without those that a stricter one implies, and that of the weight."""
-    asked = {*names, "weight"}
-    if "class_label" in asked:
-        asked.discard("finite_label")
-    if "probability" in asked and not classes:
-        asked.discard("finite_prediction")
-    return [requirement for name, requirement in REQUIREMENTS.items() if name in asked]
 
 
 def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -323,20 +449,3 @@ def _same_size(expected: tuple[int, ...], given: tuple[int, ...], one: str, othe
         raise InvalidInputError(
             f"{other} has shape {list(given)} but {one} has {list(expected)}; they must be equal, one entry per sample"
         )
-
-
-def _raise_unless(xp: Any, holds: Any, live: Any, owner: str, requirement: Requirement, batch: Batch) -> None:
-    if xp.all_true(holds):
-        return
-    broken = ~xp.host(holds)
-    if live is not None:
-        broken &= xp.host(live)
-    if not broken.any():
-        return
-    first = int(broken.argmax())
-    value = xp.host(getattr(batch, requirement.argument))[first]
-    raise InvalidInputError(
-        f"{owner}: {requirement.argument} must be {requirement.allowed}; {broken.sum()} of {broken.size} samples "
-        f"are not, the first at position {first}: {value}. Nothing of this batch was added; mask such samples, or "
-        "pass validate=False to skip the check"
-    )

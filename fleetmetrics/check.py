@@ -6,8 +6,9 @@ from typing import Any, Iterable, Mapping
 
 import numpy as np
 
-from fleetmetrics.batch import Batch, applicable
+from fleetmetrics.batch import Batch
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.requirements import Requirement, applicable
 from fleetmetrics.state import State
 
 __all__ = ["Check"]
@@ -41,11 +42,11 @@ class Check:
         place = xp.add(seen, xp.first_zero(batch.ones_of(batch.valid)))
         return {self.first: xp.where(xp.cast(invalid, "bool"), place, first), self.invalid: invalid, self.seen: length}
 
-    def raise_if_invalid(self, values: Mapping[State, np.ndarray], requirements: Iterable[str]) -> None:
+    def raise_if_invalid(self, values: Mapping[State, np.ndarray], requirements: Iterable[str | Requirement]) -> None:
         """Raise if any worker met an invalid sample."""
         invalid = values[self.invalid].item()
         if invalid:
-            rules = "; ".join(rule.text for rule in applicable(requirements))
+            rules = "; ".join(rule.text for rule in applicable(tuple(requirements)))
             raise InvalidInputError(
                 f"{self.owner}: {invalid} of {values[self.seen].item()} samples were invalid and left out, the first "
                 f"at position {values[self.first].item()} of its worker's samples; required: {rules}. "

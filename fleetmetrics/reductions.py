@@ -7,6 +7,7 @@ array([1., 3.])
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 from typing import Any, Sequence
@@ -14,10 +15,12 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
+from fleetmetrics.moments import WIDTHS, merged
 
 __all__ = ["REDUCTIONS", "combine", "identity", "widen"]
 
-REDUCTIONS = ("sum", "max", "min")
+#: "moments" and "comoments" merge groups of 3 and 6 numbers, see `fleetmetrics.moments`.
+REDUCTIONS = ("sum", "max", "min", *WIDTHS)
 _INT64 = np.iinfo(np.int64)
 _LOW_32_BITS = np.int64(0xFFFFFFFF)
 
@@ -26,11 +29,11 @@ def identity(reduction: str, dtype: Any) -> Any:
     """Return the value that changes nothing when it is reduced with another.
 
     Args:
-        reduction: "sum", "max" or "min".
+        reduction: "sum", "max", "min", "moments" or "comoments".
         dtype: int64 or float64.
 
     Returns:
-        A NumPy scalar of that dtype: 0 for a sum, the lowest value for a maximum, the highest for a minimum.
+        A NumPy scalar of that dtype: the lowest value for a maximum, the highest for a minimum, else 0.
 
     Raises:
         InvalidInputError: for any other reduction or dtype.
@@ -42,9 +45,9 @@ def identity(reduction: str, dtype: Any) -> Any:
     _check_reduction(reduction)
     kind = np.dtype(dtype)
     if kind == np.int64:
-        return np.int64({"sum": 0, "max": _INT64.min, "min": _INT64.max}[reduction])
+        return np.int64({"max": _INT64.min, "min": _INT64.max}.get(reduction, 0))
     if kind == np.float64:
-        return np.float64({"sum": 0.0, "max": -np.inf, "min": np.inf}[reduction])
+        return np.float64({"max": -np.inf, "min": np.inf}.get(reduction, 0.0))
     raise InvalidInputError(f"dtype is {kind}; a state is int64 or float64. Convert the array first.")
 
 
@@ -85,10 +88,11 @@ def combine(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Reduce the workers' arrays element by element, with the same bits whatever their order.
 
     Integers are summed as integers. Floats are summed to the correctly rounded value of the exact sum.
-    Not a number wins over everything, and 0.0 counts as larger than -0.0.
+    Not a number wins over everything, and 0.0 counts as larger than -0.0. Moments are merged one after the other, and
+    depend on the order in the last bits.
 
     Args:
-        reduction: "sum", "max" or "min".
+        reduction: one of `REDUCTIONS`.
         arrays: one array per worker, int64 or float64, all of one shape; if the dtypes differ, float64.
 
     Returns:
@@ -106,6 +110,8 @@ def combine(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     same = _as_same_dtype(arrays)
     if len(same) == 1 or same[0].size == 0:
         return same[0].copy()
+    if reduction in WIDTHS:
+        return _merge_moments(WIDTHS[reduction], same)
     if same[0].dtype == np.int64:
         return _sum_integers(same) if reduction == "sum" else _extreme(reduction, same)
     result = _sum_floats(same) if reduction == "sum" else _signed_zero_extreme(reduction, same)
@@ -132,6 +138,13 @@ def _as_same_dtype(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     if len(dtypes) > 1:
         return [array.astype(np.float64) for array in given]
     return given
+
+
+def _merge_moments(width: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    from fleetmetrics.xp import numpy_ops  # which stands on this module
+
+    groups = [array.astype(np.float64, copy=False).reshape(-1, width) for array in arrays]
+    return functools.reduce(functools.partial(merged, numpy_ops), groups).reshape(arrays[0].shape)
 
 
 def _extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -24,7 +24,7 @@ class State:
         name: its name; unique in the process once it lives in a static program.
         shape: its shape, fixed.
         dtype: ``"int64"`` or ``"float64"``; an int64 state becomes float64 when floats are added to it.
-        reduction: ``"sum"``, ``"max"`` or ``"min"``.
+        reduction: one of `fleetmetrics.reductions.REDUCTIONS`.
         key: what it counts. In a collection, states of equal name, shape, reduction and key are one; None
             never shares.
     """
@@ -32,7 +32,7 @@ class State:
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, reduction: str, key: Any = None) -> None:
         self.name = name
         self.shape = shape
-        self.dtype = dtype
+        self.declared_dtype = self.dtype = dtype
         self.reduction = reduction
         self.key = key
         self.value: Any = None  # None: the identity

@@ -1,207 +1,39 @@
 """What every metric promises: the table of the metrics, their data, and what other libraries compute from it.
 
-A case says how a metric is made, which data suit it, and how scikit-learn or NumPy gets its value from all the
-samples that count. The rest of this module splits data among workers and feeds it in each of the three modes.
-`tests/test_contract.py` uses the table in one process, `tests/distributed/test_metrics.py` among real workers.
+`tests/cases/` holds the tables, one per domain. A case says how a metric is made, which data suit it, and how
+scikit-learn or NumPy gets its value from all the samples that count. This module draws the data, splits them among
+workers and feeds them in each of the three modes. `tests/test_contract.py` uses the table in one process,
+`tests/distributed/test_metrics.py` among real workers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
+import inspect
 import itertools
-from fractions import Fraction
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+import zlib
+from pathlib import Path
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-import fleetmetrics as fm
-
-MODES = ("numpy", "dynamic", "static")
-#: Prediction and label. Where labels are classes, floats hold whole numbers.
-DTYPES = (
-    ("float64", "int64"),
-    ("float32", "float32"),
-    ("float16", "int32"),
-    ("int64", "int64"),
-    ("int32", "uint8"),
-    ("bool", "bool"),
-)
-#: "eighths" are sums without rounding, so that results are the same bits however the samples are split.
-WEIGHTS = (None, "eighths", "real")
-SHAPES = ("[n]", "[n, 1]", "[]", "[n, m]")
-SAMPLES = 53
-
-
-class Data(NamedTuple):
-    """Samples as `add` takes them; None where an argument is left out."""
-
-    prediction: Any
-    label: Any
-    weight: Any = None
-    mask: Any = None
-
-    def map(self, function: Callable[[Any], Any]) -> Data:
-        return Data(*[None if part is None else function(part) for part in self])
-
-    def rows(self, start: int, stop: int) -> Data:
-        return self.map(lambda part: part[start:stop])
-
-    def given(self) -> dict[str, Any]:
-        return {name: part for name, part in self._asdict().items() if part is not None}
-
-
-class Case(NamedTuple):
-    """A metric of the catalogue and how to check it."""
-
-    make: Callable[..., fm.Metric]
-    #: Prediction and label from a random generator, a number of samples and two dtypes.
-    draw: Callable[[np.random.Generator, int, str, str], tuple[Any, Any]]
-    #: Prediction, label and weight (None: all 1) of the samples that count, with one axis (scores: two).
-    reference: Callable[[Any, Any, Any], float]
-    #: Without weights the value is the reference's bit for bit; else to 1e-12.
-    exact: bool
-    shapes: tuple[str, ...] = SHAPES
-    kinds: str = "fib"  # of predictions
-    undefined: float = np.nan  # the value without samples
-
-
-# -- data ------------------------------------------------------------------------------------------------
-
-
-def labels(rng: np.random.Generator, samples: int, dtype: str, classes: int = 2) -> Any:
-    return rng.integers(0, classes, samples).astype(dtype)
-
-
-def probabilities(rng: np.random.Generator, samples: int, dtype: str, label_dtype: str) -> tuple[Any, Any]:
-    """Half of them with few digits, to meet thresholds and edges of buckets; 0 and 1 for integers."""
-    values = np.where(rng.random(samples) < 0.5, rng.integers(0, 9, samples) / 8, rng.random(samples))
-    whole = np.dtype(dtype).kind != "f"
-    return (np.round(values) if whole else values).astype(dtype), labels(rng, samples, label_dtype)
-
-
-def two_columns(rng: np.random.Generator, samples: int, dtype: str, label_dtype: str) -> tuple[Any, Any]:
-    second, label = probabilities(rng, samples, dtype, label_dtype)
-    return np.stack([1 - second.astype(float), second], axis=1).astype(dtype), label
-
-
-def scores(rng: np.random.Generator, samples: int, dtype: str, label_dtype: str) -> tuple[Any, Any]:
-    """Of six classes; no two scores of a sample are equal, since scikit-learn orders those otherwise."""
-    table = rng.permuted(np.tile(np.arange(6) - 2.0, (samples, 1)), axis=1)
-    two = label_dtype == "bool"
-    return table.astype(dtype), labels(rng, samples, label_dtype, 2 if two else 6)
-
-
-def classes(rng: np.random.Generator, samples: int, dtype: str, label_dtype: str) -> tuple[Any, Any]:
-    two = "bool" in (dtype, label_dtype)
-    return labels(rng, samples, dtype, 2 if two else 5), labels(rng, samples, label_dtype, 2 if two else 5)
-
-
-def numbers(rng: np.random.Generator, samples: int, dtype: str, label_dtype: str) -> tuple[Any, Any]:
-    return values(rng, samples, dtype, "")[0], values(rng, samples, label_dtype, "")[0]
-
-
-def values(rng: np.random.Generator, samples: int, dtype: str, label_dtype: str) -> tuple[Any, None]:
-    kind = np.dtype(dtype).kind
-    if kind == "f":
-        return (rng.normal(size=samples) * 100).astype(dtype), None
-    low, high = {"b": (0, 2), "u": (0, 200)}.get(kind, (-(2**30), 2**30))
-    return rng.integers(low, high, samples).astype(dtype), None
-
-
-# -- references ------------------------------------------------------------------------------------------
-
-
-def sklearn(name: str, **options: Any) -> Callable[[Any, Any, Any], float]:
-    """scikit-learn's metric of that name; it is imported when it is needed, which workers never do."""
-
-    def reference(p: Any, y: Any, w: Any) -> float:
-        from sklearn import metrics
-
-        return float(getattr(metrics, name)(y.astype(float), p.astype(float), sample_weight=w, **options))
-
-    return reference
-
-
-def accuracy(predicted: Callable[[Any], Any]) -> Callable[[Any, Any, Any], float]:
-    return lambda p, y, w: sklearn("accuracy_score")(predicted(p), y, w)
-
-
-def area(buckets: int) -> Callable[[Any, Any, Any], float]:
-    """scikit-learn's area over scores that are rounded to their buckets; of counts the correctly rounded one."""
-
-    def reference(p: Any, y: Any, w: Any) -> float:
-        score = p[:, 1] if p.ndim == 2 else p
-        precision = np.float32 if score.dtype in (np.float16, np.float32) else np.float64
-        bucket = (score.astype(precision) * precision(buckets)).astype(np.int64)
-        positive = y.astype(bool)
-        theirs = sklearn("roc_auc_score")(bucket, positive, w)
-        if w is not None:
-            return theirs
-        pairs = bucket[positive][:, None] - bucket[~positive][None, :]
-        exact = float(Fraction(int(2 * (pairs > 0).sum() + (pairs == 0).sum()), 2 * pairs.size))
-        assert abs(exact - theirs) <= 1e-12
-        return exact
-
-    return reference
-
-
-def log_loss(p: Any, y: Any, w: Any) -> float:
-    return sklearn("log_loss", labels=[0, 1])(p[:, 1] if p.ndim == 2 else p, y, w)
-
-
-def total(p: Any, _: Any, w: Any) -> float:
-    if w is None and p.dtype.kind != "f":
-        return int(p.sum(dtype=object)) if p.size else 0
-    ones = np.ones(p.size) if w is None else w
-    return float(sum((Fraction(float(x)) * Fraction(float(v)) for x, v in zip(p, ones)), Fraction(0)))
-
-
-def extreme(function: Callable[[Any], Any]) -> Callable[[Any, Any, Any], float]:
-    return lambda p, _, w: function(p).astype(np.float64 if p.dtype.kind == "f" else np.int64).item()
-
-
-def count(p: Any, _: Any, w: Any) -> float:
-    return len(p) if w is None else float(w.sum())
-
+from tests.cases.base import DTYPES, MODES, SAMPLES, SHAPES, WEIGHTS, Case, Data  # noqa: F401
 
 #: Every metric of the catalogue, some with several settings or kinds of input.
-CASES: dict[str, Case] = {
-    "accuracy of probabilities": Case(fm.Accuracy, probabilities, accuracy(lambda p: p > 0.5), True, kinds="f"),
-    "accuracy of classes": Case(fm.Accuracy, classes, accuracy(lambda p: p), True, kinds="ib"),
-    "accuracy of scores": Case(
-        fm.Accuracy, scores, accuracy(lambda p: p.argmax(axis=1)), True, ("[n]", "[n, 1]"), kinds="fi"
-    ),
-    "accuracy among three": Case(
-        lambda *a, **k: fm.Accuracy(*a, top_k=3, **k),
-        scores,
-        sklearn("top_k_accuracy_score", k=3, labels=range(6)),
-        True,
-        ("[n]", "[n, 1]"),
-        kinds="fi",
-    ),
-    "auc": Case(fm.AUC, probabilities, area(4095), True, undefined=0.5),
-    "auc of few buckets": Case(
-        lambda *a, **k: fm.AUC(*a, num_thresholds=7, **k), probabilities, area(7), True, undefined=0.5
-    ),
-    "auc of two columns": Case(fm.AUC, two_columns, area(4095), True, ("[n]", "[n, 1]"), undefined=0.5),
-    "log loss": Case(fm.LogLoss, probabilities, log_loss, False),
-    "log loss of two columns": Case(fm.LogLoss, two_columns, log_loss, False, ("[n]", "[n, 1]"), kinds="f"),
-    "mean absolute error": Case(fm.MeanAbsoluteError, numbers, sklearn("mean_absolute_error"), False),
-    "mean squared error": Case(fm.MeanSquaredError, numbers, sklearn("mean_squared_error"), False),
-    "root mean squared error": Case(fm.RootMeanSquaredError, numbers, sklearn("root_mean_squared_error"), False),
-    "sum": Case(fm.Sum, values, total, False, undefined=0),
-    "max": Case(fm.Max, values, extreme(np.max), True),
-    "min": Case(fm.Min, values, extreme(np.min), True),
-    "count": Case(fm.Count, numbers, count, True, undefined=0),
-}
+CASES: dict[str, Case] = {}
+for _path in sorted(Path(__file__).parent.glob("cases/*.py")):
+    if _path.stem not in ("base", "__init__"):
+        CASES.update(importlib.import_module(f"tests.cases.{_path.stem}").CASES)
 
 
 def combinations(*more: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Every case with every pair of dtypes that its predictions may have, and with all that is given."""
+    """Every thorough case with every pair of dtypes that its predictions may have, and with all that is given."""
     return [
         (name, dtypes, *rest)
         for name, case in CASES.items()
+        if not case.brief
         for dtypes in DTYPES
         if np.dtype(dtypes[0]).kind in case.kinds
         for rest in itertools.product(*more)
@@ -231,19 +63,21 @@ def draw(
         samples: how many; `[]` has one, `[n, m]` has rows of three.
         seed: for other samples.
     """
-    rng = np.random.default_rng([seed, list(CASES).index(name)])
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     single, matrix = shape == "[]", shape == "[n, m]"
     rows = 1 if single else samples
-    prediction, label = CASES[name].draw(rng, rows * 3 if matrix else rows, *dtypes)
+    case = CASES[name]
+    prediction, label = case.draw(rng, rows * 3 if matrix else rows, *dtypes)
+    columns = case.columns(rng, rows) if case.columns else {}
     w = m = None
     if weight is not None:
         w = rng.integers(0, 9, rows) / 8 if weight == "eighths" else rng.random(rows) * (rng.random(rows) < 0.9)
         w = w + 1 if single else w
     if mask:
         m = rng.random(rows) < 0.8 if not single else np.array([True])
-    data = Data(prediction, label, w, m)
+    data = Data(prediction, label, w, m, columns)
     if matrix:
-        data = Data(*[None if part is None else part.reshape(rows, 3) for part in (prediction, label)], w, m)
+        data = Data(*[None if part is None else part.reshape(rows, 3) for part in (prediction, label)], w, m, columns)
     if shape == "[n, 1]":
         data = data.map(lambda part: part[:, None] if part.ndim == 1 else part)
     data = spoil(data, counts(data))
@@ -277,12 +111,16 @@ def expected(name: str, data: Data) -> float:
     prediction, label, weight = (
         None if part is None else part[keep] for part in (data.prediction, data.label, data.weight)
     )
-    of_scores = CASES[name].draw in (scores, two_columns)
+    columns = {key: column[keep] for key, column in data.columns.items()}
+    case = CASES[name]
+    if case.by_row:
+        return case.reference(prediction, label, None if weight is None else weight.reshape(-1), **columns)
+    of_scores = prediction.ndim == 2 and prediction.shape[1] > 1 and label is not None and label.size == len(label)
     width = 1 if of_scores else prediction[0].size if len(prediction) else 1
     prediction = prediction if of_scores else prediction.reshape(-1)
     label = None if label is None else label.reshape(-1)
     weight = None if weight is None else np.repeat(weight.reshape(-1), width)
-    return CASES[name].reference(prediction, label, weight)
+    return case.reference(prediction, label, weight, **columns)
 
 
 def is_exact(name: str, data: Data, weight: str | None) -> bool:
@@ -298,11 +136,21 @@ def is_exact_value(name: str, data: Data, weight: str | None) -> bool:
     return is_exact(name, data, weight) and (weight is None or name in ("max", "min", "count"))
 
 
-def same(value: float, reference: float, exact: bool) -> bool:
-    """Whether two values agree: bit for bit, or to 1e-12 relative."""
-    if np.isnan(reference) or np.isnan(value):
-        return bool(np.isnan(reference) and np.isnan(value))
-    return value == reference if exact else abs(value - reference) <= 1e-12 * abs(reference)
+def same(value: Any, reference: Any, exact: bool, tolerance: float = 1e-12) -> bool:
+    """Whether two values agree: bit for bit, or to a relative tolerance; numbers, or arrays, tuples, dicts of them."""
+    if isinstance(reference, dict):
+        pairs = [(value[key], reference[key]) for key in reference] if list(value) == list(reference) else [(0, 1)]
+        return all(same(mine, theirs, exact, tolerance) for mine, theirs in pairs)
+    if isinstance(reference, tuple):
+        return len(value) == len(reference) and all(
+            same(mine, theirs, exact, tolerance) for mine, theirs in zip(value, reference)
+        )
+    mine, theirs = np.asarray(value), np.asarray(reference)
+    if mine.shape != theirs.shape or (np.isnan(mine) != np.isnan(theirs)).any():
+        return False
+    mine, theirs = mine[~np.isnan(mine)], theirs[~np.isnan(theirs)]
+    close = (mine == theirs) | (np.abs(mine - theirs) <= (0 if exact else tolerance * np.abs(theirs)))
+    return bool(close.all())
 
 
 def shares(workers: int, split: str, samples: int = SAMPLES) -> list[tuple[int, int]]:
@@ -355,7 +203,7 @@ def feed(metric: Any, parts: Sequence[Data], mode: str, like: Data | None = None
 def arguments(metric: Any, part: Data) -> dict[str, Any]:
     """A batch as the keyword arguments of a metric's `add`."""
     given = part.given()
-    if isinstance(metric, (fm.Sum, fm.Max, fm.Min)):
+    if "value" in inspect.signature(metric.add).parameters:
         given["value"] = given.pop("prediction")
         given.pop("label", None)
     return given
@@ -403,7 +251,7 @@ class StaticFeed:
 
 def first_dtypes(name: str) -> tuple[str, str]:
     """The first pair of dtypes that a case takes."""
-    return next(dtypes for key, dtypes in combinations() if key == name)
+    return next(dtypes for dtypes in DTYPES if np.dtype(dtypes[0]).kind in CASES[name].kinds)
 
 
 def new_scope(mode: str) -> Any:

@@ -35,6 +35,7 @@ from fleetmetrics.errors import (
     InvalidInputError,
     NoChannelError,
 )
+from fleetmetrics.reductions import combine
 
 __all__ = ["UtilCommunicator"]
 
@@ -128,8 +129,10 @@ class UtilCommunicator(JobCommunicator):
         results: dict[int, np.ndarray] = {}
         sums = [i for i, how in enumerate(layout.reductions) if how == "sum"]
         results.update(zip(sums, self._sums(layout, sums, arrays, specials, used, deadline)))
-        extremes = [i for i, how in enumerate(layout.reductions) if how != "sum"]
+        extremes = [i for i, how in enumerate(layout.reductions) if how in ("max", "min")]
         results.update(zip(extremes, self._extremes(layout, extremes, arrays, deadline)))
+        for i in set(range(len(arrays))) - set(results):
+            results[i] = combine(layout.reductions[i], self._gathered(arrays[i], deadline))
         return [results[i].reshape(shape) for i, shape in enumerate(layout.shapes)]
 
     def close(self) -> None:
@@ -291,6 +294,12 @@ class UtilCommunicator(JobCommunicator):
             )
             for i, best, rest in zip(chosen, highest, lowest)
         ]
+
+    def _gathered(self, array: np.ndarray, deadline: Deadline) -> list[np.ndarray]:
+        """The arrays of all workers, of one dtype and length, each in a slot of its own."""
+        mine = self.rank
+        texts = [array.tobytes() if i == mine else b"" for i in range(self._workers)]
+        return [np.frombuffer(text, array.dtype) for text in self._slots_exactly(texts, array.nbytes, deadline)]
 
     def _reduce_parts(self, parts: Sequence[np.ndarray], mode: str, deadline: Deadline) -> list[np.ndarray]:
         sizes = [part.size for part in parts]

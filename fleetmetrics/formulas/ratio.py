@@ -1,16 +1,36 @@
-"""The quotient that most metrics end with."""
+"""The quotient that most metrics end with, and what stands in where there is none."""
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import math
-from typing import Any
+from typing import Any, Iterator
+
+import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning, warn
 
-__all__ = ["ratio", "undefined"]
+__all__ = ["part_named", "ratio", "ratios", "stand_in", "undefined"]
+
+_part: contextvars.ContextVar[str] = contextvars.ContextVar("_part", default="")
 
 
-def undefined(metric: str, reason: str, value: float = math.nan) -> float:
+@contextlib.contextmanager
+def part_named(text: str) -> Iterator[None]:
+    """Make the warnings inside say of which part of the samples they speak.
+
+    Args:
+        text: such as "slot 3".
+    """
+    token = _part.set(f"{_part.get()} of {text}")
+    try:
+        yield
+    finally:
+        _part.reset(token)
+
+
+def undefined(metric: str, reason: str, value: Any = math.nan) -> Any:
     """Warn that a metric is undefined and return the value that stands in for it.
 
     Args:
@@ -21,12 +41,29 @@ def undefined(metric: str, reason: str, value: float = math.nan) -> float:
     Returns:
         ``value``.
     """
-    warn(f"{metric} is undefined: {reason}; the value is {value}", UndefinedMetricWarning)
+    warn(f"{metric}{_part.get()} is undefined: {reason}; the value is {value}", UndefinedMetricWarning)
     return value
 
 
-def ratio(numerator: Any, denominator: Any, metric: str) -> float:
-    """Divide two totals; no samples is nan with a warning.
+def stand_in(metric: str, reason: str, zero_division: float = math.nan) -> float:
+    """The value of an undefined metric: what was asked for; nan with a warning if nothing was.
+
+    Args:
+        metric: name of the metric, for the warning.
+        reason: why it is undefined, for the warning.
+        zero_division: what was asked for; nan: nothing.
+    """
+    return undefined(metric, reason) if math.isnan(zero_division) else float(zero_division)
+
+
+def ratio(
+    numerator: Any,
+    denominator: Any,
+    metric: str,
+    zero_division: float = math.nan,
+    reason: str = "there are no samples (their total weight is 0)",
+) -> float:
+    """Divide two totals; nan with a warning where there is nothing to divide by.
 
     Formula: ``numerator / denominator``. Integers are divided exactly (the quotient is correctly rounded
     even above ``2**53``).
@@ -35,9 +72,11 @@ def ratio(numerator: Any, denominator: Any, metric: str) -> float:
         numerator: a number, or an array of one element (int64 or float64).
         denominator: a number, or an array of one element, at least 0.
         metric: name of the metric, for the warning.
+        zero_division: the value where the denominator is 0, without a warning; nan: nan, with `UndefinedMetricWarning`.
+        reason: what a denominator of 0 means, for the warning.
 
     Returns:
-        The quotient; nan where the denominator is 0.
+        The quotient.
 
     Examples:
         >>> ratio(3, 4, "accuracy")
@@ -45,8 +84,40 @@ def ratio(numerator: Any, denominator: Any, metric: str) -> float:
     """
     above, below = _number(numerator), _number(denominator)
     if below == 0:
-        return undefined(metric, "there are no samples (their total weight is 0)")
+        return stand_in(metric, reason, zero_division)
     return float(above / below)
+
+
+def ratios(
+    numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan, of: str = "class"
+) -> np.ndarray:
+    """Divide arrays of totals; nan with one warning where there is nothing to divide by.
+
+    Formula: ``numerator / denominator``, element by element.
+
+    Args:
+        numerator: int64 or float64, any shape.
+        denominator: the same shape, at least 0.
+        metric: name of the metric, for the warning.
+        zero_division: the value where a denominator is 0, without a warning; nan: nan, with one
+            `UndefinedMetricWarning` that says where.
+        of: what an element stands for, for the warning.
+
+    Returns:
+        float64, of the common shape.
+
+    Examples:
+        >>> ratios([1, 0], [2, 0], "precision", zero_division=0.0).tolist()
+        [0.5, 0.0]
+    """
+    above, below = np.broadcast_arrays(np.asarray(numerator), np.asarray(denominator))
+    empty = below == 0
+    quotient = np.where(empty, zero_division, above / np.where(empty, 1, below))
+    if empty.any() and math.isnan(zero_division):
+        places = np.flatnonzero(empty).tolist()
+        shown = ", ".join(map(str, places[:5])) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
+        undefined(metric, f"nothing to divide by for {of} {shown}")
+    return quotient
 
 
 def _number(value: Any) -> int | float:

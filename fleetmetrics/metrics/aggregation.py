@@ -92,7 +92,7 @@ class Sum(_Values):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         if batch.weight is not None or batch.xp.kind(batch.prediction) == "f":
-            return {"floats": batch.weighted_sum(batch.values), "number_of_floats": _number(batch)}
+            return {"floats": batch.weighted_sum(batch.values), "number_of_floats": batch.number}
         return {"integers": batch.weighted_sum(batch.prediction), "estimate": batch.weighted_sum(batch.values)}
 
     def formula(
@@ -117,7 +117,7 @@ class _Extreme(_Values):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         kind = "floats" if batch.xp.kind(batch.prediction) == "f" else "integers"
-        return {kind: _extreme(batch, self.reduction), f"number_of_{kind}": _number(batch)}
+        return {kind: _extreme(batch, self.reduction), f"number_of_{kind}": batch.number}
 
     def formula(self, **states: np.ndarray) -> Any:
         pick = max if self.reduction == "max" else min
@@ -127,15 +127,7 @@ class _Extreme(_Values):
 
 @statistic
 def _extreme(batch: Batch, reduction: str) -> Any:
-    xp = batch.xp
-    dtype = "float64" if xp.kind(batch.prediction) == "f" else "int64"
-    values = xp.cast(batch.prediction, dtype)
-    return xp.extreme(values, batch.keep, reduction)
-
-
-@statistic
-def _number(batch: Batch) -> Any:
-    return batch.xp.count(batch.prediction) if batch.keep is None else batch.xp.sum(batch.keep)
+    return batch.extreme(batch.prediction, reduction)
 
 
 class Max(_Extreme):

@@ -10,13 +10,12 @@ import numpy as np
 import paddle
 
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
-from fleetmetrics.reductions import identity
+from fleetmetrics.reductions import REDUCTIONS, identity
 from fleetmetrics.static import legacy, pir
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
 __all__ = ["StaticState", "accumulate", "create_state", "current_program", "states"]
 
-_REDUCTIONS = ("sum", "max", "min")
 _DTYPES = ("int64", "float64")
 
 
@@ -179,8 +178,8 @@ def _checked(name: str, shape: Any, dtype: str, reduction: str) -> tuple[int, ..
         raise InvalidInputError(f"name must be a non-empty string, not {name!r}")
     if dtype not in _DTYPES:
         raise InvalidInputError(f"dtype must be one of {', '.join(_DTYPES)}, not {dtype!r}")
-    if reduction not in _REDUCTIONS:
-        raise InvalidInputError(f"reduction must be one of {', '.join(_REDUCTIONS)}, not {reduction!r}")
+    if reduction not in REDUCTIONS:
+        raise InvalidInputError(f"reduction must be one of {', '.join(REDUCTIONS)}, not {reduction!r}")
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
         raise InvalidInputError(f"shape must hold whole numbers of at least 0, not {shape!r}")

@@ -10,10 +10,16 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.scattered import Scattered
 
 __all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "namespace", "to_host"]
+
+
+#: Looked up before the question is asked, which takes longer.
+_NEVER_PADDLE = frozenset([np.ndarray, list, tuple, int, float, bool, type(None)])
 
 
 def is_eager_tensor(value: Any) -> bool:
@@ -46,10 +52,11 @@ def namespace(*values: Any) -> ModuleType:
     Returns:
         `fleetmetrics.xp.paddle_ops` or `fleetmetrics.xp.numpy_ops`.
     """
-    if "paddle" in sys.modules and any(is_paddle(value) for value in values):
-        from fleetmetrics.xp import paddle_ops
+    for value in values:
+        if type(value) not in _NEVER_PADDLE and is_paddle(value):
+            from fleetmetrics.xp import paddle_ops
 
-        return paddle_ops
+            return paddle_ops
     return numpy_ops
 
 

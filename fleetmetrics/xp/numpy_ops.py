@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
+from fleetmetrics.moments import WIDTHS, merged
 from fleetmetrics.reductions import combine, identity, widen
 from fleetmetrics.xp.scattered import Scattered
 
@@ -17,16 +19,24 @@ _KEPT = frozenset(np.dtype(name) for name in ("bool", "int64", "float32", "float
 absolute = np.absolute
 add = np.add
 all_true = np.all
+divide = np.divide
 equal = np.equal
+exp = np.exp
 isfinite = np.isfinite
 greater = np.greater
 log = np.log
+log1p = np.log1p
+full_like = np.full_like
 logical_and = np.logical_and
+logical_not = np.logical_not
+logical_or = np.logical_or
 multiply = np.multiply
+sinh = np.sinh
 square = np.square
 subtract = np.subtract
 where = np.where
 zeros_like = np.zeros_like
+ones_like = np.ones_like
 
 
 def asarray(value: Any, argument: str) -> np.ndarray:
@@ -105,11 +115,88 @@ def sum(array: np.ndarray) -> Any:
     return np.sum(array, dtype=np.float64 if array.dtype.kind == "f" else np.int64)
 
 
+def or_one(array: np.ndarray) -> Any:
+    """The array with 1 for 0, to divide by."""
+    return np.where(array == 0, 1.0, array)
+
+
+def stack_last(arrays: Any) -> np.ndarray:
+    """Arrays of equal shape side by side in a new last axis."""
+    return np.stack(arrays, axis=-1)
+
+
+def sigmoid(array: np.ndarray) -> np.ndarray:
+    """The logistic function, float64, without overflow."""
+    small = np.exp(-np.abs(array.astype(np.float64, copy=False)))
+    return np.where(array >= 0, 1.0, small) / (1.0 + small)
+
+
+def arange(size: int) -> np.ndarray:
+    """The numbers from 0 to ``size - 1``, int64."""
+    return np.arange(size)
+
+
+def constant(values: np.ndarray) -> np.ndarray:
+    """A float64 array that the program holds, to the last bit."""
+    return values
+
+
+def position(edges: np.ndarray, array: np.ndarray, right: bool = False) -> np.ndarray:
+    """How many of the rising edges are below each finite float64 entry; with ``right``, or equal to it: int64."""
+    return np.searchsorted(edges, array, side="right" if right else "left")
+
+
+def power(array: np.ndarray, exponent: float) -> np.ndarray:
+    """Each float64 entry to the power of one number."""
+    return np.power(array, exponent)
+
+
+def highest_of_rows(array: np.ndarray) -> np.ndarray:
+    """The place of the largest entry of each row of a matrix, the first one of equals: int64."""
+    return array.argmax(axis=1)
+
+
+def sum_of_rows(array: np.ndarray) -> Any:
+    """The sum of each row of a float64 matrix."""
+    return array.sum(axis=1)
+
+
+def largest_of_rows(array: np.ndarray) -> Any:
+    """The largest entry of each row of a matrix."""
+    return array.max(axis=1)
+
+
+def take(array: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """The entries at these positions of the first axis; valid ones only."""
+    return array[index]
+
+
+def sum_by(index: np.ndarray, amount: np.ndarray, size: int) -> np.ndarray:
+    """``result[k] = sum of amount where index == k``, float64, of length ``size``."""
+    return np.bincount(index, amount, size)
+
+
+def matvec(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """``matrix.T @ vector``, float64."""
+    return vector @ matrix
+
+
 def extreme(array: np.ndarray, keep: np.ndarray | None, reduction: str) -> Any:
     """The largest (``"max"``) or smallest entry of those kept; the reduction's identity if there is none."""
     array = array if keep is None else array[keep]
     find = np.max if reduction == "max" else np.min
     return find(array, initial=identity(reduction, array.dtype))
+
+
+def extreme_by_column(array: np.ndarray, keep: np.ndarray, reduction: str) -> Any:
+    """Of ``[n, 1]`` entries and flags ``[n, m]`` the extreme of those kept in each column: ``[m]``."""
+    array = np.where(keep, array, identity(reduction, array.dtype))
+    return array.max(axis=0) if reduction == "max" else array.min(axis=0)
+
+
+def repeat(array: np.ndarray, times: int) -> np.ndarray:
+    """Each entry so many times in a row."""
+    return np.repeat(array, times)
 
 
 def all_rows(flags: np.ndarray) -> Any:
@@ -145,6 +232,8 @@ def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
             flat = flat * size + index
         return state + np.bincount(flat, increment.amount, state.size).reshape(state.shape)
     increment = np.asarray(increment).reshape(state.shape)
+    if reduction in WIDTHS:
+        return merged(sys.modules[__name__], state, increment)
     if reduction == "sum" and increment.dtype.kind != "f" and state.dtype.kind != "f":
         return combine("sum", [state, increment])  # an error where int64 would wrap
     return {"sum": np.add, "max": np.maximum, "min": np.minimum}[reduction](state, increment)

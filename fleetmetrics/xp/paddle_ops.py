@@ -8,6 +8,7 @@ operators (of which 2.6 warns).
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import paddle
 
 from fleetmetrics import reductions
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.moments import WIDTHS, merged
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, numpy_ops
 
 #: Shapes may be fixed by a static program: samples that do not count are zeroed and left out of sums.
@@ -22,14 +24,22 @@ FILTERS = False
 
 absolute = paddle.abs
 add = paddle.add
+divide = paddle.divide
+exp = paddle.exp
 isfinite = paddle.isfinite
 log = paddle.log
+log1p = paddle.log1p
+full_like = paddle.full_like
 logical_and = paddle.logical_and
+logical_not = paddle.logical_not
+logical_or = paddle.logical_or
 multiply = paddle.multiply
+sinh = paddle.sinh
 square = paddle.square
 subtract = paddle.subtract
 where = paddle.where
 zeros_like = paddle.zeros_like
+ones_like = paddle.ones_like
 
 _KINDS = {
     paddle.bool: "b",
@@ -180,12 +190,104 @@ def identity(shape: Any, dtype: str, reduction: str) -> Any:
     return paddle.add(paddle.full(shape, high, dtype), paddle.full(shape, int(value) - high, dtype))
 
 
+def or_one(tensor: Any) -> Any:
+    """The tensor with 1 for 0, to divide by."""
+    return paddle.add(tensor, paddle.cast(paddle.logical_not(paddle.cast(tensor, "bool")), tensor.dtype))
+
+
+def stack_last(tensors: Any) -> Any:
+    """Tensors of equal shape side by side in a new last axis."""
+    return paddle.stack(tensors, axis=-1)
+
+
+def sigmoid(tensor: Any) -> Any:
+    """The logistic function, float64, without overflow."""
+    return paddle.nn.functional.sigmoid(cast(tensor, "float64"))
+
+
+def arange(size: int) -> Any:
+    """The numbers from 0 to ``size - 1``, int64."""
+    return paddle.arange(size, dtype="int64")
+
+
+def constant(values: np.ndarray) -> Any:
+    """A float64 array that the program holds, to the last bit.
+
+    The legacy graph stores arrays of float64 as float32: there it is made of whole numbers and powers of two.
+    """
+    if paddle.in_dynamic_mode():
+        return paddle.to_tensor(values)
+    if getattr(paddle.framework, "in_pir_mode", bool)():
+        return paddle.assign(values)
+    fraction, exponent = np.frexp(values)
+    tensor = paddle.cast(paddle.assign((fraction * 2.0**53).astype(np.int64)), "float64")
+    exponent = exponent - 53
+    while exponent.any():
+        step = np.clip(exponent, -100, 100)
+        tensor = paddle.multiply(tensor, paddle.cast(paddle.assign(np.ldexp(1.0, step).astype(np.float32)), "float64"))
+        exponent = exponent - step
+    return tensor
+
+
+def position(edges: Any, tensor: Any, right: bool = False) -> Any:
+    """How many of the rising edges are below each finite float64 entry; with ``right``, or equal to it: int64."""
+    return paddle.searchsorted(edges, tensor, right=right)
+
+
+def power(tensor: Any, exponent: float) -> Any:
+    """Each float64 entry to the power of one number, which as a Python number would pass through float32."""
+    return paddle.pow(tensor, paddle.full([], exponent, "float64"))
+
+
+def highest_of_rows(tensor: Any) -> Any:
+    """The place of the largest entry of each row of a matrix, the first one of equals: int64."""
+    return paddle.argmax(cast(tensor, "int64") if kind(tensor) == "b" else tensor, axis=1)
+
+
+def sum_of_rows(tensor: Any) -> Any:
+    """The sum of each row of a float64 matrix."""
+    return paddle.sum(tensor, axis=1)
+
+
+def largest_of_rows(tensor: Any) -> Any:
+    """The largest entry of each row of a matrix."""
+    return paddle.max(tensor, axis=1)
+
+
+def take(tensor: Any, index: Any) -> Any:
+    """The entries at these positions of the first axis; valid ones only."""
+    return paddle.gather(tensor, index)
+
+
+def sum_by(index: Any, amount: Any, size: int) -> Any:
+    """``result[k] = sum of amount where index == k``, float64, of length ``size``."""
+    return _scatter(paddle.zeros([size], "float64"), Scattered((index,), cast(amount, "float64")))
+
+
+def matvec(matrix: Any, vector: Any) -> Any:
+    """``matrix.T @ vector``, float64."""
+    return paddle.matmul(vector, matrix)
+
+
 def extreme(tensor: Any, keep: Any, reduction: str) -> Any:
     """The largest (``"max"``) or smallest entry of those kept; the reduction's identity if there is none."""
     if keep is not None:
         nothing = identity([], "float64" if kind(tensor) == "f" else "int64", reduction)
         tensor = paddle.where(keep, tensor, paddle.expand_as(nothing, tensor))
     return paddle.max(tensor) if reduction == "max" else paddle.min(tensor)
+
+
+def extreme_by_column(tensor: Any, keep: Any, reduction: str) -> Any:
+    """Of ``[n, 1]`` entries and flags ``[n, m]`` the extreme of those kept in each column: ``[m]``."""
+    nothing = identity([], "float64" if kind(tensor) == "f" else "int64", reduction)
+    tensor = paddle.add(tensor, paddle.zeros_like(paddle.cast(keep, tensor.dtype)))
+    tensor = paddle.where(keep, tensor, paddle.expand_as(nothing, tensor))
+    return paddle.max(tensor, axis=0) if reduction == "max" else paddle.min(tensor, axis=0)
+
+
+def repeat(tensor: Any, times: int) -> Any:
+    """Each entry so many times in a row."""
+    return paddle.reshape(paddle.tile(paddle.reshape(tensor, [-1, 1]), [1, times]), [-1])
 
 
 def all_rows(flags: Any) -> Any:
@@ -242,6 +344,8 @@ def merge(reduction: str, state: Any, increment: Any) -> Any:
     increment = asarray(increment, "increment")
     state, increment = _common(state, increment)
     increment = reshape(increment, list(state.shape))
+    if reduction in WIDTHS:
+        return merged(sys.modules[__name__], state, increment)
     return {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}[reduction](state, increment)
 
 

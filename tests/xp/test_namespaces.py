@@ -17,6 +17,9 @@ INTEGERS = np.array([LOW, LOW + 1, -1, 0, 1, 2**53 + 1, HIGH])
 FLOATS = [-np.inf, -1e300, -1.0, -(2.0**-52), -1e-300, -0.0, 0.0, 1e-300, 0.5, 1 - 2.0**-53, 1.0, 1 + 2.0**-52, 2.0]
 FLOATS = np.array([*FLOATS, 1e300, np.inf, np.nan])
 FLOATS32 = np.array([-1e-37, 0.0, 1e-37, 0.5, 1.0, 1 + 2.0**-23, 3e38, np.inf, np.nan], np.float32)
+EDGES = np.array([-1e300, -1 / 3, 1e-300, 1e-30, 0.1, 0.2, 0.1 * 3, 1 - 2.0**-53, 1.0, 1e30 + 1, 2**53 - 1.0, 1e200])
+EDGES = np.sort(EDGES)
+FINITE = np.append(EDGES, FLOATS[np.isfinite(FLOATS)])
 
 #: A result, from the namespace and the inputs.
 CASES = {
@@ -26,6 +29,7 @@ CASES = {
     "bucket float64": (lambda xp, x: xp.bucket(x, 4095), RNG.random(999)),
     "bucket of many": (lambda xp, x: xp.bucket(x, 2**24 + 1), np.append(RNG.random(999), 1.0)),
     "bucket of integers": (lambda xp, x: xp.bucket(x, 7), np.array([0, 1])),
+    "constant": (lambda xp, x: xp.add(xp.constant(EDGES), x), np.zeros(len(EDGES))),
     "count": (lambda xp, x: xp.count(x), FLOATS),
     "equal integers": (lambda xp, x, y: xp.equal(x, y), INTEGERS, INTEGERS + 0),
     "equal an integer and a float": (lambda xp, x, y: xp.equal(x, y), np.array([1, 2]), np.array([1.0, 2.5])),
@@ -44,10 +48,24 @@ CASES = {
     "least of the kept": (lambda xp, x, k: xp.extreme(x, k, "min"), INTEGERS, INTEGERS > 2**53),
     "largest float of the kept": (lambda xp, x, k: xp.extreme(x, k, "max"), SCORES[:, 0], FLAGS),
     "least float of the kept": (lambda xp, x, k: xp.extreme(x, k, "min"), SCORES[:, 0], FLAGS),
+    "largest_of_rows": (lambda xp, s: xp.largest_of_rows(s), SCORES),
+    "position": (lambda xp, x: xp.position(xp.constant(EDGES), x), FINITE),
+    "position of the right": (
+        lambda xp, x: xp.position(xp.constant(EDGES), x, True),
+        FINITE,
+    ),
     "rank_of_label": (lambda xp, s, y: xp.rank_of_label(s, y), SCORES, RNG.integers(0, 5, 50)),
     "sum of bools": (lambda xp, x: xp.sum(x), FLAGS),
     "sum of integers": (lambda xp, x: xp.sum(x), np.array([2**62, 2**62 - 1, -5])),
     "sum of float32": (lambda xp, x: xp.sum(x), np.array([2**24, 1, 1], np.float32)),
+}
+
+#: The same, where the last bit is left to the library.
+ROUNDED = {
+    "exp": (lambda xp, x: xp.exp(x), FLOATS[(FLOATS > -700) & (FLOATS < 700)]),
+    "log1p": (lambda xp, x: xp.log1p(x), FLOATS[(FLOATS > -1) & np.isfinite(FLOATS)]),
+    "power": (lambda xp, x: xp.power(x, 1.3), FLOATS[(FLOATS > 0) & (FLOATS < 1e200)]),
+    "sinh": (lambda xp, x: xp.sinh(x), FLOATS[np.abs(FLOATS) < 700]),
 }
 
 
@@ -68,6 +86,15 @@ def test_numpy_dynamic_and_static_agree_in_value_and_dtype(case):
     for result in (dynamic, in_static_program(call, inputs)):
         assert result.tobytes() == expected.tobytes() and result.dtype == expected.dtype
         assert result.shape == expected.shape
+
+
+@pytest.mark.parametrize("case", ROUNDED)
+def test_functions_of_the_library_agree_to_float64(case):
+    call, *inputs = ROUNDED[case]
+    expected = call(numpy_ops, *inputs)
+    dynamic = call(paddle_ops, *map(paddle.to_tensor, inputs)).numpy()
+    for result in (dynamic, in_static_program(call, inputs)):
+        np.testing.assert_allclose(result, expected, rtol=1e-14, atol=0)
 
 
 def test_what_a_metric_may_use_is_in_both_namespaces():

@@ -1,0 +1,91 @@
+"""``MetricCollection``: several metrics over the same batches."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping
+
+from fleetmetrics.accumulator import Accumulator
+from fleetmetrics.comm import Communicator
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.metric import Metric
+
+__all__ = ["MetricCollection"]
+
+
+class MetricCollection(Accumulator):
+    """Several metrics over the same batches: one add, one exchange, a dict of values.
+
+    States that members declare under the same key (the number of samples, say) are kept once.
+
+    Args:
+        metrics: metrics by the key that each has in the result; or a sequence of them, each keyed by its
+            name. They must be new: the collection takes them over.
+        name: as in `Accumulator`.
+        validate: False skips the check. A sample that breaks a requirement of any member counts for none.
+        share: as in `Accumulator`.
+
+    Raises:
+        InvalidInputError: if an entry is no metric, is used already, or a key comes twice.
+
+    Examples:
+        >>> import fleetmetrics
+        >>> metrics = fleetmetrics.MetricCollection(
+        ...     {"accuracy": fleetmetrics.Accuracy(), "mae": fleetmetrics.MeanAbsoluteError()})
+        >>> metrics.add([0.75, 0.5, 0.25], [1, 1, 0])
+        >>> metrics.compute()
+        {'accuracy': 0.6666666666666666, 'mae': 0.3333333333333333}
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Metric] | Iterable[Metric],
+        name: str | None = None,
+        *,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        entries = list(metrics.items()) if isinstance(metrics, Mapping) else [(_key(m), m) for m in metrics]
+        self.metrics: dict[str, Metric] = {}
+        shared: dict[Any, Any] = {}
+        for key, metric in entries:
+            self._take(key, metric, shared)
+
+    def _take(self, key: str, metric: Metric, shared: dict[Any, Any]) -> None:
+        if not isinstance(metric, Metric):
+            raise InvalidInputError(f"metrics[{key!r}] must be a Metric, not {type(metric).__name__}")
+        if metric.collection is not None:
+            raise InvalidInputError(
+                f"metrics[{key!r}] belongs to {metric.collection} already; make a metric of its own"
+            )
+        if key in self.metrics:
+            raise InvalidInputError(f"metrics has two entries {key!r}; give each a key or a name of its own")
+        if metric.program is not None or metric.holds_samples():
+            raise InvalidInputError(f"metrics[{key!r}] holds samples already; a collection takes new metrics")
+        self.metrics[key] = metric
+        metric.collection = self.name
+        metric.adopt(f"{self.name}.{key}", shared)
+
+    def _members(self) -> Mapping[str, Metric]:
+        return self.metrics
+
+    def compute(
+        self,
+        scope: Any = None,
+        *,
+        util: Any = None,
+        communicator: Communicator | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Every metric's global value, in one exchange; arguments and errors as in `Metric.compute`."""
+        return self._compute(scope, util, communicator, timeout)
+
+    def compute_local(self, scope: Any = None) -> dict[str, Any]:
+        """Every metric's value over this worker's samples only; no communication."""
+        return self._compute_local(scope)
+
+
+def _key(metric: Any) -> str:
+    if not isinstance(metric, Metric):
+        raise InvalidInputError(f"metrics must hold Metric objects, not {type(metric).__name__}")
+    return metric.name

@@ -1,0 +1,128 @@
+"""``RecordMetric``: a metric of the catalogue that must look at the samples of all workers together.
+
+A query's answers may lie on several workers, and so may the samples of equal score. Such a metric says what it keeps
+of each sample, in which order it wants to look at all of them, and what it makes of a piece:
+
+    class UserMean(RecordMetric):
+        columns = ("user",)
+
+        def __init__(self, name=None, *, validate=True, share=False):
+            super().__init__(name, validate=validate, share=share)
+            self.keep_records(("user", "score"), order="user", key="user and score")
+
+        def batch_records(self, batch):                            # what a batch leaves behind
+            return {"user": batch.column("user"), "score": batch.values}
+
+        def start(self):                                           # before the first piece
+            return {"total": 0.0, "users": 0}
+
+        def fold(self, carry, records, states):                    # a piece: all samples of some users
+            user, place = np.unique(records["user"], return_inverse=True)
+            means = np.bincount(place, records["score"]) / np.bincount(place)
+            return {"total": carry["total"] + means.sum(), "users": carry["users"] + len(user)}
+
+        def formula(self, total, users):
+            return total / users
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Mapping
+
+import numpy as np
+
+from fleetmetrics.batch import Batch
+from fleetmetrics.metric import Metric
+from fleetmetrics.records.table import Kept, Records, Table
+from fleetmetrics.state import State
+
+__all__ = ["RecordMetric"]
+
+
+class RecordMetric(Metric):
+    """A metric that keeps something of every sample.
+
+    Memory: a worker needs what it keeps of its own samples. Not for static programs, whose variables have a fixed
+    size: fetch the predictions, and add the arrays.
+
+    Args:
+        name: prefix of the states' names; see `fleetmetrics.Metric`.
+        validate: False skips the check of the inputs.
+        share: has no use here; as in `fleetmetrics.Metric`.
+    """
+
+    table: Table
+
+    def keep_records(
+        self,
+        columns: tuple[str, ...],
+        order: str | None = None,
+        key: Any = None,
+        prepare: Callable[[Records], Records] | None = None,
+    ) -> None:
+        """Declare what is kept of each sample.
+
+        Args:
+            columns: names of the entries.
+            order: the one by whose values, rising, all samples are looked at; those of equal value come in one
+                piece. None: all samples come in one piece, in the order of the ranks.
+            key: what they are, if metrics of one collection may share them; None: never shared.
+            prepare: what each worker does with its records before they are sent: gets arrays by column, returns
+                arrays by column, sorted by the order. None: they are sorted.
+        """
+        self.table = Table(self.name, columns, order, key, prepare)
+
+    def batch_records(self, batch: Batch) -> Mapping[str, Any]:
+        """What a batch leaves behind.
+
+        Args:
+            batch: flat, checked.
+
+        Returns:
+            For every column an array or tensor with an entry per sample; None for a 1 each.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define batch_records")
+
+    def start(self) -> dict[str, Any]:
+        """What `fold` is given with the first piece, and `formula` if there is none."""
+        raise NotImplementedError(f"{type(self).__name__} must define start")
+
+    def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Look at one piece of the records of all workers; runs on one worker.
+
+        Args:
+            carry: what was made of the pieces before.
+            records: NumPy arrays by column, sorted by the order; None for a column of ones.
+            states: the global states by name.
+
+        Returns:
+            The next carry: numbers or arrays by name.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define fold")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        """What a batch adds to the states; there are none, unless a metric declares some."""
+        return {}
+
+    # What a Metric answers for its states, this one answers for its table too.
+
+    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:  # noqa: D102
+        return [*super().statistics(batch), (self.table, Kept(batch.xp, batch.keep, self.batch_records(batch)))]
+
+    def record_metrics(self) -> Iterable[RecordMetric]:  # noqa: D102
+        return (self,)
+
+    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
+        return self.formula(**{name: values[state] for name, state in self.states.items()}, **carries[self])
+
+    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:  # noqa: D102
+        super().adopt(prefix, shared)
+        self.table.name = prefix
+        if self.table.key is not None:
+            self.table = shared.setdefault(self.table.kind, self.table)
+
+    def fresh(self, name: str | None = None) -> Metric:  # noqa: D102
+        new: Any = super().fresh(name)
+        new.table = self.table.fresh()
+        new.table.name = new.name
+        return new

@@ -1,0 +1,200 @@
+"""Folding: the records of all workers, looked at in the order of a column, and never all in one place.
+
+Every worker sorts its own. A sketch of each tells rank 0 where to cut the range of the column, so that about equally
+many records lie between two cuts; then the workers send what lies between the first two cuts, the next two, and so
+on, and rank 0 folds each piece into what it has made of those before: a number per metric, or a few. A piece holds
+all records of its range, so that whatever belongs together by the column, a query or a tie, arrives together.
+Memory: a worker needs its own share; rank 0 its share and a piece.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.comm import Communicator
+from fleetmetrics.comm.base import Deadline
+from fleetmetrics.comm.columns import by_rank
+from fleetmetrics.comm.letters import Letter
+from fleetmetrics.errors import AgreementError
+from fleetmetrics.records.packing import pack, unpack
+from fleetmetrics.records.table import Records, Table, joined_records
+
+__all__ = ["fold_in_order"]
+
+#: About so many bytes of records, of all workers together, are folded at a time.
+ROUND_BYTES = 16 << 20
+#: A worker's sketch has at most so many values of the column.
+SKETCH = 4096
+
+
+def fold_in_order(
+    call: str,
+    channel: Communicator,
+    tables: Mapping[Table, Sequence[Any]],
+    states: Mapping[Any, np.ndarray],
+    deadline: Deadline,
+) -> dict[Any, Any]:
+    """Let metrics look at the records of all workers.
+
+    Args:
+        call: what is computed, the same on every worker; errors quote it.
+        channel: the workers' communicator.
+        tables: the metrics (`fleetmetrics.record_metric.RecordMetric`) that stand on each.
+        states: the global states, which are the same on every worker already.
+        deadline: until when.
+
+    Returns:
+        What each metric has made of the records: the same on every worker.
+
+    Raises:
+        FleetMetricsError: the same one on every worker.
+    """
+    carries: dict[Any, Any] = {}
+    for table, metrics in tables.items():
+        known = [{name: states[state] for name, state in metric.states.items()} for metric in metrics]
+        folds = _Folds(table, metrics, known)
+        if channel.world_size == 1:
+            records = table.prepared()
+            if records:
+                folds.take(records)
+        else:
+            folds.carries = _fold_together(f"{call}, records", channel, table, folds, deadline)
+        carries.update(zip(metrics, folds.carries))
+    return carries
+
+
+class _Folds:
+    """What the metrics have made of the records so far."""
+
+    def __init__(self, table: Table, metrics: Sequence[Any], states: Sequence[Mapping[str, np.ndarray]]) -> None:
+        self.table, self.metrics, self.states = table, metrics, states
+        self.carries = [metric.start() for metric in metrics]
+
+    def take(self, records: Records) -> None:
+        self.carries = [
+            metric.fold(carry, records, states)
+            for metric, carry, states in zip(self.metrics, self.carries, self.states)
+        ]
+
+
+def _fold_together(call: str, channel: Communicator, table: Table, folds: _Folds, deadline: Deadline) -> Any:
+    records: Records = {}
+    trouble: Exception | None = None
+    note, sketch = None, pack([])
+    try:
+        records = table.prepared()
+        note, sketch = _described(table, records)
+    except Exception as error:  # whatever it is: the others are waiting
+        trouble = error
+
+    def plan(letters: Sequence[Letter]) -> Letter:
+        _check_kinds(table, [letter.note for letter in letters])
+        cuts = pack([_cuts(letters)])
+        return Letter(cuts.layout, cuts.buffers)
+
+    told = channel.consult(call, plan, note, sketch.buffers, timeout=_left(deadline), trouble=trouble)
+    (cuts,) = unpack(told.note, told.payload)
+    column = records.get(table.order) if table.order else None
+    start, last = 0, len(cuts)
+    for number in range(last + 1):
+        end = (
+            _length(records)
+            if number == last or column is None
+            else int(np.searchsorted(column, cuts[number], "right"))
+        )
+        answer = _round(call, channel, table, folds, _slice(records, start, end), number == last, deadline)
+        start = end
+    return unpack(answer.note, answer.payload)[0]
+
+
+def _round(
+    call: str, channel: Communicator, table: Table, folds: _Folds, mine: Records, last: bool, deadline: Deadline
+) -> Letter:
+    """Send what lies between two cuts; on rank 0 fold it, and after the last one answer."""
+
+    def decide(letters: Sequence[Letter]) -> Letter:
+        parts = [_read(letter) for letter in letters if letter.note]
+        if parts:
+            folds.take(_in_order(table, parts))
+        if not last:
+            return Letter(None)
+        made = pack([folds.carries], allow_pickle=False)
+        return Letter(made.layout, made.buffers)
+
+    note: Any = None
+    buffers: Any = b""
+    if _length(mine):
+        given = [name for name in mine if mine[name] is not None]
+        packed = pack([mine[name] for name in given])
+        note, buffers = [given, list(mine), packed.layout], packed.buffers
+    return channel.consult(call, decide, note, buffers, timeout=_left(deadline))
+
+
+def _read(letter: Letter) -> Records:
+    given, names, layout = letter.note
+    columns = dict(zip(given, unpack(layout, letter.payload)))
+    return {name: columns.get(name) for name in names}
+
+
+def _in_order(table: Table, parts: list[Records]) -> Records:
+    records = joined_records(table.name, parts)
+    if table.order is None or len(parts) == 1:
+        return records
+    place = np.argsort(records[table.order], kind="stable")  # quick: a few runs that are sorted
+    return {name: None if column is None else column[place] for name, column in records.items()}
+
+
+def _described(table: Table, records: Records) -> tuple[Any, Any]:
+    """What rank 0 must know of a worker's records, and a sketch of the column that orders them."""
+    kinds = {
+        name: "texts" if column is not None and column.dtype.kind in "SU" else "numbers"
+        for name, column in records.items()
+    }
+    length = _length(records)
+    row = sum(column.itemsize for column in records.values() if column is not None)
+    if table.order is None or not length:
+        return [kinds, length, row, 1, None], pack([])
+    column = records[table.order]
+    step = -(-length // SKETCH)
+    packed = pack([np.ascontiguousarray(column[step - 1 :: step])])
+    return [kinds, length, row, step, packed.layout], packed
+
+
+def _check_kinds(table: Table, notes: Sequence[Any]) -> None:
+    here = [note[0] for note in notes if note[1]]
+    if any(kinds != here[0] for kinds in here):
+        texts = [", ".join(f"{name}: {kind}" for name, kind in note[0].items()) or "no records" for note in notes]
+        raise AgreementError(f"{table.name}: the workers' records differ: {by_rank(texts)}.")
+
+
+def _cuts(letters: Sequence[Letter]) -> np.ndarray:
+    """Values of the column between which about equally many records lie; the last piece has no upper end."""
+    sketches, counts = [], []
+    for letter in letters:
+        _, _, row, step, layout = letter.note
+        if layout is not None:
+            (values,) = unpack(layout, letter.payload)
+            sketches.append(values)
+            counts.append(np.full(len(values), step * row))
+    if not sketches:
+        return np.empty(0)
+    values = np.concatenate(sketches)
+    place = np.argsort(values, kind="stable")
+    before = np.cumsum(np.concatenate(counts)[place])
+    chosen = np.flatnonzero(np.diff(before // ROUND_BYTES, prepend=0))
+    return np.unique(values[place][chosen])
+
+
+def _length(records: Records) -> int:
+    return next((len(column) for column in records.values() if column is not None), 0)
+
+
+def _slice(records: Records, start: int, end: int) -> Records:
+    return {name: None if column is None else column[start:end] for name, column in records.items()}
+
+
+def _left(deadline: Deadline) -> float:
+    # What is over is over: an exchange with no time left says so on every worker.
+    return max(deadline.remaining, 1e-3)

@@ -1,0 +1,151 @@
+"""A table: what the metrics of the catalogue keep of every sample, where they cannot be summed."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, NamedTuple
+
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.xp import to_host
+
+__all__ = ["Kept", "Records", "Table", "joined_records"]
+
+#: NumPy arrays by column, equally long; None: 1 for each sample.
+Records = Mapping[str, Any]
+
+
+class Kept(NamedTuple):
+    """What one batch leaves behind.
+
+    Args:
+        xp: the batch's namespace.
+        keep: flags of the samples that count; None: all.
+        records: arrays or tensors ``[n]`` by column; None for a column of ones.
+    """
+
+    xp: Any
+    keep: Any
+    records: Mapping[str, Any]
+
+
+class Table:
+    """Columns with an entry per sample; merged by appending.
+
+    Args:
+        name: how errors call it.
+        columns: their names.
+        order: the column by whose values, rising, the samples are looked at; None: in no order.
+        key: what they are, if metrics of one collection may share them; None: never shared.
+        prepare: what is done with a worker's records before they are sent: takes them by column, and returns them
+            sorted by the order. None: they are sorted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        columns: tuple[str, ...],
+        order: str | None,
+        key: Any,
+        prepare: Callable[[Records], Records] | None = None,
+    ) -> None:
+        self.name = name
+        self.columns = columns
+        self.order = order
+        self.key = key
+        self._prepare = prepare or self._sorted
+        self._batches: list[Kept] = []
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What must be equal for one table to stand for another."""
+        return (self.columns, self.order, self.key)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def fresh(self) -> Table:
+        """An empty table of the same kind."""
+        return Table(self.name, self.columns, self.order, self.key, self._prepare)
+
+    def accumulate(self, kept: Kept) -> None:
+        """Append what a batch leaves behind; what is on the host is copied, for its owner may write into it.
+
+        Args:
+            kept: from the batch.
+        """
+        here = [value for value in kept.records.values() if value is not None]
+        if all(isinstance(value, np.ndarray) or kept.xp.is_eager(value) for value in here):
+            kept = _on_host(kept)
+        self._batches.append(kept)
+
+    def records(self) -> Records:
+        """All that was kept, on the host."""
+        if self._batches:
+            joined = joined_records(self.name, [_on_host(kept).records for kept in self._batches])
+            self._batches = [Kept(None, None, joined)]
+            return joined
+        return {}
+
+    def prepared(self) -> Records:
+        """All that was kept, as it is sent: sorted."""
+        records = self.records()
+        return self._prepare(records) if records else records
+
+    def _sorted(self, records: Records) -> Records:
+        if self.order is None:
+            return records
+        place = np.argsort(records[self.order], kind="stable")
+        return {name: None if column is None else column[place] for name, column in records.items()}
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._batches = []
+
+    def merge(self, other: Table) -> None:
+        """Append what another table holds; it stays as it is.
+
+        Args:
+            other: of the same kind.
+        """
+        self._batches = [*self._batches, *other._batches]
+
+
+def _on_host(kept: Kept) -> Kept:
+    if kept.xp is None:
+        return kept
+    keep = None if kept.keep is None else to_host(kept.keep)
+    records = {}
+    for name, value in kept.records.items():
+        if value is not None:
+            value = to_host(value)
+            value = value.copy() if keep is None else value[keep]
+        records[name] = value
+    return Kept(None, None, records)
+
+
+def joined_records(name: str, parts: list[Records]) -> Records:
+    """Put records one after the other.
+
+    Args:
+        name: of the table, for errors.
+        parts: of one table; at least one.
+
+    Raises:
+        InvalidInputError: if a column holds texts in one part and numbers in another.
+    """
+    joined: dict[str, Any] = {}
+    for column in parts[0]:
+        arrays = [part[column] for part in parts]
+        if all(array is None for array in arrays):
+            joined[column] = None
+            continue
+        sizes = [len(next(each for each in part.values() if each is not None)) for part in parts]
+        arrays = [np.ones(size) if array is None else array for array, size in zip(arrays, sizes)]
+        if len({array.dtype.kind in "SU" for array in arrays if len(array)}) > 1:
+            raise InvalidInputError(
+                f"{name}: {column} holds texts in some batches and numbers in others; give one of the two throughout"
+            )
+        arrays = [array for array in arrays if len(array)] or arrays[:1]
+        joined[column] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    return joined

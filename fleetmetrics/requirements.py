@@ -1,0 +1,103 @@
+"""What a sample must be like to be counted."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+
+from fleetmetrics.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from fleetmetrics.batch import Batch
+
+__all__ = ["REQUIREMENTS", "Requirement", "applicable", "raise_unless"]
+
+
+class Requirement(NamedTuple):
+    """What a sample must be like to be counted."""
+
+    argument: str
+    allowed: str
+    holds: Callable[[Batch], Any]  # flags, one per sample; None: it cannot be otherwise
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return f"{self.argument}: {self.allowed}"
+
+
+def _finite(batch: Batch, array: Any) -> Any:
+    """Flags of the finite entries; None if all are, being integers."""
+    if batch.xp.kind(array) != "f":
+        return None
+    finite = batch.xp.isfinite(array)
+    return batch.xp.all_rows(finite) if len(batch.xp.shape(array)) > 1 else finite
+
+
+#: By name; a metric lists those that it needs.
+REQUIREMENTS: dict[str, Requirement] = {
+    "finite_prediction": Requirement("prediction", "a finite number", lambda b: _finite(b, b.prediction)),
+    "probability": Requirement(
+        "prediction",
+        "a probability in [0, 1] (apply the sigmoid or softmax to logits first)",
+        lambda b: b.xp.is_probability(b.scores),
+    ),
+    "finite_label": Requirement("label", "a finite number", lambda b: _finite(b, b.label)),
+    "class_label": Requirement(
+        "label",
+        "a class: 0 or 1, or with several scores a whole number below their number",
+        lambda b: b.xp.is_class(b.label, max(b.classes, 2)),
+    ),
+    "weight": Requirement(
+        "weight",
+        "a finite number of at least 0",
+        lambda b: None if b.weight is None else b.xp.is_weight(b.weight),
+    ),
+}
+
+
+@functools.lru_cache(maxsize=256)
+def applicable(asked: tuple[str | Requirement, ...], classes: int = 0) -> list[Requirement]:
+    """The requirements, without those that a stricter one implies, and that of the weight.
+
+    Args:
+        asked: keys of `REQUIREMENTS`, or requirements of a metric's own.
+        classes: how many scores a sample has, if it has several.
+    """
+    names = {*asked, "weight"}
+    if "class_label" in names:
+        names.discard("finite_label")
+    if "probability" in names and not classes:
+        names.discard("finite_prediction")
+    own = [rule for rule in dict.fromkeys(asked) if isinstance(rule, Requirement)]
+    return [rule for name, rule in REQUIREMENTS.items() if name in names] + own
+
+
+def raise_unless(xp: Any, holds: Any, live: Any, owner: str, requirement: Requirement, batch: Batch) -> None:
+    """Raise if a sample that counts breaks a requirement.
+
+    Args:
+        xp: the batch's namespace.
+        holds: one flag per sample.
+        live: flags of the samples that count; None: all.
+        owner: name of the metric, for the message.
+        requirement: what they must be like.
+        batch: the batch.
+
+    Raises:
+        InvalidInputError: names the argument, how many samples, the first position and its value.
+    """
+    if xp.all_true(holds):
+        return
+    broken = ~xp.host(holds)
+    if live is not None:
+        broken &= xp.host(live)
+    if not broken.any():
+        return
+    first = int(broken.argmax())
+    value = xp.host(getattr(batch, requirement.argument))[first]
+    raise InvalidInputError(
+        f"{owner}: {requirement.argument} must be {requirement.allowed}; {broken.sum()} of {broken.size} samples "
+        f"are not, the first at position {first}: {value}. Nothing of this batch was added; mask such samples, or "
+        "pass validate=False to skip the check"
+    )
