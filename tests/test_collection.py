@@ -59,7 +59,7 @@ def test_all_values_take_one_exchange(mode):
 
 def test_states_that_count_the_same_are_kept_and_sent_once():
     together, listener = collection("all"), Listener()
-    together.add(*probabilities())
+    together.add(*probabilities()[:4])
     together.compute(communicator=listener)
     names = [block.name for block in listener.blocks[0]]
     check = ["all.seen", "all.invalid", "all.first_invalid"]
@@ -209,12 +209,12 @@ def test_merging_a_collection_of_other_members_is_an_error():
 
 def test_the_values_are_over_all_workers():
     mine, theirs, listener = collection("all"), collection("all"), Listener()
-    theirs.add(*probabilities(1))
+    theirs.add(*probabilities(1)[:4])
     theirs.compute(communicator=listener)
-    mine.add(*probabilities(2))
+    mine.add(*probabilities(2)[:4])
     one = collection("one")
-    one.add(*probabilities(1))
-    one.add(*probabilities(2))
+    one.add(*probabilities(1)[:4])
+    one.add(*probabilities(2)[:4])
     values, expected = mine.compute(communicator=Absent(listener)), one.compute()
     assert all(contract.same(values[key], expected[key], exact=False) for key in MEMBERS)
 
