@@ -45,21 +45,28 @@ class Accumulator:
     """
 
     def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
-        if name is not None and (not isinstance(name, str) or not name):
-            raise InvalidInputError(f"name must be a non-empty string or None, not {name!r}")
-        self.name = name or _default_name(type(self))
+        self._set_name(_default_name(type(self)) if name is None else name)
         self.validate = validate
         self.share = share
         self.program: Any = None  # the static program that add was called in
-        self._check = Check(self.name)
+
+    def _set_name(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"name must be a non-empty string or None, not {name!r}")
+        self.name = name
+        self._check = Check(name)
+
+    def checks(self) -> list[Check]:
+        """The checks of the batches that were added here, or to what this stands on."""
+        return [self._check]
 
     def _members(self) -> Mapping[str, Metric]:
         raise NotImplementedError
 
     def _states(self) -> list[State]:
-        """Every state once, the check's first."""
+        """Every state once, those of the checks first."""
         states = [state for member in self._members().values() for state in member.own_states()]
-        return list(dict.fromkeys(self._check.states + states))
+        return list(dict.fromkeys([state for check in self.checks() for state in check.states] + states))
 
     def add(self, prediction: Any, label: Any = None, weight: Any = None, mask: Any = None, **columns: Any) -> None:
         """Accumulate one batch; inside a static program, append the operations that do so at every run.
@@ -160,7 +167,9 @@ class Accumulator:
         """Values by state; raises if a worker met an invalid sample."""
         values = dict(zip(self._states(), arrays))
         if self.validate:
-            self._check.raise_if_invalid(values, [r for m in self._members().values() for r in m.requirements])
+            rules = [rule for member in self._members().values() for rule in member.requirements]
+            for check in self.checks():
+                check.raise_if_invalid(values, rules)
         return values
 
     def _compute(

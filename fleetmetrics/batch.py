@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Mapping
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.lanes import Groups, Replicates
+from fleetmetrics.lanes import Groups, Nested, Replicates
 from fleetmetrics.moments import gathered
 from fleetmetrics.requirements import Requirement, applicable, raise_unless
 from fleetmetrics.xp import Scattered, is_paddle, namespace, numpy_ops, to_host
@@ -46,7 +46,7 @@ class Batch:
     ) -> None:
         self.xp = xp = namespace(prediction, label, weight, mask)
         self.memo: dict[Any, Any] = {}
-        self.lanes: Groups | Replicates | None = None  # None: each state once
+        self.lanes: Groups | Replicates | Nested | None = None  # None: each state once
         self.keep: Any = None  # flags of the samples that count; None: all that are here
         self.valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not asked
         self.prediction: Any = xp.asarray(prediction, "prediction")
@@ -55,9 +55,10 @@ class Batch:
         self.mask: Any = None
         self.by_element: str | None = None  # which argument differs within a row of ``[n, m]``, if one does
         full = self._flatten()
-        if weight is not None:
+        empty = 0 in full  # which Paddle 2.6 cannot spread over rows; nothing will be added anyway
+        if weight is not None and not empty:
             self.weight = xp.cast(self._per_sample(weight, "weight", full), "float64")
-        if mask is not None:
+        if mask is not None and not empty:
             self.mask = self._per_sample(mask, "mask", full)
         self.columns = {name: self._column(value, name, full) for name, value in columns.items()} if columns else {}
         self._dropped: Any = None  # flags of the samples that were there, of which some have been removed
@@ -296,14 +297,65 @@ class Batch:
     # -- sums over samples: the only way to make them, so that a batch in lanes can make one per lane ------
 
     def in_lanes(self, lanes: Groups | Replicates) -> Batch:
-        """The same samples, for states with one more axis in front.
+        """The same samples, for states with one more axis in front; in groups already, with one more behind theirs.
 
         Args:
             lanes: which samples count in which lane.
+
+        Raises:
+            InvalidInputError: for lanes in lanes, other than replicates in groups.
         """
         batch = copy.copy(self)
         batch.lanes, batch.memo = lanes, {}
+        if self.lanes is not None:
+            if not isinstance(self.lanes, Groups) or not isinstance(lanes, Replicates):
+                raise InvalidInputError("lanes in lanes may be replicates in groups only")
+            batch.lanes = Nested(self.lanes, lanes)
         return batch
+
+    def part(self, start: int, stop: int) -> Batch:
+        """Some of the samples, in the lanes of none; not in static programs.
+
+        Args:
+            start: the first one, of `prediction`'s first axis; a multiple of `width`.
+            stop: the one after the last, likewise.
+        """
+        batch = copy.copy(self)
+        batch.lanes, batch.memo = None, {}
+        for name in ("prediction", "label", "weight", "keep"):
+            array = getattr(self, name)
+            setattr(batch, name, None if array is None else array[start:stop])
+        batch.columns = {name: column[start:stop] for name, column in self.columns.items()}
+        if self.width > 1:
+            batch.memo["label_index"] = self.label_index[start:stop]
+        return batch
+
+    @property
+    def row_index(self) -> Any:
+        """The place of each sample's row among the rows that count, int64 ``[n]``; of any that does not, no matter."""
+        return self.cached("row_index", self._row_index)
+
+    def _row_index(self) -> Any:
+        xp = self.xp
+        place = xp.cumulative_sum(xp.cast(self._rows(), "int64"))
+        index = xp.repeat(xp.subtract(place, xp.ones_like(place)), self.width)
+        return index[self._dropped] if xp.FILTERS and self._dropped is not None else index
+
+    @property
+    def number_of_rows(self) -> Any:
+        """How many rows have something that counts: an int64."""
+        return self.cached("number_of_rows", lambda: self.xp.sum(self._rows()))
+
+    def _rows(self) -> Any:
+        """Whether any element of a row counts: flags ``[rows]``."""
+        return self.cached("rows", self._row_flags)
+
+    def _row_flags(self) -> Any:
+        xp = self.xp
+        counts = self._dropped if xp.FILTERS else self.keep
+        if counts is None:
+            counts = xp.cast(xp.ones_like(self.label if self.classes else self.prediction), "bool")
+        return xp.logical_not(xp.all_rows(xp.reshape(xp.logical_not(counts), [-1, self.width])))
 
     def weighted_sum(self, values: Any, *, zero_at_zero: bool = False) -> Any:
         """``sum(w * values)`` over the samples that count.
@@ -360,10 +412,7 @@ class Batch:
         values = xp.cast(values, "float64" if xp.kind(values) == "f" else "int64")
         if self.lanes is None:
             return xp.extreme(values, self.keep, reduction)
-        keep = self.lanes.members
-        if self.keep is not None:
-            keep = xp.logical_and(keep, xp.reshape(self.keep, [-1, 1]))
-        return xp.extreme_by_column(xp.reshape(values, [-1, 1]), keep, reduction)
+        return self.lanes.extreme(values, self.keep, reduction)
 
     def moments(self, x: Any, y: Any = None) -> Any:
         """What a batch adds to a state of reduction "moments" (one variable) or "comoments" (two).
@@ -430,7 +479,7 @@ def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def memoised(batch: Batch, *settings: Any) -> Any:
-        return batch.cached((function.__qualname__, *settings), lambda: function(batch, *settings))
+        return batch.cached((function, *settings), lambda: function(batch, *settings))
 
     return memoised
 

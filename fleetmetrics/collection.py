@@ -21,6 +21,8 @@ class MetricCollection(Accumulator):
         metrics: metrics by the key that each has in the result; or a sequence of them, each keyed by its
             name. They must be new: the collection takes them over.
         name: as in `Accumulator`.
+        prefix: what the keys of the result begin with.
+        postfix: what they end with.
         validate: False skips the check. A sample that breaks a requirement of any member counts for none.
         share: as in `Accumulator`.
 
@@ -41,10 +43,13 @@ class MetricCollection(Accumulator):
         metrics: Mapping[str, Metric] | Iterable[Metric],
         name: str | None = None,
         *,
+        prefix: str = "",
+        postfix: str = "",
         validate: bool = True,
         share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
+        self.prefix, self.postfix = _affix(prefix, "prefix"), _affix(postfix, "postfix")
         entries = list(metrics.items()) if isinstance(metrics, Mapping) else [(_key(m), m) for m in metrics]
         self.metrics: dict[str, Metric] = {}
         shared: dict[Any, Any] = {}
@@ -54,7 +59,8 @@ class MetricCollection(Accumulator):
     def _take(self, key: str, metric: Metric, shared: dict[Any, Any]) -> None:
         if not isinstance(metric, Metric):
             raise InvalidInputError(f"metrics[{key!r}] must be a Metric, not {type(metric).__name__}")
-        if metric.collection is not None:
+        operand = metric.collection == self.name and metric not in self.metrics.values()
+        if metric.collection is not None and not operand:
             raise InvalidInputError(
                 f"metrics[{key!r}] belongs to {metric.collection} already; make a metric of its own"
             )
@@ -63,8 +69,49 @@ class MetricCollection(Accumulator):
         if metric.program is not None or metric.holds_samples():
             raise InvalidInputError(f"metrics[{key!r}] holds samples already; a collection takes new metrics")
         self.metrics[key] = metric
-        metric.collection = self.name
-        metric.adopt(f"{self.name}.{key}", shared)
+        if not operand:  # of an expression that has brought it along
+            metric.collection = self.name
+            metric.adopt(f"{self.name}.{key}", shared)
+
+    def rename(self, keys: Mapping[str, str]) -> MetricCollection:
+        """Give members other keys in the result; what they hold stays.
+
+        Args:
+            keys: the new key by the old one, both without prefix and postfix.
+
+        Returns:
+            The collection.
+
+        Raises:
+            InvalidInputError: if there is no such key, or two would be equal.
+        """
+        for key in keys:
+            if key not in self.metrics:
+                raise InvalidInputError(f"keys names {key!r}; the collection has {', '.join(map(repr, self.metrics))}")
+        new = [keys.get(key, key) for key in self.metrics]
+        if len(set(new)) < len(new):
+            raise InvalidInputError(f"keys would give two members one key: {', '.join(map(repr, new))}")
+        self.metrics = dict(zip(new, self.metrics.values()))
+        return self
+
+    def fresh(
+        self, name: str | None = None, *, prefix: str | None = None, postfix: str | None = None
+    ) -> MetricCollection:
+        """A collection of the same metrics that holds nothing, for another data set, say.
+
+        Args:
+            name: of the new collection; None: made up, in the order of creation.
+            prefix: None: as here.
+            postfix: None: as here.
+        """
+        return MetricCollection(
+            {key: metric.fresh() for key, metric in self.metrics.items()},
+            name,
+            prefix=self.prefix if prefix is None else prefix,
+            postfix=self.postfix if postfix is None else postfix,
+            validate=self.validate,
+            share=self.share,
+        )
 
     def _members(self) -> Mapping[str, Metric]:
         return self.metrics
@@ -78,14 +125,23 @@ class MetricCollection(Accumulator):
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """Every metric's global value, in one exchange; arguments and errors as in `Metric.compute`."""
-        return self._compute(scope, util, communicator, timeout)
+        return self._named(self._compute(scope, util, communicator, timeout))
 
     def compute_local(self, scope: Any = None) -> dict[str, Any]:
         """Every metric's value over this worker's samples only; no communication."""
-        return self._compute_local(scope)
+        return self._named(self._compute_local(scope))
+
+    def _named(self, values: dict[str, Any]) -> dict[str, Any]:
+        return {f"{self.prefix}{key}{self.postfix}": value for key, value in values.items()}
 
 
 def _key(metric: Any) -> str:
     if not isinstance(metric, Metric):
         raise InvalidInputError(f"metrics must hold Metric objects, not {type(metric).__name__}")
     return metric.name
+
+
+def _affix(text: Any, argument: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidInputError(f"{argument} must be a string, not {text!r}")
+    return text

@@ -20,21 +20,24 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Iterable, Mapping
+import operator
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
 import numpy as np
 
 from fleetmetrics.accumulator import Accumulator, kind_of
 from fleetmetrics.batch import Batch
+from fleetmetrics.check import Check
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.requirements import Requirement
 from fleetmetrics.state import State
 
 if TYPE_CHECKING:
     from fleetmetrics.record_metric import RecordMetric
 
-__all__ = ["Metric"]
+__all__ = ["Expression", "Metric"]
 
 
 class Metric(Accumulator):
@@ -79,6 +82,25 @@ class Metric(Accumulator):
             raise InvalidInputError(
                 f"{self.name} belongs to {self.collection}, whose members share states; add to the collection"
             )
+
+    def rename(self, name: str) -> Metric:
+        """Give the metric, and its states, another name; possible while it holds nothing.
+
+        Args:
+            name: the same on every worker.
+
+        Returns:
+            The metric.
+
+        Raises:
+            InvalidInputError: if it holds samples, belongs to a collection or a static program, or the name is none.
+        """
+        self._check_is_free()
+        if self.program is not None or self.holds_samples():
+            raise InvalidInputError(f"{self.name} holds samples already; rename a metric before the first add")
+        self._set_name(name)
+        self.adopt(self.name, {})
+        return self
 
     def fresh(self, name: str | None = None) -> Metric:
         """A metric of the same settings that holds nothing.
@@ -176,3 +198,133 @@ class Metric(Accumulator):
             scope: where a static program's variables live; None: the global scope.
         """
         return self._compute_local(scope)[self.name]
+
+    # -- arithmetic: a formula that waits for the values -----------------------------------------------------
+
+    def __add__(self, other: Any) -> Expression:
+        return Expression("+", operator.add, self, other)
+
+    def __radd__(self, other: Any) -> Expression:
+        return Expression("+", operator.add, other, self)
+
+    def __sub__(self, other: Any) -> Expression:
+        return Expression("-", operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Expression:
+        return Expression("-", operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Expression:
+        return Expression("*", operator.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Expression:
+        return Expression("*", operator.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Expression:
+        return Expression("/", _quotient, self, other)
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return Expression("/", _quotient, other, self)
+
+    def __pow__(self, other: Any) -> Expression:
+        return Expression("**", operator.pow, self, other)
+
+    def __rpow__(self, other: Any) -> Expression:
+        return Expression("**", operator.pow, other, self)
+
+    def __neg__(self) -> Expression:
+        return Expression("-", operator.neg, self)
+
+    def __abs__(self) -> Expression:
+        return Expression("abs", operator.abs, self)
+
+
+class Expression(Metric):
+    """What arithmetic on metrics makes: a metric whose value is computed from theirs.
+
+    ``2 * p * r / (p + r)`` is an expression; it stands on the states of ``p`` and ``r``, and one exchange brings
+    all of them. ``add`` to the expression adds to its metrics: add to it or to them, not to both. In a
+    `MetricCollection` an expression may stand beside its metrics, and they share states as others do.
+
+    Formula: ``function(values of the operands)``, in float64; x / 0 is undefined: nan with `UndefinedMetricWarning`.
+
+    Args:
+        symbol: how it is written.
+        function: of the operands' values.
+        *operands: metrics whose values are numbers or arrays; or numbers.
+
+    Raises:
+        InvalidInputError: if an operand is something else.
+
+    Examples:
+        >>> from fleetmetrics import MeanAbsoluteError, MeanSquaredError
+        >>> spread = MeanSquaredError() - MeanAbsoluteError() ** 2
+        >>> spread.add([1.0, 3.0], [0.0, 0.0])
+        >>> spread.compute()
+        1.0
+    """
+
+    def __init__(self, symbol: str, function: Callable[..., Any], *operands: Any) -> None:
+        for operand in operands:
+            number = isinstance(operand, (int, float, np.number)) and not isinstance(operand, bool)
+            if not number and not isinstance(operand, Metric):
+                raise InvalidInputError(f"{symbol} takes metrics and numbers, not {type(operand).__name__} {operand!r}")
+        self.symbol, self.function, self.operands = symbol, function, operands
+        self._metrics = [operand for operand in operands if isinstance(operand, Metric)]
+        super().__init__()
+        self.requirements = tuple(dict.fromkeys(rule for each in self._metrics for rule in each.requirements))
+        self.columns = tuple(dict.fromkeys(name for each in self._metrics for name in each.columns))
+
+    def __str__(self) -> str:
+        texts = [
+            str(each) if isinstance(each, Expression) else getattr(each, "name", repr(each)) for each in self.operands
+        ]
+        return f"{self.symbol}({texts[0]})" if len(texts) == 1 else f"({f' {self.symbol} '.join(texts)})"
+
+    # Its operands answer for it.
+
+    def own_states(self) -> Iterable[State]:  # noqa: D102
+        return list(dict.fromkeys(state for each in self._metrics for state in each.own_states()))
+
+    def checks(self) -> list[Check]:  # noqa: D102
+        return list(dict.fromkeys([*super().checks(), *[check for each in self._metrics for check in each.checks()]]))
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:  # noqa: D102
+        return tuple(dict.fromkeys(rule for each in self._metrics for rule in each.requirements_of(batch)))
+
+    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:  # noqa: D102
+        return [pair for each in self._metrics for pair in each.statistics(batch)]
+
+    def record_metrics(self) -> Iterable[RecordMetric]:  # noqa: D102
+        return list(dict.fromkeys(metric for each in self._metrics for metric in each.record_metrics()))
+
+    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
+        operands = []
+        for each in self.operands:
+            value = each.evaluate(values, carries) if isinstance(each, Metric) else each
+            if isinstance(value, (dict, tuple)):
+                raise InvalidInputError(
+                    f"{self}: the value of {each.name} is a {type(value).__name__}; arithmetic takes numbers and arrays"
+                )
+            operands.append(value)
+        return self.function(*operands)
+
+    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:  # noqa: D102
+        for place, each in enumerate(self.operands):
+            if isinstance(each, Metric) and each.collection is None:
+                each.collection = self.collection
+                each.adopt(f"{prefix}.{place}", shared)
+
+    def fresh(self, name: str | None = None) -> Metric:  # noqa: D102
+        made = {each: each.fresh() for each in self._metrics}
+        new = Expression(self.symbol, self.function, *[made.get(each, each) for each in self.operands])
+        new.validate = self.validate
+        return new if name is None else new.rename(name)
+
+
+def _quotient(one: Any, other: Any) -> Any:
+    if np.ndim(one) == np.ndim(other) == 0:
+        return one / other if other else undefined("a quotient of metrics", "the divisor is 0")
+    below = np.asarray(other)
+    if (below == 0).any():
+        undefined("a quotient of metrics", f"{np.count_nonzero(below == 0)} of {below.size} divisors are 0")
+    return np.where(below == 0, np.nan, one / np.where(below == 0, 1, below))

@@ -44,7 +44,7 @@ def merged(xp: Any, one: Any, other: Any) -> Any:
     variables = 1 if xp.shape(one)[-1] == WIDTHS["moments"] else 2
     mine, theirs = ([array[..., i] for i in range(xp.shape(array)[-1])] for array in (one, other))
     total = xp.add(mine[0], theirs[0])
-    share = xp.divide(theirs[0], xp.nonzero(total))
+    share = xp.divide(theirs[0], xp.or_one(total))
     means, products = [], []
     deltas = [xp.subtract(theirs[1 + i], mine[1 + i]) for i in range(variables)]
     for i, delta in enumerate(deltas):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from fleetmetrics.errors import InvalidInputError
@@ -26,12 +27,25 @@ class Requirement(NamedTuple):
         return f"{self.argument}: {self.allowed}"
 
 
+#: In most batches every sample is as it should be: NumPy learns that from the extremes, in less time than it takes to
+#: flag the samples.
+_LARGEST = sys.float_info.max
+
+
 def _finite(batch: Batch, array: Any) -> Any:
-    """Flags of the finite entries; None if all are, being integers."""
-    if batch.xp.kind(array) != "f":
+    """Flags of the finite entries; None if all are."""
+    if batch.xp.kind(array) != "f" or batch.xp.within(array, -_LARGEST, _LARGEST):
         return None
     finite = batch.xp.isfinite(array)
     return batch.xp.all_rows(finite) if len(batch.xp.shape(array)) > 1 else finite
+
+
+def _class(batch: Batch) -> Any:
+    """Flags of the labels that are a class; None if all are."""
+    classes = max(batch.classes, 2)
+    if batch.xp.kind(batch.label) == "i" and batch.xp.within(batch.label, 0, classes - 1):
+        return None
+    return batch.xp.is_class(batch.label, classes)
 
 
 #: By name; a metric lists those that it needs.
@@ -40,18 +54,20 @@ REQUIREMENTS: dict[str, Requirement] = {
     "probability": Requirement(
         "prediction",
         "a probability in [0, 1] (apply the sigmoid or softmax to logits first)",
-        lambda b: b.xp.is_probability(b.scores),
+        lambda b: None if b.xp.within(b.scores, 0, 1) else b.xp.is_probability(b.scores),
     ),
     "finite_label": Requirement("label", "a finite number", lambda b: _finite(b, b.label)),
     "class_label": Requirement(
         "label",
         "a class: 0 or 1, or with several scores a whole number below their number",
-        lambda b: b.xp.is_class(b.label, max(b.classes, 2)),
+        _class,
     ),
     "weight": Requirement(
         "weight",
         "a finite number of at least 0",
-        lambda b: None if b.weight is None else b.xp.is_weight(b.weight),
+        lambda b: (
+            None if b.weight is None or b.xp.within(b.weight, 0, _LARGEST) else b.xp.is_weight(b.weight)
+        ),
     ),
 }
 

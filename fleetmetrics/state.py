@@ -57,7 +57,8 @@ class State:
 
             static.accumulate(self.static, increment)
         else:
-            xp = namespace(self.value, *(increment if isinstance(increment, Scattered) else [increment]))
+            parts = increment.indices if isinstance(increment, Scattered) else [increment]
+            xp = namespace(self.value, *parts)
             self.value = xp.merge(self.reduction, self.current(), increment)
 
     def enter_program(self, dtype: str, share: bool) -> None:

@@ -141,7 +141,7 @@ def same(value: Any, reference: Any, exact: bool, tolerance: float = 1e-12) -> b
     if isinstance(reference, dict):
         pairs = [(value[key], reference[key]) for key in reference] if list(value) == list(reference) else [(0, 1)]
         return all(same(mine, theirs, exact, tolerance) for mine, theirs in pairs)
-    if isinstance(reference, tuple):
+    if isinstance(reference, (tuple, list)):
         return len(value) == len(reference) and all(
             same(mine, theirs, exact, tolerance) for mine, theirs in zip(value, reference)
         )
@@ -151,6 +151,15 @@ def same(value: Any, reference: Any, exact: bool, tolerance: float = 1e-12) -> b
     mine, theirs = mine[~np.isnan(mine)], theirs[~np.isnan(theirs)]
     close = (mine == theirs) | (np.abs(mine - theirs) <= (0 if exact else tolerance * np.abs(theirs)))
     return bool(close.all())
+
+
+def plain(value: Any) -> Any:
+    """A value as it looks after it has crossed to another process: lists for tuples, texts for keys."""
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(each) for each in value]
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def shares(workers: int, split: str, samples: int = SAMPLES) -> list[tuple[int, int]]:
@@ -209,6 +218,43 @@ def arguments(metric: Any, part: Data) -> dict[str, Any]:
     return given
 
 
+def feed_together(entries: Sequence[tuple[Any, Data, Sequence[Data]]]) -> Any:
+    """Give batches to several metrics in one static program, which is built and compiled once.
+
+    Args:
+        entries: metric, a batch like those it gets, and its batches; equally many for each.
+
+    Returns:
+        The scope, for `compute`.
+    """
+    import paddle
+
+    main, startup, scope = paddle.static.Program(), paddle.static.Program(), paddle.static.Scope()
+    with static_mode(), paddle.static.program_guard(main, startup), paddle.static.scope_guard(scope):
+        for number, (metric, like, _) in enumerate(entries):
+            variables = _variables(like, f"{number} ")
+            metric.add(**arguments(metric, Data(**{"label": None, **variables})))
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(startup)
+        for parts in zip(*[parts for _, _, parts in entries]):
+            given = [(number, part.given()) for number, part in enumerate(parts)]
+            executor.run(
+                main, feed={f"{number} {name}": value for number, part in given for name, value in part.items()}
+            )
+    return scope
+
+
+def _variables(like: Data, prefix: str = "") -> dict[str, Any]:
+    import paddle
+
+    made = {
+        name: paddle.static.data(prefix + name, [-1, *part.shape[1:]] if part.ndim else [], str(part.dtype))
+        for name, part in like.given().items()
+    }
+    columns = {name: made.pop(name) for name in like.columns}
+    return {**made, "columns": columns}
+
+
 class StaticFeed:
     """A static program that adds the batches it is fed to a metric.
 
@@ -225,11 +271,7 @@ class StaticFeed:
         self.scope = paddle.static.Scope() if scope is None else scope
         self.executor = paddle.static.Executor(paddle.CPUPlace())
         with static_mode(), paddle.static.program_guard(self.main, self.startup):
-            variables = {
-                name: paddle.static.data(name, [-1, *part.shape[1:]] if part.ndim else [], str(part.dtype))
-                for name, part in like.given().items()
-            }
-            metric.add(**arguments(metric, Data(**{"label": None, **variables})))
+            metric.add(**arguments(metric, Data(**{"label": None, **_variables(like)})))
             self.start()
 
     def start(self) -> None:

@@ -1,25 +1,128 @@
 """Pure functions from global statistics to the value: NumPy only, no Paddle, no communication."""
 
-from fleetmetrics.formulas.classification import accuracy, log_loss
-from fleetmetrics.formulas.confusion import precision_recall_f1
+from fleetmetrics.formulas.aggregation import (
+    HistogramCounts,
+    histogram_counts,
+    mean,
+    standard_deviation,
+    throughput,
+    variance,
+)
+from fleetmetrics.formulas.agreement import (
+    balanced_accuracy,
+    cohen_kappa,
+    confusion_accuracy,
+    hamming_loss,
+    matthews_correlation,
+)
+from fleetmetrics.formulas.calibration import (
+    BrierParts,
+    CalibrationPoints,
+    brier_decomposition,
+    brier_score,
+    calibration_curve,
+    expected_calibration_error,
+)
+from fleetmetrics.formulas.classification import accuracy, exact_match, hinge_loss, log_loss
+from fleetmetrics.formulas.click_through import (
+    bucket_error,
+    calibration_ratio,
+    click_through_rate,
+    copc,
+    normalized_entropy,
+    predicted_click_through_rate,
+)
+from fleetmetrics.formulas.confusion import (
+    f_beta,
+    jaccard,
+    normalized_confusion,
+    precision,
+    precision_recall_f1,
+    recall,
+    specificity,
+    stat_scores,
+)
+from fleetmetrics.formulas.correlation import (
+    explained_variance,
+    pearson_correlation,
+    r2_score,
+    rank_comoments,
+    spearman_correlation,
+)
 from fleetmetrics.formulas.ranking import auc_from_histogram
 from fleetmetrics.formulas.ratio import ratio
 from fleetmetrics.formulas.regression import (
+    log_cosh_error,
+    max_error,
     mean_absolute_error,
+    mean_absolute_percentage_error,
+    mean_bias,
     mean_squared_error,
+    mean_squared_log_error,
+    quantile_loss,
     root_mean_squared_error,
+    root_mean_squared_log_error,
+    symmetric_mean_absolute_percentage_error,
+    tweedie_deviance,
+    weighted_mean_absolute_percentage_error,
 )
 from fleetmetrics.formulas.retrieval import average_precision, average_precision_of_ranking
 
 __all__ = [
+    "BrierParts",
+    "CalibrationPoints",
+    "HistogramCounts",
     "accuracy",
     "auc_from_histogram",
     "average_precision",
     "average_precision_of_ranking",
+    "balanced_accuracy",
+    "brier_decomposition",
+    "brier_score",
+    "bucket_error",
+    "calibration_curve",
+    "click_through_rate",
+    "cohen_kappa",
+    "confusion_accuracy",
+    "copc",
+    "exact_match",
+    "expected_calibration_error",
+    "explained_variance",
+    "f_beta",
+    "hamming_loss",
+    "hinge_loss",
+    "histogram_counts",
+    "jaccard",
+    "log_cosh_error",
     "log_loss",
+    "matthews_correlation",
+    "max_error",
+    "mean",
     "mean_absolute_error",
+    "mean_absolute_percentage_error",
+    "mean_bias",
     "mean_squared_error",
+    "mean_squared_log_error",
+    "normalized_confusion",
+    "normalized_entropy",
+    "pearson_correlation",
+    "precision",
     "precision_recall_f1",
+    "predicted_click_through_rate",
+    "quantile_loss",
+    "r2_score",
+    "rank_comoments",
     "ratio",
+    "recall",
     "root_mean_squared_error",
+    "root_mean_squared_log_error",
+    "spearman_correlation",
+    "specificity",
+    "standard_deviation",
+    "stat_scores",
+    "symmetric_mean_absolute_percentage_error",
+    "throughput",
+    "tweedie_deviance",
+    "variance",
+    "weighted_mean_absolute_percentage_error",
 ]

@@ -1,15 +1,338 @@
-"""Formulas on counts per class: precision, recall, F1."""
+"""Formulas on a confusion matrix that look at one class, or one label, at a time: precision, recall and their like.
+
+All take ``[classes, classes]``, rows true and columns predicted, or one matrix per label, ``[labels, 2, 2]``, each
+``[[tn, fp], [fn, tp]]``; both as scikit-learn has them.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.formulas.ratio import undefined
+from fleetmetrics.formulas.ratio import stand_in, undefined
 
-__all__ = ["precision_recall_f1"]
+__all__ = [
+    "Counts",
+    "averaged",
+    "counts_of",
+    "f_beta",
+    "jaccard",
+    "normalized_confusion",
+    "precision",
+    "precision_recall_f1",
+    "recall",
+    "specificity",
+    "stat_scores",
+]
+
+
+class Counts(NamedTuple):
+    """What a confusion matrix says of each class (or label) against all others: arrays ``[classes]``."""
+
+    tp: np.ndarray
+    fp: np.ndarray
+    fn: np.ndarray
+    tn: np.ndarray
+    #: ``"class"`` or ``"label"``: what an entry stands for.
+    entry: str
+
+    @property
+    def support(self) -> np.ndarray:
+        """How often each class is true."""
+        return self.tp + self.fn
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """How often each class was predicted."""
+        return self.tp + self.fp
+
+    @property
+    def occurring(self) -> np.ndarray:
+        """Flags of the classes that are true or predicted somewhere."""
+        return self.tp + self.fp + self.fn != 0
+
+
+def counts_of(confusion: Any) -> Counts:
+    """True and false positives and negatives of every class.
+
+    Args:
+        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``, counts or weights.
+
+    Returns:
+        Arrays of the matrix's dtype.
+
+    Examples:
+        >>> counts_of([[3, 1], [2, 4]]).fp.tolist()
+        [2, 1]
+    """
+    matrix = np.asarray(confusion)
+    if matrix.ndim == 3:
+        return Counts(matrix[:, 1, 1], matrix[:, 0, 1], matrix[:, 1, 0], matrix[:, 0, 0], "label")
+    tp = matrix.diagonal()
+    wrong = np.where(np.eye(len(matrix), dtype=bool), matrix.dtype.type(0), matrix)
+    fp, fn = wrong.sum(axis=0), wrong.sum(axis=1)
+    tn = matrix.sum() - tp - fp - fn
+    if tn.dtype.kind == "f":  # weights may leave a rest where nothing is
+        there = matrix != 0
+        elsewhere = there.sum() - there.sum(axis=0) - there.sum(axis=1) + there.diagonal()
+        tn = np.where(elsewhere == 0, 0.0, np.maximum(tn, 0.0))
+    return Counts(tp, fp, fn, tn, "class")
+
+
+def precision(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
+    """Share of what was predicted to be of a class that is of it.
+
+    Formula: ``tp / (tp + fp)`` per class; for ``average`` see `f_beta`.
+
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
+
+    Args:
+        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``.
+        average: as for `f_beta`.
+        zero_division: as for `f_beta`, of a class that was never predicted.
+
+    Returns:
+        As for `f_beta`.
+
+    Examples:
+        >>> precision([[3, 1], [2, 4]], "binary")
+        0.8
+    """
+    counts = counts_of(confusion)
+    return averaged("precision", "never predicted", counts, counts.tp, counts.predicted, average, zero_division)
+
+
+def recall(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
+    """Share of what is of a class that was predicted to be of it; sensitivity, true positive rate.
+
+    Formula: ``tp / (tp + fn)`` per class; for ``average`` see `f_beta`.
+
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
+
+    Args:
+        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``.
+        average: as for `f_beta`.
+        zero_division: as for `f_beta`, of a class that is never true.
+
+    Returns:
+        As for `f_beta`.
+
+    Examples:
+        >>> recall([[3, 1], [2, 6]], None).tolist()
+        [0.75, 0.75]
+    """
+    counts = counts_of(confusion)
+    return averaged("recall", "never true", counts, counts.tp, counts.support, average, zero_division)
+
+
+def specificity(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
+    """Share of what is not of a class that was not predicted to be of it; true negative rate.
+
+    Formula: ``tn / (tn + fp)`` per class; for ``average`` see `f_beta`.
+
+    Source: Altman and Bland, "Diagnostic tests 1: sensitivity and specificity", BMJ 308 (1994).
+
+    Args:
+        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``.
+        average: as for `f_beta`.
+        zero_division: as for `f_beta`, of a class that is always true.
+
+    Returns:
+        As for `f_beta`.
+
+    Examples:
+        >>> specificity([[3, 1], [2, 4]], "binary")
+        0.75
+    """
+    counts = counts_of(confusion)
+    return averaged("specificity", "always true", counts, counts.tn, counts.tn + counts.fp, average, zero_division)
+
+
+def jaccard(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
+    """Samples that are of a class and predicted so, among those that are one of the two; intersection over union.
+
+    Formula: ``tp / (tp + fp + fn)`` per class; for ``average`` see `f_beta`.
+
+    Source: Jaccard, "The distribution of the flora in the alpine zone", New Phytologist 11 (1912).
+
+    Args:
+        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``.
+        average: as for `f_beta`.
+        zero_division: as for `f_beta`, of a class that is neither true nor predicted.
+
+    Returns:
+        As for `f_beta`.
+
+    Examples:
+        >>> jaccard([[3, 1], [2, 4]], None).tolist()
+        [0.5, 0.5714285714285714]
+    """
+    counts = counts_of(confusion)
+    either = counts.tp + counts.fp + counts.fn
+    return averaged("jaccard", "neither true nor predicted", counts, counts.tp, either, average, zero_division)
+
+
+def f_beta(confusion: Any, average: str | None = "macro", zero_division: float = math.nan, *, beta: float = 1.0) -> Any:
+    """Weighted harmonic mean of precision and recall.
+
+    Formula: ``(1 + beta**2) * tp / ((1 + beta**2) * tp + beta**2 * fn + fp)`` per class; precision for
+    ``beta = 0``, recall for infinity. The averages are scikit-learn's:
+
+    - ``"binary"``: of two classes, class 1 alone;
+    - ``"micro"``: of the counts of all classes (or labels) together;
+    - ``"macro"``: the mean of the classes that occur, be it as label or as prediction; of all labels;
+    - ``"weighted"``: their mean weighted by how often each is true;
+    - None (or ``"none"``): a value per class, occurring or not.
+
+    Source: van Rijsbergen, Information Retrieval (1979), chapter 7; Chinchor, "MUC-4 evaluation metrics" (1992).
+
+    Args:
+        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``, counts or weights.
+        average: one of those above.
+        zero_division: the value of a class that is neither true nor predicted, and where there are no samples. nan:
+            such a class is left out of ``"macro"`` and ``"weighted"``.
+        beta: how many times as important recall is as precision, at least 0.
+
+    Returns:
+        A float in [0, 1], or for None an array ``[classes]``. If ``zero_division`` is nan, with
+        `UndefinedMetricWarning` where it was needed.
+
+    Examples:
+        >>> f_beta([[3, 1], [2, 4]], "binary", beta=1)
+        0.7272727272727273
+    """
+    name = "f1" if beta == 1 else "f_beta"
+    counts = counts_of(confusion)
+    square = beta * beta
+    if math.isinf(square):
+        return averaged(name, "never true", counts, counts.tp, counts.support, average, zero_division)
+    if beta == 0:
+        return averaged(name, "never predicted", counts, counts.tp, counts.predicted, average, zero_division)
+    either = square * counts.support + counts.predicted
+    reason = "neither true nor predicted"
+    return averaged(name, reason, counts, (1 + square) * counts.tp, either, average, zero_division)
+
+
+def averaged(
+    name: str,
+    reason: str,
+    counts: Counts,
+    above: np.ndarray,
+    below: np.ndarray,
+    average: str | None,
+    zero_division: float,
+) -> Any:
+    """Quotients of counts of every class, averaged as `f_beta` has it.
+
+    Args:
+        name: name of the metric, for the warning.
+        reason: what a class is whose denominator is 0, for the warning.
+        counts: of the confusion matrix.
+        above: the numerators, ``[classes]``.
+        below: the denominators.
+        average: as for `f_beta`.
+        zero_division: as for `f_beta`.
+    """
+    warns = math.isnan(zero_division)
+    average = None if average == "none" else average
+    if average in ("binary", "micro"):
+        above, below = (x[1:] if average == "binary" else x.sum(keepdims=True) for x in (above, below))
+    values = np.full(below.shape, zero_division, np.float64)
+    np.divide(above, below, out=values, where=below != 0)
+    if not (counts.support.any() or counts.fp.any() or counts.tn.any()):
+        value = stand_in(name, "there are no samples", zero_division)
+        return values if average is None else value
+    if average in ("binary", "micro"):
+        if warns and below[0] == 0:
+            undefined(name, f"class 1 is {reason}" if average == "binary" else f"every {counts.entry} is {reason}")
+        return float(values[0])
+    weights = counts.support if average == "weighted" else np.ones(len(values))
+    # scikit-learn knows of the classes that occur and of all labels
+    occurs = np.ones(len(values), bool) if average is None or counts.entry == "label" else counts.occurring
+    kept = occurs & ~np.isnan(values)
+    gaps = occurs & (below == 0) & (weights != 0)
+    if average is not None and not kept.any():
+        undefined(name, f"every {counts.entry} is {reason}")
+        return math.nan
+    if warns and gaps.any():
+        left_out = "" if average is None else f", and left out of the {average} average"
+        undefined(f"{name} of {_listed(counts.entry, gaps)}", f"{reason}{left_out}")
+    return values if average is None else _mean(values[kept], weights[kept])
+
+
+def _mean(values: np.ndarray, weights: np.ndarray) -> float:
+    total = weights.sum()
+    return float((values * weights).sum() / total if total else values.mean())
+
+
+def _listed(entry: str, flags: np.ndarray) -> str:
+    places = np.flatnonzero(flags).tolist()
+    more = f" and {len(places) - 5} more" if len(places) > 5 else ""
+    return f"{entry} {', '.join(map(str, places[:5]))}{more}"
+
+
+def stat_scores(confusion: Any, average: str | None = None) -> np.ndarray:
+    """True positives, false positives, true negatives, false negatives, and how often each class is true.
+
+    Formula: of class k in ``[classes, classes]``, ``tp`` is the entry (k, k), ``fp`` the rest of column k, ``fn`` the
+    rest of row k, ``tn`` everything else; ``support = tp + fn``.
+
+    Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006), section 2.
+
+    Args:
+        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``.
+        average: ``"binary"``: of class 1; ``"micro"``: summed over all classes; None: of each class.
+
+    Returns:
+        ``[5]``, or for None ``[classes, 5]``, of the matrix's dtype.
+
+    Examples:
+        >>> stat_scores([[3, 1], [2, 4]], "binary").tolist()
+        [4, 1, 3, 2, 6]
+    """
+    counts = counts_of(confusion)
+    table = np.stack([counts.tp, counts.fp, counts.tn, counts.fn, counts.support], axis=-1)
+    if average == "binary":
+        return table[1]
+    return table.sum(axis=0) if average == "micro" else table
+
+
+def normalized_confusion(confusion: Any, normalize: str | None = None, zero_division: float = math.nan) -> np.ndarray:
+    """A confusion matrix as shares of its rows, its columns or all samples.
+
+    Formula: each entry divided by the sum of its row (``"true"``), its column (``"pred"``) or the whole matrix
+    (``"all"``).
+
+    Source: Stehman, "Selecting and interpreting measures of thematic classification accuracy", Remote Sensing of
+    Environment 62 (1997).
+
+    Args:
+        confusion: ``[classes, classes]``, or ``[labels, 2, 2]``, of which each matrix is normalized by itself.
+        normalize: one of those above; None: nothing is divided.
+        zero_division: the entries of an empty row, column or matrix; nan comes with `UndefinedMetricWarning`.
+            scikit-learn has 0 there.
+
+    Returns:
+        The matrix, or float64 shares of the same shape.
+
+    Examples:
+        >>> normalized_confusion([[3, 1], [2, 2]], "true").tolist()
+        [[0.75, 0.25], [0.5, 0.5]]
+    """
+    matrix = np.array(confusion)  # a copy: what is returned may be changed
+    if normalize is None:
+        return matrix
+    axis = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[normalize]
+    whole = matrix.sum(axis=axis, keepdims=True)
+    values = np.full(matrix.shape, zero_division, np.float64)
+    np.divide(matrix, whole, out=values, where=whole != 0)
+    empty = np.count_nonzero(whole == 0)
+    if empty and math.isnan(zero_division):
+        parts = {"true": "rows", "pred": "columns", "all": "matrices"}[normalize]
+        undefined("confusion_matrix", f"{empty} of {whole.size} {parts} hold no samples")
+    return values
 
 
 def precision_recall_f1(

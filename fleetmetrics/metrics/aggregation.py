@@ -1,4 +1,4 @@
-"""Aggregates of plain values: sum, extremes, number of samples."""
+"""Aggregates of plain values: sum, extremes, number of samples, throughput."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.errors import IntegerOverflowError
+from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
 from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.regression.errors import number_above
+from fleetmetrics.requirements import Requirement
+from fleetmetrics.xp import is_static
 
-__all__ = ["Count", "Max", "Min", "Sum"]
+__all__ = ["Count", "Max", "Min", "Sum", "Throughput", "Values"]
 
 
 class Count(Metric):
@@ -43,8 +47,8 @@ class Count(Metric):
         return total.item()
 
 
-class _Values(Metric):
-    """What sum and extremes share: they take values and no label, integers apart from floats."""
+class Values(Metric):
+    """What aggregates of values share: they take no label."""
 
     requirements = ("finite_prediction",)
 
@@ -62,7 +66,7 @@ class _Values(Metric):
         super().add(value, None, weight, mask)
 
 
-class Sum(_Values):
+class Sum(Values):
     """Sum of all values.
 
     Formula: ``sum(w * x)``. Integers without weights are summed as integers, an overflow of int64 is an error,
@@ -106,7 +110,7 @@ class Sum(_Values):
         return integers.item() + floats.item() if number_of_floats.item() else integers.item()
 
 
-class _Extreme(_Values):
+class _Extreme(Values):
     reduction = ""
 
     def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
@@ -167,3 +171,72 @@ class Min(_Extreme):
     """
 
     reduction = "min"
+
+
+class Throughput(Metric):
+    """Samples per second over all workers, which work side by side.
+
+    Formula: ``sum over workers of n / max over workers of t``, where n is what a worker has processed, and t the time
+    that it has taken: the slowest worker holds up the others. Merging takes the longer time, too.
+
+    ``add(number, seconds, mask=None)`` takes how many samples were processed in how many seconds: numbers, or arrays of
+    equal shape. Undefined if no time has passed: nan with `UndefinedMetricWarning`. Not for static programs: measure
+    the time around ``exe.run``, and add that.
+
+    Source: Jain, The Art of Computer Systems Performance Analysis (1991), chapter 3.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that numbers are at least 0, and seconds above 0.
+        share: has no use here: it is not for static programs.
+
+    Examples:
+        >>> metric = Throughput()
+        >>> metric.add(64, seconds=1.5)
+        >>> metric.add(64, seconds=0.5)
+        >>> metric.compute()
+        64.0
+    """
+
+    requirements = (
+        Requirement(
+            "prediction",
+            "a finite number of at least 0, the number of samples",
+            lambda batch: batch.xp.is_weight(batch.prediction),
+        ),
+        number_above("label", 0)._replace(allowed="a finite number above 0, the seconds"),
+    )
+
+    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.declare("number")
+        self.declare("seconds", dtype="float64", reduction="max")
+
+    def add(self, number: Any, seconds: Any, mask: Any = None) -> None:
+        """Accumulate what was processed.
+
+        Args:
+            number: how many samples; a number, or an array of them.
+            seconds: how long it took, of the same shape.
+            mask: one flag per number; what is masked by False does not count. None: all count.
+
+        Raises:
+            InvalidInputError: as for `Metric.add`.
+            StaticProgramError: inside a static program.
+        """
+        if is_static(number) or is_static(seconds):
+            raise StaticProgramError(
+                f"{self.name} (Throughput) is not for static programs, which do not see how long they take; measure "
+                "the time around exe.run, and give that to add"
+            )
+        super().add(number, seconds, None, mask)
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        xp = batch.xp
+        # Seconds of one worker add up; only between workers the longest counts.
+        so_far = xp.at_least(xp.asarray(self.states["seconds"].current(), "seconds"), 0.0)
+        seconds = xp.add(so_far, batch.weighted_sum(batch.targets, zero_at_zero=True))
+        return {"number": batch.weighted_sum(batch.prediction, zero_at_zero=True), "seconds": seconds}
+
+    def formula(self, number: np.ndarray, seconds: np.ndarray) -> float:
+        return formulas.throughput(number, seconds)

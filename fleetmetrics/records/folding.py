@@ -16,7 +16,7 @@ import numpy as np
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.base import Deadline
 from fleetmetrics.comm.columns import by_rank
-from fleetmetrics.comm.letters import Letter
+from fleetmetrics.comm.letters import Letter, joined
 from fleetmetrics.errors import AgreementError
 from fleetmetrics.records.packing import pack, unpack
 from fleetmetrics.records.table import Records, Table, joined_records
@@ -80,7 +80,7 @@ class _Folds:
 
 
 def _fold_together(call: str, channel: Communicator, table: Table, folds: _Folds, deadline: Deadline) -> Any:
-    records: Records = {}
+    records = Records({})
     trouble: Exception | None = None
     note, sketch = None, pack([])
     try:
@@ -104,7 +104,7 @@ def _fold_together(call: str, channel: Communicator, table: Table, folds: _Folds
             if number == last or column is None
             else int(np.searchsorted(column, cuts[number], "right"))
         )
-        answer = _round(call, channel, table, folds, _slice(records, start, end), number == last, deadline)
+        answer = _round(call, channel, table, folds, records.taken(slice(start, end)), number == last, deadline)
         start = end
     return unpack(answer.note, answer.payload)[0]
 
@@ -134,8 +134,8 @@ def _round(
 
 def _read(letter: Letter) -> Records:
     given, names, layout = letter.note
-    columns = dict(zip(given, unpack(layout, letter.payload)))
-    return {name: columns.get(name) for name in names}
+    columns = dict(zip(given, unpack(layout, joined(letter.payload))))
+    return Records({name: columns.get(name) for name in names})
 
 
 def _in_order(table: Table, parts: list[Records]) -> Records:
@@ -143,7 +143,7 @@ def _in_order(table: Table, parts: list[Records]) -> Records:
     if table.order is None or len(parts) == 1:
         return records
     place = np.argsort(records[table.order], kind="stable")  # quick: a few runs that are sorted
-    return {name: None if column is None else column[place] for name, column in records.items()}
+    return records.taken(place)
 
 
 def _described(table: Table, records: Records) -> tuple[Any, Any]:
@@ -175,7 +175,7 @@ def _cuts(letters: Sequence[Letter]) -> np.ndarray:
     for letter in letters:
         _, _, row, step, layout = letter.note
         if layout is not None:
-            (values,) = unpack(layout, letter.payload)
+            (values,) = unpack(layout, joined(letter.payload))
             sketches.append(values)
             counts.append(np.full(len(values), step * row))
     if not sketches:
@@ -189,10 +189,6 @@ def _cuts(letters: Sequence[Letter]) -> np.ndarray:
 
 def _length(records: Records) -> int:
     return next((len(column) for column in records.values() if column is not None), 0)
-
-
-def _slice(records: Records, start: int, end: int) -> Records:
-    return {name: None if column is None else column[start:end] for name, column in records.items()}
 
 
 def _left(deadline: Deadline) -> float:

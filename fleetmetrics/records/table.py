@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -11,8 +11,27 @@ from fleetmetrics.xp import to_host
 
 __all__ = ["Kept", "Records", "Table", "joined_records"]
 
-#: NumPy arrays by column, equally long; None: 1 for each sample.
-Records = Mapping[str, Any]
+
+class Records(Dict[str, Any]):
+    """NumPy arrays by column, equally long; None: 1 for each sample. Integers are as short as their values allow."""
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        super().__init__(columns)
+        self._memo: dict[Any, Any] = {}
+
+    def taken(self, place: Any) -> Records:
+        """Some of the samples.
+
+        Args:
+            place: a slice, or positions.
+        """
+        return Records({name: None if column is None else column[place] for name, column in self.items()})
+
+    def cached(self, key: Any, make: Callable[[Records], Any]) -> Any:
+        """The value of ``make(records)``, computed once: what several metrics need costs once."""
+        if key not in self._memo:
+            self._memo[key] = make(self)
+        return self._memo[key]
 
 
 class Kept(NamedTuple):
@@ -85,7 +104,7 @@ class Table:
             joined = joined_records(self.name, [_on_host(kept).records for kept in self._batches])
             self._batches = [Kept(None, None, joined)]
             return joined
-        return {}
+        return Records({})
 
     def prepared(self) -> Records:
         """All that was kept, as it is sent: sorted."""
@@ -96,7 +115,7 @@ class Table:
         if self.order is None:
             return records
         place = np.argsort(records[self.order], kind="stable")
-        return {name: None if column is None else column[place] for name, column in records.items()}
+        return records.taken(place)
 
     def reset(self) -> None:
         """Forget everything."""
@@ -119,12 +138,23 @@ def _on_host(kept: Kept) -> Kept:
     for name, value in kept.records.items():
         if value is not None:
             value = to_host(value)
-            value = value.copy() if keep is None else value[keep]
+            value = _small(value.copy() if keep is None else value[keep])
         records[name] = value
     return Kept(None, None, records)
 
 
-def joined_records(name: str, parts: list[Records]) -> Records:
+def _small(column: np.ndarray) -> np.ndarray:
+    """Integers in as few bytes as they need: labels, which come as int64, in one."""
+    if column.dtype != np.int64 or not len(column):
+        return column
+    low, high = column.min(), column.max()
+    for dtype in (np.int8, np.int16, np.int32):
+        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+            return column.astype(dtype)
+    return column
+
+
+def joined_records(name: str, parts: Sequence[Mapping[str, Any]]) -> Records:
     """Put records one after the other.
 
     Args:
@@ -148,4 +178,4 @@ def joined_records(name: str, parts: list[Records]) -> Records:
             )
         arrays = [array for array in arrays if len(array)] or arrays[:1]
         joined[column] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-    return joined
+    return Records(joined)

@@ -19,7 +19,9 @@ __all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "namespace"
 
 
 #: Looked up before the question is asked, which takes longer.
-_NEVER_PADDLE = frozenset([np.ndarray, list, tuple, int, float, bool, type(None)])
+_NEVER_PADDLE = frozenset(
+    [np.ndarray, np.int64, np.float64, np.float32, np.bool_, list, tuple, int, float, bool, type(None)]
+)
 
 
 def is_eager_tensor(value: Any) -> bool:

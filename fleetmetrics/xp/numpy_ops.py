@@ -9,16 +9,18 @@ import numpy as np
 
 from fleetmetrics.moments import WIDTHS, merged
 from fleetmetrics.reductions import combine, identity, widen
+from fleetmetrics.xp.buckets import log_odds
 from fleetmetrics.xp.scattered import Scattered
 
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 
+#: Two integers nearer to 0 than this have a sum that fits into 64 bits.
+_SAFE = 2**62
 _KEPT = frozenset(np.dtype(name) for name in ("bool", "int64", "float32", "float64"))
 
 absolute = np.absolute
 add = np.add
-all_true = np.all
 divide = np.divide
 equal = np.equal
 exp = np.exp
@@ -82,6 +84,11 @@ def reshape(array: np.ndarray, shape: list[int]) -> np.ndarray:
     return array.reshape(shape)
 
 
+def within(array: np.ndarray, low: float, high: float) -> bool:
+    """Whether all entries, of which there are some, are known to be in this range; False for nan."""
+    return bool(np.minimum.reduce(array, None) >= low and np.maximum.reduce(array, None) <= high)
+
+
 def is_probability(array: np.ndarray) -> Any:
     """Flags of the entries in [0, 1]; false for nan."""
     return (array >= 0) & (array <= 1)
@@ -112,7 +119,7 @@ def count(array: np.ndarray) -> Any:
 
 def sum(array: np.ndarray) -> Any:
     """The sum: of bools and integers an int64, of floats a float64."""
-    return np.sum(array, dtype=np.float64 if array.dtype.kind == "f" else np.int64)
+    return np.add.reduce(array, None, np.float64 if array.dtype.kind == "f" else np.int64)
 
 
 def or_one(array: np.ndarray) -> Any:
@@ -161,6 +168,11 @@ def sum_of_rows(array: np.ndarray) -> Any:
     return array.sum(axis=1)
 
 
+def scale(array: np.ndarray, factor: float) -> np.ndarray:
+    """A float64 array times one number."""
+    return array * factor
+
+
 def largest_of_rows(array: np.ndarray) -> Any:
     """The largest entry of each row of a matrix."""
     return array.max(axis=1)
@@ -194,9 +206,33 @@ def extreme_by_column(array: np.ndarray, keep: np.ndarray, reduction: str) -> An
     return array.max(axis=0) if reduction == "max" else array.min(axis=0)
 
 
+def extreme_by(index: np.ndarray, array: np.ndarray, keep: np.ndarray | None, size: int, reduction: str) -> Any:
+    """The extreme of the kept entries (None: all) where ``index == k``, for each k below ``size``: ``[size]``."""
+    found = np.full(size, identity(reduction, array.dtype))
+    if keep is not None:
+        index, array = index[keep], array[keep]
+    (np.maximum if reduction == "max" else np.minimum).at(found, index, array)
+    return found
+
+
+def sum_of_columns(array: np.ndarray) -> Any:
+    """The sum of each column of a matrix, int64 or float64."""
+    return array.sum(axis=0)
+
+
+def cumulative_sum(array: np.ndarray) -> np.ndarray:
+    """The sums of the first entries, up to each one: int64."""
+    return np.cumsum(array)
+
+
 def repeat(array: np.ndarray, times: int) -> np.ndarray:
     """Each entry so many times in a row."""
     return np.repeat(array, times)
+
+
+def all_true(flags: np.ndarray) -> bool:
+    """Whether all flags are true."""
+    return bool(flags.all())
 
 
 def all_rows(flags: np.ndarray) -> Any:
@@ -216,6 +252,18 @@ def bucket(score: np.ndarray, top: int) -> np.ndarray:
     return (score * score.dtype.type(top)).astype(np.int64)
 
 
+def log_odds_bucket(score: np.ndarray, buckets: int) -> np.ndarray:
+    """Which of so many log-odds buckets a probability is in, see `fleetmetrics.xp.buckets`; int64."""
+    layout = log_odds(buckets)
+    score = score.astype(np.float64, copy=False).clip(layout.low, layout.high)
+    odds = np.subtract(1.0, score)
+    np.divide(score, odds, out=odds)
+    index = odds.view(np.int64)
+    index >>= layout.shift
+    index -= layout.first
+    return index
+
+
 def rank_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
     """How many classes come before the label's: higher scores, then equal ones of a lower class."""
     label = label.astype(np.int64, copy=False)[:, None]
@@ -229,11 +277,20 @@ def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
     if isinstance(increment, Scattered):
         flat = increment.indices[0]
         for index, size in zip(increment.indices[1:], state.shape[1:]):
-            flat = flat * size + index
+            flat = np.multiply(flat, size)
+            flat += index
+        if increment.amount is not None and increment.amount.dtype.kind != "f":  # whole numbers stay whole
+            counts = np.zeros(state.size, np.int64)
+            np.add.at(counts, flat, increment.amount)
+            return state + counts.reshape(state.shape)
         return state + np.bincount(flat, increment.amount, state.size).reshape(state.shape)
-    increment = np.asarray(increment).reshape(state.shape)
+    increment = np.asarray(increment)
+    if increment.shape != state.shape:
+        increment = increment.reshape(state.shape)
     if reduction in WIDTHS:
         return merged(sys.modules[__name__], state, increment)
     if reduction == "sum" and increment.dtype.kind != "f" and state.dtype.kind != "f":
+        if state.size == 1 and -_SAFE < state < _SAFE and -_SAFE < increment < _SAFE:
+            return np.asarray(state + increment)
         return combine("sum", [state, increment])  # an error where int64 would wrap
     return {"sum": np.add, "max": np.maximum, "min": np.minimum}[reduction](state, increment)

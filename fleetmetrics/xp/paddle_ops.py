@@ -18,6 +18,7 @@ from fleetmetrics import reductions
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.moments import WIDTHS, merged
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, numpy_ops
+from fleetmetrics.xp.buckets import odds_bounds
 
 #: Shapes may be fixed by a static program: samples that do not count are zeroed and left out of sums.
 FILTERS = False
@@ -133,6 +134,11 @@ def greater(tensor: Any, bound: float) -> Any:
     return paddle.greater_than(tensor, paddle.full([], bound, tensor.dtype))
 
 
+def within(tensor: Any, low: float, high: float) -> bool:
+    """Whether all entries are known to be in this range: they are not, before the device has been waited for."""
+    return False
+
+
 def is_probability(tensor: Any) -> Any:
     """Flags of the entries in [0, 1]; false for nan."""
     if kind(tensor) != "f":
@@ -210,6 +216,10 @@ def arange(size: int) -> Any:
     return paddle.arange(size, dtype="int64")
 
 
+#: So many numbers fit into an operation of the legacy graph that holds an array: 1 MiB of 8 bytes each.
+_ASSIGNED = 2**17
+
+
 def constant(values: np.ndarray) -> Any:
     """A float64 array that the program holds, to the last bit.
 
@@ -219,6 +229,10 @@ def constant(values: np.ndarray) -> Any:
         return paddle.to_tensor(values)
     if getattr(paddle.framework, "in_pir_mode", bool)():
         return paddle.assign(values)
+    if values.size > _ASSIGNED:
+        return paddle.concat([constant(values[i : i + _ASSIGNED]) for i in range(0, values.size, _ASSIGNED)])
+    if (values.astype(np.float32) == values).all():
+        return paddle.cast(paddle.assign(values.astype(np.float32)), "float64")
     fraction, exponent = np.frexp(values)
     tensor = paddle.cast(paddle.assign((fraction * 2.0**53).astype(np.int64)), "float64")
     exponent = exponent - 53
@@ -247,6 +261,11 @@ def highest_of_rows(tensor: Any) -> Any:
 def sum_of_rows(tensor: Any) -> Any:
     """The sum of each row of a float64 matrix."""
     return paddle.sum(tensor, axis=1)
+
+
+def scale(tensor: Any, factor: float) -> Any:
+    """A float64 tensor times one number, which as a Python number would pass through float32."""
+    return paddle.multiply(tensor, paddle.full([], factor, "float64"))
 
 
 def largest_of_rows(tensor: Any) -> Any:
@@ -285,6 +304,24 @@ def extreme_by_column(tensor: Any, keep: Any, reduction: str) -> Any:
     return paddle.max(tensor, axis=0) if reduction == "max" else paddle.min(tensor, axis=0)
 
 
+def extreme_by(index: Any, tensor: Any, keep: Any, size: int, reduction: str) -> Any:
+    """The extreme of the kept entries (None: all) where ``index == k``, for each k below ``size``: ``[size]``."""
+    members = paddle.equal(paddle.reshape(index, [-1, 1]), arange(size))
+    if keep is not None:
+        members = paddle.logical_and(members, paddle.reshape(keep, [-1, 1]))
+    return extreme_by_column(paddle.reshape(tensor, [-1, 1]), members, reduction)
+
+
+def sum_of_columns(tensor: Any) -> Any:
+    """The sum of each column of a matrix, int64 or float64."""
+    return paddle.sum(tensor, axis=0)
+
+
+def cumulative_sum(tensor: Any) -> Any:
+    """The sums of the first entries, up to each one: int64."""
+    return paddle.cumsum(tensor, axis=0)
+
+
 def repeat(tensor: Any, times: int) -> Any:
     """Each entry so many times in a row."""
     return paddle.reshape(paddle.tile(paddle.reshape(tensor, [-1, 1]), [1, times]), [-1])
@@ -306,6 +343,26 @@ def bucket(score: Any, top: int) -> Any:
     # A Python number passes through float32, which holds whole numbers up to 2**24.
     scaled = score * top if top <= 2**24 else paddle.multiply(score, paddle.full([], top, score.dtype))
     return cast(scaled, "int64")
+
+
+def log_odds_bucket(score: Any, buckets: int) -> Any:
+    """Which of so many log-odds buckets a probability is in, see `fleetmetrics.xp.buckets`; int64."""
+    score = paddle.clip(cast(score, "float64"), 0.0, 1.0)  # as in NumPy, where the check is switched off
+    odds = paddle.divide(score, 1.0 - score)
+    return position(_odds_bounds(buckets, score), odds, right=True)
+
+
+_bounds_on: dict[tuple[int, str], Any] = {}
+
+
+def _odds_bounds(buckets: int, like: Any) -> Any:
+    """The bounds of log-odds buckets where a tensor is: they reach a device once, and not with every batch."""
+    if not is_eager_tensor(like):
+        return constant(odds_bounds(buckets))
+    key = buckets, str(like.place)
+    if key not in _bounds_on:
+        _bounds_on[key] = paddle.to_tensor(odds_bounds(buckets), place=like.place)
+    return _bounds_on[key]
 
 
 def rank_of_label(scores: Any, label: Any) -> Any:

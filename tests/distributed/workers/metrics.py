@@ -13,25 +13,41 @@ from launchers import be_a_server
 from starting import start
 
 import fleetmetrics as fm
-from tests.contract import CASES, MODES, batches, digest, draw, feed, first_dtypes, shares
+from tests.contract import (
+    CASES,
+    MODES,
+    batches,
+    digest,
+    draw,
+    feed,
+    feed_together,
+    first_dtypes,
+    plain,
+    shares,
+)
 from tests.fakes import Recorder
 
 
 def every_metric(channel: Recorder, util: Any) -> dict[str, Any]:
-    """Value and global states of each case, mode and split: as text, so that every bit counts."""
+    """Value and digest of the global states of each case, mode and split."""
     found = {}
     for split, weight in arguments()["splits"]:
-        for name in CASES:
-            for mode in MODES:
-                data = draw(name, first_dtypes(name), weight, mask=True)
-                mine = data.rows(*shares(channel.world_size, split)[channel.rank])
-                metric = CASES[name].make()
-                scope = feed(metric, batches(mine), mode, data)
-                value = metric.compute(scope, communicator=channel)
+        names = [name for name, case in CASES.items() if not (case.brief and split != "empty")]
+        entries = {}
+        for name in names:
+            data = draw(name, first_dtypes(name), weight, mask=True)
+            entries[name] = data, batches(data.rows(*shares(channel.world_size, split)[channel.rank]))
+        together = {name: CASES[name].make() for name in names if "static" in CASES[name].modes}
+        scope = feed_together([(metric, *entries[name]) for name, metric in together.items()])
+        for name in names:
+            for mode in CASES[name].modes:
+                metric = together[name] if mode == "static" else CASES[name].make()
+                where = scope if mode == "static" else feed(metric, entries[name][1], mode)
+                value = metric.compute(where, communicator=channel)
                 states = channel.arrays[len(metric._check.states) :]
-                found[f"{name}/{mode}/{split}"] = (repr(value), digest(states))
+                found[f"{name}/{mode}/{split}"] = plain(value), digest(states)
                 if util is not None and mode == "numpy":
-                    assert repr(metric.compute(scope, util=util)) == repr(value), name
+                    assert repr(metric.compute(where, util=util)) == repr(value), name
     return found
 
 

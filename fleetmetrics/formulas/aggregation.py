@@ -1,0 +1,146 @@
+"""Formulas of aggregates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fleetmetrics.formulas.ratio import ratio, undefined
+
+__all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", "throughput", "variance"]
+
+
+class HistogramCounts(NamedTuple):
+    """How many values lie where.
+
+    Args:
+        counts: ``[bins]``, the number (int64) or weight (float64) of the values in each bin.
+        edges: ``[bins + 1]``, float64: bin k holds ``edges[k] <= x < edges[k + 1]``, the last one its upper edge too.
+        below: number or weight of the values below the first edge.
+        above: number or weight of the values above the last edge.
+    """
+
+    counts: np.ndarray
+    edges: np.ndarray
+    below: float
+    above: float
+
+
+def mean(value_sum: Any, total: Any) -> float:
+    """Arithmetic mean.
+
+    Formula: ``sum(w * x) / sum(w)``.
+
+    Source: Bland and Kerry, "Weighted comparison of means", BMJ 316 (1998).
+
+    Args:
+        value_sum: the (weighted) sum of the values.
+        total: number (or weight) of all values.
+
+    Returns:
+        A number in the unit of the values; nan with `UndefinedMetricWarning` if there are no values.
+
+    Examples:
+        >>> mean(6.0, 4)
+        1.5
+    """
+    return ratio(value_sum, total, "mean")
+
+
+def variance(moments: Any, ddof: float = 0, name: str = "variance") -> float:
+    """Variance.
+
+    Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a weight counts as so many equal values.
+
+    Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37
+    (1983).
+
+    Args:
+        moments: ``[3]``: weight, mean, sum of squared deviations from it.
+        ddof: what is subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of
+            the variance of what they are a sample of.
+        name: what the warning calls it.
+
+    Returns:
+        A number of at least 0 in the squared unit of the values; nan with `UndefinedMetricWarning` if the weight is
+        not above ``ddof``.
+
+    Examples:
+        >>> variance([4.0, 2.5, 5.0])
+        1.25
+        >>> variance([5.0, 2.5, 5.0], ddof=1)
+        1.25
+    """
+    weight, _, squares = np.ravel(moments).tolist()
+    if weight > ddof:
+        return squares / (weight - ddof)
+    reason = "there are no samples" if weight == 0 else f"the total weight is {weight:g}, and ddof is {ddof:g}"
+    return undefined(name, reason)
+
+
+def standard_deviation(moments: Any, ddof: float = 0) -> float:
+    """Standard deviation: the square root of the `variance`.
+
+    Formula: ``sqrt(sum(w * (x - mean(x))**2) / (sum(w) - ddof))``.
+
+    Source: as for `variance`.
+
+    Args:
+        moments: ``[3]``: weight, mean, sum of squared deviations from it.
+        ddof: as for `variance`.
+
+    Returns:
+        A number of at least 0 in the unit of the values; nan with `UndefinedMetricWarning` if the weight is not above
+        ``ddof``.
+
+    Examples:
+        >>> standard_deviation([4.0, 2.5, 16.0])
+        2.0
+    """
+    return math.sqrt(variance(moments, ddof, "standard_deviation"))
+
+
+def histogram_counts(cells: Any, edges: Any) -> HistogramCounts:
+    """Put a name to the cells of a histogram.
+
+    Source: Scott, Multivariate Density Estimation (1992), chapter 3.
+
+    Args:
+        cells: ``[bins + 2]``: what lies below the first edge, in each bin, and above the last edge.
+        edges: ``[bins + 1]``, increasing.
+
+    Returns:
+        The same by name; all zeros without values.
+
+    Examples:
+        >>> histogram_counts([0, 3, 4, 1], [0.0, 0.5, 1.0]).counts.tolist()
+        [3, 4]
+    """
+    cells = np.asarray(cells)
+    return HistogramCounts(cells[1:-1], np.asarray(edges, np.float64), cells[0].item(), cells[-1].item())
+
+
+def throughput(number: Any, seconds: Any) -> float:
+    """Samples per second over all workers, which work side by side.
+
+    Formula: ``sum over workers of n / max over workers of t``: the slowest worker holds up the others.
+
+    Source: Jain, The Art of Computer Systems Performance Analysis (1991), chapter 3.
+
+    Args:
+        number: how many samples all workers have processed.
+        seconds: how long the slowest of them took.
+
+    Returns:
+        Samples per second; nan with `UndefinedMetricWarning` if no time has passed.
+
+    Examples:
+        >>> throughput(64, 2.0)
+        32.0
+    """
+    elapsed = float(np.max(seconds))
+    if elapsed <= 0:
+        return undefined("throughput", "no time has passed")
+    return float(np.sum(number)) / elapsed

@@ -1,0 +1,206 @@
+"""Formulas of calibration: the Brier score and its parts, the calibration error, the calibration curve.
+
+Those that take bins take them by outcome: row 0 of an array holds the samples labelled 0 (or predicted wrong), row 1
+those labelled 1 (or predicted right).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fleetmetrics.formulas.ratio import ratio, undefined
+
+__all__ = [
+    "BrierParts",
+    "CalibrationPoints",
+    "brier_decomposition",
+    "brier_score",
+    "calibration_curve",
+    "expected_calibration_error",
+]
+
+
+class BrierParts(NamedTuple):
+    """The Brier score and its parts over bins.
+
+    ``score = reliability - resolution + uncertainty + within_bin_variance - within_bin_covariance``, up to rounding.
+
+    Args:
+        score: the mean of ``(p - y)**2``.
+        reliability: how far the mean prediction of a bin is from its rate, squared; 0 is perfect.
+        resolution: how far the rates of the bins are from that of all samples, squared; more is better.
+        uncertainty: the variance of the labels, which no model can help.
+        within_bin_variance: the variance of the predictions inside the bins.
+        within_bin_covariance: twice the covariance of predictions and labels inside the bins.
+    """
+
+    score: float
+    reliability: float
+    resolution: float
+    uncertainty: float
+    within_bin_variance: float
+    within_bin_covariance: float
+
+
+class CalibrationPoints(NamedTuple):
+    """The calibration curve: a point for each bin that holds samples.
+
+    Args:
+        predicted: mean predicted probability of the bin.
+        actual: share of its samples that are labelled 1.
+        weight: their number (int64) or weight (float64).
+        lower: the bin's lower edge.
+        upper: its upper edge.
+    """
+
+    predicted: np.ndarray
+    actual: np.ndarray
+    weight: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def brier_score(squared_error: Any, total: Any) -> float:
+    """Mean squared error of predicted probabilities.
+
+    Formula: ``sum(w * (p - y)**2) / sum(w)``.
+
+    Source: Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78 (1950).
+
+    Args:
+        squared_error: the (weighted) sum of ``(p - y)**2``.
+        total: number (or weight) of all samples.
+
+    Returns:
+        A number in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
+
+    Examples:
+        >>> brier_score(0.5, 4)
+        0.125
+    """
+    return ratio(squared_error, total, "brier_score")
+
+
+def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, centers: Any) -> BrierParts:
+    """Reliability, resolution and uncertainty of the Brier score, and what bins of unequal predictions add.
+
+    Formula: with weight n_k, mean prediction p_k and rate y_k of bin k, and the rate y of all n samples,
+
+        reliability = sum_k n_k * (p_k - y_k)**2 / n        resolution = sum_k n_k * (y_k - y)**2 / n
+        uncertainty = y * (1 - y)                           within_bin_variance = sum_ki w_ki * (p_ki - p_k)**2 / n
+        within_bin_covariance = 2 * sum_ki w_ki * (y_ki - y_k) * (p_ki - p_k) / n
+
+    Source: Murphy, "A new vector partition of the probability score", Journal of Applied Meteorology 12 (1973);
+    Stephenson, Coelho and Jolliffe, "Two extra components in the Brier score decomposition", Weather and Forecasting
+    23 (2008).
+
+    Args:
+        number: ``[2, bins]``, number or weight of the samples by label and bin.
+        probability: ``[2, bins]``, the (weighted) sum of their predicted probabilities.
+        squared_deviation: ``[bins]``, the (weighted) sum of the squared distances from the bin's center.
+        centers: ``[bins]``, a number in each bin.
+
+    Returns:
+        The score and its parts; all nan with `UndefinedMetricWarning` if there are no samples.
+
+    Examples:
+        >>> parts = brier_decomposition([[1, 1], [0, 2]], [[0.25, 0.75], [0.0, 1.5]], [0.0, 0.0], [0.25, 0.75])
+        >>> [round(part, 6) for part in parts]
+        [0.1875, 0.020833, 0.083333, 0.25, 0.0, 0.0]
+    """
+    used = np.sum(number, axis=0) > 0
+    if not used.any():
+        return BrierParts(*[undefined("brier_decomposition", "there are no samples")] * 6)
+    number = np.asarray(number, np.float64)[:, used]
+    weight, total = number.sum(axis=0), float(number.sum())
+    predicted = np.asarray(probability, np.float64)[:, used]
+    actual, rate = number[1] / weight, float(number[1].sum()) / total
+    mean = predicted.sum(axis=0) / weight
+    # By label: the covariance is that of two groups, and does not cancel.
+    by_label = predicted / np.maximum(number, np.finfo(np.float64).tiny)
+    covariance = np.where(number.min(axis=0) > 0, actual * (number[0] / weight) * (by_label[1] - by_label[0]), 0.0)
+    center = np.asarray(centers, np.float64)[used]
+    spread = np.asarray(squared_deviation, np.float64)[used] / weight
+    variance = np.maximum(spread - (mean - center) ** 2, 0.0)
+
+    def mean_of(values: Any) -> float:
+        return float(np.sum(weight * values) / total)
+
+    reliability, resolution = mean_of((mean - actual) ** 2), mean_of((actual - rate) ** 2)
+    # The rate of the zeros from their own sum: 1 - rate would lose the digits of a rate close to 1.
+    uncertainty = rate * (float(number[0].sum()) / total)
+    within = mean_of(variance), 2 * mean_of(covariance)
+    score = math.fsum([reliability, -resolution, uncertainty, within[0], -within[1]])
+    return BrierParts(score, reliability, resolution, uncertainty, *within)
+
+
+def expected_calibration_error(number: Any, probability: Any, norm: str = "l1") -> float:
+    """How far predicted probabilities are from rates, over bins.
+
+    Formula: with weight n_k, mean prediction p_k and rate y_k of bin k: ``"l1"`` is
+    ``sum_k n_k * |p_k - y_k| / sum_k n_k``, ``"l2"`` the root of ``sum_k n_k * (p_k - y_k)**2 / sum_k n_k``, and
+    ``"max"`` is ``max_k |p_k - y_k|`` over the bins that hold samples.
+
+    Source: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015;
+    Guo et al., "On calibration of modern neural networks", ICML 2017.
+
+    Args:
+        number: ``[2, bins]``, number or weight of the samples by outcome and bin.
+        probability: ``[2, bins]``, the (weighted) sum of their predicted probabilities.
+        norm: ``"l1"``, ``"l2"`` or ``"max"``.
+
+    Returns:
+        A fraction in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
+
+    Examples:
+        >>> expected_calibration_error([[2, 1], [0, 1]], [[0.5, 0.75], [0.0, 0.75]])
+        0.25
+    """
+    points = _points(number, probability)
+    if not points.weight.size:
+        return undefined("expected_calibration_error", "there are no samples")
+    gap = np.abs(points.predicted - points.actual)
+    if norm == "max":
+        return float(gap.max())
+    total = float(points.weight.sum())
+    if norm == "l1":
+        return float(np.sum(points.weight * gap)) / total
+    return math.sqrt(float(np.sum(points.weight * gap**2)) / total)
+
+
+def calibration_curve(number: Any, probability: Any, edges: Any) -> CalibrationPoints:
+    """Mean prediction and actual rate of each bin that holds samples.
+
+    Source: DeGroot and Fienberg, "The comparison and evaluation of forecasters", The Statistician 32 (1983).
+
+    Args:
+        number: ``[2, bins]``, number or weight of the samples by label and bin.
+        probability: ``[2, bins]``, the (weighted) sum of their predicted probabilities.
+        edges: ``[bins + 1]``, increasing.
+
+    Returns:
+        Arrays with an entry for each bin that is not empty, in rising order; empty arrays with
+        `UndefinedMetricWarning` if there are no samples.
+
+    Examples:
+        >>> curve = calibration_curve([[1, 0, 1], [0, 0, 3]], [[0.25, 0, 0.75], [0, 0, 2.25]], [0, 0.5, 0.6, 1])
+        >>> curve.predicted.tolist(), curve.actual.tolist(), curve.weight.tolist()
+        ([0.25, 0.75], [0.0, 0.75], [1, 4])
+    """
+    points = _points(number, probability, edges)
+    if not points.weight.size:
+        undefined("calibration_curve", "there are no samples")
+    return points
+
+
+def _points(number: Any, probability: Any, edges: Any = None) -> CalibrationPoints:
+    number, probability = np.asarray(number), np.asarray(probability, np.float64)
+    weight = number.sum(axis=0)
+    used = weight > 0
+    edges = np.arange(weight.size + 1.0) if edges is None else np.asarray(edges, np.float64)
+    weight = weight[used]
+    predicted, actual = probability.sum(axis=0)[used] / weight, number[1][used] / weight
+    return CalibrationPoints(predicted, actual, weight, edges[:-1][used], edges[1:][used])

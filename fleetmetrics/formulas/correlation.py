@@ -1,0 +1,183 @@
+"""Formulas that set errors or common variation against the variation of the labels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics.formulas.ratio import stand_in
+
+__all__ = ["explained_variance", "pearson_correlation", "r2_score", "rank_comoments", "spearman_correlation"]
+
+#: Relative to the mean: a standard deviation below it is rounding, not variation.
+_ROUNDING = 8 * np.finfo(np.float64).eps
+
+_NO_SAMPLES = "there are no samples (their total weight is 0)"
+
+
+def _trouble(what: str, weight: float, mean: float, squares: float) -> str:
+    """Why a variance cannot be divided by; empty if it can."""
+    if not weight:
+        return _NO_SAMPLES
+    return f"all {what} are equal" if squares <= weight * (_ROUNDING * mean) ** 2 else ""
+
+
+def r2_score(
+    squared_error: Any, label: Any, number: Any = 0, adjusted: int = 0, zero_division: float = math.nan
+) -> float:
+    """Coefficient of determination: the share of the labels' variance that the predictions account for.
+
+    Formula: ``R2 = 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2)``; adjusted for k regressors
+    ``1 - (1 - R2) * (n - 1) / (n - k - 1)``, where n is the number of samples, whatever their weights.
+
+    Source: Kvalseth, "Cautionary note about R2", The American Statistician 39 (1985).
+
+    Args:
+        squared_error: the (weighted) sum of squared errors.
+        label: ``[3]``, the moments of the labels: weight, mean, sum of squared deviations from it.
+        number: number of samples; used only where ``adjusted`` is not 0.
+        adjusted: number of independent regressors, at least 0.
+        zero_division: what to return where it is undefined; nan warns.
+
+    Returns:
+        A number of at most 1. Undefined if all labels are equal, if there are no samples, or if ``number`` is not
+        above ``adjusted + 1``: ``zero_division``, with `UndefinedMetricWarning` if that is nan.
+
+    Examples:
+        >>> r2_score(1.0, [4.0, 2.5, 5.0])
+        0.8
+        >>> r2_score(1.0, [4.0, 2.5, 5.0], number=4, adjusted=1)
+        0.7
+    """
+    weight, mean, squares = np.ravel(label).tolist()
+    reason = _trouble("labels", weight, mean, squares)
+    count = int(np.sum(number))
+    if adjusted and not reason and count <= adjusted + 1:
+        reason = f"there are {count} samples, and {adjusted} regressors need more than {adjusted + 1}"
+    if reason:
+        return stand_in("r2_score", reason, zero_division)
+    unexplained = float(np.sum(squared_error)) / squares
+    if adjusted:
+        unexplained *= (count - 1) / (count - adjusted - 1)
+    return 1.0 - unexplained
+
+
+def explained_variance(error: Any, label: Any, zero_division: float = math.nan) -> float:
+    """Share of the labels' variance that is not variance of the errors: `r2_score` that forgives a constant bias.
+
+    Formula: ``1 - var(y - p) / var(y)``, weighted variances.
+
+    Source: Achen, "What does 'explained variance' explain?", Political Analysis 2 (1990).
+
+    Args:
+        error: ``[3]``, the moments of the errors: weight, mean, sum of squared deviations from it.
+        label: ``[3]``, the same of the labels.
+        zero_division: what to return where it is undefined; nan warns.
+
+    Returns:
+        A number of at most 1. Undefined if all labels are equal, or there are no samples: ``zero_division``, with
+        `UndefinedMetricWarning` if that is nan.
+
+    Examples:
+        >>> explained_variance([4.0, 1.0, 1.0], [4.0, 2.5, 5.0])
+        0.8
+    """
+    weight, mean, squares = np.ravel(label).tolist()
+    reason = _trouble("labels", weight, mean, squares)
+    if reason:
+        return stand_in("explained_variance", reason, zero_division)
+    return 1.0 - np.ravel(error).tolist()[2] / squares
+
+
+def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: str = "pearson_correlation") -> float:
+    """Pearson's coefficient of the linear correlation of predictions and labels.
+
+    Formula: ``cov(p, y) / sqrt(var(p) * var(y))``, all weighted.
+
+    Source: Rodgers and Nicewander, "Thirteen ways to look at the correlation coefficient", The American
+    Statistician 42 (1988).
+
+    Args:
+        comoments: ``[6]``: weight, mean of the predictions, mean of the labels, and the sums of the products of the
+            deviations from them: pp, py, yy.
+        zero_division: what to return where it is undefined; nan warns.
+        name: what the warning calls it.
+
+    Returns:
+        A number in [-1, 1]. Undefined if all predictions, or all labels, are equal, or there are no samples:
+        ``zero_division``, with `UndefinedMetricWarning` if that is nan.
+
+    Examples:
+        >>> pearson_correlation([4.0, 2.0, 0.0, 8.0, 3.0, 2.0])
+        0.75
+    """
+    weight, of_p, of_y, pp, py, yy = np.ravel(comoments).tolist()
+    reason = _trouble("labels", weight, of_y, yy) or _trouble("predictions", weight, of_p, pp)
+    if reason:
+        return stand_in(name, reason, zero_division)
+    product = pp * yy
+    # The root of the product rounds once; two roots do not overflow.
+    root = math.sqrt(product) if 1e-280 < product < 1e300 else math.sqrt(pp) * math.sqrt(yy)
+    return min(1.0, max(-1.0, py / root))
+
+
+def spearman_correlation(prediction: Any, label: Any, weight: Any = None, zero_division: float = math.nan) -> float:
+    """Spearman's rank correlation: Pearson's coefficient of the ranks, equal values sharing their mean rank.
+
+    Formula: ``cov(r, s) / sqrt(var(r) * var(s))``, where r and s are the ranks of the predictions and of the labels. A
+    sample of weight w counts as w samples of weight 1 would: its rank is the weight below it plus half of the weight
+    that is level with it, its own included.
+
+    Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15
+    (1904); Kendall, Rank Correlation Methods (1948), chapter 3, for ties.
+
+    Args:
+        prediction: ``[n]`` numbers, without nan.
+        label: ``[n]`` numbers, without nan.
+        weight: ``[n]`` numbers above 0; None: 1 each.
+        zero_division: what to return where it is undefined; nan warns.
+
+    Returns:
+        A number in [-1, 1]. Undefined if all predictions, or all labels, are equal, or there are no samples:
+        ``zero_division``, with `UndefinedMetricWarning` if that is nan.
+
+    Examples:
+        >>> spearman_correlation([1.0, 2.0, 3.0, 4.0], [10.0, 100.0, 1000.0, 500.0])
+        0.8
+    """
+    return pearson_correlation(rank_comoments(prediction, label, weight), zero_division, "spearman_correlation")
+
+
+def rank_comoments(prediction: Any, label: Any, weight: Any = None) -> np.ndarray:
+    """What `pearson_correlation` takes, of the ranks of predictions and labels; see `spearman_correlation`.
+
+    Source: as for `spearman_correlation`.
+
+    Args:
+        prediction: ``[n]`` numbers, without nan.
+        label: ``[n]`` numbers, without nan.
+        weight: ``[n]`` numbers above 0; None: 1 each.
+
+    Returns:
+        ``[6]``: weight, mean of the ranks of the predictions and of the labels, and the sums of the products of the
+        deviations from them.
+
+    Examples:
+        >>> rank_comoments([1.0, 2.0, 3.0], [1.0, 3.0, 2.0]).tolist()
+        [3.0, 1.5, 1.5, 2.0, 1.0, 2.0]
+    """
+    count = np.ones(np.size(label)) if weight is None else np.ravel(weight).astype(np.float64)
+    total = float(np.sum(count))
+    mean = total / 2  # of ranks as they are defined here
+    r, s = (_ranks(np.ravel(values), count) - mean for values in (prediction, label))
+    products = [float(np.sum(count * one * other)) for one, other in ((r, r), (r, s), (s, s))]
+    return np.array([total, mean, mean, *products])
+
+
+def _ranks(values: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Weight below each value plus half of the weight of its equals."""
+    _, group = np.unique(values, return_inverse=True)
+    level = np.bincount(group.ravel(), count)
+    return (np.cumsum(level) - level / 2)[group.ravel()]

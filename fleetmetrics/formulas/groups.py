@@ -1,0 +1,108 @@
+"""Formulas of samples in groups, such as the samples of each user: all groups at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["auc_by_group", "best_first", "starts_of", "sums_of"]
+
+
+def starts_of(group: np.ndarray) -> np.ndarray:
+    """Flags of the samples with which a new group begins.
+
+    Args:
+        group: ``[n]``, sorted.
+
+    Examples:
+        >>> starts_of(np.array([1, 1, 2])).tolist()
+        [True, False, True]
+    """
+    first = np.ones(len(group), np.bool_)
+    first[1:] = group[1:] != group[:-1]
+    return first
+
+
+def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Where the values of each group are, group by group, the highest first.
+
+    Args:
+        values: ``[n]`` finite numbers, group by group.
+        start: int64 ``[groups]``, where each begins.
+        sizes: int64 ``[groups]``, how many it has.
+
+    Returns:
+        int64 ``[n]``.
+
+    Examples:
+        >>> best_first(np.array([1.0, 2.0, 5.0]), np.array([0, 2]), np.array([2, 1])).tolist()
+        [1, 0, 2]
+    """
+    values = -values.astype(np.float64, copy=False)
+    longest = int(sizes.max(initial=0))
+    if longest * len(sizes) > 2 * len(values):
+        return np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
+    # Groups of about equal size are the rows of a matrix: short sorts are several times faster than one of all.
+    inside = np.arange(longest) < sizes[:, None]
+    table = np.full(inside.shape, np.inf)
+    table[inside] = values
+    return (np.argsort(table, axis=1) + start[:, None])[inside]
+
+
+def sums_of(values: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """The sum from each start to the next.
+
+    Args:
+        values: ``[n]`` numbers.
+        start: int64, rising, the first one 0.
+
+    Examples:
+        >>> sums_of(np.array([1, 2, 4]), np.array([0, 2])).tolist()
+        [3, 4]
+    """
+    return np.add.reduceat(values, start) if len(start) else values[:0]
+
+
+def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Area under the ROC curve of each group's samples; equal scores count as half.
+
+    Formula: ``sum_ij w_i w_j ([s_i > s_j] + [s_i = s_j] / 2) / sum_ij w_i w_j`` over the positive samples i and the
+    negative samples j of the group.
+
+    Source: Hanley and McNeil, Radiology 143 (1982); by user: Zhu et al., "Optimized cost per click in Taobao display
+    advertising", KDD 2017.
+
+    Args:
+        group: ``[n]`` integers or texts, sorted.
+        score: ``[n]`` finite numbers.
+        label: ``[n]``, 0 or 1.
+        weight: ``[n]`` numbers of at least 0, or None.
+
+    Returns:
+        Area (float64; nan for a group of one class), weight of the positive and of the negative samples: ``[groups]``.
+
+    Examples:
+        >>> area, positive, negative = auc_by_group([1, 1, 1, 2], [0.1, 0.4, 0.35, 0.8], [0, 1, 0, 1])
+        >>> area.tolist(), positive.tolist(), negative.tolist()
+        ([1.0, nan], [1, 1], [2, 0])
+    """
+    group, score, label = np.asarray(group), np.asarray(score), np.asarray(label).astype(np.bool_)
+    first = starts_of(group)
+    start = np.flatnonzero(first)
+    order = best_first(score, start, np.diff(np.append(start, len(group))))
+    score, label = score[order], label[order]
+    counted = np.ones(len(group), np.int64) if weight is None else np.asarray(weight, np.float64)[order]
+    positive, negative = counted * label, counted * ~label
+    positives, negatives = sums_of(positive, start), sums_of(negative, start)
+    new_tie = first.copy()
+    new_tie[1:] |= score[1:] != score[:-1]
+    ties = np.flatnonzero(new_tie)
+    tied, below = sums_of(positive, ties), sums_of(negative, ties)
+    # from the best on; each group begins with what the one before has added, taken away
+    added = positive.copy()
+    added[start[1:]] -= positives[:-1]
+    above = np.cumsum(added)[ties] - positive[ties]
+    area = sums_of(below * (2 * above + tied), np.flatnonzero(first[ties])) / 2
+    pairs = positives * negatives
+    return np.where(pairs > 0, area / np.where(pairs > 0, pairs, 1), np.nan), positives, negatives

@@ -1,0 +1,254 @@
+"""Points of the curves that people ask for, and metrics at given thresholds.
+
+All take the weight of the positive and of the negative samples by bucket, rising scores, and thresholds: a sample is
+predicted positive if its score is at least the threshold.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fleetmetrics.formulas.curves import ROC, points, rates
+from fleetmetrics.formulas.ratio import ratios, stand_in
+
+__all__ = [
+    "OperatingPoint",
+    "Sweep",
+    "precision_at_fixed_recall",
+    "recall_at_fixed_precision",
+    "sensitivity_at_specificity",
+    "specificity_at_sensitivity",
+    "threshold_sweep",
+]
+
+
+class OperatingPoint(NamedTuple):
+    """The best value that the condition allows, and where.
+
+    Args:
+        value: a fraction in [0, 1].
+        threshold: the score from which on samples are predicted positive; inf: none is.
+    """
+
+    value: float
+    threshold: float
+
+
+def recall_at_fixed_precision(
+    positive: Any, negative: Any, thresholds: Any, min_precision: float, zero_division: float = math.nan
+) -> OperatingPoint:
+    """The highest recall at which the precision is at least the given one.
+
+    Formula: ``max { recall(t) : precision(t) >= min_precision }`` over the thresholds t; of equal recalls the highest
+    threshold counts, whose precision is higher. Predicting nothing (recall 0 at threshold inf) is always allowed.
+
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
+
+    Args:
+        positive: weight of the samples with label 1 by bucket, rising scores; int64 or float64, ``[buckets]``.
+        negative: the same for label 0.
+        thresholds: the lowest score of each bucket, ``[buckets]``.
+        min_precision: in [0, 1].
+        zero_division: the value if no sample is positive, without a warning; nan: nan, with `UndefinedMetricWarning`.
+
+    Returns:
+        The recall and the threshold.
+
+    Examples:
+        >>> recall_at_fixed_precision([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_precision=0.6)
+        OperatingPoint(value=1.0, threshold=0.25)
+    """
+    return _best_of_precision_and_recall(
+        positive, negative, thresholds, "recall_at_fixed_precision", zero_division, min_precision=min_precision
+    )
+
+
+def precision_at_fixed_recall(
+    positive: Any, negative: Any, thresholds: Any, min_recall: float, zero_division: float = math.nan
+) -> OperatingPoint:
+    """The highest precision at which the recall is at least the given one.
+
+    Formula: ``max { precision(t) : recall(t) >= min_recall }`` over the thresholds t; of equal precisions the lowest
+    threshold counts, whose recall is higher. Predicting nothing counts as precision 1 and recall 0.
+
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
+
+    Args:
+        positive: weight of the samples with label 1 by bucket, rising scores; int64 or float64, ``[buckets]``.
+        negative: the same for label 0.
+        thresholds: the lowest score of each bucket, ``[buckets]``.
+        min_recall: in [0, 1].
+        zero_division: the value if no sample is positive, without a warning; nan: nan, with `UndefinedMetricWarning`.
+
+    Returns:
+        The precision and the threshold.
+
+    Examples:
+        >>> precision_at_fixed_recall([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_recall=0.5)
+        OperatingPoint(value=1.0, threshold=0.75)
+    """
+    return _best_of_precision_and_recall(
+        positive, negative, thresholds, "precision_at_fixed_recall", zero_division, min_recall=min_recall
+    )
+
+
+def sensitivity_at_specificity(
+    positive: Any, negative: Any, thresholds: Any, min_specificity: float, zero_division: float = math.nan
+) -> OperatingPoint:
+    """The highest sensitivity (true positive rate) at which the specificity is at least the given one.
+
+    Formula: ``max { TPR(t) : 1 - FPR(t) >= min_specificity }`` over the thresholds t; of equal values the highest
+    threshold counts, whose specificity is higher.
+
+    Source: Zhou, Obuchowski and McClish, Statistical Methods in Diagnostic Medicine (2011), section 2.
+
+    Args:
+        positive: weight of the samples with label 1 by bucket, rising scores; int64 or float64, ``[buckets]``.
+        negative: the same for label 0.
+        thresholds: the lowest score of each bucket, ``[buckets]``.
+        min_specificity: in [0, 1].
+        zero_division: the value if a class has no samples, without a warning; nan: nan, with `UndefinedMetricWarning`.
+
+    Returns:
+        The sensitivity and the threshold.
+
+    Examples:
+        >>> sensitivity_at_specificity([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_specificity=0.5)
+        OperatingPoint(value=1.0, threshold=0.25)
+    """
+    curve = rates(positive, negative, thresholds, "sensitivity_at_specificity", zero_division)
+    if not isinstance(curve, ROC):
+        return OperatingPoint(curve, math.nan)
+    allowed = 1 - curve.fpr >= min_specificity
+    best = int(np.argmax(np.where(allowed, curve.tpr, -1.0)))  # the first of equal ones: the highest threshold
+    return OperatingPoint(float(curve.tpr[best]), float(curve.thresholds[best]))
+
+
+def specificity_at_sensitivity(
+    positive: Any, negative: Any, thresholds: Any, min_sensitivity: float, zero_division: float = math.nan
+) -> OperatingPoint:
+    """The highest specificity (true negative rate) at which the sensitivity is at least the given one.
+
+    Formula: ``max { 1 - FPR(t) : TPR(t) >= min_sensitivity }`` over the thresholds t; of equal values the lowest
+    threshold counts, whose sensitivity is higher.
+
+    Source: Zhou, Obuchowski and McClish, Statistical Methods in Diagnostic Medicine (2011), section 2.
+
+    Args:
+        positive: weight of the samples with label 1 by bucket, rising scores; int64 or float64, ``[buckets]``.
+        negative: the same for label 0.
+        thresholds: the lowest score of each bucket, ``[buckets]``.
+        min_sensitivity: in [0, 1].
+        zero_division: the value if a class has no samples, without a warning; nan: nan, with `UndefinedMetricWarning`.
+
+    Returns:
+        The specificity and the threshold.
+
+    Examples:
+        >>> specificity_at_sensitivity([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_sensitivity=0.75)
+        OperatingPoint(value=0.5, threshold=0.25)
+    """
+    curve = rates(positive, negative, thresholds, "specificity_at_sensitivity", zero_division)
+    if not isinstance(curve, ROC):
+        return OperatingPoint(curve, math.nan)
+    specificity = np.where(curve.tpr >= min_sensitivity, 1 - curve.fpr, -1.0)
+    best = int(np.flatnonzero(specificity == specificity.max())[-1])
+    return OperatingPoint(float(specificity[best]), float(curve.thresholds[best]))
+
+
+def _best_of_precision_and_recall(
+    positive: Any,
+    negative: Any,
+    thresholds: Any,
+    metric: str,
+    zero_division: float,
+    *,
+    min_precision: float | None = None,
+    min_recall: float = 0.0,
+) -> OperatingPoint:
+    tp, fp, falling = points(positive, negative, thresholds)
+    if not tp[-1]:
+        return OperatingPoint(stand_in(metric, "no sample is labelled 1", zero_division), math.nan)
+    recall, precision = tp / tp[-1], np.ones_like(tp)
+    precision[1:] = tp[1:] / (tp + fp)[1:]
+    if min_precision is not None:
+        best = int(np.argmax(np.where(precision >= min_precision, recall, -1.0)))
+        return OperatingPoint(float(recall[best]), float(falling[best]))
+    allowed = np.where(recall >= min_recall, precision, -1.0)
+    best = int(np.flatnonzero(allowed == allowed.max())[-1])
+    return OperatingPoint(float(precision[best]), float(falling[best]))
+
+
+class Sweep(NamedTuple):
+    """Metrics at given thresholds: arrays of equal length, and the best of them.
+
+    Args:
+        thresholds: as they were given.
+        precision: of the samples predicted positive, the share that is positive.
+        recall: of the positive samples, the share predicted positive.
+        f_beta: the weighted harmonic mean of the two.
+        accuracy: share of the samples predicted right.
+        specificity: of the negative samples, the share predicted negative.
+        best_threshold: where F-beta is highest, the lowest of several.
+        best_f_beta: the highest F-beta.
+    """
+
+    thresholds: np.ndarray
+    precision: np.ndarray
+    recall: np.ndarray
+    f_beta: np.ndarray
+    accuracy: np.ndarray
+    specificity: np.ndarray
+    best_threshold: float
+    best_f_beta: float
+
+
+def threshold_sweep(
+    positive: Any, negative: Any, thresholds: Any, beta: float = 1.0, zero_division: float = math.nan
+) -> Sweep:
+    """Precision, recall, F-beta, accuracy and specificity at each of the given thresholds.
+
+    Formula: with the samples whose score is at least t predicted positive, ``precision = TP / (TP + FP)``,
+    ``recall = TP / (TP + FN)``, ``F = (1 + beta**2) TP / ((1 + beta**2) TP + beta**2 FN + FP)``,
+    ``accuracy = (TP + TN) / all``, ``specificity = TN / (TN + FP)``.
+
+    Source: van Rijsbergen, Information Retrieval (1979), chapter 7.
+
+    Args:
+        positive: weight of the samples with label 1 between two thresholds: ``[thresholds + 1]``, of which the first
+            entry is below all thresholds; int64 or float64.
+        negative: the same for label 0.
+        thresholds: rising, ``[thresholds]``.
+        beta: above 0; how much more recall counts than precision.
+        zero_division: entries that are 0 / 0, without a warning; nan: nan, with `UndefinedMetricWarning`.
+
+    Returns:
+        Arrays by threshold, float64, and the best threshold by F-beta.
+
+    Examples:
+        >>> sweep = threshold_sweep([0, 1, 1], [2, 1, 0], [0.25, 0.5])
+        >>> sweep.recall.tolist(), sweep.specificity.tolist(), sweep.best_threshold
+        ([1.0, 0.5], [0.6666666666666666, 1.0], 0.25)
+    """
+    p, n = (np.ravel(array).astype(np.float64) for array in (positive, negative))
+    tp, fp = (np.cumsum(weights[::-1])[::-1][1:] for weights in (p, n))
+    fn, tn = (np.cumsum(weights)[:-1] for weights in (p, n))
+    square = beta * beta
+    parts = {
+        "precision": (tp, tp + fp),
+        "recall": (tp, tp + fn),
+        "f_beta": ((1 + square) * tp, (1 + square) * tp + square * fn + fp),
+        "accuracy": (tp + tn, tp + fn + fp + tn),
+        "specificity": (tn, tn + fp),
+    }
+    values = {name: ratios(*part, f"threshold_sweep: {name}", zero_division, "threshold") for name, part in parts.items()}
+    f_beta = values["f_beta"]
+    known = ~np.isnan(f_beta)
+    best = int(np.argmax(np.where(known, f_beta, -1.0))) if known.any() else None
+    where = (math.nan, math.nan) if best is None else (float(np.ravel(thresholds)[best]), float(f_beta[best]))
+    return Sweep(np.array(thresholds, np.float64), **values, best_threshold=where[0], best_f_beta=where[1])
+
+

@@ -1,0 +1,317 @@
+"""Calibration: whether predicted probabilities are the rates that come true."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import choice_of, edges_of
+from fleetmetrics.metrics.click_through import probability_rules
+from fleetmetrics.requirements import Requirement
+
+__all__ = ["BrierDecomposition", "BrierScore", "CalibrationCurve", "ExpectedCalibrationError"]
+
+
+@statistic
+def _squared_error(batch: Batch, from_logits: bool) -> Any:
+    xp = batch.xp
+    error = xp.subtract(batch.probability(from_logits), xp.cast(batch.positive, "float64"))
+    return batch.weighted_sum(xp.square(error), zero_at_zero=not from_logits)
+
+
+class BrierScore(Metric):
+    """Brier score: the mean squared error of predicted probabilities.
+
+    Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 whatever the dtype of the inputs.
+
+    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
+    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined without samples: nan with
+    `UndefinedMetricWarning`.
+
+    Source: Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78 (1950).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Examples:
+        >>> metric = BrierScore()
+        >>> metric.add([0.5, 0.75], [0, 1])
+        >>> metric.compute()
+        0.15625
+    """
+
+    def __init__(
+        self, name: str | None = None, *, from_logits: bool = False, validate: bool = True, share: bool = False
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.from_logits = bool(from_logits)
+        self.requirements = probability_rules(self.from_logits)
+        self.declare("squared_error", dtype="float64", key=("squared error of a probability", self.from_logits))
+        self.declare("total", key="total")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"squared_error": _squared_error(batch, self.from_logits), "total": batch.total}
+
+    def formula(self, squared_error: np.ndarray, total: np.ndarray) -> float:
+        return formulas.brier_score(squared_error, total)
+
+
+# -- over bins -------------------------------------------------------------------------------------------
+
+
+@statistic
+def _confidence(batch: Batch, from_logits: bool, top_label: bool) -> Any:
+    """The probability of class 1, or of the most probable class."""
+    xp = batch.xp
+    if not top_label:
+        return batch.probability(from_logits)
+    scores = xp.cast(batch.prediction, "float64")
+    largest = xp.largest_of_rows(scores)
+    if not from_logits:
+        return largest
+    odds = xp.sum_of_rows(xp.exp(xp.subtract(scores, xp.reshape(largest, [-1, 1]))))
+    return xp.divide(xp.ones_like(odds), odds)
+
+
+@statistic
+def _outcome(batch: Batch, top_label: bool) -> Any:
+    """1 for label 1, or where the most probable class is the label's: int64."""
+    xp = batch.xp
+    if not top_label:
+        return xp.cast(batch.positive, "int64")
+    before = xp.rank_of_label(batch.prediction, batch.labels)
+    return xp.cast(xp.logical_not(xp.cast(before, "bool")), "int64")
+
+
+@statistic
+def _bin(batch: Batch, edges: tuple[float, ...], from_logits: bool, top_label: bool) -> Any:
+    """Which bin a probability is in: ``(lower, upper]``, the first one with its lower edge."""
+    xp, confidence = batch.xp, _confidence(batch, from_logits, top_label)
+    if len(edges) == 2:
+        return xp.cast(xp.zeros_like(confidence), "int64")
+    return xp.position(xp.constant(np.array(edges[1:-1])), confidence)
+
+
+@statistic
+def _numbers(batch: Batch, *settings: Any) -> Any:
+    return batch.histogram(_outcome(batch, settings[-1]), _bin(batch, *settings))
+
+
+@statistic
+def _probabilities(batch: Batch, *settings: Any) -> Any:
+    confidence = _confidence(batch, *settings[1:])
+    return batch.histogram(_outcome(batch, settings[-1]), _bin(batch, *settings), amount=confidence)
+
+
+@statistic
+def _squared_deviations(batch: Batch, *settings: Any) -> Any:
+    xp, place = batch.xp, _bin(batch, *settings)
+    center = xp.take(xp.constant(_centers(settings[0])), place)
+    deviation = xp.subtract(_confidence(batch, *settings[1:]), center)
+    return batch.histogram(place, amount=xp.square(deviation))
+
+
+def _centers(edges: tuple[float, ...]) -> np.ndarray:
+    return (np.array(edges[:-1]) + np.array(edges[1:])) / 2
+
+
+def _distribution_of(batch: Batch) -> Any:
+    return batch.xp.all_rows(batch.xp.is_probability(batch.prediction))
+
+
+_PROBABILITIES = Requirement(
+    "prediction", "probabilities in [0, 1] (apply the softmax to logits first)", _distribution_of
+)
+
+
+class _Binned(Metric):
+    """What metrics over bins of the predicted probability share: the numbers and the sums of each bin.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.
+        from_logits: predictions are logits.
+        validate: False skips the check of the inputs.
+        share: in a static program, share the variables of an earlier metric of this name.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        bins: int | Sequence[float] = 10,
+        from_logits: bool = False,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.edges, self.from_logits = edges_of(bins, 0.0, 1.0), bool(from_logits)
+        if self.edges[0] != 0 or self.edges[-1] != 1:
+            raise InvalidInputError(f"bins must begin with 0 and end with 1, as probabilities do; not {bins!r}")
+        self.requirements = probability_rules(self.from_logits)
+        self._declare(top_label=False)
+
+    def _declare(self, top_label: bool) -> None:
+        self.settings = (self.edges, self.from_logits, top_label)
+        shape = (2, len(self.edges) - 1)
+        self.declare("number", shape, key=("number by outcome and bin", self.settings))
+        self.declare("probability", shape, "float64", key=("probability by outcome and bin", self.settings))
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"number": _numbers(batch, *self.settings), "probability": _probabilities(batch, *self.settings)}
+
+
+class CalibrationCurve(_Binned):
+    """Calibration curve (reliability diagram): mean prediction and actual rate of each bin of predictions.
+
+    Bins hold ``lower < p <= upper``, the first one 0 too, as in scikit-learn's ``calibration_curve``. The value is a
+    `fleetmetrics.formulas.CalibrationPoints` with an entry for each bin that holds samples: ``predicted``, ``actual``,
+    ``weight``, ``lower`` and ``upper``.
+
+    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
+    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined without samples: empty arrays with
+    `UndefinedMetricWarning`.
+
+    Source: DeGroot and Fienberg, "The comparison and evaluation of forecasters", The Statistician 32 (1983).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1: at low rates, edges such
+            as ``[0, 1e-4, 1e-3, 1e-2, 1]`` show more.
+        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``bins`` is neither a whole number of at least 1, nor edges from 0 to 1.
+
+    Examples:
+        >>> metric = CalibrationCurve(bins=2)
+        >>> metric.add([0.25, 0.5, 0.75, 1.0], [0, 1, 0, 1])
+        >>> curve = metric.compute()
+        >>> curve.predicted.tolist(), curve.actual.tolist(), curve.weight.tolist()
+        ([0.375, 0.875], [0.5, 0.5], [2, 2])
+    """
+
+    def formula(self, number: np.ndarray, probability: np.ndarray) -> formulas.CalibrationPoints:
+        return formulas.calibration_curve(number, probability, self.edges)
+
+
+class ExpectedCalibrationError(_Binned):
+    """Expected calibration error: how far predicted probabilities are from the rates that come true, over bins.
+
+    Formula: with weight n_k, mean prediction p_k and rate y_k of bin k: ``"l1"`` is
+    ``sum_k n_k * |p_k - y_k| / sum_k n_k``, ``"l2"`` the root of ``sum_k n_k * (p_k - y_k)**2 / sum_k n_k``, and
+    ``"max"`` is ``max_k |p_k - y_k|``. Bins hold ``lower < p <= upper``, the first one 0 too.
+
+    ``add(prediction, label)`` with ``task="binary"`` takes probabilities of class 1 of the label's shape (``[n, 1]``
+    equals ``[n]``), or ``[n, 2]`` probabilities of both classes, and labels 0 or 1. With ``"multiclass"`` it takes
+    probabilities ``[n, classes]`` and labels ``[n]``: p is the highest of a sample, y is 1 where that is the label's.
+    Undefined without samples: nan with `UndefinedMetricWarning`.
+
+    Source: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015;
+    Guo et al., "On calibration of modern neural networks", ICML 2017.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.
+        norm: ``"l1"``, ``"l2"`` or ``"max"``.
+        task: ``"binary"`` or ``"multiclass"``.
+        from_logits: predictions are logits, of which the sigmoid, or the softmax, is taken.
+        validate: False skips the check that predictions are probabilities, labels classes, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: an argument is not what is said above.
+
+    Examples:
+        >>> metric = ExpectedCalibrationError(bins=2)
+        >>> metric.add([0.25, 0.5, 0.75, 1.0], [0, 1, 0, 1])
+        >>> metric.compute()
+        0.25
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        bins: int | Sequence[float] = 15,
+        norm: str = "l1",
+        task: str = "binary",
+        from_logits: bool = False,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, bins=bins, from_logits=from_logits, validate=validate, share=share)
+        self.norm = choice_of("norm", norm, ("l1", "l2", "max"))
+        self.task = choice_of("task", task, ("binary", "multiclass"))
+        if self.task == "multiclass":
+            self.requirements = ("finite_prediction" if self.from_logits else _PROBABILITIES, "class_label")
+            self._declare(top_label=True)
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        if self.task == "multiclass" and not batch.classes:
+            raise InvalidInputError(
+                "prediction must have shape [n, classes] beside labels [n] with task='multiclass'; it has one number "
+                "per label"
+            )
+        return self.requirements
+
+    def formula(self, number: np.ndarray, probability: np.ndarray) -> float:
+        return formulas.expected_calibration_error(number, probability, self.norm)
+
+
+class BrierDecomposition(_Binned):
+    """The parts of the Brier score over bins: reliability, resolution, uncertainty, and what bins hide.
+
+    Formula: see `fleetmetrics.formulas.brier_decomposition`. The parts add up to the score exactly (up to rounding):
+    ``score = reliability - resolution + uncertainty + within_bin_variance - within_bin_covariance``; the last two are 0
+    where a bin holds one value of p only. The value is a `fleetmetrics.formulas.BrierParts`. Bins hold
+    ``lower < p <= upper``, the first one 0 too.
+
+    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
+    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined without samples: all nan with
+    `UndefinedMetricWarning`.
+
+    Source: Murphy, "A new vector partition of the probability score", Journal of Applied Meteorology 12 (1973);
+    Stephenson, Coelho and Jolliffe, "Two extra components in the Brier score decomposition", Weather and Forecasting
+    23 (2008).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.
+        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``bins`` is neither a whole number of at least 1, nor edges from 0 to 1.
+
+    Examples:
+        >>> metric = BrierDecomposition(bins=2)
+        >>> metric.add([0.25, 0.25, 0.75, 0.75], [0, 0, 0, 1])
+        >>> parts = metric.compute()
+        >>> parts.score, parts.reliability, parts.resolution, parts.uncertainty
+        (0.1875, 0.0625, 0.0625, 0.1875)
+    """
+
+    def _declare(self, top_label: bool) -> None:
+        super()._declare(top_label)
+        key = ("squared deviation by bin", self.settings)
+        self.declare("squared_deviation", (len(self.edges) - 1,), "float64", key=key)
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {**super().batch_statistics(batch), "squared_deviation": _squared_deviations(batch, *self.settings)}
+
+    def formula(
+        self, number: np.ndarray, probability: np.ndarray, squared_deviation: np.ndarray
+    ) -> formulas.BrierParts:
+        return formulas.brier_decomposition(number, probability, squared_deviation, _centers(self.edges))

@@ -1,0 +1,252 @@
+"""Accuracy: of samples, among the k highest scores, and of whole rows of labels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.classification.task import (
+    Task,
+    choice,
+    confusion,
+    counted,
+    counted_total,
+    label_classes,
+    predicted_classes,
+    task_of,
+    total_key,
+    zero_division_of,
+)
+from fleetmetrics.requirements import Requirement
+
+__all__ = ["Accuracy", "ExactMatch"]
+
+
+@statistic
+def _correct(batch: Batch, top_k: int, threshold: float) -> Any:
+    if batch.classes:
+        right = batch.xp.rank_of_label(batch.prediction, batch.labels) < top_k
+    elif batch.xp.kind(batch.prediction) == "f":
+        right = batch.xp.equal(batch.xp.greater(batch.prediction, threshold), batch.positive)
+    else:
+        right = batch.xp.equal(batch.prediction, batch.labels)
+    return batch.weighted_sum(right)
+
+
+@statistic
+def _correct_among(batch: Batch, top_k: int, task: Task) -> Any:
+    if not batch.classes:
+        raise InvalidInputError(
+            f"prediction has the label's shape; top_k={top_k} needs scores of shape [n, {task.size}]"
+        )
+    right = batch.xp.rank_of_label(batch.prediction, label_classes(batch, task)) < top_k
+    keep = counted(batch, task)
+    return batch.weighted_sum(right if keep is None else batch.xp.logical_and(right, keep))
+
+
+class Accuracy(Metric):
+    """Share of samples that are predicted right; with ``top_k``, whose label is among the k highest scores.
+
+    Formula: ``sum(w * [right]) / sum(w)``. Without ``task``, what is right depends on what ``add(prediction, label)``
+    is given:
+
+    - floats ``[n, classes]`` and integer labels ``[n]`` or ``[n, 1]``: fewer than ``top_k`` classes come before
+      the label's. Equal scores are ordered by class, the lower one first, as in ``numpy.argmax``;
+    - floats of the label's shape: probabilities (or scores) of class 1, right if ``(p > threshold) == label``;
+    - integers or bools of the label's shape: predicted classes, right if equal.
+
+    ``[n, 1]`` equals ``[n]``. Undefined without samples: nan with
+    `UndefinedMetricWarning`.
+
+    With ``task`` it takes what `Precision` takes and stands on the same confusion matrix, of which a collection
+    keeps one for all; of several labels each counts by itself, as in torchmetrics (scikit-learn's accuracy of whole
+    rows is `ExactMatch`). The accuracy of one class is its recall.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        top_k: how many of the highest scores may hold the label, at least 1.
+        threshold: above which a single score means class 1.
+        task: None, or as for `Precision`, and so the arguments below, which need a task.
+        num_classes: as for `Precision`.
+        num_labels: as for `Precision`.
+        average: ``"micro"``: of all samples (and labels); ``"macro"``, ``"weighted"`` and None (or ``"none"``): of the
+            classes or labels.
+        from_logits: as for `Precision`.
+        zero_division: as for `Precision`.
+        ignore_index: as for `Precision`.
+        validate: False skips the check that predictions are finite, labels one of the classes (0 or 1 beside
+            single scores), and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``top_k`` is no integer of at least 1, ``threshold`` no finite number, or as for `Precision`.
+
+    Examples:
+        >>> metric = Accuracy(top_k=2)
+        >>> metric.add([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]], [1, 2])
+        >>> metric.compute()
+        0.5
+    """
+
+    requirements: tuple[str | Requirement, ...] = ("finite_prediction", "class_label")
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        top_k: int = 1,
+        threshold: float = 0.5,
+        task: str | None = None,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        average: str | None = "micro",
+        from_logits: bool = False,
+        zero_division: float = math.nan,
+        ignore_index: int | None = None,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        if not isinstance(top_k, (int, np.integer)) or isinstance(top_k, bool) or top_k < 1:
+            raise InvalidInputError(f"top_k must be an integer of at least 1, not {top_k!r}")
+        if not isinstance(threshold, (int, float, np.number)) or not np.isfinite(threshold):
+            raise InvalidInputError(f"threshold must be a finite number, not {threshold!r}")
+        self.top_k, self.threshold = int(top_k), float(threshold)
+        self.zero_division = zero_division_of(zero_division)
+        choice("average", average, ("micro", "macro", "weighted", "none", None))
+        self.average = average
+        self.task: Task | None = None
+        if task is None:
+            _refuse_without_task(
+                num_classes=num_classes,
+                num_labels=num_labels,
+                average=None if average == "micro" else str(average),
+                from_logits=from_logits or None,
+                ignore_index=ignore_index,
+            )
+            self.declare("correct", key=("correct", self.top_k, self.threshold))
+            self.declare("total", key="total")
+            return
+        from_logits = from_logits and task != "multiclass"
+        self.task = task_of(task, num_classes, num_labels, threshold, from_logits, ignore_index)
+        self.requirements = self.task.rules
+        if task == "binary" and average != "micro":
+            raise InvalidInputError(f"average must be 'micro' with task='binary', not {average!r}")
+        if top_k == 1:
+            self.declare("confusion", self.task.shape, key=("confusion", self.task))
+            return
+        if task != "multiclass" or average != "micro":
+            raise InvalidInputError(f"top_k={top_k} needs task='multiclass' and average='micro'")
+        self.declare("correct", key=("correct", self.top_k, self.task))
+        self.declare("total", key=total_key(self.task))
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        if self.task is not None:
+            return self.task.rules_for(batch)
+        predicted_classes = not batch.classes and batch.xp.kind(batch.prediction) != "f"
+        return ("finite_label",) if predicted_classes else self.requirements
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        if self.task is None:
+            return {"correct": _correct(batch, self.top_k, self.threshold), "total": batch.total}
+        if self.top_k == 1:
+            return {"confusion": confusion(batch, self.task)}
+        return {
+            "correct": _correct_among(batch, self.top_k, self.task),
+            "total": counted_total(batch, self.task),
+        }
+
+    def formula(self, **states: np.ndarray) -> Any:
+        if "confusion" in states:
+            return formulas.confusion_accuracy(states["confusion"], self.average, self.zero_division)
+        return formulas.accuracy(states["correct"], states["total"], zero_division=self.zero_division)
+
+
+def _refuse_without_task(**given: Any) -> None:
+    for argument, value in given.items():
+        if value is not None:
+            raise InvalidInputError(f"{argument}={value!r} needs task='binary', 'multiclass' or 'multilabel'")
+
+
+@statistic
+def _rows(batch: Batch, task: Task) -> Any:
+    """How many rows have every label right, and how many there are."""
+    xp = batch.xp
+    right = xp.equal(predicted_classes(batch, task), label_classes(batch, task))
+    keep = counted(batch, task)
+    if keep is None:
+        every = xp.ones_like(right)
+        return batch.weighted_sum(batch.by_row(right)), batch.weighted_sum(batch.by_row(every))
+    ignored = xp.logical_not(keep)
+    nothing_left = batch.by_row(ignored)
+    every = xp.logical_and(batch.by_row(xp.ones_like(right)), xp.logical_not(nothing_left))
+    right = xp.logical_and(batch.by_row(xp.logical_or(right, ignored)), every)
+    return batch.weighted_sum(right), batch.weighted_sum(every)
+
+
+class ExactMatch(Metric):
+    """Share of samples all of whose labels are predicted right; subset accuracy.
+
+    Formula: ``sum(w * [all labels of the row right]) / sum(w)`` over the rows. ``add(prediction, label)`` takes
+    probabilities, or 0 and 1, ``[n, num_labels]`` with labels 0 or 1 of the same shape; weight and mask have one
+    entry per row. Undefined without samples: nan with `UndefinedMetricWarning`.
+
+    Source: Ghamrawi and McCallum, "Collective multi-label classification", CIKM 2005, section 5.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        task: ``"multilabel"``.
+        num_labels: how many labels a sample has.
+        threshold: probability in [0, 1] above which a label is predicted.
+        from_logits: predictions are logits, of which the sigmoid is compared with the threshold.
+        zero_division: what stands for 0 / 0, without a warning; nan: undefined.
+        ignore_index: labels of this number are not looked at; a row with nothing else does not count.
+        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be; in ``add``, shapes are not ``[n, num_labels]``, or
+            weight or mask differ within a row.
+
+    Examples:
+        >>> metric = ExactMatch(num_labels=2)
+        >>> metric.add([[0.75, 0.25], [0.75, 0.75]], [[1, 0], [1, 0]])
+        >>> metric.compute()
+        0.5
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        task: str = "multilabel",
+        num_labels: int | None = None,
+        threshold: float = 0.5,
+        from_logits: bool = False,
+        zero_division: float = math.nan,
+        ignore_index: int | None = None,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.task = task_of(task, None, num_labels, threshold, from_logits, ignore_index, allowed=("multilabel",))
+        self.zero_division = zero_division_of(zero_division)
+        self.requirements = self.task.rules
+        self.declare("matched", key=("matched rows", self.task))
+        self.declare("rows", key=("rows", self.task.size, self.task.ignore_index))
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        return self.task.rules_for(batch)
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        matched, rows = _rows(batch, self.task)
+        return {"matched": matched, "rows": rows}
+
+    def formula(self, matched: np.ndarray, rows: np.ndarray) -> float:
+        return formulas.exact_match(matched, rows, self.zero_division)

@@ -1,0 +1,254 @@
+"""Metrics of one class or label at a time, and their averages."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.batch import Batch
+from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.classification.task import (
+    TASKS,
+    average_of,
+    choice,
+    confusion,
+    number,
+    task_of,
+    zero_division_of,
+)
+from fleetmetrics.requirements import Requirement
+
+__all__ = ["F1", "ConfusionMetric", "FBeta", "Jaccard", "Precision", "Recall", "Specificity", "StatScores"]
+
+
+class ConfusionMetric(Metric):
+    """What all metrics of the confusion matrix have in common; for the arguments see `Precision`."""
+
+    tasks: tuple[str, ...] = TASKS
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        task: str = "binary",
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        threshold: float = 0.5,
+        from_logits: bool = False,
+        zero_division: float = math.nan,
+        ignore_index: int | None = None,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        if task == "multiclass":
+            from_logits = False  # softmax does not change which score is the highest
+        self.task = task_of(
+            task, num_classes, num_labels, threshold, from_logits, ignore_index, allowed=type(self).tasks
+        )
+        self.zero_division = zero_division_of(zero_division)
+        self.requirements = self.task.rules
+        self.declare("confusion", self.task.shape, key=("confusion", self.task))
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        return self.task.rules_for(batch)
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"confusion": confusion(batch, self.task)}
+
+
+class _Averaged(ConfusionMetric):
+    def __init__(self, name: str | None = None, *, average: str | None = "auto", **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.average = average_of(self.task, average)
+
+
+class Precision(_Averaged):
+    """Share of what was predicted to be of a class that is of it; positive predictive value.
+
+    Formula: ``tp / (tp + fp)`` per class, from one confusion matrix; the averages are those of scikit-learn, see
+    `fleetmetrics.formulas.f_beta`. What ``add(prediction, label)`` takes depends on the task:
+
+    - ``"binary"``: probabilities of class 1 of the label's shape or ``[n, 2]`` of both classes, of which class 1 is
+      predicted above ``threshold``; or predicted classes, integers or bools; labels 0 or 1. ``[n, 1]`` equals ``[n]``;
+    - ``"multiclass"``: scores ``[n, num_classes]`` with labels ``[n]``: the class of the highest score is predicted,
+      the lower one of equals; or predicted classes of the label's shape;
+    - ``"multilabel"``: probabilities, or 0 and 1, ``[n, num_labels]`` with labels 0 or 1 of the same shape.
+
+    Undefined for a class that was never predicted, and without samples: nan with `UndefinedMetricWarning`; the
+    other classes' averages leave it out, or take ``zero_division`` for it.
+
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
+        num_labels: how many labels a sample has; with ``"multilabel"`` only.
+        threshold: probability in [0, 1] above which class 1 is predicted; not for ``"multiclass"``.
+        average: ``"micro"``, ``"macro"`` (the default), ``"weighted"``, or None (or ``"none"``) for a value per class
+            or label. The binary task looks at class 1 alone and takes none.
+        from_logits: predictions are logits, of which the sigmoid is compared with the threshold; without effect on
+            the highest of several scores.
+        zero_division: what stands for 0 / 0, without a warning; nan: undefined.
+        ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count, whatever
+            their prediction; it may be negative or one of the classes. In a collection, members that are not told to
+            ignore it count it, or find it invalid.
+        validate: False skips the check that predictions are probabilities, finite scores or classes, labels one of
+            the classes, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be; in ``add``, shapes are not those of the task.
+
+    Examples:
+        >>> metric = Precision(task="multiclass", num_classes=3)
+        >>> metric.add([0, 1, 2, 2], [0, 1, 1, 2])
+        >>> metric.compute()
+        0.8333333333333334
+    """
+
+    def formula(self, confusion: np.ndarray) -> Any:
+        return formulas.precision(confusion, self.average, self.zero_division)
+
+
+class Recall(_Averaged):
+    """Share of what is of a class that was predicted to be of it; sensitivity, true positive rate, hit rate.
+
+    Formula: ``tp / (tp + fn)`` per class. Undefined for a class that is never true. Otherwise like `Precision`.
+
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
+
+    Examples:
+        >>> metric = Recall()
+        >>> metric.add([0.25, 0.75, 0.75], [1, 1, 0])
+        >>> metric.compute()
+        0.5
+    """
+
+    def formula(self, confusion: np.ndarray) -> Any:
+        return formulas.recall(confusion, self.average, self.zero_division)
+
+
+class Specificity(_Averaged):
+    """Share of what is not of a class that was not predicted to be of it; selectivity, true negative rate.
+
+    Formula: ``tn / (tn + fp)`` per class. Undefined for a class that is always true. Otherwise like `Precision`.
+
+    Source: Altman and Bland, "Diagnostic tests 1: sensitivity and specificity", BMJ 308 (1994).
+
+    Examples:
+        >>> metric = Specificity()
+        >>> metric.add([0.25, 0.75, 0.75], [0, 1, 0])
+        >>> metric.compute()
+        0.5
+    """
+
+    def formula(self, confusion: np.ndarray) -> Any:
+        return formulas.specificity(confusion, self.average, self.zero_division)
+
+
+class FBeta(_Averaged):
+    """Weighted harmonic mean of precision and recall.
+
+    Formula: ``(1 + beta**2) * tp / ((1 + beta**2) * tp + beta**2 * fn + fp)`` per class. Undefined for a class that
+    is neither true nor predicted.
+
+    Source: van Rijsbergen, Information Retrieval (1979), chapter 7; Chinchor, "MUC-4 evaluation metrics" (1992).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        beta: how many times as important recall is as precision, at least 0.
+        average: as for `Precision`.
+        **settings: as for `Precision`.
+
+    Raises:
+        InvalidInputError: as for `Precision`; ``beta`` is no number of at least 0.
+
+    Examples:
+        >>> metric = FBeta(beta=2)
+        >>> metric.add([1, 1, 0, 1], [1, 1, 1, 0])
+        >>> metric.compute()
+        0.6666666666666666
+    """
+
+    def __init__(
+        self, name: str | None = None, *, beta: float = 1.0, average: str | None = "auto", **settings: Any
+    ) -> None:
+        super().__init__(name, average=average, **settings)
+        number("beta", beta, 0, math.inf)
+        self.beta = float(beta)
+
+    def formula(self, confusion: np.ndarray) -> Any:
+        return formulas.f_beta(confusion, self.average, self.zero_division, beta=self.beta)
+
+
+class F1(_Averaged):
+    """Harmonic mean of precision and recall; Dice coefficient.
+
+    Formula: ``2 * tp / (2 * tp + fn + fp)`` per class. Undefined for a class that is neither true nor predicted.
+    Otherwise like `Precision`.
+
+    Source: van Rijsbergen, Information Retrieval (1979), chapter 7; Chinchor, "MUC-4 evaluation metrics" (1992).
+
+    Examples:
+        >>> metric = F1(task="multilabel", num_labels=2, average=None)
+        >>> metric.add([[0.75, 0.25], [0.75, 0.75]], [[1, 1], [1, 1]])
+        >>> metric.compute().tolist()
+        [1.0, 0.6666666666666666]
+    """
+
+    def formula(self, confusion: np.ndarray) -> Any:
+        return formulas.f_beta(confusion, self.average, self.zero_division)
+
+
+class Jaccard(_Averaged):
+    """Samples that are of a class and predicted so, among those that are one of the two; intersection over union.
+
+    Formula: ``tp / (tp + fp + fn)`` per class. Undefined for a class that is neither true nor predicted. Otherwise
+    like `Precision`.
+
+    Source: Jaccard, "The distribution of the flora in the alpine zone", New Phytologist 11 (1912).
+
+    Examples:
+        >>> metric = Jaccard()
+        >>> metric.add([1, 1, 0, 1], [1, 1, 1, 0])
+        >>> metric.compute()
+        0.5
+    """
+
+    def formula(self, confusion: np.ndarray) -> Any:
+        return formulas.jaccard(confusion, self.average, self.zero_division)
+
+
+class StatScores(ConfusionMetric):
+    """True positives, false positives, true negatives, false negatives and support, in this order.
+
+    Formula: see `fleetmetrics.formulas.stat_scores`. An array ``[5]`` for the binary task (class 1) and ``"micro"``;
+    else ``[classes, 5]`` or ``[labels, 5]``. int64, with weights float64; zeros without samples. Otherwise like
+    `Precision`.
+
+    Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006), section 2.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        average: ``"micro"`` for the sums over classes or labels; None (the default, or ``"none"``): each by itself.
+        **settings: as for `Precision`.
+
+    Examples:
+        >>> metric = StatScores()
+        >>> metric.add([1, 1, 0, 1], [1, 1, 1, 0])
+        >>> metric.compute().tolist()
+        [2, 1, 0, 1, 3]
+    """
+
+    def __init__(self, name: str | None = None, *, average: str | None = None, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        choice("average", average, ("micro", "none", None))
+        self.average = "binary" if self.task.kind == "binary" else average
+
+    def formula(self, confusion: np.ndarray) -> np.ndarray:
+        return formulas.stat_scores(confusion, self.average)

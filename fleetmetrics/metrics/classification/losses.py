@@ -1,0 +1,274 @@
+"""Losses of probabilities and of decision values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.classification.task import (
+    Task,
+    choice,
+    counted,
+    counted_total,
+    label_classes,
+    logits,
+    scores,
+    task_of,
+    total_key,
+    unless_ignored,
+    zero_division_of,
+    zero_unless,
+)
+from fleetmetrics.requirements import Requirement
+
+__all__ = ["HingeLoss", "LogLoss", "log_likelihood"]
+
+#: The label's probability counts as at least this, as in scikit-learn for float64: a loss stays finite.
+_EPSILON = float(np.finfo(np.float64).eps)
+
+#: How far the probabilities of all classes may be from 1: those of bfloat16 are rounded to 2**-8.
+_ROUNDING = 2.0**-6
+
+
+def _is_distribution(batch: Batch) -> Any:
+    xp = batch.xp
+    within, values = xp.is_probability(batch.prediction), xp.cast(batch.prediction, "float64")
+    total = xp.sum_of_rows(xp.where(within, values, xp.zeros_like(values)))
+    return xp.logical_and(xp.all_rows(within), xp.logical_not(xp.greater(xp.absolute(total - 1), _ROUNDING)))
+
+
+DISTRIBUTION = Requirement(
+    "prediction",
+    "probabilities in [0, 1] of all classes, which add up to 1 (apply the softmax to logits first)",
+    _is_distribution,
+)
+
+
+@statistic
+def log_likelihood(batch: Batch) -> Any:
+    """The sum of the logarithms of the probabilities that were given to binary labels."""
+    xp = batch.xp
+    of_label = xp.where(batch.positive, batch.probabilities, 1.0 - batch.probabilities)
+    return batch.weighted_sum(xp.log(xp.at_least(of_label, _EPSILON)), zero_at_zero=True)
+
+
+@statistic
+def _log_likelihoods(batch: Batch, task: Task) -> Any:
+    """The logarithm of the probability that was given to each label; 0 where it is ignored."""
+    xp = batch.xp
+    if task.kind == "multiclass":
+        own = _of_label(batch, task)
+        if task.from_logits:
+            table = scores(batch, task)
+            top = xp.largest_of_rows(table)
+            below = xp.sum_of_rows(xp.exp(xp.subtract(table, xp.reshape(top, [-1, 1]))))
+            values = xp.subtract(xp.subtract(own, top), xp.log(below))
+        else:
+            values = xp.log(xp.at_least(own, _EPSILON))
+    elif task.from_logits:
+        own = _signed(batch, task, logits(batch, task))
+        # the logarithm of the sigmoid: min(x, 0) - log(1 + exp(-|x|))
+        values = -xp.add(xp.at_least(-own, 0.0), xp.log1p(xp.exp(-xp.absolute(own))))
+    else:
+        p = scores(batch, task)
+        p = p[:, 1] if batch.classes else p
+        own = xp.where(xp.cast(label_classes(batch, task), "bool"), p, 1.0 - p)
+        values = xp.log(xp.at_least(own, _EPSILON))
+    return zero_unless(batch, counted(batch, task), values)
+
+
+def _signed(batch: Batch, task: Task, values: Any) -> Any:
+    return batch.xp.where(batch.xp.cast(label_classes(batch, task), "bool"), values, -values)
+
+
+def _is_label(batch: Batch, task: Task) -> Any:
+    """Flags ``[n, classes]``: which class the label is."""
+    xp = batch.xp
+    return xp.equal(xp.arange(task.size), xp.reshape(label_classes(batch, task), [-1, 1]))
+
+
+@statistic
+def _of_label(batch: Batch, task: Task) -> Any:
+    """What was predicted for the label's class, float64 ``[n]``."""
+    xp, table = batch.xp, scores(batch, task)
+    return xp.sum_of_rows(xp.where(_is_label(batch, task), table, xp.zeros_like(table)))
+
+
+class LogLoss(Metric):
+    """Mean negative log-likelihood of the labels, in nats (cross-entropy).
+
+    Formula: ``-sum(w * ln(max(q, 2**-52))) / sum(w)``, where ``q`` is the probability that was given to the true
+    label, ``p`` or ``1 - p``; in float64 whatever the dtype of the inputs. Of logits, ``ln(q)`` is computed without
+    going through ``q``, and is as low as it is.
+
+    ``add(prediction, label)`` takes, by task:
+
+    - ``"binary"``: probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or ``[n, 2]``
+      probabilities of both classes, and labels 0 or 1;
+    - ``"multiclass"``: probabilities ``[n, num_classes]`` that add up to 1, and labels ``[n]``;
+    - ``"multilabel"``: probabilities ``[n, num_labels]`` with labels 0 or 1 of the same shape.
+
+    Undefined without samples: nan with `UndefinedMetricWarning`.
+
+    Source: Bishop, Pattern Recognition and Machine Learning (2006), equations 4.90 and 4.108.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
+        num_labels: how many labels a sample has; with ``"multilabel"`` only.
+        average: of several labels: ``"macro"``, the mean of their losses; ``"micro"``, each label of each sample
+            counting once; or None (or ``"none"``), each by itself.
+        from_logits: predictions are logits: the sigmoid is applied, for several classes (and ``[n, 2]``) the softmax.
+        zero_division: what stands for 0 / 0, without a warning; nan: undefined.
+        ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count.
+        validate: False skips the check that predictions are probabilities, labels 0 or 1 (or one of the classes), and
+            weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be; in ``add``, shapes are not those of the task.
+
+    Examples:
+        >>> metric = LogLoss()
+        >>> metric.add([0.5, 0.5], [0, 1])
+        >>> metric.compute()
+        0.6931471805599453
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        task: str = "binary",
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        average: str | None = "macro",
+        from_logits: bool = False,
+        zero_division: float = math.nan,
+        ignore_index: int | None = None,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.task = task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index)
+        choice("average", average, ("micro", "macro", "none", None))
+        if average != "macro" and task != "multilabel":
+            raise InvalidInputError(f"average belongs to task='multilabel'; with task={task!r} there is one loss")
+        self.average = average
+        self.zero_division = zero_division_of(zero_division)
+        rule: str | Requirement = "finite_prediction" if from_logits else "probability"
+        if task == "multiclass" and not from_logits:
+            rule = DISTRIBUTION
+        self.requirements = (unless_ignored(rule, self.task.ignore_index), self.task.label_rule)
+        self._plain = self.task == Task("binary", 2)
+        shape = (self.task.size,) if task == "multilabel" else ()
+        key = "log_likelihood" if self._plain else ("log_likelihood", self.task)
+        self.declare("log_likelihood", shape, dtype="float64", key=key)
+        self.declare("total", shape, key=total_key(self.task))
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        _check_scores(self.task, batch)
+        return self.requirements
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        if self._plain:
+            return {"log_likelihood": log_likelihood(batch), "total": batch.total}
+        values = _log_likelihoods(batch, self.task)
+        if self.task.kind == "multilabel":
+            by_label = batch.histogram(batch.label_index, amount=values)
+            return {"log_likelihood": by_label, "total": counted_total(batch, self.task)}
+        return {"log_likelihood": batch.weighted_sum(values), "total": counted_total(batch, self.task)}
+
+    def formula(self, log_likelihood: np.ndarray, total: np.ndarray) -> Any:
+        return formulas.log_loss(log_likelihood, total, self.average, self.zero_division)
+
+
+def _check_scores(task: Task, batch: Batch) -> None:
+    task.check_shape(batch)
+    if task.kind == "multiclass" and not batch.classes:
+        raise InvalidInputError(
+            f"prediction has the label's shape; with task='multiclass' it must have shape [n, {task.size}]"
+        )
+
+
+@statistic
+def _hinge(batch: Batch, task: Task, squared: bool) -> Any:
+    xp = batch.xp
+    values = scores(batch, task)
+    if task.kind == "multiclass":
+        others = xp.where(_is_label(batch, task), xp.full_like(values, -math.inf), values)
+        margin = xp.subtract(_of_label(batch, task), xp.largest_of_rows(others))
+    else:
+        margin = _signed(batch, task, values)
+    loss = xp.at_least(1.0 - margin, 0.0)
+    return batch.weighted_sum(zero_unless(batch, counted(batch, task), xp.square(loss) if squared else loss))
+
+
+class HingeLoss(Metric):
+    """Mean hinge loss of decision values.
+
+    Formula: ``sum(w * max(0, 1 - m)) / sum(w)``, where m is the margin: the decision value, of class 0 its negative;
+    of several classes what the label's decision value is above the highest of the others (Crammer and Singer).
+
+    ``add(prediction, label)`` takes decision values, any finite numbers: of the label's shape with labels 0 or 1 (not
+    -1), or ``[n, num_classes]`` with labels ``[n]``. Undefined without samples: nan with `UndefinedMetricWarning`.
+
+    Source: Crammer and Singer, "On the algorithmic implementation of multiclass kernel-based vector machines",
+    Journal of Machine Learning Research 2 (2001).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        task: ``"binary"`` or ``"multiclass"``.
+        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
+        squared: the mean of the squares of the losses.
+        zero_division: what stands for 0 / 0, without a warning; nan: undefined.
+        ignore_index: samples whose label is this number do not count.
+        validate: False skips the check that predictions are finite, labels one of the classes, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be; in ``add``, shapes are not those of the task.
+
+    Examples:
+        >>> metric = HingeLoss()
+        >>> metric.add([-2.0, 0.5, 3.0], [0, 1, 1])
+        >>> metric.compute()
+        0.16666666666666666
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        task: str = "binary",
+        num_classes: int | None = None,
+        squared: bool = False,
+        zero_division: float = math.nan,
+        ignore_index: int | None = None,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.task = task_of(task, num_classes, ignore_index=ignore_index, allowed=("binary", "multiclass"))
+        self.squared = bool(squared)
+        self.zero_division = zero_division_of(zero_division)
+        self.requirements = (unless_ignored("finite_prediction", self.task.ignore_index), self.task.label_rule)
+        self.declare("loss", dtype="float64", key=("hinge loss", self.task, self.squared))
+        self.declare("total", key=total_key(self.task))
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        _check_scores(self.task, batch)
+        return self.requirements
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"loss": _hinge(batch, self.task, self.squared), "total": counted_total(batch, self.task)}
+
+    def formula(self, loss: np.ndarray, total: np.ndarray) -> float:
+        return formulas.hinge_loss(loss, total, self.zero_division)

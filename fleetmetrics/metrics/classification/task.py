@@ -1,0 +1,296 @@
+"""What is classified: the task, what it asks of a batch, and the confusion matrix that a family of metrics shares."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.requirements import REQUIREMENTS, Requirement
+
+__all__ = [
+    "Task",
+    "average_of",
+    "choice",
+    "confusion",
+    "counted",
+    "counted_total",
+    "label_classes",
+    "logits",
+    "number",
+    "predicted_classes",
+    "scores",
+    "task_of",
+    "total_key",
+    "unless_ignored",
+    "zero_division_of",
+    "zero_unless",
+]
+
+TASKS = ("binary", "multiclass", "multilabel")
+
+
+class Task(NamedTuple):
+    """What a metric classifies, and how it reads predictions; equal tasks share their states."""
+
+    kind: str
+    size: int  # classes, or labels
+    threshold: float = 0.5
+    from_logits: bool = False
+    ignore_index: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the confusion matrix."""
+        return (self.size, 2, 2) if self.kind == "multilabel" else (self.size, self.size)
+
+    @property
+    def classes(self) -> int:
+        """How many values a label may have."""
+        return self.size if self.kind == "multiclass" else 2
+
+    @property
+    def label_rule(self) -> Requirement | str:
+        """What labels must be."""
+        if self.kind == "multiclass" or self.ignore_index is not None:
+            return _class_rule("label", self.classes, "", self.ignore_index)
+        return "class_label"
+
+    @property
+    def rules(self) -> tuple[Requirement | str, ...]:
+        """All that predictions and labels must be, whatever a batch holds."""
+        if self.kind != "multiclass" or self.from_logits:
+            return (self._rule("finite_prediction" if self.from_logits else "probability"), self.label_rule)
+        return (self._rule("finite_prediction"), self._predicted_class, self.label_rule)
+
+    def rules_for(self, batch: Batch) -> tuple[Requirement | str, ...]:
+        """What predictions and labels of this batch must be.
+
+        Raises:
+            InvalidInputError: the shapes are not those of the task.
+        """
+        self.check_shape(batch)
+        if self.kind != "multiclass":
+            return self.rules
+        return (self._rule("finite_prediction") if batch.classes else self._predicted_class, self.label_rule)
+
+    @property
+    def _predicted_class(self) -> Requirement:
+        return _class_rule("prediction", self.size, f", or give scores [n, {self.size}]", self.ignore_index)
+
+    def _rule(self, name: str) -> Requirement | str:
+        return unless_ignored(name, self.ignore_index)
+
+    def check_shape(self, batch: Batch) -> None:
+        """Raise if the shapes of a batch are not those of the task."""
+        if self.kind == "multilabel" and (batch.classes or batch.width != self.size):
+            width = batch.classes or batch.width
+            raise InvalidInputError(
+                f"prediction has {width} value(s) per sample beside {1 if batch.classes else width} label(s); with "
+                f"task='multilabel', num_labels={self.size} both must have shape [n, {self.size}]"
+            )
+        if self.kind == "binary" and batch.classes > 2:
+            raise InvalidInputError(
+                f"prediction has shape [n, {batch.classes}]; with task='binary' it must be [n], [n, 1], the label's "
+                "shape, or [n, 2] of both classes"
+            )
+        if self.kind == "multiclass" and batch.classes not in (0, self.size):
+            raise InvalidInputError(
+                f"prediction has shape [n, {batch.classes}]; with task='multiclass', num_classes={self.size} it must "
+                f"be [n, {self.size}] scores, or predicted classes of the label's shape"
+            )
+
+
+@functools.lru_cache(maxsize=None)
+def _class_rule(argument: str, classes: int, more: str, ignore_index: int | None) -> Requirement:
+    def holds(batch: Batch) -> Any:
+        return _or_ignored(batch, batch.xp.is_class(getattr(batch, argument), classes), ignore_index)
+
+    if ignore_index is not None and argument == "label":
+        more = f", or ignore_index={ignore_index}"
+    return Requirement(argument, f"a class: a whole number from 0 to {classes - 1}{more}", holds)
+
+
+def unless_ignored(rule: Requirement | str, ignore_index: int | None) -> Requirement | str:
+    """The requirement, met by whatever has a label that is ignored."""
+    if ignore_index is None:
+        return rule
+    rule = REQUIREMENTS[rule] if isinstance(rule, str) else rule
+    return _tolerant(rule, ignore_index)
+
+
+@functools.lru_cache(maxsize=None)
+def _tolerant(rule: Requirement, ignore_index: int) -> Requirement:
+    return rule._replace(holds=lambda batch: _or_ignored(batch, rule.holds(batch), ignore_index))
+
+
+def _or_ignored(batch: Batch, flags: Any, ignore_index: int | None) -> Any:
+    if flags is None or ignore_index is None:
+        return flags
+    return batch.xp.logical_or(flags, _ignored(batch, ignore_index))
+
+
+def _ignored(batch: Batch, ignore_index: int) -> Any:
+    xp = batch.xp
+    labels = xp.cast(batch.labels, "int64") if xp.kind(batch.labels) == "b" else batch.labels
+    return xp.equal(labels, xp.full_like(labels, ignore_index))
+
+
+def task_of(
+    task: str,
+    num_classes: int | None = None,
+    num_labels: int | None = None,
+    threshold: float = 0.5,
+    from_logits: bool = False,
+    ignore_index: int | None = None,
+    *,
+    allowed: tuple[str, ...] = TASKS,
+) -> Task:
+    """The task behind the arguments that all metrics of classification have.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be, missing, or belongs to another task.
+    """
+    choice("task", task, allowed)
+    for name, value, owner in (("num_classes", num_classes, "multiclass"), ("num_labels", num_labels, "multilabel")):
+        if task == owner:
+            least = 2 if owner == "multiclass" else 1
+            if not _is_whole(value) or value < least:  # type: ignore[operator]
+                raise InvalidInputError(
+                    f"{name} must be an integer of at least {least} with task={task!r}, not {value!r}"
+                )
+        elif value is not None:
+            raise InvalidInputError(
+                f"{name} belongs to task={owner!r}; with task={task!r} it must be None, not {value!r}"
+            )
+    if ignore_index is not None and not _is_whole(ignore_index):
+        raise InvalidInputError(f"ignore_index must be an integer or None, not {ignore_index!r}")
+    number("threshold", threshold, 0, 1)
+    size = {"binary": 2, "multiclass": num_classes, "multilabel": num_labels}[task]
+    # what is highest needs no threshold
+    bound = 0.5 if task == "multiclass" else float(threshold)
+    ignored = None if ignore_index is None else int(ignore_index)
+    return Task(task, int(size), bound, bool(from_logits), ignored)  # type: ignore[arg-type]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def choice(argument: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    """Raise unless an argument is one of those that are allowed."""
+    if not any(value is None if one is None else isinstance(value, str) and value == one for one in allowed):
+        raise InvalidInputError(f"{argument} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def number(argument: str, value: Any, low: float, high: float) -> None:
+    """Raise unless an argument is a number in [low, high]."""
+    good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not good or not low <= value <= high:
+        raise InvalidInputError(f"{argument} must be a number from {low} to {high}, not {value!r}")
+
+
+def zero_division_of(value: Any) -> float:
+    """``zero_division`` as a float.
+
+    Raises:
+        InvalidInputError: it is neither nan nor a finite number.
+    """
+    if not isinstance(value, (int, float, np.number)) or math.isinf(value):
+        raise InvalidInputError(f"zero_division must be nan or a finite number, not {value!r}")
+    return float(value)
+
+
+def average_of(task: Task, average: str | None) -> str | None:
+    """``average`` as the formulas take it.
+
+    Raises:
+        InvalidInputError: it is none of those that the task has.
+    """
+    if task.kind == "binary":
+        if average in ("auto", "binary"):
+            return "binary"
+        raise InvalidInputError(
+            f"average must be left out with task='binary', which looks at class 1 alone, not {average!r}; for both "
+            "classes use task='multiclass', num_classes=2"
+        )
+    choice("average", average, ("auto", "micro", "macro", "weighted", "none", None))
+    return {"auto": "macro", "none": None}.get(average, average)  # type: ignore[arg-type]
+
+
+# -- batch statistics ------------------------------------------------------------------------------------
+
+
+@statistic
+def counted(batch: Batch, task: Task) -> Any:
+    """Flags of the samples whose label is not ignored; None: all."""
+    return None if task.ignore_index is None else batch.xp.logical_not(_ignored(batch, task.ignore_index))
+
+
+def zero_unless(batch: Batch, flags: Any, values: Any) -> Any:
+    """The values where the flags are true (None: everywhere) and 0 elsewhere."""
+    return values if flags is None else batch.xp.where(flags, values, batch.xp.zeros_like(values))
+
+
+@statistic
+def counted_total(batch: Batch, task: Task) -> Any:
+    """The number or weight of the samples whose label is not ignored; of several labels of each, ``[labels]``."""
+    if task.kind == "multilabel":
+        return batch.histogram(batch.label_index, amount=counted(batch, task))
+    flags = counted(batch, task)
+    return batch.total if flags is None else batch.weighted_sum(flags)
+
+
+def total_key(task: Task) -> Any:
+    """The key of a state that `counted_total` adds to."""
+    return "total" if task.ignore_index is None else ("total", task.ignore_index)
+
+
+@statistic
+def label_classes(batch: Batch, task: Task) -> Any:
+    """Labels as int64; 0 where they are ignored."""
+    return zero_unless(batch, counted(batch, task), batch.xp.cast(batch.labels, "int64"))
+
+
+@statistic
+def scores(batch: Batch, task: Task) -> Any:
+    """Predictions as float64, ``[n]`` or one column per class; 0 where the label is ignored."""
+    xp = batch.xp
+    values, flags = xp.cast(batch.prediction, "float64"), counted(batch, task)
+    return zero_unless(batch, xp.reshape(flags, [-1, 1]) if batch.classes and flags is not None else flags, values)
+
+
+@statistic
+def logits(batch: Batch, task: Task) -> Any:
+    """Predictions as logits of class 1, float64 ``[n]``: of two columns the difference."""
+    values = scores(batch, task)
+    return batch.xp.subtract(values[:, 1], values[:, 0]) if batch.classes else values
+
+
+@statistic
+def predicted_classes(batch: Batch, task: Task) -> Any:
+    """Predictions as classes, int64; 0 where the label is ignored."""
+    xp = batch.xp
+    if task.kind == "multiclass":
+        if batch.classes:
+            return xp.highest_of_rows(batch.prediction)
+        return xp.cast(zero_unless(batch, counted(batch, task), batch.prediction), "int64")
+    if task.from_logits:
+        found = xp.greater(xp.sigmoid(logits(batch, task)), task.threshold)
+    elif xp.kind(batch.prediction) == "f":
+        found = xp.greater(batch.scores, task.threshold)
+    else:
+        found = xp.cast(zero_unless(batch, counted(batch, task), batch.scores), "bool")
+    return xp.cast(found, "int64")
+
+
+@statistic
+def confusion(batch: Batch, task: Task) -> Any:
+    """What a batch adds to the confusion matrix."""
+    label = (batch.label_index,) if task.kind == "multilabel" else ()
+    indices = (*label, label_classes(batch, task), predicted_classes(batch, task))
+    return batch.histogram(*indices, amount=counted(batch, task))

@@ -1,0 +1,390 @@
+"""Click-through metrics: rates, calibration, normalized entropy, bucket error.
+
+Their names follow Paddle's C++ metrics (``actual_ctr``, ``predicted_ctr``, ``bucket_error``) and TorchRec's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import number_of, whole_number_of, zero_division_of
+from fleetmetrics.metrics.buckets import BUCKETS, ScoreHistogram
+from fleetmetrics.metrics.classification.losses import log_likelihood
+from fleetmetrics.requirements import Requirement
+
+__all__ = [
+    "COPC",
+    "BucketError",
+    "Calibration",
+    "ClickThroughRate",
+    "NormalizedEntropy",
+    "PredictedClickThroughRate",
+    "RecalibratedNormalizedEntropy",
+    "probability_rules",
+]
+
+#: The label's probability counts as at least this, as in `fleetmetrics.LogLoss`: a loss stays finite.
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+def probability_rules(from_logits: bool) -> tuple[str | Requirement, ...]:
+    """The requirements of a metric that takes probabilities of class 1, or logits, and labels 0 or 1."""
+    return ("finite_prediction" if from_logits else "probability", "class_label")
+
+
+@statistic
+def _clicks(batch: Batch) -> Any:
+    if batch.classes > 2:
+        return batch.scores  # raises, and says what is allowed
+    return batch.weighted_sum(batch.positive, zero_at_zero=True)
+
+
+@statistic
+def _predicted(batch: Batch, from_logits: bool) -> Any:
+    return batch.weighted_sum(batch.probability(from_logits), zero_at_zero=not from_logits)
+
+
+@statistic
+def _recalibrated_log_likelihood(batch: Batch, from_logits: bool, coefficient: float) -> Any:
+    """Of the probabilities ``c * p / (c * p + 1 - p)``; of logits x those of ``x + ln(c)``."""
+    xp = batch.xp
+    if from_logits:
+        logit = xp.cast(batch.scores, "float64")
+        if batch.classes:
+            logit = xp.subtract(logit, xp.cast(batch.prediction[:, 0], "float64"))
+        logit = xp.add(logit, xp.scale(xp.ones_like(logit), math.log(coefficient)))
+        own = xp.where(batch.positive, logit, xp.scale(logit, -1.0))
+        # the logarithm of the sigmoid: min(x, 0) - log(1 + exp(-|x|))
+        loss = xp.add(xp.at_least(xp.scale(own, -1.0), 0.0), xp.log1p(xp.exp(xp.scale(xp.absolute(own), -1.0))))
+        return batch.weighted_sum(xp.scale(loss, -1.0))
+    p = batch.probabilities
+    click, rest = xp.scale(p, coefficient), 1.0 - p
+    of_label = xp.divide(xp.where(batch.positive, click, rest), xp.add(click, rest))
+    return batch.weighted_sum(xp.log(xp.at_least(of_label, _EPSILON)), zero_at_zero=True)
+
+
+class ClickThroughRate(Metric):
+    """Actual click-through rate: the share of the samples that are labelled 1.
+
+    Formula: ``sum(w * y) / sum(w)``.
+
+    ``add(prediction, label)`` takes labels 0 or 1, and looks at predictions for their shape only. Undefined without
+    samples: nan with `UndefinedMetricWarning`.
+
+    Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that labels are 0 or 1, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Examples:
+        >>> metric = ClickThroughRate()
+        >>> metric.add([0.5, 0.25, 0.25, 0.0], [1, 0, 0, 0])
+        >>> metric.compute()
+        0.25
+    """
+
+    requirements = ("class_label",)
+
+    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.declare("clicks", key="clicks")
+        self.declare("total", key="total")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"clicks": _clicks(batch), "total": batch.total}
+
+    def formula(self, clicks: np.ndarray, total: np.ndarray) -> float:
+        return formulas.click_through_rate(clicks, total)
+
+
+class PredictedClickThroughRate(Metric):
+    """Predicted click-through rate: the mean of the predicted probabilities.
+
+    Formula: ``sum(w * p) / sum(w)``, in float64 whatever the dtype of the inputs.
+
+    ``add(prediction, label=None)`` takes probabilities of class 1 of any shape, of which every element counts; or,
+    beside labels ``[n]``, ``[n, 2]`` probabilities of both classes. Undefined without samples: nan with
+    `UndefinedMetricWarning`.
+
+    Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        validate: False skips the check that predictions are probabilities, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Examples:
+        >>> metric = PredictedClickThroughRate()
+        >>> metric.add([0.5, 0.25, 0.25, 0.0], [1, 0, 0, 0])
+        >>> metric.compute()
+        0.25
+    """
+
+    def __init__(
+        self, name: str | None = None, *, from_logits: bool = False, validate: bool = True, share: bool = False
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.from_logits = bool(from_logits)
+        self.requirements = probability_rules(self.from_logits)[:1]
+        self.declare("predicted", dtype="float64", key=("predicted clicks", self.from_logits))
+        self.declare("total", key="total")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"predicted": _predicted(batch, self.from_logits), "total": batch.total}
+
+    def formula(self, predicted: np.ndarray, total: np.ndarray) -> float:
+        return formulas.predicted_click_through_rate(predicted, total)
+
+
+class Calibration(Metric):
+    """Predicted clicks per actual click: above 1 where the model promises too many.
+
+    Formula: ``sum(w * p) / sum(w * y)``, in float64 whatever the dtype of the inputs; TorchRec's calibration.
+
+    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
+    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined if no sample is labelled 1: nan with
+    `UndefinedMetricWarning`, or ``zero_division``.
+
+    Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, section 3.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
+        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``zero_division`` is no number.
+
+    Examples:
+        >>> metric = Calibration()
+        >>> metric.add([0.75, 0.5, 0.25, 0.0], [1, 0, 0, 0])
+        >>> metric.compute()
+        1.5
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        from_logits: bool = False,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.from_logits, self.zero_division = bool(from_logits), zero_division_of(zero_division)
+        self.requirements = probability_rules(self.from_logits)
+        self.declare("predicted", dtype="float64", key=("predicted clicks", self.from_logits))
+        self.declare("clicks", key="clicks")
+        self.declare("total", key="total")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"predicted": _predicted(batch, self.from_logits), "clicks": _clicks(batch), "total": batch.total}
+
+    def formula(self, predicted: np.ndarray, clicks: np.ndarray, total: np.ndarray) -> float:
+        return formulas.calibration_ratio(predicted, clicks, total, self.zero_division)
+
+
+class COPC(Calibration):
+    """Clicks over predicted clicks, the inverse of `Calibration`: below 1 where the model promises too many.
+
+    Formula: ``sum(w * y) / sum(w * p)``, in float64 whatever the dtype of the inputs. Undefined if all predictions are
+    0: nan with `UndefinedMetricWarning`, or ``zero_division``.
+
+    Inputs, arguments, errors and source as for `Calibration`.
+
+    Examples:
+        >>> metric = COPC()
+        >>> metric.add([0.75, 0.5, 0.5, 0.25], [1, 0, 0, 0])
+        >>> metric.compute()
+        0.5
+    """
+
+    def formula(self, predicted: np.ndarray, clicks: np.ndarray, total: np.ndarray) -> float:
+        return formulas.copc(clicks, predicted, total, self.zero_division)
+
+
+class NormalizedEntropy(Metric):
+    """Log loss relative to that of the constant prediction of the actual rate: below 1 where the model knows more.
+
+    Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability that was given
+    to the true label, at least ``2**-52`` as in `LogLoss` (of logits without that bound), and r is the click-through
+    rate ``sum(w * y) / sum(w)``; in float64 whatever the dtype of the inputs.
+
+    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
+    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined if all labels are the same, or without
+    samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
+
+    Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, equation 1.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
+        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``zero_division`` is no number.
+
+    Examples:
+        >>> metric = NormalizedEntropy()
+        >>> metric.add([0.5, 0.5, 0.5, 0.5], [1, 0, 0, 0])
+        >>> round(metric.compute(), 12)
+        1.232622906807
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        from_logits: bool = False,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.from_logits, self.zero_division = bool(from_logits), zero_division_of(zero_division)
+        self.requirements = probability_rules(self.from_logits)
+        self._declare(1.0)
+
+    def _declare(self, coefficient: float) -> None:
+        self.recalibration_coefficient = coefficient
+        self._plain = coefficient == 1 and not self.from_logits  # what LogLoss has, too
+        key = "log_likelihood" if self._plain else ("log_likelihood of clicks", self.from_logits, coefficient)
+        self.declare("log_likelihood", dtype="float64", key=key)
+        self.declare("clicks", key="clicks")
+        self.declare("total", key="total")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        settings = self.from_logits, self.recalibration_coefficient
+        likelihood = log_likelihood(batch) if self._plain else _recalibrated_log_likelihood(batch, *settings)
+        return {"log_likelihood": likelihood, "clicks": _clicks(batch), "total": batch.total}
+
+    def formula(self, log_likelihood: np.ndarray, clicks: np.ndarray, total: np.ndarray) -> float:
+        return formulas.normalized_entropy(log_likelihood, clicks, total, self.zero_division)
+
+
+class RecalibratedNormalizedEntropy(NormalizedEntropy):
+    """`NormalizedEntropy` of predictions that are brought back to the rate before negatives were sampled.
+
+    Formula: that of `NormalizedEntropy`, with ``p / (p + (1 - p) / c)`` for p, where c is the recalibration
+    coefficient: the share of the negatives that was kept for training.
+
+    Inputs, further arguments, errors and source as for `NormalizedEntropy`; of the formula section 6.3 there.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        recalibration_coefficient: c above, a number above 0; 1 changes nothing.
+        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
+        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``recalibration_coefficient`` is no finite number above 0, or ``zero_division`` no number.
+
+    Examples:
+        >>> metric = RecalibratedNormalizedEntropy(recalibration_coefficient=0.5)
+        >>> metric.add([0.5, 0.5, 0.5], [1, 0, 0])
+        >>> round(metric.compute(), 12)
+        1.0
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        recalibration_coefficient: float = 1.0,
+        from_logits: bool = False,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, from_logits=from_logits, zero_division=zero_division, validate=validate, share=share)
+        self._declare(_above_0("recalibration_coefficient", recalibration_coefficient))
+
+
+class BucketError(ScoreHistogram):
+    """Mean relative error of the predicted rate over groups of buckets that hold enough samples to tell.
+
+    Formula: see `fleetmetrics.formulas.bucket_error`; Paddle's definition, over all workers. Scores are sorted into the
+    buckets of ``AUC(spacing="linear")``, ``int(p * (buckets - 1))`` in the precision of the scores; a score of 1 then
+    counts to the bucket below. In a `fleetmetrics.MetricCollection` the two share one histogram.
+
+    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
+    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined if no group of neighbouring buckets holds
+    enough samples, or without samples: nan with `UndefinedMetricWarning`, or ``zero_division``; Paddle has 0.
+
+    Source: ``BasicAucCalculator::calculate_bucket_error`` in Paddle's ``paddle/fluid/framework/fleet/metrics.cc``; for
+    relative errors of rates see He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        buckets: one more than Paddle's ``table_size``, at least 2.
+        max_span: how far the rates in a group may lie apart, above 0.
+        relative_error_bound: how uncertain the rate of a complete group may be, relative to it; above 0.
+        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
+        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: an argument is not what is said above.
+
+    Examples:
+        >>> metric = BucketError(buckets=11)
+        >>> metric.add([0.5] * 1000, [1] * 600 + [0] * 400)
+        >>> round(metric.compute(), 12)
+        0.2
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        buckets: int = BUCKETS,
+        max_span: float = 0.01,
+        relative_error_bound: float = 0.05,
+        from_logits: bool = False,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(
+            name,
+            buckets=whole_number_of("buckets", buckets, 2),
+            spacing="linear",
+            from_logits=from_logits,
+            zero_division=zero_division,
+            validate=validate,
+            share=share,
+        )
+        self.max_span = _above_0("max_span", max_span)
+        self.relative_error_bound = _above_0("relative_error_bound", relative_error_bound)
+
+    def formula(self, histogram: np.ndarray) -> float:
+        table = histogram[:, :-1].copy()
+        table[:, -1] += histogram[:, -1]
+        return formulas.bucket_error(
+            table[1],
+            table[0],
+            self.zero_division,
+            max_span=self.max_span,
+            relative_error_bound=self.relative_error_bound,
+        )
+
+
+def _above_0(argument: str, value: Any) -> float:
+    return number_of(argument, value, float(np.finfo(np.float64).tiny), allowed="a finite number above 0")

@@ -1,0 +1,175 @@
+"""Curves over all thresholds, from a histogram of the scores."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.curves import ROC, PrecisionRecall
+from fleetmetrics.metrics.arguments import whole_number_of
+from fleetmetrics.metrics.buckets import ScoreHistogram
+
+__all__ = ["CumulativeGain", "KolmogorovSmirnov", "Lift", "PrecisionRecallCurve", "ROCCurve"]
+
+
+class ROCCurve(ScoreHistogram):
+    """The ROC curve as arrays, from a histogram of the scores.
+
+    Formula: see `fleetmetrics.formulas.roc_curve`. One point for each bucket that holds samples; its threshold is the
+    lowest score of the bucket, so that ``score >= threshold`` holds for the samples of the bucket and above.
+
+    Inputs and buckets as for `fleetmetrics.AUC`. ``compute`` returns ``ROC(fpr, tpr, thresholds)``, in the order of
+    `sklearn.metrics.roc_curve`. The rate of a class that has no samples is undefined.
+
+    Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        buckets: how many, at least 2; None: 4,096, or ``num_thresholds + 1``.
+        spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
+        num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
+        from_logits: predictions are logits, of which the logistic function is taken.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
+        validate: False skips the check of the inputs.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be, or contradicts another one.
+
+    Examples:
+        >>> metric = ROCCurve(buckets=8)
+        >>> metric.add([0.125, 0.5, 0.375, 0.75], [0, 0, 1, 1])
+        >>> curve = metric.compute()
+        >>> curve.fpr.tolist(), curve.tpr.tolist()
+        ([0.0, 0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0])
+    """
+
+    def formula(self, histogram: np.ndarray) -> ROC:
+        return formulas.roc_curve(histogram[1], histogram[0], self.lowest_scores, self.zero_division)
+
+
+class PrecisionRecallCurve(ScoreHistogram):
+    """The precision-recall curve as arrays, from a histogram of the scores.
+
+    Formula: see `fleetmetrics.formulas.precision_recall_curve`. One point for each bucket that holds samples; its
+    threshold is the lowest score of the bucket.
+
+    Inputs, arguments and errors as for `ROCCurve`. ``compute`` returns
+    ``PrecisionRecall(precision, recall, thresholds)``, in the order of `sklearn.metrics.precision_recall_curve`. The
+    recall is undefined if no sample is positive.
+
+    Source: Davis and Goadrich, "The relationship between precision-recall and ROC curves", ICML 2006.
+
+    Examples:
+        >>> metric = PrecisionRecallCurve(buckets=8)
+        >>> metric.add([0.125, 0.5, 0.375, 0.75], [0, 0, 1, 1])
+        >>> curve = metric.compute()
+        >>> curve.precision.tolist(), curve.recall.tolist()
+        ([0.5, 0.6666666666666666, 0.5, 1.0, 1.0], [1.0, 1.0, 0.5, 0.5, 0.0])
+    """
+
+    def formula(self, histogram: np.ndarray) -> PrecisionRecall:
+        return formulas.precision_recall_curve(histogram[1], histogram[0], self.lowest_scores, self.zero_division)
+
+
+class KolmogorovSmirnov(ScoreHistogram):
+    """The largest distance between the score distributions of the two classes (KS), from a histogram of the scores.
+
+    Formula: see `fleetmetrics.formulas.kolmogorov_smirnov`: ``max_t |TPR(t) - FPR(t)|``, over the bounds of the buckets.
+
+    Inputs, arguments and errors as for `ROCCurve`. Undefined if a class has no samples.
+
+    Source: Smirnov, "Table for estimating the goodness of fit of empirical distributions", Annals of Mathematical
+    Statistics 19 (1948).
+
+    Examples:
+        >>> metric = KolmogorovSmirnov()
+        >>> metric.add([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+        >>> metric.compute()
+        0.5
+    """
+
+    def formula(self, histogram: np.ndarray) -> float:
+        return formulas.kolmogorov_smirnov(histogram[1], histogram[0], self.zero_division)
+
+
+class Shares(NamedTuple):
+    """Values by share of the population.
+
+    Args:
+        fractions: shares of the samples, those of the highest scores first.
+        values: one for each.
+    """
+
+    fractions: np.ndarray
+    values: np.ndarray
+
+
+class CumulativeGain(ScoreHistogram):
+    """Which share of the positive samples is among the highest scores, by share of the population.
+
+    Formula: see `fleetmetrics.formulas.cumulative_gain`; inside a bucket a straight line, as if its samples came in
+    random order.
+
+    Inputs and buckets as for `fleetmetrics.AUC`. ``compute`` returns ``Shares(fractions, values)``. Undefined if no
+    sample is positive.
+
+    Source: Berry and Linoff, Data Mining Techniques (1997), chapter 5.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        fractions: shares of the population, above 0 and at most 1; or their number: 10 means deciles.
+        **settings: ``buckets``, ``spacing``, ``num_thresholds``, ``from_logits``, ``zero_division``, ``validate`` and
+            ``share`` of `ROCCurve`.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be, or contradicts another one.
+
+    Examples:
+        >>> metric = CumulativeGain(fractions=[0.25, 0.5])
+        >>> metric.add([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+        >>> metric.compute().values.tolist()
+        [0.5, 0.5]
+    """
+
+    def __init__(self, name: str | None = None, *, fractions: int | Sequence[float] = 10, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.fractions = _fractions(fractions)
+
+    def formula(self, histogram: np.ndarray) -> Shares:
+        values = formulas.cumulative_gain(histogram[1], histogram[0], self.fractions, self.zero_division)
+        return Shares(self.fractions.copy(), values)
+
+
+class Lift(CumulativeGain):
+    """How many times more positive samples are among the highest scores than in a random choice of the same size.
+
+    Formula: see `fleetmetrics.formulas.lift`: the cumulative gain divided by the share of the population.
+
+    Inputs, arguments, errors and source as for `CumulativeGain`.
+
+    Examples:
+        >>> metric = Lift(fractions=[0.25, 0.5])
+        >>> metric.add([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+        >>> metric.compute().values.tolist()
+        [2.0, 1.0]
+    """
+
+    def formula(self, histogram: np.ndarray) -> Shares:
+        values = formulas.lift(histogram[1], histogram[0], self.fractions, self.zero_division)
+        return Shares(self.fractions.copy(), values)
+
+
+def _fractions(given: Any) -> np.ndarray:
+    if np.ndim(given) == 0:
+        number = whole_number_of("fractions", given, 1)
+        return np.arange(1, number + 1) / number
+    values = np.asarray(given)
+    if values.ndim != 1 or not values.size or values.dtype.kind not in "iuf" or not ((values > 0) & (values <= 1)).all():
+        raise InvalidInputError(
+            f"fractions must be an integer of at least 1, or numbers above 0 and at most 1; not {given!r}"
+        )
+    return values.astype(np.float64)

@@ -1,0 +1,182 @@
+"""How values are distributed: mean, variance, histogram."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.metrics.aggregation import Values
+from fleetmetrics.metrics.arguments import edges_of, number_of
+
+__all__ = ["Histogram", "Mean", "StandardDeviation", "Variance"]
+
+
+class Mean(Values):
+    """Arithmetic mean of all values; with weights the weighted mean.
+
+    Formula: ``sum(w * x) / sum(w)``, in float64 whatever the dtype of the values.
+
+    ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts. Undefined without values:
+    nan with `UndefinedMetricWarning`.
+
+    Source: Bland and Kerry, "Weighted comparison of means", BMJ 316 (1998).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that values are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Examples:
+        >>> metric = Mean()
+        >>> metric.add([1.0, 3.0], weight=[3.0, 1.0])
+        >>> metric.compute()
+        1.5
+    """
+
+    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.declare("value_sum", dtype="float64", key="sum of values")
+        self.declare("total", key="total")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"value_sum": _value_sum(batch), "total": batch.total}
+
+    def formula(self, value_sum: np.ndarray, total: np.ndarray) -> float:
+        return formulas.mean(value_sum, total)
+
+
+@statistic
+def _value_sum(batch: Batch) -> Any:
+    return batch.weighted_sum(batch.values, zero_at_zero=True)
+
+
+@statistic
+def _value_moments(batch: Batch) -> Any:
+    return batch.moments(batch.values)
+
+
+class Variance(Values):
+    """Variance of all values.
+
+    Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a weight counts as so many equal values. In float64,
+    merged by pairwise formulas: values may be large against their spread.
+
+    ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts. Undefined if the total
+    weight is not above ``ddof``: nan with `UndefinedMetricWarning`.
+
+    Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37
+    (1983).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        ddof: what is subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of
+            the variance of what they are a sample of.
+        validate: False skips the check that values are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``ddof`` is no finite number of at least 0.
+
+    Examples:
+        >>> metric = Variance(ddof=1)
+        >>> metric.add([1e8, 1e8 + 1, 1e8 + 2])
+        >>> metric.compute()
+        1.0
+    """
+
+    def __init__(self, name: str | None = None, *, ddof: float = 0, validate: bool = True, share: bool = False) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.ddof = number_of("ddof", ddof, 0)
+        self.declare("moments", (3,), "float64", "moments", key="moments of values")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"moments": _value_moments(batch)}
+
+    def formula(self, moments: np.ndarray) -> float:
+        return formulas.variance(moments, self.ddof)
+
+
+class StandardDeviation(Variance):
+    """Standard deviation of all values: the square root of `Variance`.
+
+    Formula: ``sqrt(sum(w * (x - mean(x))**2) / (sum(w) - ddof))``.
+
+    Inputs, arguments, errors and source as for `Variance`.
+
+    Examples:
+        >>> metric = StandardDeviation()
+        >>> metric.add([1.0, 5.0])
+        >>> metric.compute()
+        2.0
+    """
+
+    def formula(self, moments: np.ndarray) -> float:
+        return formulas.standard_deviation(moments, self.ddof)
+
+
+class Histogram(Values):
+    """How many values lie in each bin.
+
+    Bin k holds ``edges[k] <= x < edges[k + 1]``, the last one its upper edge too, as in `numpy.histogram`; values are
+    compared with the edges as float64, without rounding. What lies outside is counted apart.
+
+    ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts. The value is a
+    `fleetmetrics.formulas.HistogramCounts`: ``counts`` (int64; with weights their sums, float64), ``edges``, ``below``
+    and ``above``.
+
+    Source: Scott, Multivariate Density Estimation (1992), chapter 3.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        bins: how many bins of equal width there are in ``range``; or all edges, rising, one more than there are bins.
+        range: lowest and highest edge; of no use where ``bins`` are edges.
+        validate: False skips the check that values are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``bins`` or ``range`` is not as it should be.
+
+    Examples:
+        >>> metric = Histogram(bins=4, range=(0.0, 1.0))
+        >>> metric.add([0.0, 0.25, 0.3, 1.0, 1.5])
+        >>> value = metric.compute()
+        >>> value.counts.tolist(), value.above
+        ([1, 2, 0, 1], 1)
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        bins: int | Sequence[float] = 10,
+        range: tuple[float, float] = (0.0, 1.0),
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        try:
+            low, high = (number_of("range", bound) for bound in range)
+        except (TypeError, ValueError):
+            low = high = 0.0
+        if not low < high:
+            raise InvalidInputError(f"range must be two finite numbers, the lower one first, not {range!r}")
+        self.edges = edges_of(bins, low, high)
+        self.declare("cells", (len(self.edges) + 1,), key=("histogram", self.edges))
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"cells": batch.histogram(_cell(batch, self.edges))}
+
+    def formula(self, cells: np.ndarray) -> formulas.HistogramCounts:
+        return formulas.histogram_counts(cells, self.edges)
+
+
+@statistic
+def _cell(batch: Batch, edges: tuple[float, ...]) -> Any:
+    """0 below the first edge, then the bins, the last number above the last edge."""
+    xp = batch.xp
+    closed = np.array([*edges[:-1], np.nextafter(edges[-1], np.inf)])
+    return xp.position(xp.constant(closed), batch.values, True)

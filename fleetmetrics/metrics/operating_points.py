@@ -1,0 +1,230 @@
+"""Points of the curves: the best of one rate where another is fixed, and metrics at given thresholds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Sequence
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.operating_points import OperatingPoint, Sweep
+from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import number_of, whole_number_of, zero_division_of
+from fleetmetrics.metrics.buckets import ScoreHistogram
+
+__all__ = [
+    "PrecisionAtFixedRecall",
+    "RecallAtFixedPrecision",
+    "SensitivityAtSpecificity",
+    "SpecificityAtSensitivity",
+    "ThresholdSweep",
+]
+
+
+class RecallAtFixedPrecision(ScoreHistogram):
+    """The highest recall at which the precision is at least the given one, from a histogram of the scores.
+
+    Formula: see `fleetmetrics.formulas.recall_at_fixed_precision`, over the lowest scores of the buckets as thresholds.
+
+    Inputs and buckets as for `fleetmetrics.AUC`. ``compute`` returns ``OperatingPoint(value, threshold)``; the
+    threshold is inf where only predicting nothing is precise enough. Undefined if no sample is positive.
+
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        min_precision: in [0, 1].
+        **settings: ``buckets``, ``spacing``, ``num_thresholds``, ``from_logits``, ``zero_division``, ``validate`` and
+            ``share`` of `fleetmetrics.ROCCurve`.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be, or contradicts another one.
+
+    Examples:
+        >>> metric = RecallAtFixedPrecision(min_precision=0.6, buckets=9, spacing="linear")
+        >>> metric.add([0.125, 0.5, 0.375, 0.75], [0, 0, 1, 1])
+        >>> metric.compute()
+        OperatingPoint(value=1.0, threshold=0.375)
+    """
+
+    def __init__(self, name: str | None = None, *, min_precision: float, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.min_precision = number_of("min_precision", min_precision, 0, 1)
+
+    def formula(self, histogram: np.ndarray) -> OperatingPoint:
+        return formulas.recall_at_fixed_precision(
+            histogram[1], histogram[0], self.lowest_scores, self.min_precision, self.zero_division
+        )
+
+
+class PrecisionAtFixedRecall(ScoreHistogram):
+    """The highest precision at which the recall is at least the given one, from a histogram of the scores.
+
+    Formula: see `fleetmetrics.formulas.precision_at_fixed_recall`, over the lowest scores of the buckets as thresholds.
+
+    Inputs, result, settings, errors and source as for `RecallAtFixedPrecision`.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        min_recall: in [0, 1].
+        **settings: as for `RecallAtFixedPrecision`.
+
+    Examples:
+        >>> metric = PrecisionAtFixedRecall(min_recall=0.5)
+        >>> metric.add([0.125, 0.5, 0.375, 0.75], [0, 0, 1, 1])
+        >>> metric.compute()
+        OperatingPoint(value=1.0, threshold=0.75)
+    """
+
+    def __init__(self, name: str | None = None, *, min_recall: float, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.min_recall = number_of("min_recall", min_recall, 0, 1)
+
+    def formula(self, histogram: np.ndarray) -> OperatingPoint:
+        return formulas.precision_at_fixed_recall(
+            histogram[1], histogram[0], self.lowest_scores, self.min_recall, self.zero_division
+        )
+
+
+class SensitivityAtSpecificity(ScoreHistogram):
+    """The highest sensitivity at which the specificity is at least the given one, from a histogram of the scores.
+
+    Formula: see `fleetmetrics.formulas.sensitivity_at_specificity`, over the lowest scores of the buckets as thresholds.
+
+    Inputs, result, settings and errors as for `RecallAtFixedPrecision`. Undefined if a class has no samples.
+
+    Source: Zhou, Obuchowski and McClish, Statistical Methods in Diagnostic Medicine (2011), section 2.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        min_specificity: in [0, 1].
+        **settings: as for `RecallAtFixedPrecision`.
+
+    Examples:
+        >>> metric = SensitivityAtSpecificity(min_specificity=0.5, buckets=9, spacing="linear")
+        >>> metric.add([0.125, 0.5, 0.375, 0.75], [0, 0, 1, 1])
+        >>> metric.compute()
+        OperatingPoint(value=1.0, threshold=0.375)
+    """
+
+    def __init__(self, name: str | None = None, *, min_specificity: float, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.min_specificity = number_of("min_specificity", min_specificity, 0, 1)
+
+    def formula(self, histogram: np.ndarray) -> OperatingPoint:
+        return formulas.sensitivity_at_specificity(
+            histogram[1], histogram[0], self.lowest_scores, self.min_specificity, self.zero_division
+        )
+
+
+class SpecificityAtSensitivity(ScoreHistogram):
+    """The highest specificity at which the sensitivity is at least the given one, from a histogram of the scores.
+
+    Formula: see `fleetmetrics.formulas.specificity_at_sensitivity`, over the lowest scores of the buckets as thresholds.
+
+    Inputs, result, settings, errors and source as for `SensitivityAtSpecificity`.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        min_sensitivity: in [0, 1].
+        **settings: as for `RecallAtFixedPrecision`.
+
+    Examples:
+        >>> metric = SpecificityAtSensitivity(min_sensitivity=0.75, buckets=9, spacing="linear")
+        >>> metric.add([0.125, 0.5, 0.375, 0.75], [0, 0, 1, 1])
+        >>> metric.compute()
+        OperatingPoint(value=0.5, threshold=0.375)
+    """
+
+    def __init__(self, name: str | None = None, *, min_sensitivity: float, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.min_sensitivity = number_of("min_sensitivity", min_sensitivity, 0, 1)
+
+    def formula(self, histogram: np.ndarray) -> OperatingPoint:
+        return formulas.specificity_at_sensitivity(
+            histogram[1], histogram[0], self.lowest_scores, self.min_sensitivity, self.zero_division
+        )
+
+
+@statistic
+def _between_thresholds(batch: Batch, thresholds: tuple[float, ...], from_logits: bool) -> Any:
+    xp = batch.xp
+    place = xp.position(xp.constant(np.array(thresholds)), batch.probability(from_logits), right=True)
+    return batch.histogram(xp.cast(batch.labels, "int64"), place)
+
+
+class ThresholdSweep(Metric):
+    """Precision, recall, F-beta, accuracy and specificity at each of the given thresholds, and the best threshold.
+
+    Formula: see `fleetmetrics.formulas.threshold_sweep`. A sample is predicted positive where ``p >= threshold``; both
+    are compared as float64, so the counts are exact at exactly these thresholds.
+
+    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
+    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. ``compute`` returns ``Sweep`` of arrays ``thresholds``,
+    ``precision``, ``recall``, ``f_beta``, ``accuracy``, ``specificity``, and the numbers ``best_threshold`` and
+    ``best_f_beta``. An entry is undefined where nothing is predicted positive (precision), or a class has no samples.
+
+    Source: van Rijsbergen, Information Retrieval (1979), chapter 7.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        thresholds: rising numbers in [0, 1]; or how many, at least 2, evenly spaced from 0 to 1.
+        beta: above 0; how much more recall counts than precision.
+        from_logits: predictions are logits, of which the logistic function is taken; thresholds are probabilities still.
+        zero_division: entries that are undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
+        validate: False skips the check of the inputs.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be.
+
+    Examples:
+        >>> metric = ThresholdSweep(thresholds=[0.25, 0.5])
+        >>> metric.add([0.125, 0.5, 0.375, 0.75], [0, 0, 1, 1])
+        >>> sweep = metric.compute()
+        >>> sweep.precision.tolist(), sweep.recall.tolist(), sweep.best_threshold
+        ([0.6666666666666666, 0.5], [1.0, 0.5], 0.25)
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        thresholds: int | Sequence[float] = 101,
+        beta: float = 1.0,
+        from_logits: bool = False,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.thresholds = _thresholds(thresholds)
+        self.beta = number_of("beta", beta, allowed="a finite number above 0")
+        if self.beta <= 0:
+            raise InvalidInputError(f"beta must be a finite number above 0, not {beta!r}")
+        self.from_logits = bool(from_logits)
+        self.zero_division = zero_division_of(zero_division)
+        self.requirements = ("finite_prediction" if from_logits else "probability", "class_label")
+        key = ("classes between thresholds", self.thresholds, self.from_logits)
+        self.declare("counts", (2, len(self.thresholds) + 1), key=key)
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"counts": _between_thresholds(batch, self.thresholds, self.from_logits)}
+
+    def formula(self, counts: np.ndarray) -> Sweep:
+        return formulas.threshold_sweep(counts[1], counts[0], self.thresholds, self.beta, self.zero_division)
+
+
+def _thresholds(given: Any) -> tuple[float, ...]:
+    if np.ndim(given) == 0:
+        return tuple(np.linspace(0, 1, whole_number_of("thresholds", given, 2)).tolist())
+    values = np.asarray(given)
+    in_range = values.ndim == 1 and values.size > 0 and values.dtype.kind in "iuf" and ((values >= 0) & (values <= 1)).all()
+    if not in_range or not (np.diff(values.astype(np.float64)) > 0).all():
+        raise InvalidInputError(
+            f"thresholds must be an integer of at least 2, or rising numbers from 0 to 1; not {given!r}"
+        )
+    return tuple(values.astype(np.float64).tolist())

@@ -1,0 +1,246 @@
+"""Errors against the variation of the labels, and correlation of predictions and labels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Mapping
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import whole_number_of, zero_division_of
+from fleetmetrics.metrics.regression.errors import squared_error
+from fleetmetrics.record_metric import RecordMetric
+
+__all__ = ["ExplainedVariance", "PearsonCorrelation", "R2Score", "SpearmanCorrelation"]
+
+
+@statistic
+def _label_moments(batch: Batch) -> Any:
+    return batch.moments(batch.targets)
+
+
+@statistic
+def _error_moments(batch: Batch) -> Any:
+    return batch.moments(batch.xp.subtract(batch.values, batch.targets))
+
+
+@statistic
+def _comoments(batch: Batch) -> Any:
+    return batch.moments(batch.values, batch.targets)
+
+
+class R2Score(Metric):
+    """R2, the coefficient of determination: the share of the labels' variance that the predictions account for.
+
+    Formula: ``R2 = 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2)``; adjusted for k regressors
+    ``1 - (1 - R2) * (n - 1) / (n - k - 1)``, where n is the number of samples, whatever their weights. In float64,
+    merged by pairwise formulas: labels may be large against their spread.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Undefined if all labels are equal (up to rounding), without samples, or with no more than
+    ``adjusted + 1`` samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
+
+    Source: Kvalseth, "Cautionary note about R2", The American Statistician 39 (1985).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        adjusted: the number of independent regressors to adjust for; 0: none.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``adjusted`` is no integer of at least 0, or ``zero_division`` no number.
+
+    Examples:
+        >>> metric = R2Score()
+        >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -1.0, 2.0, 8.0])
+        >>> round(metric.compute(), 12)
+        0.970238095238
+    """
+
+    requirements = ("finite_prediction", "finite_label")
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        adjusted: int = 0,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.adjusted = whole_number_of("adjusted", adjusted, 0)
+        self.zero_division = zero_division_of(zero_division)
+        self.declare("squared_error", dtype="float64", key="squared_error")
+        self.declare("label_moments", (3,), "float64", "moments", key="label_moments")
+        if self.adjusted:
+            self.declare("number", key="number")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        statistics = {"squared_error": squared_error(batch), "label_moments": _label_moments(batch)}
+        return {**statistics, "number": batch.number} if self.adjusted else statistics
+
+    def formula(self, squared_error: np.ndarray, label_moments: np.ndarray, number: Any = 0) -> float:
+        return formulas.r2_score(squared_error, label_moments, number, self.adjusted, self.zero_division)
+
+
+class ExplainedVariance(Metric):
+    """Share of the labels' variance that is not variance of the errors: `R2Score` that forgives a constant bias.
+
+    Formula: ``1 - var(y - p) / var(y)``, weighted variances, in float64 and merged by pairwise formulas: labels may be
+    large against their spread.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Undefined if all labels are equal (up to rounding), or without samples: nan with
+    `UndefinedMetricWarning`, or ``zero_division``.
+
+    Source: Achen, "What does 'explained variance' explain?", Political Analysis 2 (1990).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``zero_division`` is no number.
+
+    Examples:
+        >>> metric = ExplainedVariance()
+        >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
+        >>> round(metric.compute(), 12)
+        0.957173447537
+    """
+
+    requirements = ("finite_prediction", "finite_label")
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
+        self.declare("error_moments", (3,), "float64", "moments", key="error_moments")
+        self.declare("label_moments", (3,), "float64", "moments", key="label_moments")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"error_moments": _error_moments(batch), "label_moments": _label_moments(batch)}
+
+    def formula(self, error_moments: np.ndarray, label_moments: np.ndarray) -> float:
+        return formulas.explained_variance(error_moments, label_moments, self.zero_division)
+
+
+class PearsonCorrelation(Metric):
+    """Pearson's coefficient of the linear correlation of predictions and labels, in [-1, 1].
+
+    Formula: ``cov(p, y) / sqrt(var(p) * var(y))``, all weighted, in float64 and merged by pairwise formulas: numbers
+    may be large against their spread.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Undefined if all predictions, or all labels, are equal (up to rounding), or without samples: nan
+    with `UndefinedMetricWarning`, or ``zero_division``.
+
+    Source: Rodgers and Nicewander, "Thirteen ways to look at the correlation coefficient", The American
+    Statistician 42 (1988).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``zero_division`` is no number.
+
+    Examples:
+        >>> metric = PearsonCorrelation()
+        >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
+        >>> round(metric.compute(), 12)
+        0.984869618448
+    """
+
+    requirements = ("finite_prediction", "finite_label")
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
+        self.declare("comoments", (6,), "float64", "comoments", key="prediction and label")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"comoments": _comoments(batch)}
+
+    def formula(self, comoments: np.ndarray) -> float:
+        return formulas.pearson_correlation(comoments, self.zero_division)
+
+
+class SpearmanCorrelation(RecordMetric):
+    """Spearman's rank correlation of predictions and labels, in [-1, 1].
+
+    Formula: Pearson's coefficient of the ranks among the samples of all workers; equal values share their mean rank. A
+    sample of weight w counts as w samples of weight 1 would: its rank is the weight below it plus half of the weight
+    that is level with it, its own included.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Every sample is kept, and one worker sees them all when the value is computed. Undefined if all
+    predictions, or all labels, are equal, or without samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
+
+    Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15
+    (1904); Kendall, Rank Correlation Methods (1948), chapter 3, for ties.
+
+    Args:
+        name: how errors call it; None: made up, in the order of creation.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: has no use here: it is not for static programs.
+
+    Raises:
+        InvalidInputError: ``zero_division`` is no number.
+
+    Examples:
+        >>> metric = SpearmanCorrelation()
+        >>> metric.add([1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 6.0, 7.0, 8.0, 7.0])
+        >>> round(metric.compute(), 12)
+        0.820782681668
+    """
+
+    requirements = ("finite_prediction", "finite_label")
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
+        self.keep_records(("prediction", "label", "weight"), key="prediction, label and weight")
+
+    def batch_records(self, batch: Batch) -> dict[str, Any]:
+        return {"prediction": batch.values, "label": batch.targets, "weight": batch.weight}
+
+    def start(self) -> dict[str, Any]:
+        return {"comoments": np.zeros(6)}
+
+    def fold(self, carry: dict[str, Any], records: Any, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        return {"comoments": formulas.rank_comoments(records["prediction"], records["label"], records["weight"])}
+
+    def formula(self, comoments: np.ndarray) -> float:
+        return formulas.pearson_correlation(comoments, self.zero_division, "spearman_correlation")

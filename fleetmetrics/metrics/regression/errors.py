@@ -1,0 +1,333 @@
+"""Means, and the largest, of the errors themselves."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.metric import Metric
+from fleetmetrics.requirements import Requirement
+
+__all__ = [
+    "LogCoshError",
+    "MaxError",
+    "MeanAbsoluteError",
+    "MeanBias",
+    "MeanError",
+    "MeanSquaredError",
+    "MeanSquaredLogError",
+    "RootMeanSquaredError",
+    "RootMeanSquaredLogError",
+    "absolute_error",
+    "floats",
+    "number_above",
+    "squared_error",
+]
+
+
+def floats(batch: Batch, argument: str) -> Any:
+    """Predictions or labels as float64, for a requirement: of all samples, where the batch would keep what counts."""
+    if batch.classes and argument == "prediction":
+        return batch.values  # raises, and says what is allowed
+    return batch.xp.cast(getattr(batch, argument), "float64")
+
+
+def number_above(argument: str, bound: float) -> Requirement:
+    """The requirement that an argument be finite and above a number.
+
+    Args:
+        argument: ``"prediction"`` or ``"label"``.
+        bound: the number.
+    """
+
+    def holds(batch: Batch) -> Any:
+        array = floats(batch, argument)
+        return batch.xp.logical_and(batch.xp.greater(array, bound), batch.xp.isfinite(array))
+
+    return Requirement(argument, f"a finite number above {bound:g}", holds)
+
+
+@statistic
+def _error(batch: Batch) -> Any:
+    return batch.xp.subtract(batch.values, batch.targets)
+
+
+@statistic
+def _absolute(batch: Batch) -> Any:
+    return batch.xp.absolute(_error(batch))
+
+
+@statistic
+def _sum_of_errors(batch: Batch) -> Any:
+    return batch.weighted_sum(_error(batch), zero_at_zero=True)
+
+
+@statistic
+def absolute_error(batch: Batch) -> Any:
+    """The sum of absolute errors: what a state "absolute_error" of that key holds."""
+    return batch.weighted_sum(_absolute(batch), zero_at_zero=True)
+
+
+@statistic
+def squared_error(batch: Batch) -> Any:
+    """The sum of squared errors: what a state "squared_error" of that key holds."""
+    return batch.weighted_sum(batch.xp.square(_error(batch)), zero_at_zero=True)
+
+
+@statistic
+def _squared_log_error(batch: Batch) -> Any:
+    xp = batch.xp
+    difference = xp.subtract(xp.log1p(batch.values), xp.log1p(batch.targets))
+    return batch.weighted_sum(xp.square(difference), zero_at_zero=True)
+
+
+@statistic
+def _log_cosh(batch: Batch) -> Any:
+    xp, error = batch.xp, _absolute(batch)
+    large = xp.greater(error, 1.0)
+    # Each form where it neither cancels nor overflows: cosh(x) is 1 + 2 sinh(x / 2)**2 and exp(x) (1 + exp(-2x)) / 2.
+    near = xp.where(large, xp.zeros_like(error), error)
+    of_small = xp.log1p(2.0 * xp.square(xp.sinh(0.5 * near)))
+    of_large = xp.add(error, xp.log(0.5 * (1.0 + xp.exp(-2.0 * error))))
+    return batch.weighted_sum(xp.where(large, of_large, of_small), zero_at_zero=True)
+
+
+class MeanError(Metric):
+    """What means of errors share: a sum of them, and the number of samples.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+    """
+
+    requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
+    #: Name and key of the state that sums the errors.
+    error = ""
+    sum_of_errors: Callable[[Batch], Any]
+    mean: Callable[[Any, Any], float]
+
+    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.declare(self.error, dtype="float64", key=self.error)
+        self.declare("total", key="total")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {self.error: self.sum_of_errors(batch), "total": batch.total}
+
+    def formula(self, total: np.ndarray, **error: np.ndarray) -> float:
+        return self.mean(error[self.error], total)
+
+
+class MeanAbsoluteError(MeanError):
+    """Mean absolute error.
+
+    Formula: ``sum(w * |p - y|) / sum(w)``, in float64 whatever the dtype of the inputs.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+
+    Source: Willmott and Matsuura, "Advantages of the mean absolute error (MAE) over the root mean square
+    error (RMSE)", Climate Research 30 (2005).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Examples:
+        >>> metric = MeanAbsoluteError()
+        >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
+        >>> metric.compute()
+        0.5
+    """
+
+    error = "absolute_error"
+    sum_of_errors = staticmethod(absolute_error)
+    mean = staticmethod(formulas.mean_absolute_error)
+
+
+class MeanSquaredError(MeanError):
+    """Mean squared error.
+
+    Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 whatever the dtype of the inputs.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+
+    Source: Gneiting, "Making and evaluating point forecasts", Journal of the American Statistical
+    Association 106 (2011).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Examples:
+        >>> metric = MeanSquaredError()
+        >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
+        >>> metric.compute()
+        0.375
+    """
+
+    error = "squared_error"
+    sum_of_errors = staticmethod(squared_error)
+    mean = staticmethod(formulas.mean_squared_error)
+
+
+class RootMeanSquaredError(MeanSquaredError):
+    """Root mean squared error: the square root of `MeanSquaredError`, in the unit of the label.
+
+    Formula: ``sqrt(sum(w * (p - y)**2) / sum(w))``: the root of the global mean, not a mean of roots.
+
+    Inputs, arguments, errors and source as for `MeanSquaredError`.
+
+    Examples:
+        >>> metric = RootMeanSquaredError()
+        >>> metric.add([3.0, 0.0], [0.0, 4.0], weight=[1.0, 1.0])
+        >>> metric.compute()
+        3.5355339059327378
+    """
+
+    mean = staticmethod(formulas.root_mean_squared_error)
+
+
+class MeanSquaredLogError(MeanError):
+    """Mean squared logarithmic error: for labels that span orders of magnitude.
+
+    Formula: ``sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w)``, in float64 whatever the dtype of the inputs.
+
+    ``add(prediction, label)`` takes numbers above -1, of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+
+    Source: Tofallis, "A better measure of relative prediction accuracy for model selection and model estimation",
+    Journal of the Operational Research Society 66 (2015), which has it without the shift by 1.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that predictions and labels are finite and above -1, and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Examples:
+        >>> metric = MeanSquaredLogError()
+        >>> metric.add([1.0, 3.0], [0.0, 3.0])
+        >>> round(metric.compute(), 12)
+        0.240226506959
+    """
+
+    requirements = (number_above("prediction", -1), number_above("label", -1))
+    error = "squared_log_error"
+    sum_of_errors = staticmethod(_squared_log_error)
+    mean = staticmethod(formulas.mean_squared_log_error)
+
+
+class RootMeanSquaredLogError(MeanSquaredLogError):
+    """Root mean squared logarithmic error: the square root of `MeanSquaredLogError`.
+
+    Formula: ``sqrt(sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w))``: the root of the global mean, not a mean of roots.
+
+    Inputs, arguments, errors and source as for `MeanSquaredLogError`.
+
+    Examples:
+        >>> metric = RootMeanSquaredLogError()
+        >>> metric.add([1.0, 3.0], [0.0, 3.0])
+        >>> round(metric.compute(), 12)
+        0.490129071734
+    """
+
+    mean = staticmethod(formulas.root_mean_squared_log_error)
+
+
+class MeanBias(MeanError):
+    """Mean signed error: above 0 where predictions are too high.
+
+    Formula: ``sum(w * (p - y)) / sum(w)``, in float64 whatever the dtype of the inputs.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+
+    Source: Willmott, "Some comments on the evaluation of model performance", Bulletin of the American Meteorological
+    Society 63 (1982).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Examples:
+        >>> metric = MeanBias()
+        >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
+        >>> metric.compute()
+        0.25
+    """
+
+    error = "error"
+    sum_of_errors = staticmethod(_sum_of_errors)
+    mean = staticmethod(formulas.mean_bias)
+
+
+class LogCoshError(MeanError):
+    """Mean logarithm of the hyperbolic cosine of the error: squared where it is small, absolute where it is large.
+
+    Formula: ``sum(w * ln(cosh(p - y))) / sum(w)``, in float64 whatever the dtype of the inputs, and without overflow.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+
+    Source: Saleh and Saleh, "Statistical properties of the log-cosh loss function used in machine learning" (2022),
+    arXiv:2208.04564.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Examples:
+        >>> metric = LogCoshError()
+        >>> metric.add([1.0, 1000.0], [0.0, 0.0])
+        >>> round(metric.compute(), 9)
+        499.870316825
+    """
+
+    error = "log_cosh"
+    sum_of_errors = staticmethod(_log_cosh)
+    mean = staticmethod(formulas.log_cosh_error)
+
+
+class MaxError(Metric):
+    """The largest absolute error.
+
+    Formula: ``max(|p - y|)`` over the samples of positive weight; a mask of False, or a weight of 0, leaves a sample
+    out, and other weights change nothing.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+
+    Source: Cheney, Introduction to Approximation Theory (1966), chapter 1: the uniform norm.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Examples:
+        >>> metric = MaxError()
+        >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
+        >>> metric.compute()
+        1.0
+    """
+
+    requirements = ("finite_prediction", "finite_label")
+
+    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.declare("largest_error", dtype="float64", reduction="max", key="largest_error")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"largest_error": batch.extreme(_absolute(batch), "max")}
+
+    def formula(self, largest_error: np.ndarray) -> float:
+        return formulas.max_error(largest_error)

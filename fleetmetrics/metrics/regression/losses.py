@@ -1,0 +1,204 @@
+"""Losses with a parameter: of quantiles, and of the Tweedie family."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import number_of
+from fleetmetrics.metrics.regression.errors import floats, number_above
+from fleetmetrics.requirements import Requirement
+
+__all__ = ["QuantileLoss", "TweedieDeviance"]
+
+
+@statistic
+def _shortfall(batch: Batch, column: int | None, over: bool) -> Any:
+    """The sum of ``max(y - p, 0)``, or with ``over`` of ``max(p - y, 0)``; of one column of predictions."""
+    xp = batch.xp
+    prediction = batch.values if column is None else xp.cast(batch.prediction[:, column], "float64")
+    pair = (prediction, batch.targets) if over else (batch.targets, prediction)
+    return batch.weighted_sum(xp.at_least(xp.subtract(*pair), 0.0), zero_at_zero=True)
+
+
+class QuantileLoss(Metric):
+    """Quantile (pinball) loss, of predictions of one quantile or of several.
+
+    Formula: ``sum(w * max(q * (y - p), (1 - q) * (p - y))) / sum(w)`` for the quantile q, in float64 whatever the dtype
+    of the inputs.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), of a matrix every element
+    counts, and the value is a number. For a sequence of k quantiles it takes predictions ``[n, k]``, a column for
+    each, beside labels ``[n]``, and the value is an array ``[k]``. Undefined without samples: nan with
+    `UndefinedMetricWarning`.
+
+    Source: Koenker and Bassett, "Regression quantiles", Econometrica 46 (1978).
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        quantile: a number in [0, 1], or a sequence of them.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``quantile`` is no number in [0, 1] and no sequence of them.
+
+    Examples:
+        >>> metric = QuantileLoss(quantile=0.75)
+        >>> metric.add([1.0, 4.0], [3.0, 3.0])
+        >>> metric.compute()
+        0.875
+        >>> metric = QuantileLoss(quantile=[0.25, 0.75])
+        >>> metric.add([[1.0, 4.0], [2.0, 8.0]], [3.0, 4.0])
+        >>> metric.compute().tolist()
+        [0.5, 0.625]
+    """
+
+    requirements = ("finite_prediction", "finite_label")
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        quantile: float | Sequence[float] = 0.5,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.quantile: float | None = None  # None: there are several
+        given: Sequence[Any] = [quantile]
+        if np.ndim(quantile) == 1 and np.size(quantile):
+            given = list(quantile)  # type: ignore[arg-type]
+            self.quantiles = [number_of("quantile", each, 0, 1) for each in given]
+        else:
+            self.quantile = number_of("quantile", quantile, 0, 1, "a number in [0, 1], or a sequence of them")
+            self.quantiles = [self.quantile]
+        for place in self._columns():
+            for side in ("under", "over"):
+                suffix = "" if place is None else f"_{place}"
+                self.declare(side + suffix, dtype="float64", key=("pinball", side, place))
+        self.declare("total", key="total")
+
+    def _columns(self) -> Sequence[int | None]:
+        return range(len(self.quantiles)) if self.quantile is None else [None]
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        statistics = {"total": batch.total}
+        if self.quantile is not None:
+            return {**statistics, "under": _shortfall(batch, None, False), "over": _shortfall(batch, None, True)}
+        columns = len(self.quantiles)
+        if columns != (batch.classes or 1) or batch.width != 1:
+            raise InvalidInputError(
+                f"prediction must have shape [n, {columns}], a column for each quantile, beside labels [n]; it has "
+                f"{batch.classes or batch.width} column(s)"
+            )
+        for place in range(columns):
+            column = place if batch.classes else None
+            statistics[f"under_{place}"] = _shortfall(batch, column, False)
+            statistics[f"over_{place}"] = _shortfall(batch, column, True)
+        return statistics
+
+    def formula(self, total: np.ndarray, **sums: np.ndarray) -> Any:
+        if self.quantile is not None:
+            return formulas.quantile_loss(sums["under"], sums["over"], total, self.quantile)
+        pairs = [(sums[f"under_{place}"], sums[f"over_{place}"]) for place in range(len(self.quantiles))]
+        if not total.item():
+            return np.full(len(pairs), formulas.quantile_loss(0.0, 0.0, total))
+        return np.array([formulas.quantile_loss(*pair, total, q) for pair, q in zip(pairs, self.quantiles)])
+
+
+#: Of what the domain of each power is made up, as in scikit-learn.
+_POSITIVE = {argument: number_above(argument, 0) for argument in ("prediction", "label")}
+_NOT_NEGATIVE = Requirement(
+    "label", "a finite number of at least 0", lambda batch: batch.xp.is_weight(floats(batch, "label"))
+)
+
+
+def _domain(power: float) -> tuple[str | Requirement, ...]:
+    if power == 0:
+        return ("finite_prediction", "finite_label")
+    if power < 0:
+        return (_POSITIVE["prediction"], "finite_label")
+    return (_POSITIVE["prediction"], _NOT_NEGATIVE if power < 2 else _POSITIVE["label"])
+
+
+@statistic
+def _deviance(batch: Batch, power: float) -> Any:
+    xp, p, y = batch.xp, batch.values, batch.targets
+    if power == 0:
+        return batch.weighted_sum(xp.square(xp.subtract(p, y)), zero_at_zero=True)
+    one = xp.ones_like(p)
+    p = xp.where(xp.greater(p, 0.0), p, one)  # 0 where samples do not count
+    if power >= 2:
+        y = xp.where(xp.greater(y, 0.0), y, one)
+    if power == 1:
+        relative = xp.divide(y, p)
+        half = xp.add(xp.subtract(xp.multiply(y, xp.log(xp.or_one(relative))), y), p)
+    elif power == 2:
+        half = xp.subtract(xp.add(xp.log(xp.divide(p, y)), xp.divide(y, p)), one)
+    else:
+        of_label = xp.scale(xp.power(xp.at_least(y, 0.0), 2 - power), 1 / ((1 - power) * (2 - power)))
+        mixed = xp.scale(xp.multiply(y, xp.power(p, 1 - power)), 1 / (1 - power))
+        half = xp.add(xp.subtract(of_label, mixed), xp.scale(xp.power(p, 2 - power), 1 / (2 - power)))
+    return batch.weighted_sum(2.0 * half)
+
+
+class TweedieDeviance(Metric):
+    """Mean Tweedie deviance: for counts, amounts and claims, whose variance grows with their mean to a power.
+
+    Formula: ``sum(w * d(y, p)) / sum(w)`` with the unit deviance d of `fleetmetrics.formulas.tweedie_deviance`, in
+    float64 whatever the dtype of the inputs. Power 0 is the normal distribution (`MeanSquaredError`), 1 Poisson's, 2
+    the gamma distribution, 3 the inverse Gaussian one.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), of a matrix every element
+    counts:
+
+    | power | prediction | label |
+    | --- | --- | --- |
+    | below 0 | above 0 | any |
+    | 0 | any | any |
+    | from 1 to below 2 | above 0 | at least 0 |
+    | at least 2 | above 0 | above 0 |
+
+    Undefined without samples: nan with `UndefinedMetricWarning`.
+
+    Source: Jorgensen, The Theory of Dispersion Models (1997), chapter 4.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        power: at most 0, or at least 1: between them there is no such distribution.
+        validate: False skips the check of the table above, and that weights are at least 0.
+        share: in a static program, share the variables of an earlier metric of this name.
+
+    Raises:
+        InvalidInputError: ``power`` is no finite number, or lies between 0 and 1.
+
+    Examples:
+        >>> metric = TweedieDeviance(power=2)
+        >>> metric.add([2.0, 1.0], [1.0, 1.0])
+        >>> round(metric.compute(), 12)
+        0.19314718056
+    """
+
+    def __init__(
+        self, name: str | None = None, *, power: float = 0, validate: bool = True, share: bool = False
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        allowed = "a finite number of at most 0 or at least 1"
+        self.power = number_of("power", power, allowed=allowed)
+        if 0 < self.power < 1:
+            raise InvalidInputError(f"power must be {allowed}, not {power!r}")
+        self.requirements = _domain(self.power)
+        self.declare("deviance", dtype="float64", key=("deviance", self.power))
+        self.declare("total", key="total")
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"deviance": _deviance(batch, self.power), "total": batch.total}
+
+    def formula(self, deviance: np.ndarray, total: np.ndarray) -> float:
+        return formulas.tweedie_deviance(deviance, total)

@@ -1,0 +1,90 @@
+"""Formulas of ranked answers: what looking at every order of the tied answers gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fleetmetrics.formulas import groups, queries
+from tests.cases.queries import all_orders, average_precision, dcg, reciprocal_rank
+
+#: What is computed, and from relevances in one order (None of them all 0 where nan is expected).
+FORMULAS = {
+    "hits": (queries.hits_at, lambda r, k: float((r[:k] > 0).sum())),
+    "dcg": (queries.dcg_at, dcg),
+    "ideal dcg": (queries.ideal_dcg_at, lambda r, k: dcg(-np.sort(-r), k)),
+    "hit rate": (queries.hit_rate_at, lambda r, k: float((r[:k] > 0).any())),
+    "reciprocal rank": (queries.reciprocal_rank_at, reciprocal_rank),
+    "average precision": (queries.average_precision_at, lambda r, k: average_precision(r, k) if r.any() else np.nan),
+    "r-precision": (
+        lambda ranked, k: queries.r_precision(ranked),
+        lambda r, k: (r[: (r > 0).sum()] > 0).mean() if r.any() else np.nan,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("sizes", [[3, 1, 6, 2], [5, 5, 5, 5], [1, 6, 1, 1]], ids=str)
+def test_a_value_is_the_mean_over_the_orders_of_tied_answers(name, sizes):
+    formula, of_order = FORMULAS[name]
+    query = np.repeat([2, 3, 5, 7], sizes)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        score = rng.integers(0, 3, len(query)) / 4
+        relevance = rng.integers(0, 4, len(query)) * (rng.random(len(query)) < 0.5)
+        ranked = queries.rank_queries(query, score, relevance)
+        for k in (None, 1, 2, 3, 7):
+            orders = [all_orders(score[query == each], relevance[query == each].astype(float)) for each in (2, 3, 5, 7)]
+            brute = [np.mean([of_order(order, k or 99) for order in each]) for each in orders]
+            np.testing.assert_allclose(formula(ranked, k), brute, rtol=1e-12, atol=1e-15)
+
+
+def test_long_ties_and_short_ones_are_computed_alike():
+    size, hits = 3000, 4
+    relevance = np.arange(size) < hits
+    for k in (None, 1000):
+        found = queries.reciprocal_rank_at(queries.rank_queries(np.zeros(size), np.ones(size), relevance), k)
+        none_yet, expected = 1.0, 0.0
+        for drawn in range(k or size - hits + 1):
+            expected += none_yet * hits / (size - drawn) / (drawn + 1)
+            none_yet *= 1 - hits / (size - drawn)
+        assert found[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_uneven_queries_are_sorted_as_even_ones():
+    rng = np.random.default_rng(0)
+    sizes = np.array([1, 400, 3, 7])
+    values, start = rng.random(sizes.sum()), np.cumsum(sizes) - sizes
+    order = groups.best_first(values, start, sizes)
+    for begin, size in zip(start, sizes):
+        assert (order[begin : begin + size] == begin + np.argsort(-values[begin : begin + size])).all()
+
+
+def test_a_query_counts_for_the_mean_weight_of_its_answers():
+    assert queries.rank_queries([1, 1, 2], [1, 2, 3], [0, 1, 1], [1.0, 2.0, 5.0]).weight.tolist() == [1.5, 5.0]
+
+
+def test_no_answers_are_no_queries():
+    ranked = queries.rank_queries([], [], [])
+    for formula, _ in FORMULAS.values():
+        assert formula(ranked, 3).shape == (0,)
+    assert [each.tolist() for each in groups.auc_by_group([], [], [])] == [[], [], []]
+
+
+def test_areas_of_groups_are_scikit_learns():
+    from sklearn.metrics import roc_auc_score
+
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        group = np.sort(rng.integers(0, 20, 300))
+        score, label = rng.integers(0, 8, 300) / 8, rng.integers(0, 2, 300)
+        weight = rng.random(300) * 10.0 ** rng.integers(-3, 4) if seed % 2 else None
+        area, positive, negative = groups.auc_by_group(group, score, label, weight)
+        for place, each in enumerate(np.unique(group)):
+            own = group == each
+            w = np.ones(own.sum()) if weight is None else weight[own]
+            assert positive[place] == pytest.approx(w[label[own] == 1].sum(), rel=1e-13)
+            assert negative[place] == pytest.approx(w[label[own] == 0].sum(), rel=1e-13)
+            both = len(set(label[own])) == 2
+            theirs = roc_auc_score(label[own], score[own], sample_weight=w) if both else np.nan
+            assert area[place] == pytest.approx(theirs, rel=1e-12, nan_ok=True)
