@@ -25,6 +25,10 @@ DEV := .venv-dev
 DEV_NAME := the tools for style, types and docs
 DEV_INSTALLS := -e '.[dev,docs]'
 
+BENCH := .venv-bench
+BENCH_NAME := the peers that the metrics are timed against
+BENCH_INSTALLS := -e '.[bench]'
+
 # Material for MkDocs announces MkDocs 2, which setup.py excludes.
 export NO_MKDOCS_2_WARNING := 1
 
@@ -71,7 +75,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu lint types format docs compare evaluate bench-sync bench-gather bench \
+.PHONY: help demo test test-ps test-cpu lint types format docs compare evaluate modes bench-sync bench-gather bench-metrics bench \
 	clean clean-all
 
 help:  ## list the tasks
@@ -119,14 +123,21 @@ evaluate: $(PS)/.ready $(CPU)/.ready  ## evaluate on 3 workers in dynamic mode, 
 	$(call run-evaluate,$(PS),$(PS_PADDLE))
 	$(call run-evaluate,$(CPU),$(CPU_PADDLE))
 
+modes: $(PS)/.ready $(CPU)/.ready  ## write the docs' table of metrics and modes, by running both Paddle versions
+	@$(PS)/bin/python docs/scripts/modes.py
+	@$(CPU)/bin/python docs/scripts/modes.py
+
 bench-sync: $(PS)/.ready  ## time one sync between workers
 	@$(PS)/bin/python benchmarks/sync.py $(ARGS)
 
 bench-gather: $(PS)/.ready  ## time and weigh the gathering of records
 	@$(PS)/bin/python benchmarks/gather.py $(ARGS)
 
-bench: $(PS)/.ready  ## run every benchmark
-	@for script in benchmarks/[!_]*.py; do echo "$$script"; $(PS)/bin/python $$script $(ARGS) || exit 1; done
+bench-metrics: $(BENCH)/.ready  ## time the metrics beside NumPy, scikit-learn, torchmetrics and torcheval
+	@for script in metrics catalogue; do $(BENCH)/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
+
+bench: $(PS)/.ready bench-metrics  ## run every benchmark
+	@for script in sync gather step; do echo "$$script"; $(PS)/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
 
 clean:  ## remove what the tasks wrote, and keep the environments
 	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache *.egg-info
@@ -134,8 +145,8 @@ clean:  ## remove what the tasks wrote, and keep the environments
 		if [ -d $$tree ]; then find $$tree -name __pycache__ -type d -prune -exec rm -rf {} +; fi; done
 
 clean-all: clean  ## remove the environments too
-	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready
-	@rm -rf $(PS) $(CPU) $(DEV)
+	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready $(BENCH)/.ready
+	@rm -rf $(PS) $(CPU) $(DEV) $(BENCH)
 
 $(PS)/.ready: setup.py
 	$(call make-environment,$(PS),$(PS_NAME),$(PS_INSTALLS),8,12)
@@ -145,3 +156,6 @@ $(CPU)/.ready: setup.py
 
 $(DEV)/.ready: setup.py
 	$(call make-environment,$(DEV),$(DEV_NAME),$(DEV_INSTALLS),10,14)
+
+$(BENCH)/.ready: setup.py
+	$(call make-environment,$(BENCH),$(BENCH_NAME),$(BENCH_INSTALLS),10,13)

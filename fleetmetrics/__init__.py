@@ -36,6 +36,8 @@ from fleetmetrics.metric import Metric
 from fleetmetrics.metrics import *  # noqa: F403
 from fleetmetrics.metrics import __all__ as _metrics
 from fleetmetrics.padding import padding_mask
+from fleetmetrics.wrappers import *  # noqa: F403
+from fleetmetrics.wrappers import __all__ as _wrappers
 
 __all__ = [
     "BaseMetric",
@@ -64,6 +66,7 @@ __all__ = [
     "sum",
     *_errors,
     *_metrics,
+    *_wrappers,
 ]
 
 

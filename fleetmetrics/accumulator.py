@@ -12,7 +12,7 @@ import numpy as np
 from fleetmetrics import xp as namespaces
 from fleetmetrics.batch import Batch
 from fleetmetrics.check import Check
-from fleetmetrics.comm import Block, Communicator, LocalCommunicator, communicator_for
+from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
 from fleetmetrics.comm.base import DEFAULT_TIMEOUT, Deadline, resolve_timeout
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
 from fleetmetrics.records.folding import fold_in_order
@@ -160,8 +160,8 @@ class Accumulator:
             except DuplicateStateError as error:
                 raise DuplicateStateError(f"{self.name}: {error}") from None
 
-    def _blocks(self, scope: Any) -> list[Block]:
-        return [Block(state.name, state.reduction, state.read(scope)) for state in self._states()]
+    def _blocks(self, scope: Any) -> list[Any]:
+        return [state.block(scope) for state in self._states()]
 
     def _checked(self, arrays: Iterable[np.ndarray]) -> dict[State, np.ndarray]:
         """Values by state; raises if a worker met an invalid sample."""
@@ -178,7 +178,8 @@ class Accumulator:
         call = f"{type(self).__name__} {self.name}"
         channel = communicator if communicator is not None else communicator_for(util)
         start = time.monotonic()
-        blocks = exchange(call, lambda: self._blocks(scope), communicator=channel, timeout=timeout)
+        keyed = any(state.keyed for state in self._states())
+        blocks = exchange(call, lambda: self._blocks(scope), keyed=keyed, communicator=channel, timeout=timeout)
         values = self._checked(blocks)
         carries: dict[Any, Any] = {}
         tables = self._tables()

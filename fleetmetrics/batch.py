@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Mapping
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.lanes import Groups, Nested, Replicates
+from fleetmetrics.lanes import Groups, Nested, Replicates, Whole
 from fleetmetrics.moments import gathered
 from fleetmetrics.requirements import Requirement, applicable, raise_unless
 from fleetmetrics.xp import Scattered, is_paddle, namespace, numpy_ops, to_host
@@ -44,7 +44,8 @@ class Batch:
         mask: Any = None,
         columns: Mapping[str, Any] | None = None,
     ) -> None:
-        self.xp = xp = namespace(prediction, label, weight, mask)
+        self.xp: Any = namespace(prediction, label, weight, mask)
+        xp = self.xp
         self.memo: dict[Any, Any] = {}
         self.lanes: Groups | Replicates | Nested | None = None  # None: each state once
         self.keep: Any = None  # flags of the samples that count; None: all that are here
@@ -166,6 +167,7 @@ class Batch:
     def _drop(self, keep: Any) -> None:
         """Keep these samples only: filtered where shapes are free, else zeroed and left out of every sum."""
         xp = self.xp
+        self.memo.clear()  # of what a requirement may have looked at
         if xp.FILTERS:
             if not keep.all():
                 for part in ("prediction", "label", "weight"):
@@ -191,8 +193,10 @@ class Batch:
 
     def _live(self) -> Any:
         """Flags of the samples that neither the mask nor a weight of zero drops; None: all."""
+        if self.mask is None and self.weight is None:
+            return None
         flags = [self.xp.cast(array, "bool") for array in (self.mask, self.weight) if array is not None]
-        return functools.reduce(self.xp.logical_and, flags) if flags else None
+        return functools.reduce(self.xp.logical_and, flags)
 
     # -- views and sums ----------------------------------------------------------------------------------
 
@@ -423,21 +427,12 @@ class Batch:
         """
         xp = self.xp
         weight = self._weights()
-        lanes = self.lanes
         variables = [x] if y is None else [x, y]
         if self.keep is not None:
             variables = [xp.zero_unless(self.keep, each) for each in variables]
-        pairs = [(i, j) for i in range(len(variables)) for j in range(i, len(variables))]
-        if lanes is not None:
-            total = lanes.floats(weight)
-            by_lane = [xp.divide(lanes.floats(xp.multiply(weight, each)), xp.or_one(total)) for each in variables]
-            products = [lanes.product_sum(weight, variables[i], variables[j]) for i, j in pairs]
-            return gathered(xp, total, by_lane, products)
-        total = xp.sum(weight)
-        means = [xp.divide(xp.sum(xp.multiply(weight, each)), xp.or_one(total)) for each in variables]
-        deviations = [xp.subtract(each, mean) for each, mean in zip(variables, means)]
-        products = [xp.sum(xp.multiply(weight, xp.multiply(deviations[i], deviations[j]))) for i, j in pairs]
-        return gathered(xp, total, means, products)
+        lanes = self.lanes or Whole(xp)
+        total = lanes.floats(weight)
+        return gathered(xp, total, *lanes.moments(weight, total, variables))
 
     def _weights(self) -> Any:
         """What each sample counts for, float64 ``[n]``."""
@@ -479,7 +474,10 @@ def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def memoised(batch: Batch, *settings: Any) -> Any:
-        return batch.cached((function, *settings), lambda: function(batch, *settings))
+        key = (function, *settings)
+        if key not in batch.memo:
+            batch.memo[key] = function(batch, *settings)
+        return batch.memo[key]
 
     return memoised
 

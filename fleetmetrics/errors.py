@@ -6,8 +6,11 @@ the built-in error that a reader would expect (``ValueError``, ``TimeoutError``,
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import sys
 import warnings
+from typing import Iterator
 
 __all__ = [
     "AgreementError",
@@ -26,6 +29,8 @@ __all__ = [
     "UndefinedMetricWarning",
     "UnknownNameError",
 ]
+
+_muted: contextvars.ContextVar[tuple[type[Warning], ...]] = contextvars.ContextVar("_muted", default=())
 
 
 class FleetMetricsError(Exception):
@@ -93,6 +98,20 @@ class UndefinedMetricWarning(UserWarning):
 _PACKAGE = __name__.partition(".")[0]
 
 
+@contextlib.contextmanager
+def muted(category: type[Warning]) -> Iterator[None]:
+    """Keep `warn` from saying something of this category inside.
+
+    Args:
+        category: the class of the warnings.
+    """
+    token = _muted.set((*_muted.get(), category))
+    try:
+        yield
+    finally:
+        _muted.reset(token)
+
+
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn the caller of this package: the warning points at the first line outside of it.
 
@@ -100,6 +119,8 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
         text: the message.
         category: the class of the warning.
     """
+    if issubclass(category, _muted.get()):
+        return
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         level, frame = level + 1, frame.f_back

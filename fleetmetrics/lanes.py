@@ -8,14 +8,56 @@ lane.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Sequence
 
 from fleetmetrics.xp import Scattered
 
-__all__ = ["Groups", "Nested", "Replicates"]
+__all__ = ["Groups", "Nested", "Replicates", "Whole"]
 
 
-class Groups:
+class Whole:
+    """All samples in one lane, without an axis for it.
+
+    Args:
+        xp: the batch's namespace.
+    """
+
+    def __init__(self, xp: Any) -> None:
+        self.xp = xp
+
+    def floats(self, amount: Any) -> Any:
+        """The sum, float64."""
+        return self.xp.sum(amount)
+
+    def of_samples(self, by_lane: Any) -> Any:
+        """What a number is for each sample."""
+        return by_lane
+
+    def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The weighted means, and the sums of the products of the deviations from them.
+
+        Args:
+            weight: float64 ``[n]``.
+            total: its sum by lane.
+            variables: x, or x and y, float64 ``[n]``.
+
+        Returns:
+            A mean per variable, and the sums xx, or xx, xy and yy.
+        """
+        means, deviations = zip(*[self.centred(weight, total, values) for values in variables])
+        return list(means), [self.floats(each) for each in _products(self.xp, weight, deviations)]
+
+    def centred(self, weight: Any, total: Any, values: Any) -> tuple[Any, Any]:
+        """The weighted mean of each lane, and what is left of each value without that of its lane, ``[n]``."""
+        xp, total = self.xp, self.xp.or_one(total)
+        mean = xp.divide(self.floats(xp.multiply(weight, values)), total)
+        near = xp.subtract(values, self.of_samples(mean))
+        # What rounding has left: of equal values the deviations are 0, however many there are.
+        rest = xp.divide(self.floats(xp.multiply(weight, near)), total)
+        return xp.add(mean, rest), xp.subtract(near, self.of_samples(rest))
+
+
+class Groups(Whole):
     """Each sample in one lane.
 
     Args:
@@ -25,7 +67,8 @@ class Groups:
     """
 
     def __init__(self, xp: Any, index: Any, size: int) -> None:
-        self.xp, self.index, self.size = xp, index, size
+        super().__init__(xp)
+        self.index, self.size = index, size
 
     def sum(self, amount: Any) -> Any:
         """An increment to a state ``[lanes]``: the sum of ``amount``, ``[n]``, by lane; None: of ones."""
@@ -42,17 +85,6 @@ class Groups:
     def of_samples(self, by_lane: Any) -> Any:
         """What a number per lane is for each sample: ``[n]``."""
         return self.xp.take(by_lane, self.index)
-
-    def product_sum(self, weight: Any, x: Any, y: Any) -> Any:
-        """``sum(weight * (x - mean of x) * (y - mean of y))`` by lane, about the weighted means of each lane."""
-        xp = self.xp
-        return self.floats(xp.multiply(weight, xp.multiply(*[self.centred(weight, values) for values in (x, y)])))
-
-    def centred(self, weight: Any, values: Any) -> Any:
-        """What is left of each value without the weighted mean of its lane: ``[n]``."""
-        xp = self.xp
-        mean = xp.divide(self.floats(xp.multiply(weight, values)), xp.or_one(self.floats(weight)))
-        return xp.subtract(values, self.of_samples(mean))
 
     def extreme(self, values: Any, keep: Any, reduction: str) -> Any:
         """The largest (``"max"``) or smallest value by lane, of those that are kept (None: all)."""
@@ -84,25 +116,28 @@ class Replicates:
     def scatter(self, increment: Scattered) -> Scattered:
         """An increment to ``[lanes, ...]``; see `Groups.scatter`."""
         xp = self.xp
-        zeros = xp.zeros_like(self.times)
-        spread = [xp.reshape(xp.add(zeros, xp.reshape(index, [-1, 1])), [-1]) for index in increment.indices]
-        lane = xp.reshape(xp.add(zeros, xp.arange(self.size)), [-1])
+        indices = [xp.arange(self.size), *[xp.reshape(index, [-1, 1]) for index in increment.indices]]
         amount = self.times
         if increment.amount is not None:
             each = xp.reshape(increment.amount, [-1, 1])
             amount = xp.multiply(xp.cast(amount, "float64" if xp.kind(each) == "f" else "int64"), each)
-        return Scattered((lane, *spread), xp.reshape(amount, [-1]))
+        if xp.FILTERS:
+            return Scattered(tuple(indices), amount)
+        zeros = xp.zeros_like(self.times)
+        spread = [xp.reshape(xp.add(zeros, index), [-1]) for index in indices]
+        return Scattered(tuple(spread), xp.reshape(amount, [-1]))
 
     def floats(self, amount: Any) -> Any:
         """The sums by lane themselves, float64 ``[lanes]``."""
         return self.xp.matvec(self._factors, self.xp.cast(amount, "float64"))
 
-    def product_sum(self, weight: Any, x: Any, y: Any) -> Any:
-        """See `Groups.product_sum`; about the mean of the batch first, from which those of the lanes are not far."""
+    def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """See `Whole.moments`; about the mean of the batch first, from which those of the lanes are not far."""
         xp = self.xp
         shares = xp.divide(weight, xp.or_one(xp.sum(weight)))
-        near = [xp.subtract(values, xp.sum(xp.multiply(shares, values))) for values in (x, y)]
-        return _about_the_means(self, weight, near, x is y)
+        middles = [xp.sum(xp.multiply(shares, values)) for values in variables]
+        near = [xp.subtract(values, middle) for values, middle in zip(variables, middles)]
+        return _about_the_means(self, weight, total, middles, near)
 
     def extreme(self, values: Any, keep: Any, reduction: str) -> Any:
         """See `Groups.extreme`."""
@@ -140,31 +175,51 @@ class Nested:
 
     def floats(self, amount: Any) -> Any:
         """The sums by lane themselves, float64 ``[groups, replicates]``."""
-        xp = self.xp
-        (group, replicate), amounts = self.sum(amount)
-        place = xp.add(xp.multiply(group, xp.full_like(group, self.replicates.size)), replicate)
-        return xp.reshape(xp.sum_by(place, amounts, self.size), [self.groups.size, self.replicates.size])
+        found = self.xp.sum_by(*self._flat(amount), self.size)
+        return self.xp.reshape(found, [self.groups.size, self.replicates.size])
 
-    def product_sum(self, weight: Any, x: Any, y: Any) -> Any:
-        """See `Groups.product_sum`; about the mean of the group first."""
-        return _about_the_means(self, weight, [self.groups.centred(weight, values) for values in (x, y)], x is y)
+    def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """See `Whole.moments`; about the mean of the group first."""
+        of_groups = self.groups.floats(weight)
+        means, near = zip(*[self.groups.centred(weight, of_groups, values) for values in variables])
+        return _about_the_means(self, weight, total, [self.xp.reshape(mean, [-1, 1]) for mean in means], near)
 
     def extreme(self, values: Any, keep: Any, reduction: str) -> Any:
         """See `Groups.extreme`."""
         xp = self.xp
-        (group, replicate), times = self.sum(None)
-        place = xp.add(xp.multiply(group, xp.full_like(group, self.replicates.size)), replicate)
+        place, times = self._flat(None)
         drawn = xp.cast(times, "bool")
         if keep is not None:
             drawn = xp.logical_and(drawn, xp.repeat(keep, self.replicates.size))
         found = xp.extreme_by(place, xp.repeat(values, self.replicates.size), drawn, self.size, reduction)
         return xp.reshape(found, [self.groups.size, self.replicates.size])
 
+    def _flat(self, amount: Any) -> tuple[Any, Any]:
+        """The lane of each sample in each replicate, and the amount there: ``[n * replicates]``."""
+        xp = self.xp
+        (group, replicate), amounts = self.sum(amount)
+        place = xp.add(xp.multiply(group, xp.full_like(group, self.replicates.size)), replicate)
+        return xp.reshape(place, [-1]), xp.reshape(amounts, [-1])
 
-def _about_the_means(lanes: Any, weight: Any, near: list[Any], square: bool) -> Any:
-    """The sums of products about the means of the lanes, of values whose means are near 0."""
-    xp = lanes.xp
+
+def _about_the_means(
+    lanes: Any, weight: Any, total: Any, middles: Sequence[Any], near: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """The moments of values that are known by what is left of them without a middle near to their means."""
+    xp, total = lanes.xp, lanes.xp.or_one(total)
     sums = [lanes.floats(xp.multiply(weight, values)) for values in near]
-    products = lanes.floats(xp.multiply(weight, xp.multiply(*near)))
-    products = xp.subtract(products, xp.divide(xp.multiply(*sums), xp.or_one(lanes.floats(weight))))
-    return xp.at_least(products, 0.0) if square else products
+    means = [xp.add(middle, xp.divide(each, total)) for middle, each in zip(middles, sums)]
+    squares = _pairs(sums)
+    products = [
+        xp.subtract(lanes.floats(each), xp.divide(xp.multiply(*pair), total))
+        for each, pair in zip(_products(xp, weight, near), squares)
+    ]
+    return means, [xp.at_least(each, 0.0) if one is other else each for each, (one, other) in zip(products, squares)]
+
+
+def _pairs(variables: Sequence[Any]) -> list[tuple[Any, Any]]:
+    return [(variables[i], variables[j]) for i in range(len(variables)) for j in range(i, len(variables))]
+
+
+def _products(xp: Any, weight: Any, variables: Sequence[Any]) -> list[Any]:
+    return [xp.multiply(weight, xp.multiply(*pair)) for pair in _pairs(variables)]

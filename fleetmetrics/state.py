@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics.comm.base import Block
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError
 from fleetmetrics.reductions import combine, identity, widen
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, namespace
@@ -28,6 +29,9 @@ class State:
         key: what it counts. In a collection, states of equal name, shape, reduction and key are one; None
             never shares.
     """
+
+    #: Whether it has rows by key, see `fleetmetrics.keyed`.
+    keyed = False
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, reduction: str, key: Any = None) -> None:
         self.name = name
@@ -85,6 +89,14 @@ class State:
         if self.static is not None:
             return widen(_from_scope(self.name, scope, "scope"), self.name).reshape(self.shape)
         return read(self.current()).reshape(self.shape)
+
+    def block(self, scope: Any = None) -> Any:
+        """The local value as it goes into the exchange: a `Block`, or what `fleetmetrics.keyed` has.
+
+        Args:
+            scope: as in `read`.
+        """
+        return Block(self.name, self.reduction, self.read(scope))
 
     def write(self, value: np.ndarray, scope: Any = None) -> None:
         """Replace the local value.

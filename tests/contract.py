@@ -149,7 +149,8 @@ def same(value: Any, reference: Any, exact: bool, tolerance: float = 1e-12) -> b
     if mine.shape != theirs.shape or (np.isnan(mine) != np.isnan(theirs)).any():
         return False
     mine, theirs = mine[~np.isnan(mine)], theirs[~np.isnan(theirs)]
-    close = (mine == theirs) | (np.abs(mine - theirs) <= (0 if exact else tolerance * np.abs(theirs)))
+    with np.errstate(invalid="ignore"):  # inf equals inf, and inf - inf is nothing
+        close = (mine == theirs) | (np.abs(mine - theirs) <= (0 if exact else tolerance * np.abs(theirs)))
     return bool(close.all())
 
 

@@ -153,12 +153,12 @@ def combine_packed(layouts: Sequence[Layout], agreed: Layout, words: Sequence[np
     return pack(agreed, reduced_blocks)
 
 
-def agree(layouts: Sequence[Layout], number: int) -> Layout:
+def agree(layouts: Sequence[Layout], number: int | None = None) -> Layout:
     """Check that all workers call the same, up to a dtype that NumPy promotes.
 
     Args:
         layouts: by rank.
-        number: of the exchange, for the error.
+        number: of the exchange, for the error; None: it is not known.
 
     Returns:
         The layout of the result.
@@ -170,7 +170,8 @@ def agree(layouts: Sequence[Layout], number: int) -> Layout:
     if all(layout is first for layout in layouts):
         return first
     if len({(layout.call, layout.names, layout.reductions, layout.shapes) for layout in layouts}) > 1:
-        raise AgreementError(f"the workers disagree at their {ordinal(number)} exchange: {_difference(layouts)}")
+        when = "" if number is None else f" at their {ordinal(number)} exchange"
+        raise AgreementError(f"the workers disagree{when}: {_difference(layouts)}")
     dtypes = [str(np.result_type(*column)) for column in zip(*[layout.dtypes for layout in layouts])]
     return _make_layout(first.call, tuple(zip(first.names, first.reductions, dtypes, first.shapes)))
 

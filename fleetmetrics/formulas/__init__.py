@@ -15,6 +15,13 @@ from fleetmetrics.formulas.agreement import (
     hamming_loss,
     matthews_correlation,
 )
+from fleetmetrics.formulas.auc import (
+    BoundedArea,
+    auc_bounds,
+    auc_from_histogram,
+    average_precision_bounds,
+    average_precision_from_histogram,
+)
 from fleetmetrics.formulas.calibration import (
     BrierParts,
     CalibrationPoints,
@@ -49,7 +56,25 @@ from fleetmetrics.formulas.correlation import (
     rank_comoments,
     spearman_correlation,
 )
-from fleetmetrics.formulas.ranking import auc_from_histogram
+from fleetmetrics.formulas.curves import (
+    ROC,
+    PrecisionRecall,
+    cumulative_gain,
+    kolmogorov_smirnov,
+    lift,
+    precision_recall_curve,
+    roc_curve,
+)
+from fleetmetrics.formulas.exact_auc import exact_auc
+from fleetmetrics.formulas.operating_points import (
+    OperatingPoint,
+    Sweep,
+    precision_at_fixed_recall,
+    recall_at_fixed_precision,
+    sensitivity_at_specificity,
+    specificity_at_sensitivity,
+    threshold_sweep,
+)
 from fleetmetrics.formulas.ratio import ratio
 from fleetmetrics.formulas.regression import (
     log_cosh_error,
@@ -69,12 +94,20 @@ from fleetmetrics.formulas.regression import (
 from fleetmetrics.formulas.retrieval import average_precision, average_precision_of_ranking
 
 __all__ = [
+    "ROC",
+    "BoundedArea",
     "BrierParts",
     "CalibrationPoints",
     "HistogramCounts",
+    "OperatingPoint",
+    "PrecisionRecall",
+    "Sweep",
     "accuracy",
+    "auc_bounds",
     "auc_from_histogram",
     "average_precision",
+    "average_precision_bounds",
+    "average_precision_from_histogram",
     "average_precision_of_ranking",
     "balanced_accuracy",
     "brier_decomposition",
@@ -85,6 +118,8 @@ __all__ = [
     "cohen_kappa",
     "confusion_accuracy",
     "copc",
+    "cumulative_gain",
+    "exact_auc",
     "exact_match",
     "expected_calibration_error",
     "explained_variance",
@@ -93,6 +128,8 @@ __all__ = [
     "hinge_loss",
     "histogram_counts",
     "jaccard",
+    "kolmogorov_smirnov",
+    "lift",
     "log_cosh_error",
     "log_loss",
     "matthews_correlation",
@@ -107,6 +144,8 @@ __all__ = [
     "normalized_entropy",
     "pearson_correlation",
     "precision",
+    "precision_at_fixed_recall",
+    "precision_recall_curve",
     "precision_recall_f1",
     "predicted_click_through_rate",
     "quantile_loss",
@@ -114,13 +153,18 @@ __all__ = [
     "rank_comoments",
     "ratio",
     "recall",
+    "recall_at_fixed_precision",
+    "roc_curve",
     "root_mean_squared_error",
     "root_mean_squared_log_error",
+    "sensitivity_at_specificity",
     "spearman_correlation",
     "specificity",
+    "specificity_at_sensitivity",
     "standard_deviation",
     "stat_scores",
     "symmetric_mean_absolute_percentage_error",
+    "threshold_sweep",
     "throughput",
     "tweedie_deviance",
     "variance",

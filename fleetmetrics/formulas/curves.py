@@ -111,7 +111,6 @@ def precision_recall_curve(
     recall = _share(true_positive, "precision_recall_curve", "no sample is labelled 1", zero_division)
     precision = np.ones_like(recall)
     precision[1:] = true_positive[1:] / (true_positive + false_positive)[1:]
-    recall[0] = 0.0
     return PrecisionRecall(precision[::-1], recall[::-1], falling[:0:-1])
 
 
@@ -203,7 +202,9 @@ def cumulative_gain(positive: Any, negative: Any, fractions: Any, zero_division:
         >>> cumulative_gain([0, 1, 3], [4, 1, 1], [0.25, 0.5, 1.0]).tolist()
         [0.46875, 0.875, 1.0]
     """
-    return _gain(positive, negative, fractions, "cumulative_gain", zero_division)
+    fractions = np.asarray(fractions, np.float64)
+    gain = _gain(positive, negative, fractions)
+    return _no_gain("cumulative_gain", fractions, zero_division) if gain is None else gain
 
 
 def lift(positive: Any, negative: Any, fractions: Any, zero_division: float = math.nan) -> np.ndarray:
@@ -227,13 +228,18 @@ def lift(positive: Any, negative: Any, fractions: Any, zero_division: float = ma
         >>> lift([0, 1, 3], [4, 1, 1], [0.25, 0.5, 1.0]).tolist()
         [1.875, 1.75, 1.0]
     """
-    return _gain(positive, negative, fractions, "lift", zero_division) / np.asarray(fractions, np.float64)
-
-
-def _gain(positive: Any, negative: Any, fractions: Any, metric: str, zero_division: float) -> np.ndarray:
-    tp, fp, _ = points(positive, negative, np.zeros(np.size(positive)))
     fractions = np.asarray(fractions, np.float64)
+    gain = _gain(positive, negative, fractions)
+    return _no_gain("lift", fractions, zero_division) if gain is None else gain / fractions
+
+
+def _gain(positive: Any, negative: Any, fractions: np.ndarray) -> np.ndarray | None:
+    tp, fp, _ = points(positive, negative, np.zeros(np.size(positive)))
     if not tp[-1]:
-        return np.full(fractions.shape, stand_in(metric, "no sample is labelled 1", zero_division))
+        return None
     population = tp + fp
     return np.interp(fractions * population[-1], population, tp / tp[-1])
+
+
+def _no_gain(metric: str, fractions: np.ndarray, zero_division: float) -> np.ndarray:
+    return np.full(fractions.shape, stand_in(metric, "no sample is labelled 1", zero_division))

@@ -60,13 +60,12 @@ def exact_auc(
     """
     score, label = np.ravel(score), np.ravel(label) != 0
     weight = None if weight is None else np.ravel(weight).astype(np.float64, copy=False)
-    if len(score) != len(label) or (weight is not None and len(weight) != len(score)):
-        raise InvalidInputError(
-            f"score, label and weight must be equally long, not {len(score)}, {len(label)} and {np.size(weight)}"
-        )
-    positive = _totals(label, weight)
+    lengths = [len(array) for array in (score, label, weight) if array is not None]
+    if len(set(lengths)) > 1:
+        raise InvalidInputError(f"score, label and weight must be equally long, not {lengths}")
+    totals = _totals(label, weight)
     score, label, weight = sort_by_score(score, label, weight)
-    made = fold_exact_auc(start_exact_auc(), score, label, weight, positive, curve, max_fpr)
+    made = fold_exact_auc(start_exact_auc(), score, label, weight, totals, curve, max_fpr)
     return exact_auc_of(**made, curve=curve, max_fpr=max_fpr, zero_division=zero_division)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.formulas.curves import ROC, points, rates
-from fleetmetrics.formulas.ratio import ratios, stand_in
+from fleetmetrics.formulas.ratio import stand_in, undefined
 
 __all__ = [
     "OperatingPoint",
@@ -244,7 +244,15 @@ def threshold_sweep(
         "accuracy": (tp + tn, tp + fn + fp + tn),
         "specificity": (tn, tn + fp),
     }
-    values = {name: ratios(*part, f"threshold_sweep: {name}", zero_division, "threshold") for name, part in parts.items()}
+    values, undefined_at = {}, []
+    for name, (above, below) in parts.items():
+        empty = below == 0
+        values[name] = np.where(empty, zero_division, above / np.where(empty, 1, below))
+        if empty.any():
+            undefined_at.append(f"{name} at {np.count_nonzero(empty)}")
+    if undefined_at and math.isnan(zero_division):
+        reason = f"nothing to divide by for {', '.join(undefined_at)} of {len(tp)} thresholds"
+        undefined("threshold_sweep", reason)
     f_beta = values["f_beta"]
     known = ~np.isnan(f_beta)
     best = int(np.argmax(np.where(known, f_beta, -1.0))) if known.any() else None

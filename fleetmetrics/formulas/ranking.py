@@ -1,77 +1,299 @@
-"""Formulas of ranking metrics."""
+"""Formulas of ranked answers to queries: all queries at once, and equal scores as if their order were drawn.
+
+Where answers tie, every value here is its mean over all orders of the tied answers, in closed form: it does not
+depend on the order in which the samples came, nor on the number of workers.
+
+Source: McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of tied
+scores", ECIR 2008.
+"""
 
 from __future__ import annotations
 
-import math
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.formulas.ratio import undefined
+from fleetmetrics.formulas.groups import best_first, starts_of, sums_of
 
-__all__ = ["auc_from_histogram"]
+__all__ = [
+    "RankedQueries",
+    "average_precision_at",
+    "dcg_at",
+    "hit_rate_at",
+    "hits_at",
+    "ideal_dcg_at",
+    "r_precision",
+    "rank_queries",
+    "reciprocal_rank_at",
+]
+
+#: Ties of more answers than this are looked at one by one.
+_LONG_TIE = 256
 
 
-def auc_from_histogram(positive: Any, negative: Any) -> float:
-    """Area under the ROC curve from the histograms of the scores of both classes.
-
-    The probability that a positive sample scores higher than a negative one; samples of one bucket count as
-    tied, so the curve is a straight line inside a bucket (trapezoidal rule):
-
-        sum_b negative[b] * (sum_{c > b} positive[c] + positive[b] / 2) / (sum(positive) * sum(negative))
-
-    Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic
-    (ROC) curve", Radiology 143 (1982).
+class RankedQueries(NamedTuple):
+    """The answers to each query, the best first; made by `rank_queries`.
 
     Args:
-        positive: weight of the samples with label 1 by bucket, rising scores; any shape, int64 or float64.
-        negative: the same for label 0, equally long.
+        start: int64 ``[queries]``, where the answers of each begin.
+        weight: float64 ``[queries]``, what each counts for.
+        query: int64 ``[answers]``, the query of each answer.
+        place: int64 ``[answers]``, the number of answers before it in its query.
+        gain: float64 ``[answers]``, its relevance.
+        relevant: int64 ``[queries]``, how many of its answers have a relevance above 0.
+        tie_start: int64 ``[answers]``, the place of the first answer of equal score.
+        tie_size: int64 ``[answers]``, how many have that score.
+        tie_hits: int64 ``[answers]``, how many of those are relevant.
+    """
+
+    start: np.ndarray
+    weight: np.ndarray
+    query: np.ndarray
+    place: np.ndarray
+    gain: np.ndarray
+    relevant: np.ndarray
+    tie_start: np.ndarray
+    tie_size: np.ndarray
+    tie_hits: np.ndarray
+
+
+def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> RankedQueries:
+    """Sort the answers to each query by their scores, the highest first.
+
+    Args:
+        query: ``[answers]`` integers or texts, sorted: which query an answer belongs to.
+        score: ``[answers]`` finite numbers.
+        relevance: ``[answers]`` numbers of at least 0; above 0 is relevant.
+        weight: ``[answers]`` numbers of at least 0, or None. A query counts for the mean weight of its answers.
 
     Returns:
-        A fraction in [0, 1]: the correctly rounded value for integer counts of any size. 0.5 with
-        `UndefinedMetricWarning` if a class has no samples, as Paddle has it.
+        The answers, query by query.
 
     Examples:
-        >>> auc_from_histogram([0, 1, 1], [2, 0, 0])
-        1.0
+        >>> ranked = rank_queries([7, 7, 7, 9], [0.5, 0.9, 0.5, 0.1], [1, 0, 0, 2])
+        >>> ranked.place.tolist(), ranked.tie_size.tolist()
+        ([0, 1, 2, 0], [1, 2, 2, 1])
     """
-    positive, negative = np.ravel(positive), np.ravel(negative)
-    if positive.dtype.kind in "iub" and negative.dtype.kind in "iub":
-        return _auc_of_counts(positive.astype(np.int64, copy=False), negative.astype(np.int64, copy=False))
-    used = (positive != 0) | (negative != 0)
-    return _auc_of_weights(positive[used].astype(np.float64), negative[used].astype(np.float64))
+    query, score, relevance = np.asarray(query), np.asarray(score), np.asarray(relevance)
+    first = starts_of(query)
+    start = np.flatnonzero(first)
+    number = np.cumsum(first) - 1
+    sizes = np.diff(np.append(start, len(query)))
+    order = best_first(score, start, sizes)
+    score, gain = score[order], relevance[order].astype(np.float64)
+    # what belongs to a query stays where it was, so number, start and sizes hold for the sorted answers too
+    new_tie = first.copy()
+    new_tie[1:] |= score[1:] != score[:-1]
+    tie = np.cumsum(new_tie) - 1
+    starts = np.flatnonzero(new_tie)
+    place = np.arange(len(query)) - start[number]
+    hit = gain > 0
+    weights = np.ones(len(start)) if weight is None else sums_of(np.asarray(weight, np.float64), start) / sizes
+    return RankedQueries(
+        start,
+        weights,
+        number,
+        place,
+        gain,
+        sums_of(hit.astype(np.int64), start),
+        place[starts][tie],
+        np.diff(np.append(starts, len(query)))[tie],
+        sums_of(hit.astype(np.int64), starts)[tie],
+    )
 
 
-def _auc_of_counts(positive: np.ndarray, negative: np.ndarray) -> float:
-    positives, negatives = _exact_total(positive), _exact_total(negative)
-    if not positives or not negatives:
-        return _one_class(positives, negatives)
-    if 2 * positives * negatives < 2**63:
-        below = np.cumsum(negative)
-        twice_area = 2 * int(np.dot(below, positive)) - int(np.dot(negative, positive))  # integers: exact
-    else:
-        used = np.flatnonzero(positive)
-        below = np.cumsum(negative.astype(object))[used]
-        twice_area = sum(p * (2 * b - n) for p, n, b in zip(positive[used].tolist(), negative[used].tolist(), below))
-    return twice_area / (2 * positives * negatives)
+def _within(ranked: RankedQueries, k: Any) -> np.ndarray:
+    """Which answers are among the first k; k may be a number per query."""
+    if k is None:
+        return np.ones(len(ranked.place), bool)
+    return ranked.place < (k if np.ndim(k) == 0 else np.asarray(k)[ranked.query])
 
 
-def _exact_total(counts: np.ndarray) -> int:
-    if counts.size and int(counts.max()) > (2**63 - 1) // counts.size:
-        return sum(counts.tolist())
-    return int(counts.sum())
+def hits_at(ranked: RankedQueries, k: Any = None) -> np.ndarray:
+    """Relevant answers among the first k.
+
+    Args:
+        ranked: from `rank_queries`.
+        k: a number, or one per query; None: all.
+
+    Returns:
+        float64 ``[queries]``: a mean over the orders of tied answers.
+
+    Examples:
+        >>> hits_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.5], [1, 1, 0]), 2).tolist()
+        [1.5]
+    """
+    return sums_of(ranked.tie_hits / ranked.tie_size * _within(ranked, k), ranked.start)
 
 
-def _auc_of_weights(positive: np.ndarray, negative: np.ndarray) -> float:
-    # fsum: the same bits whatever the machine's vector width
-    positives, negatives = math.fsum(positive), math.fsum(negative)
-    if not positives or not negatives:
-        return _one_class(positives, negatives)
-    below = np.cumsum(negative) - negative / 2
-    area = math.fsum(below / negatives * (positive / positives))
-    return min(area, 1.0)
+def r_precision(ranked: RankedQueries) -> np.ndarray:
+    """Share of relevant answers among the first R, where R is how many relevant ones the query has.
+
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
+
+    Args:
+        ranked: from `rank_queries`.
+
+    Returns:
+        float64 ``[queries]``; nan where nothing is relevant.
+
+    Examples:
+        >>> r_precision(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [1, 0, 1])).tolist()
+        [0.5]
+    """
+    return _per_relevant(hits_at(ranked, ranked.relevant), ranked.relevant)
 
 
-def _one_class(positives: float, negatives: float) -> float:
-    reason = f"the weight of the samples labelled 1 is {positives}, of those labelled 0 {negatives}"
-    return undefined("auc", reason, 0.5)
+def _per_relevant(values: np.ndarray, relevant: Any) -> np.ndarray:
+    return np.where(relevant > 0, values / np.maximum(relevant, 1), np.nan)
+
+
+def dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = False) -> np.ndarray:
+    """Discounted cumulative gain of the first k answers.
+
+    Formula: ``sum_i gain_i / log2(i + 1)`` over the places i = 1, 2, ..., k; the gain is the relevance, or
+    ``2**relevance - 1``.
+
+    Source: Jaervelin and Kekaelaeinen, "Cumulated gain-based evaluation of IR techniques", ACM TOIS 20 (2002);
+    exponential gains: Burges et al., "Learning to rank using gradient descent", ICML 2005.
+
+    Args:
+        ranked: from `rank_queries`.
+        k: None: all answers.
+        exponential: whether the gain is ``2**relevance - 1``.
+
+    Returns:
+        float64 ``[queries]``.
+
+    Examples:
+        >>> dcg_at(rank_queries([1, 1], [0.9, 0.1], [3, 2]), 1).tolist()
+        [3.0]
+    """
+    tie = np.flatnonzero(ranked.place == ranked.tie_start)
+    means = sums_of(_gains(ranked.gain, exponential), tie) / ranked.tie_size[tie]
+    return _discounted(ranked, np.repeat(means, ranked.tie_size[tie]), k)
+
+
+def ideal_dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = False) -> np.ndarray:
+    """The highest `dcg_at` that any order of the answers could have.
+
+    Args:
+        ranked: from `rank_queries`.
+        k: None: all answers.
+        exponential: whether the gain is ``2**relevance - 1``.
+
+    Returns:
+        float64 ``[queries]``.
+
+    Examples:
+        >>> ideal_dcg_at(rank_queries([1, 1], [0.1, 0.9], [3, 2]), 1).tolist()
+        [3.0]
+    """
+    sizes = np.diff(np.append(ranked.start, len(ranked.gain)))
+    best = ranked.gain[best_first(ranked.gain, ranked.start, sizes)]
+    return _discounted(ranked, _gains(best, exponential), k)
+
+
+def _gains(relevance: np.ndarray, exponential: bool) -> np.ndarray:
+    return np.exp2(relevance) - 1 if exponential else relevance
+
+
+def _discounted(ranked: RankedQueries, gains: np.ndarray, k: int | None) -> np.ndarray:
+    longest = int(ranked.place.max(initial=0)) + 1
+    discount = 1 / np.log2(np.arange(longest) + 2)
+    if k is not None:
+        discount[k:] = 0
+    return sums_of(gains * discount[ranked.place], ranked.start)
+
+
+def hit_rate_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
+    """Whether a relevant answer is among the first k.
+
+    Args:
+        ranked: from `rank_queries`.
+        k: None: all answers.
+
+    Returns:
+        float64 ``[queries]``: 0 or 1; where the k-th place is tied, the probability over the orders of the tie.
+
+    Examples:
+        >>> hit_rate_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.5], [0, 1, 0]), 2).tolist()
+        [0.5]
+    """
+    drawn = ranked.place - ranked.tie_start
+    left = ranked.tie_size - drawn
+    # the factor by which one more answer of the tie lowers the probability that none so far is relevant
+    factor = np.where(_within(ranked, k), np.maximum(left - ranked.tie_hits, 0) / left, 1.0)
+    return 1 - (np.multiply.reduceat(factor, ranked.start) if len(ranked.start) else factor[:0])
+
+
+def reciprocal_rank_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
+    """One over the place of the first relevant answer.
+
+    Source: Voorhees, "The TREC-8 question answering track report", TREC 1999.
+
+    Args:
+        ranked: from `rank_queries`.
+        k: None: all answers; else 0 where the first relevant one comes later.
+
+    Returns:
+        float64 ``[queries]``; 0 where nothing is relevant.
+
+    Examples:
+        >>> reciprocal_rank_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [0, 1, 1])).tolist()
+        [0.5]
+    """
+    value = np.zeros(len(ranked.start))
+    begins = np.flatnonzero((ranked.place == ranked.tie_start) & (ranked.tie_hits > 0))
+    query, first = np.unique(ranked.query[begins], return_index=True)  # of each query the best tie with a relevant one
+    begins = begins[first]
+    size, hits, before = ranked.tie_size[begins], ranked.tie_hits[begins], ranked.place[begins]
+    last = np.minimum(size - hits + 1, np.inf if k is None else k - before)  # places that the first one may have
+    for i in np.flatnonzero(last > _LONG_TIE):
+        value[query[i]] = _long_tie(int(size[i]), int(hits[i]), int(before[i]), int(last[i]))
+    short = np.flatnonzero(last <= _LONG_TIE)
+    none_yet = np.ones(len(short))
+    for drawn in range(int(last[short].max(initial=0))):
+        more = last[short] > drawn
+        short, none_yet = short[more], none_yet[more]
+        chance = hits[short] / (size[short] - drawn)
+        value[query[short]] += none_yet * chance / (before[short] + drawn + 1)
+        none_yet = none_yet * (1 - chance)
+    return value
+
+
+def _long_tie(size: int, hits: int, before: int, last: int) -> float:
+    drawn = np.arange(last)
+    chance = hits / (size - drawn)
+    none_yet = np.concatenate([[1.0], np.cumprod(1 - chance)[:-1]])
+    return float(np.sum(none_yet * chance / (before + drawn + 1)))
+
+
+def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
+    """Mean of the precision at each relevant answer.
+
+    Formula: ``sum_i precision_i * [i is relevant] / min(R, k)`` over the places i = 1, ..., k, of R relevant answers.
+
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
+
+    Args:
+        ranked: from `rank_queries`.
+        k: None: all answers.
+
+    Returns:
+        float64 ``[queries]``; nan where nothing is relevant.
+
+    Examples:
+        >>> average_precision_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [1, 0, 1])).tolist()
+        [0.8333333333333333]
+    """
+    drawn = ranked.place - ranked.tie_start
+    begins = ranked.place == ranked.tie_start
+    hits = np.cumsum(np.where(begins, ranked.tie_hits, 0))
+    before_query = (hits - ranked.tie_hits)[ranked.start][ranked.query] if len(ranked.start) else hits
+    before = hits - ranked.tie_hits - before_query  # relevant answers of the query above the tie
+    among = drawn * (ranked.tie_hits - 1) / np.maximum(ranked.tie_size - 1, 1)
+    precision = (before + among + 1) / (ranked.place + 1)
+    total = sums_of(ranked.tie_hits / ranked.tie_size * precision * _within(ranked, k), ranked.start)
+    return _per_relevant(total, functools.reduce(np.minimum, [ranked.relevant] + [k] * (k is not None)))

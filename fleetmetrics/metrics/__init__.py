@@ -7,6 +7,7 @@ from fleetmetrics.metrics.aggregation import (
     Sum,
     Throughput,
 )
+from fleetmetrics.metrics.auc import AUC, AveragePrecision
 from fleetmetrics.metrics.by_user import (
     GAUC,
     UAUC,
@@ -45,13 +46,28 @@ from fleetmetrics.metrics.click_through import (
     PredictedClickThroughRate,
     RecalibratedNormalizedEntropy,
 )
+from fleetmetrics.metrics.curves import (
+    CumulativeGain,
+    KolmogorovSmirnov,
+    Lift,
+    PrecisionRecallCurve,
+    ROCCurve,
+)
 from fleetmetrics.metrics.distribution import (
     Histogram,
     Mean,
     StandardDeviation,
     Variance,
 )
-from fleetmetrics.metrics.queries import (
+from fleetmetrics.metrics.exact_auc import ExactAUC
+from fleetmetrics.metrics.operating_points import (
+    PrecisionAtFixedRecall,
+    RecallAtFixedPrecision,
+    SensitivityAtSpecificity,
+    SpecificityAtSensitivity,
+    ThresholdSweep,
+)
+from fleetmetrics.metrics.ranking import (
     DCG,
     MAP,
     MRR,
@@ -62,7 +78,6 @@ from fleetmetrics.metrics.queries import (
     RecallAtK,
     RPrecision,
 )
-from fleetmetrics.metrics.ranking import AUC
 from fleetmetrics.metrics.regression import (
     ExplainedVariance,
     LogCoshError,
@@ -94,6 +109,7 @@ __all__ = [
     "NDCG",
     "UAUC",
     "Accuracy",
+    "AveragePrecision",
     "BalancedAccuracy",
     "BrierDecomposition",
     "BrierScore",
@@ -104,6 +120,8 @@ __all__ = [
     "CohenKappa",
     "ConfusionMatrix",
     "Count",
+    "CumulativeGain",
+    "ExactAUC",
     "ExactMatch",
     "ExpectedCalibrationError",
     "ExplainedVariance",
@@ -114,6 +132,8 @@ __all__ = [
     "Histogram",
     "HitRate",
     "Jaccard",
+    "KolmogorovSmirnov",
+    "Lift",
     "LogCoshError",
     "LogLoss",
     "MatthewsCorrelation",
@@ -129,22 +149,29 @@ __all__ = [
     "NormalizedEntropy",
     "PearsonCorrelation",
     "Precision",
+    "PrecisionAtFixedRecall",
     "PrecisionAtK",
+    "PrecisionRecallCurve",
     "PredictedClickThroughRate",
     "QuantileLoss",
     "R2Score",
+    "ROCCurve",
     "RPrecision",
     "RecalibratedNormalizedEntropy",
     "Recall",
+    "RecallAtFixedPrecision",
     "RecallAtK",
     "RootMeanSquaredError",
     "RootMeanSquaredLogError",
+    "SensitivityAtSpecificity",
     "SpearmanCorrelation",
     "Specificity",
+    "SpecificityAtSensitivity",
     "StandardDeviation",
     "StatScores",
     "Sum",
     "SymmetricMeanAbsolutePercentageError",
+    "ThresholdSweep",
     "Throughput",
     "TweedieDeviance",
     "Variance",

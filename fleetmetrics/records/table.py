@@ -106,6 +106,19 @@ class Table:
             return joined
         return Records({})
 
+    @property
+    def only_sorts(self) -> bool:
+        """Whether nothing but sorting is done with the records before they are sent."""
+        return getattr(self._prepare, "__func__", None) is Table._sorted
+
+    def prepare(self, records: Records) -> Records:
+        """Do what is done with records before they are sent.
+
+        Args:
+            records: of this table; not empty.
+        """
+        return self._prepare(records)
+
     def prepared(self) -> Records:
         """All that was kept, as it is sent: sorted."""
         records = self.records()

@@ -222,6 +222,22 @@ def accumulate(state: StaticState, batch_value: Any) -> None:
     state.variable.stop_gradient = True  # in PIR an assignment changes it
 
 
+def replace(state: StaticState, place: Any, batch_value: Any, really: Any) -> None:
+    """Append the operations that put a batch's value in the place of another.
+
+    Args:
+        state: from `create_state`; its first axis has a place for each of several batches.
+        place: which one; an int64 of the program.
+        batch_value: as in `accumulate`, for a state without the first axis.
+        really: an int64 of the program, 0 if nothing shall change; None: it shall.
+    """
+    if isinstance(batch_value, Scattered):
+        nothing = paddle_ops.identity(state.shape[1:], state.dtype, state.reduction)
+        batch_value = paddle_ops.merge(state.reduction, nothing, batch_value)
+    _backend().store(paddle_ops.replaced(state.variable, place, batch_value, really), state.variable)
+    state.variable.stop_gradient = True
+
+
 def _check_shape(state: StaticState, value: Any) -> None:
     shape = tuple(value.shape)
     if shape != state.shape and not {shape, state.shape} <= {(), (1,)}:

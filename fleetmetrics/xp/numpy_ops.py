@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import sys
 from typing import Any
 
@@ -15,12 +17,13 @@ from fleetmetrics.xp.scattered import Scattered
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 
-#: Two integers nearer to 0 than this have a sum that fits into 64 bits.
-_SAFE = 2**62
+#: Integers from minus this to below it fit into 64 bits.
+_LIMIT = 2**63
 _KEPT = frozenset(np.dtype(name) for name in ("bool", "int64", "float32", "float64"))
 
 absolute = np.absolute
 add = np.add
+bitwise_xor = np.bitwise_xor
 divide = np.divide
 equal = np.equal
 exp = np.exp
@@ -32,6 +35,7 @@ full_like = np.full_like
 logical_and = np.logical_and
 logical_not = np.logical_not
 logical_or = np.logical_or
+minimum = np.minimum
 multiply = np.multiply
 sinh = np.sinh
 square = np.square
@@ -86,7 +90,24 @@ def reshape(array: np.ndarray, shape: list[int]) -> np.ndarray:
 
 def within(array: np.ndarray, low: float, high: float) -> bool:
     """Whether all entries, of which there are some, are known to be in this range; False for nan."""
-    return bool(np.minimum.reduce(array, None) >= low and np.maximum.reduce(array, None) <= high)
+    if low == 0:  # one pass: as unsigned integers, numbers of at least 0 keep their order, and all others are larger
+        kind, limit = _unsigned(array.dtype, high)
+        return int(np.maximum.reduce(array.view(kind), None)) <= limit
+    return low <= np.minimum.reduce(array, None).item() and np.maximum.reduce(array, None).item() <= high
+
+
+@functools.lru_cache(maxsize=64)
+def _unsigned(dtype: np.dtype, value: float) -> tuple[str, int]:
+    """The unsigned integers of the size of a dtype, and which of them has the bits of a number."""
+    kind = f"u{dtype.itemsize}"
+    return kind, int(np.array(value, dtype).view(kind))
+
+
+def known_finite(array: np.ndarray) -> bool:
+    """Whether all entries are known to be finite; False: some may not be."""
+    flat = array.reshape(-1)
+    with np.errstate(over="ignore"):  # squares that are too large say nothing
+        return math.isfinite(flat.dot(flat))  # the quickest pass there is
 
 
 def is_probability(array: np.ndarray) -> Any:
@@ -145,6 +166,26 @@ def arange(size: int) -> np.ndarray:
 
 def constant(values: np.ndarray) -> np.ndarray:
     """A float64 array that the program holds, to the last bit."""
+    return values
+
+
+def number(value: int) -> Any:
+    """An int64 that the program holds; of less than 53 bits."""
+    return np.int64(value)
+
+
+def bitwise_and(array: np.ndarray, value: int) -> Any:
+    """The bits that each int64 and one number have in common."""
+    return np.bitwise_and(array, value)
+
+
+def quotient(array: np.ndarray, divisor: int) -> Any:
+    """Integers divided by one number, rounded down; they are at least 0, or multiples of it."""
+    return np.floor_divide(array, divisor)
+
+
+def integers(values: np.ndarray) -> np.ndarray:
+    """An int64 array that the program holds, to the last bit."""
     return values
 
 
@@ -225,6 +266,19 @@ def cumulative_sum(array: np.ndarray) -> np.ndarray:
     return np.cumsum(array)
 
 
+def remainder(array: np.ndarray, divisor: int) -> Any:
+    """What is left of integers of at least 0 when they are divided by one number."""
+    return np.remainder(array, divisor)
+
+
+def replaced(array: np.ndarray, place: Any, row: np.ndarray, really: Any) -> np.ndarray:
+    """The array, which may change, with another entry at a place of its first axis; ``really`` None or 1, else not."""
+    if really is None or really:
+        array = array.astype(np.result_type(array, row), copy=False)
+        array[place] = row
+    return array
+
+
 def repeat(array: np.ndarray, times: int) -> np.ndarray:
     """Each entry so many times in a row."""
     return np.repeat(array, times)
@@ -283,14 +337,54 @@ def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
             counts = np.zeros(state.size, np.int64)
             np.add.at(counts, flat, increment.amount)
             return state + counts.reshape(state.shape)
-        return state + np.bincount(flat, increment.amount, state.size).reshape(state.shape)
+        counts = np.bincount(flat, increment.amount, state.size).reshape(state.shape)
+        return np.add(state, counts, out=counts if counts.dtype == state.dtype else None)
     increment = np.asarray(increment)
     if increment.shape != state.shape:
         increment = increment.reshape(state.shape)
     if reduction in WIDTHS:
         return merged(sys.modules[__name__], state, increment)
-    if reduction == "sum" and increment.dtype.kind != "f" and state.dtype.kind != "f":
-        if state.size == 1 and -_SAFE < state < _SAFE and -_SAFE < increment < _SAFE:
-            return np.asarray(state + increment)
-        return combine("sum", [state, increment])  # an error where int64 would wrap
-    return {"sum": np.add, "max": np.maximum, "min": np.minimum}[reduction](state, increment)
+    if reduction != "sum":
+        return (np.maximum if reduction == "max" else np.minimum)(state, increment)
+    if increment.dtype.kind == "f" or state.dtype.kind == "f":
+        return np.add(state, increment)
+    if not state.ndim:
+        total = state.item() + increment.item()
+        if -_LIMIT <= total < _LIMIT:
+            return np.int64(total)
+    return combine("sum", [state, increment])  # an error where int64 would wrap
+
+
+#: So many entries are sorted, to find those that are touched more than once.
+_SORTED = 2**16
+
+
+def scatter_into(array: np.ndarray, increment: Scattered) -> np.ndarray:
+    """`merge` of a `Scattered` into a contiguous array that may change: what is not touched costs no time.
+
+    Args:
+        array: int64 or float64; the result where its dtype can take the increment.
+        increment: one index array for each axis; they, and the amount, may have any shapes that broadcast.
+    """
+    flat: Any = 0
+    stride = 1
+    for index, size in zip(increment.indices[::-1], array.shape[::-1]):
+        flat = index * stride + flat if stride > 1 else index
+        stride *= size
+    amount = increment.amount
+    if amount is not None and amount.shape != flat.shape:
+        flat, amount = np.broadcast_arrays(flat, amount)
+    flat, amount = flat.reshape(-1), None if amount is None else amount.reshape(-1)
+    floats = amount is not None and amount.dtype.kind == "f"
+    touched: Any
+    if floats and array.dtype.kind != "f":
+        array = array.astype(np.float64)
+    entries = array.reshape(-1)
+    if (amount is None or floats) and array.size <= 4 * flat.size:
+        entries += np.bincount(flat, amount, array.size)
+    elif floats and flat.size <= _SORTED:  # the sum of the batch first: fewer roundings
+        touched, place = np.unique(flat, return_inverse=True)
+        entries[touched] += np.bincount(place, amount)
+    else:
+        np.add.at(entries, flat, 1 if amount is None else amount)
+    return array

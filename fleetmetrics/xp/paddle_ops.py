@@ -25,6 +25,7 @@ FILTERS = False
 
 absolute = paddle.abs
 add = paddle.add
+bitwise_xor = paddle.bitwise_xor
 divide = paddle.divide
 exp = paddle.exp
 isfinite = paddle.isfinite
@@ -34,6 +35,7 @@ full_like = paddle.full_like
 logical_and = paddle.logical_and
 logical_not = paddle.logical_not
 logical_or = paddle.logical_or
+minimum = paddle.minimum
 multiply = paddle.multiply
 sinh = paddle.sinh
 square = paddle.square
@@ -139,6 +141,11 @@ def within(tensor: Any, low: float, high: float) -> bool:
     return False
 
 
+def known_finite(tensor: Any) -> bool:
+    """Whether all entries are known to be finite; to know it would wait for the device."""
+    return False
+
+
 def is_probability(tensor: Any) -> Any:
     """Flags of the entries in [0, 1]; false for nan."""
     if kind(tensor) != "f":
@@ -231,8 +238,10 @@ def constant(values: np.ndarray) -> Any:
         return paddle.assign(values)
     if values.size > _ASSIGNED:
         return paddle.concat([constant(values[i : i + _ASSIGNED]) for i in range(0, values.size, _ASSIGNED)])
-    if (values.astype(np.float32) == values).all():
-        return paddle.cast(paddle.assign(values.astype(np.float32)), "float64")
+    with np.errstate(over="ignore"):
+        short = values.astype(np.float32)
+    if (short == values).all():
+        return paddle.cast(paddle.assign(short), "float64")
     fraction, exponent = np.frexp(values)
     tensor = paddle.cast(paddle.assign((fraction * 2.0**53).astype(np.int64)), "float64")
     exponent = exponent - 53
@@ -241,6 +250,30 @@ def constant(values: np.ndarray) -> Any:
         tensor = paddle.multiply(tensor, paddle.cast(paddle.assign(np.ldexp(1.0, step).astype(np.float32)), "float64"))
         exponent = exponent - step
     return tensor
+
+
+def number(value: int) -> Any:
+    """An int64 that the program holds; of less than 53 bits."""
+    return paddle.full([], value, "int64")
+
+
+def bitwise_and(tensor: Any, value: int) -> Any:
+    """The bits that each int64 and one number have in common."""
+    return paddle.bitwise_and(tensor, number(value))
+
+
+def quotient(tensor: Any, divisor: int) -> Any:
+    """Integers divided by one number, rounded down; they are at least 0, or multiples of it."""
+    return paddle.floor_divide(tensor, number(divisor))
+
+
+def integers(values: np.ndarray) -> Any:
+    """An int64 array that the program holds, to the last bit: PIR makes it from doubles, so it is made of two."""
+    if paddle.in_dynamic_mode():
+        return paddle.to_tensor(values)
+    high = values >> 32
+    low = paddle.assign(values - (high << 32))
+    return paddle.add(paddle.multiply(paddle.assign(high), paddle.full([], 2**32, "int64")), low)
 
 
 def position(edges: Any, tensor: Any, right: bool = False) -> Any:
@@ -320,6 +353,23 @@ def sum_of_columns(tensor: Any) -> Any:
 def cumulative_sum(tensor: Any) -> Any:
     """The sums of the first entries, up to each one: int64."""
     return paddle.cumsum(tensor, axis=0)
+
+
+def remainder(tensor: Any, divisor: int) -> Any:
+    """What is left of integers of at least 0 when they are divided by one number."""
+    return paddle.remainder(tensor, paddle.full([], divisor, "int64"))
+
+
+def replaced(tensor: Any, place: Any, row: Any, really: Any) -> Any:
+    """The tensor, which may change, with another entry at a place of its first axis; ``really`` None or 1, else not."""
+    tensor, row = _common(asarray(tensor, "tensor"), asarray(row, "row"))
+    index = paddle.reshape(asarray(place, "place"), [1])
+    row = paddle.reshape(row, [1, *tensor.shape[1:]])
+    if really is not None:
+        row = paddle.where(
+            paddle.expand_as(paddle.cast(asarray(really, "really"), "bool"), row), row, paddle.gather(tensor, index)
+        )
+    return (paddle.scatter_ if is_eager_tensor(tensor) else paddle.scatter)(tensor, index, row)
 
 
 def repeat(tensor: Any, times: int) -> Any:

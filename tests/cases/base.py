@@ -9,6 +9,7 @@ from typing import Any, Callable, Mapping, NamedTuple
 import numpy as np
 
 import fleetmetrics as fm
+from fleetmetrics.xp.buckets import lowest_scores
 
 MODES = ("numpy", "dynamic", "static")
 #: Prediction and label. Where labels are classes, floats hold whole numbers.
@@ -136,18 +137,31 @@ def accuracy(predicted: Callable[[Any], Any]) -> Callable[[Any, Any, Any], float
     return lambda p, y, w: sklearn("accuracy_score")(predicted(p), y, w)
 
 
-def area(buckets: int) -> Callable[[Any, Any, Any], float]:
+def linear_bucket(top: int) -> Callable[[Any], Any]:
+    """Paddle's buckets, in the precision of the scores."""
+
+    def bucket(score: Any) -> Any:
+        precision = np.float32 if score.dtype in (np.float16, np.float32) else np.float64
+        return (score.astype(precision) * precision(top)).astype(np.int64)
+
+    return bucket
+
+
+def log_odds_bucket(score: Any, buckets: int = 4096) -> Any:
+    """By comparison with the lowest score of each bucket."""
+    return np.searchsorted(lowest_scores(buckets, "log_odds"), score.astype(np.float64), "right")
+
+
+def area(bucket: Callable[[Any], Any]) -> Callable[[Any, Any, Any], float]:
     """scikit-learn's area over scores that are rounded to their buckets; of counts the correctly rounded one."""
 
     def reference(p: Any, y: Any, w: Any) -> float:
-        score = p[:, 1] if p.ndim == 2 else p
-        precision = np.float32 if score.dtype in (np.float16, np.float32) else np.float64
-        bucket = (score.astype(precision) * precision(buckets)).astype(np.int64)
+        place = bucket(p[:, 1] if p.ndim == 2 else p)
         positive = y.astype(bool)
-        theirs = sklearn("roc_auc_score")(bucket, positive, w)
+        theirs = sklearn("roc_auc_score")(place, positive, w)
         if w is not None:
             return theirs
-        pairs = bucket[positive][:, None] - bucket[~positive][None, :]
+        pairs = place[positive][:, None] - place[~positive][None, :]
         exact = float(Fraction(int(2 * (pairs > 0).sum() + (pairs == 0).sum()), 2 * pairs.size))
         assert abs(exact - theirs) <= 1e-12
         return exact

@@ -12,7 +12,9 @@ from tests.cases.base import (
     classes,
     count,
     extreme,
+    linear_bucket,
     log_loss,
+    log_odds_bucket,
     numbers,
     probabilities,
     scores,
@@ -36,11 +38,11 @@ CASES = {
         ("[n]", "[n, 1]"),
         kinds="fi",
     ),
-    "auc": Case(fm.AUC, probabilities, area(4095), True, undefined=0.5),
+    "auc": Case(fm.AUC, probabilities, area(log_odds_bucket), True),
     "auc of few buckets": Case(
-        lambda *a, **k: fm.AUC(*a, num_thresholds=7, **k), probabilities, area(7), True, undefined=0.5
+        lambda *a, **k: fm.AUC(*a, num_thresholds=7, **k), probabilities, area(linear_bucket(7)), True
     ),
-    "auc of two columns": Case(fm.AUC, two_columns, area(4095), True, ("[n]", "[n, 1]"), undefined=0.5),
+    "auc of two columns": Case(fm.AUC, two_columns, area(log_odds_bucket), True, ("[n]", "[n, 1]")),
     "log loss": Case(fm.LogLoss, probabilities, log_loss, False),
     "log loss of two columns": Case(fm.LogLoss, two_columns, log_loss, False, ("[n]", "[n, 1]"), kinds="f"),
     "mean absolute error": Case(fm.MeanAbsoluteError, numbers, sklearn("mean_absolute_error"), False),

@@ -102,7 +102,7 @@ def test_an_error_of_one_worker_is_raised_by_all(reports: list[dict[str, Any]]) 
 
 
 def test_without_samples_anywhere_every_worker_warns(reports: list[dict[str, Any]]) -> None:
-    assert reports[0]["troubles"]["undefined"] == "no error, but (0.5, ['UndefinedMetricWarning'])"
+    assert reports[0]["troubles"]["undefined"] == "no error, but (nan, ['UndefinedMetricWarning'])"
 
 
 def test_the_errors_are_fleetmetrics_own(reports: list[dict[str, Any]]) -> None:

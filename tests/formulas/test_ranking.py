@@ -1,112 +1,90 @@
-"""AUC from two histograms: correctly rounded for counts of any size, scikit-learn's for weights."""
+"""Formulas of ranked answers: what looking at every order of the tied answers gives."""
 
-import itertools
-import math
-import warnings
-from fractions import Fraction
+from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
-from fleetmetrics import UndefinedMetricWarning
-from fleetmetrics.formulas import auc_from_histogram
+from fleetmetrics.formulas import groups, ranking
+from tests.cases.ranking import all_orders, average_precision, dcg, reciprocal_rank
 
-
-def exact_auc(positive, negative):
-    """The definition, in rational numbers: pairs ordered right, and half of the tied ones."""
-    positive, negative = [list(map(int, np.ravel(counts))) for counts in (positive, negative)]
-    right = tied = below = 0
-    for p, n in zip(positive, negative):
-        right += p * below
-        tied += p * n
-        below += n
-    return Fraction(2 * right + tied, 2 * sum(positive) * sum(negative))
-
-
-@pytest.mark.parametrize("largest", [1, 3, 2**20, 2**30, 2**31, 2**40, 2**53 + 1, 2**62, 2**63 - 1])
-@pytest.mark.parametrize("buckets", [1, 2, 3, 200, 4096])
-def test_auc_of_counts_is_correctly_rounded(buckets, largest):
-    rng = np.random.default_rng(largest % 1000 + buckets)
-    for _ in range(3):
-        positive, negative = rng.integers(0, largest, (2, buckets), dtype=np.int64, endpoint=True)
-        positive[rng.integers(buckets)] += positive.sum(dtype=object) == 0
-        negative[rng.integers(buckets)] += negative.sum(dtype=object) == 0
-        assert auc_from_histogram(positive, negative) == float(exact_auc(positive, negative))
+#: What is computed, and from relevances in one order (None of them all 0 where nan is expected).
+FORMULAS = {
+    "hits": (ranking.hits_at, lambda r, k: float((r[:k] > 0).sum())),
+    "dcg": (ranking.dcg_at, dcg),
+    "ideal dcg": (ranking.ideal_dcg_at, lambda r, k: dcg(-np.sort(-r), k)),
+    "hit rate": (ranking.hit_rate_at, lambda r, k: float((r[:k] > 0).any())),
+    "reciprocal rank": (ranking.reciprocal_rank_at, reciprocal_rank),
+    "average precision": (ranking.average_precision_at, lambda r, k: average_precision(r, k) if r.any() else np.nan),
+    "r-precision": (
+        lambda ranked, k: ranking.r_precision(ranked),
+        lambda r, k: (r[: (r > 0).sum()] > 0).mean() if r.any() else np.nan,
+    ),
+}
 
 
-def test_one_sample_beside_2_to_53_changes_the_auc_and_not_its_exactness():
-    positive, negative = [0, 2**53 + 1, 2], [2**53, 1, 0]
-    assert auc_from_histogram(positive, negative) == float(exact_auc(positive, negative))
-    assert auc_from_histogram([0, 2**53, 2], negative) == float(exact_auc([0, 2**53, 2], negative))
+@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("sizes", [[3, 1, 6, 2], [5, 5, 5, 5], [1, 6, 1, 1]], ids=str)
+def test_a_value_is_the_mean_over_the_orders_of_tied_answers(name, sizes):
+    formula, of_order = FORMULAS[name]
+    query = np.repeat([2, 3, 5, 7], sizes)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        score = rng.integers(0, 3, len(query)) / 4
+        relevance = rng.integers(0, 4, len(query)) * (rng.random(len(query)) < 0.5)
+        ranked = ranking.rank_queries(query, score, relevance)
+        for k in (None, 1, 2, 3, 7):
+            orders = [all_orders(score[query == each], relevance[query == each].astype(float)) for each in (2, 3, 5, 7)]
+            brute = [np.mean([of_order(order, k or 99) for order in each]) for each in orders]
+            np.testing.assert_allclose(formula(ranked, k), brute, rtol=1e-12, atol=1e-15)
 
 
-def test_auc_of_every_small_histogram_is_that_of_scikit_learn_over_the_samples():
-    for counts in itertools.product(range(3), repeat=6):
-        positive, negative = np.array(counts[:3]), np.array(counts[3:])
-        if positive.sum() and negative.sum():
-            score = np.concatenate([np.repeat(np.arange(3), positive), np.repeat(np.arange(3), negative)])
-            label = np.repeat([1, 0], [positive.sum(), negative.sum()])
-            assert auc_from_histogram(positive, negative) == pytest.approx(roc_auc_score(label, score), rel=1e-15)
+def test_long_ties_and_short_ones_are_computed_alike():
+    size, hits = 3000, 4
+    relevance = np.arange(size) < hits
+    for k in (None, 1000):
+        found = ranking.reciprocal_rank_at(ranking.rank_queries(np.zeros(size), np.ones(size), relevance), k)
+        none_yet, expected = 1.0, 0.0
+        for drawn in range(k or size - hits + 1):
+            expected += none_yet * hits / (size - drawn) / (drawn + 1)
+            none_yet *= 1 - hits / (size - drawn)
+        assert found[0] == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-150, 1e150])
-def test_auc_of_weights_is_scikit_learns(scale):
-    rng = np.random.default_rng(5)
-    label, bucket, weight = rng.integers(0, 2, 3000), rng.integers(0, 100, 3000), rng.random(3000) * scale
-    positive, negative = (np.bincount(bucket[label == c], weight[label == c], 100) for c in (1, 0))
-    expected = roc_auc_score(label, bucket, sample_weight=weight)
-    assert auc_from_histogram(positive, negative) == pytest.approx(expected, rel=1e-12, abs=0)
+def test_uneven_queries_are_sorted_as_even_ones():
+    rng = np.random.default_rng(0)
+    sizes = np.array([1, 400, 3, 7])
+    values, start = rng.random(sizes.sum()), np.cumsum(sizes) - sizes
+    order = groups.best_first(values, start, sizes)
+    for begin, size in zip(start, sizes):
+        assert (order[begin : begin + size] == begin + np.argsort(-values[begin : begin + size])).all()
 
 
-def test_integer_weights_as_floats_give_the_auc_of_counts():
-    rng = np.random.default_rng(6)
-    positive, negative = rng.integers(0, 50, (2, 64))
-    expected = auc_from_histogram(positive, negative)
-    for kinds in [(float, float), (int, float), (float, int)]:
-        mixed = auc_from_histogram(positive.astype(kinds[0]), negative.astype(kinds[1]))
-        assert mixed == pytest.approx(expected, rel=1e-14, abs=0)
+def test_a_query_counts_for_the_mean_weight_of_its_answers():
+    assert ranking.rank_queries([1, 1, 2], [1, 2, 3], [0, 1, 1], [1.0, 2.0, 5.0]).weight.tolist() == [1.5, 5.0]
 
 
-def test_weighted_auc_never_leaves_0_to_1():
-    rng = np.random.default_rng(7)
-    for _ in range(300):
-        low, high = rng.random((2, 10)) * 10.0 ** rng.integers(-8, 8, (2, 10))
-        positive, negative = np.append(np.zeros(10), high), np.append(low, np.zeros(10))
-        assert 0.99999999 < auc_from_histogram(positive, negative) <= 1.0
-        assert auc_from_histogram(negative, positive) == 0.0
+def test_no_answers_are_no_queries():
+    ranked = ranking.rank_queries([], [], [])
+    for formula, _ in FORMULAS.values():
+        assert formula(ranked, 3).shape == (0,)
+    assert [each.tolist() for each in groups.auc_by_group([], [], [])] == [[], [], []]
 
 
-@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int8, np.int32, np.int64])
-def test_narrow_counts_do_not_overflow(dtype):
-    largest = 1 if dtype is bool else min(int(np.iinfo(dtype).max), 2**50)
-    positive, negative = np.full((2, 300), largest, dtype)
-    assert auc_from_histogram(positive, negative) == 0.5
+def test_areas_of_groups_are_scikit_learns():
+    from sklearn.metrics import roc_auc_score
 
-
-def test_shape_of_the_histograms_does_not_matter():
-    for shape in [(4,), (1, 4), (4, 1), (2, 2)]:
-        positive, negative = np.reshape([0, 1, 2, 3], shape), np.reshape([3, 2, 1, 0], shape)
-        assert auc_from_histogram(positive, negative) == float(exact_auc([0, 1, 2, 3], [3, 2, 1, 0]))
-
-
-def test_inputs_stay_as_they_are():
-    positive, negative = np.array([0, 1, 2]), np.array([2, 1, 0])
-    auc_from_histogram(positive, negative)
-    assert positive.tolist() == [0, 1, 2] and negative.tolist() == [2, 1, 0]
-
-
-@pytest.mark.parametrize("dtype", [np.int64, np.float64])
-@pytest.mark.parametrize("positive, negative", [([0, 0], [0, 0]), ([1, 2], [0, 0]), ([0, 0], [1, 2]), ([], [])])
-def test_one_class_is_half_with_a_warning_that_says_which(positive, negative, dtype):
-    positive, negative = np.array(positive, dtype), np.array(negative, dtype)
-    weights = rf"samples labelled 1 is {positive.sum()}, of those labelled 0 {negative.sum()}"
-    with pytest.warns(UndefinedMetricWarning, match=weights):
-        assert auc_from_histogram(positive, negative) == 0.5
-
-
-def test_a_defined_auc_does_not_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert auc_from_histogram([1, 0], [0, 1]) == 0.0
-        assert math.isclose(auc_from_histogram([0.5, 0.0], [0.0, 0.25]), 0.0)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        group = np.sort(rng.integers(0, 20, 300))
+        score, label = rng.integers(0, 8, 300) / 8, rng.integers(0, 2, 300)
+        weight = rng.random(300) * 10.0 ** rng.integers(-3, 4) if seed % 2 else None
+        area, positive, negative = groups.auc_by_group(group, score, label, weight)
+        for place, each in enumerate(np.unique(group)):
+            own = group == each
+            w = np.ones(own.sum()) if weight is None else weight[own]
+            assert positive[place] == pytest.approx(w[label[own] == 1].sum(), rel=1e-13)
+            assert negative[place] == pytest.approx(w[label[own] == 0].sum(), rel=1e-13)
+            both = len(set(label[own])) == 2
+            theirs = roc_auc_score(label[own], score[own], sample_weight=w) if both else np.nan
+            assert area[place] == pytest.approx(theirs, rel=1e-12, nan_ok=True)

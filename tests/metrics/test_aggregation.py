@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from tests.contract import MODES, Data, feed
+from tests.contract import MODES, Data, feed, new_programs
 
 LOW, HIGH = -(2**63), 2**63 - 1
 
@@ -100,3 +100,53 @@ def test_a_uint64_that_int64_cannot_hold_is_an_error():
         fm.IntegerOverflowError, match=r"prediction holds 18446744073709551615; the largest integer .* 2\*\*63 - 1"
     ):
         fm.Sum().add(np.array([2**64 - 1], np.uint64))
+
+
+# -- throughput --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+def test_seconds_of_a_worker_add_up_and_of_several_the_longest_counts(mode):
+    workers = [fm.Throughput() for _ in range(3)]
+    for worker, seconds in zip(workers, ([0.5, 1.0], [2.0, 0.25], [])):
+        for each in seconds:
+            number, each = (np.array(64), np.array(each))
+            if mode == "dynamic":
+                import paddle
+
+                number, each = paddle.to_tensor(number), paddle.to_tensor(each)
+            worker.add(number, each)
+    assert workers[0].compute() == 128 / 1.5
+    total = fm.Throughput()
+    for worker in workers:
+        total.merge(worker)
+    assert total.compute() == 256 / 2.25
+    total.reset()
+    total.add([10, 20, 99], seconds=[1.0, 2.0, 3.0], mask=[True, True, False])
+    assert total.compute() == 10.0
+
+
+def test_throughput_without_time_is_undefined():
+    with pytest.warns(fm.UndefinedMetricWarning, match="throughput is undefined: no time has passed"):
+        assert np.isnan(fm.Throughput().compute())
+
+
+@pytest.mark.parametrize(
+    "number, seconds, text",
+    [
+        (-1, 1.0, "prediction must be a finite number of at least 0, the number of samples; 1 of 1"),
+        (np.nan, 1.0, "prediction must be a finite number of at least 0, the number of samples; 1 of 1"),
+        (64, 0.0, "label must be a finite number above 0, the seconds; 1 of 1"),
+        (64, np.inf, "label must be a finite number above 0, the seconds; 1 of 1"),
+    ],
+)
+def test_throughput_refuses_what_is_no_number_of_samples_in_some_time(number, seconds, text):
+    with pytest.raises(fm.InvalidInputError, match=text):
+        fm.Throughput().add(number, seconds)
+
+
+def test_throughput_in_a_static_program_says_what_to_do():
+    import paddle
+
+    with new_programs(), pytest.raises(fm.StaticProgramError, match="measure the time around"):
+        fm.Throughput().add(paddle.static.data("n", [1]), 0.5)

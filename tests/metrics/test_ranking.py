@@ -1,75 +1,155 @@
-"""AUC: Paddle's buckets, bit for bit, in every mode."""
+"""Ranking metrics: several cutoffs, queries without a relevant answer, what is kept and shared, bad input."""
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
-import paddle
 import pytest
 
 import fleetmetrics as fm
-from tests.contract import MODES, Data, feed, static_mode
-from tests.paddle_version import on_legacy_graph
+from tests import contract
+
+RANKING = [fm.DCG, fm.NDCG, fm.MRR, fm.MAP, fm.HitRate, fm.PrecisionAtK, fm.RecallAtK, fm.FBetaAtK, fm.RPrecision]
+CUT = [kind for kind in RANKING if kind is not fm.RPrecision]
+DATA = contract.draw("ndcg at 4")
 
 
-def edges(thresholds: int, dtype: str) -> np.ndarray:
-    """Every bucket's edge and its neighbours, and what lies between."""
-    edge = (np.arange(thresholds + 1) / thresholds).astype(dtype)
-    zero, one = np.zeros(1, dtype), np.ones(1, dtype)
-    around = [np.nextafter(edge, zero), edge, np.minimum(np.nextafter(edge, one), one)]
-    tiny = np.array([np.finfo(dtype).tiny, np.finfo(dtype).eps, 0.5, -0.0], dtype)
-    return np.concatenate([*around, tiny, np.random.default_rng(0).random(4000).astype(dtype)])
+def value(metric, data=DATA):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fm.UndefinedMetricWarning)
+        contract.feed(metric, contract.batches(data), "numpy")
+        return metric.compute()
 
 
-def histogram(score: np.ndarray, label: np.ndarray, thresholds: int, mode: str) -> np.ndarray:
-    """The histograms of both classes that the metric accumulates over two batches."""
-    metric = fm.AUC(num_thresholds=thresholds)
-    half = len(score) // 2
-    parts = [Data(score[:half], label[:half]), Data(score[half:], label[half:])]
-    scope = feed(metric, parts, mode)
-    return metric.states["histogram"].read(scope).reshape(2, -1)
+@pytest.mark.parametrize("kind", CUT)
+def test_several_cutoffs_at_once_give_a_dict(kind):
+    several = value(kind(k=[1, 3, 100]))
+    assert several == {k: value(kind(k=k)) for k in (1, 3, 100)}
+    assert list(value(kind(k=(2,)))) == [2]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("thresholds", [1, 3, 200, 4095, 10_000])
-def test_a_score_falls_into_the_same_bucket_in_every_mode(thresholds, dtype):
-    score = edges(thresholds, dtype)
-    label = np.random.default_rng(1).integers(0, 2, len(score))
-    precision = np.float64 if dtype == "float64" else np.float32
-    bucket = (score.astype(precision) * precision(thresholds)).astype(int)
-    expected = [np.bincount(bucket[label == c], minlength=thresholds + 1) for c in (0, 1)]
-    for mode in MODES:
-        np.testing.assert_array_equal(histogram(score, label, thresholds, mode), expected)
+def test_ndcg_is_scikit_learns():
+    from sklearn.metrics import ndcg_score
+
+    rng = np.random.default_rng(3)
+    relevance, score = rng.integers(0, 5, (40, 12)), rng.integers(0, 6, (40, 12)) / 4
+    for k in (None, 1, 5):
+        metric = fm.NDCG(k=k)
+        metric.add(score.ravel(), relevance.ravel(), query=np.repeat(np.arange(40), 12))
+        assert metric.compute() == pytest.approx(ndcg_score(relevance, score, k=k), rel=1e-12)
 
 
-@on_legacy_graph
-@pytest.mark.parametrize("thresholds", [7, 200, 4095])
-def test_histograms_are_those_of_paddle_static_auc_bit_for_bit(thresholds):
-    score = edges(thresholds, "float32")
-    label = np.random.default_rng(1).integers(0, 2, len(score))
-    main, startup, scope = paddle.static.Program(), paddle.static.Program(), paddle.static.Scope()
-    executor = paddle.static.Executor(paddle.CPUPlace())
-    with static_mode(), paddle.static.program_guard(main, startup), paddle.static.scope_guard(scope):
-        table = paddle.static.data("table", [-1, 2], "float32")
-        truth = paddle.static.data("truth", [-1, 1], "int64")
-        states = paddle.static.auc(table, truth, num_thresholds=thresholds)[2]
-        executor.run(startup)
-        for part in np.array_split(np.arange(len(score)), 3):
-            feeds = {"table": np.stack([1 - score, score], 1)[part], "truth": label[part, None]}
-            executor.run(main, feed=feeds)
-    positive, negative = (np.array(scope.find_var(state.name).get_tensor()).reshape(-1) for state in states[2:])
-    for mode in MODES:
-        np.testing.assert_array_equal(histogram(score, label, thresholds, mode), [negative, positive])
-    assert fm.auc(states[2], states[3], scope) == fm.formulas.auc_from_histogram(positive, negative)
+@pytest.mark.parametrize("kind", [kind for kind in RANKING if kind not in (fm.DCG, fm.PrecisionAtK)])
+def test_a_query_without_a_relevant_answer_is_left_out_with_a_warning_or_counts_as_asked(kind):
+    def fed(**settings):
+        metric = kind(**settings)
+        metric.add([0.9, 0.1, 0.8, 0.7], [1, 0, 0, 0], query=[1, 1, 2, 2])
+        return metric
+
+    with pytest.warns(fm.UndefinedMetricWarning, match="is undefined for 1 queries, to which nothing is relevant"):
+        left_out = fed().compute()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fed(zero_division=0).compute() == pytest.approx(left_out / 2)
+        assert fed(zero_division=1).compute() == pytest.approx((left_out + 1) / 2)
+    nothing = kind()
+    nothing.add([0.8, 0.7], [0, 0], query=[2, 2])
+    with pytest.warns(fm.UndefinedMetricWarning, match="no query has a relevant answer; the value is nan"):
+        assert np.isnan(nothing.compute())
 
 
-@pytest.mark.parametrize("value", [0, -1, 2.0, True, "4095", None, np.float64(3)])
-def test_num_thresholds_must_be_a_whole_number_of_at_least_1(value):
-    with pytest.raises(fm.InvalidInputError, match="num_thresholds must be an integer of at least 1, not ") as error:
-        fm.AUC(num_thresholds=value)
-    assert repr(value) in str(error.value)
+def test_metrics_of_a_collection_keep_the_answers_once():
+    metrics = fm.MetricCollection([kind(kind.__name__) for kind in RANKING])
+    assert value(metrics) == {kind.__name__: value(kind()) for kind in RANKING}
+    assert len(metrics._tables()) == 1
 
 
-def test_more_than_two_columns_are_an_error_that_says_what_is_allowed():
-    metric = fm.AUC()
-    with pytest.raises(fm.InvalidInputError, match=r"prediction has shape \[n, 3\]; allowed are \[n\], \[n, 1\]"):
-        metric.add(np.full([4, 3], 1 / 3), [0, 1, 2, 0])
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+def test_what_is_kept_does_not_change_with_the_arrays_it_came_from(mode):
+    import paddle
+
+    score, relevance = np.array([0.9, 0.1]), np.array([0, 1])
+    metric = fm.MRR()
+    if mode == "dynamic":
+        metric.add(paddle.to_tensor(score), paddle.to_tensor(relevance), query=[1, 1])
+    else:
+        metric.add(score, relevance, query=[1, 1])
+    score[:] = 0
+    assert metric.compute() == metric.compute() == 0.5
+
+
+def test_the_query_may_have_another_name():
+    metric = fm.NDCG(by="session")
+    metric.add([0.9, 0.1], [1, 0], session=["a", "a"])
+    assert metric.compute() == 1.0
+
+
+def test_a_static_program_is_told_the_way():
+    import paddle
+
+    for metric in (fm.NDCG("it"), fm.GAUC("it", by="query")):
+        with contract.new_programs():
+            score = paddle.static.data("score", [-1], "float32")
+            label = paddle.static.data("label", [-1], "int64")
+            query = paddle.static.data("query", [-1], "int64")
+            with pytest.raises(
+                fm.StaticProgramError, match=r"^it \(\w+\) keeps every sample, .* fetch query, score, .* exe.run"
+            ):
+                metric.add(score, label, query=query)
+
+
+BAD = [
+    (dict(), dict(query=None), "query is missing; give add"),
+    (dict(), dict(query=[1, 2, 3]), "query has shape"),
+    (dict(), dict(query=[None, 1]), "query must hold integers or texts"),
+    (dict(), dict(query=[1, 2], user=[1, 2]), "add has no argument 'user'; allowed are prediction, .*, query"),
+    (dict(prediction=[np.nan, 1.0]), dict(), "prediction must be a finite number"),
+    (dict(label=[-1, 1]), dict(), "label must be a relevance: a finite number of at least 0"),
+    (dict(label=[np.inf, 1]), dict(), "label must be a relevance"),
+    (dict(prediction=[[0.5, 0.2, 0.3]] * 2), dict(), r"prediction has shape \[n, 3\] and label \[n\]"),
+]
+
+
+@pytest.mark.parametrize("parts, columns, told", BAD)
+def test_bad_samples_are_an_error_and_nothing_is_lost(parts, columns, told):
+    metric = fm.MRR("it")
+    good = dict(prediction=[0.9, 0.1], label=[0, 1], query=[1, 1])
+    metric.add(**good)
+    with pytest.raises(fm.InvalidInputError, match=told):
+        metric.add(**{**good, **parts, **columns})
+    assert metric.compute() == 0.5
+
+
+def test_texts_and_numbers_do_not_mix():
+    metric = fm.MRR("it")
+    metric.add([0.9], [1], query=["a"])
+    metric.add([0.9], [1], query=[1])
+    with pytest.raises(fm.InvalidInputError, match="it: query holds texts in some batches and numbers in others"):
+        metric.compute()
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "3", True, [], [1, 1], [None], [0]])
+def test_a_bad_cutoff_is_an_error(k):
+    with pytest.raises(fm.InvalidInputError, match="k must"):
+        fm.NDCG(k=k)
+
+
+def test_other_bad_arguments_are_errors():
+    with pytest.raises(fm.InvalidInputError, match="gains must be 'linear' or 'exponential', not 'log'"):
+        fm.NDCG(gains="log")
+    with pytest.raises(fm.InvalidInputError, match="beta must be a finite number above 0, not 0"):
+        fm.FBetaAtK(beta=0)
+    with pytest.raises(fm.InvalidInputError, match="user_weight must be one of samples, clicks, uniform, not 'money'"):
+        fm.GAUC(user_weight="money")
+
+
+def test_users_of_one_class_do_not_count_and_none_left_is_undefined():
+    metric = fm.GAUC()
+    metric.add([0.9, 0.1, 0.3], [1, 0, 1], user=["a", "a", "b"])
+    assert metric.compute() == 1.0
+    alone = fm.UAUC()
+    alone.add([0.9], [1], user=["a"])
+    with pytest.warns(fm.UndefinedMetricWarning, match="uauc is undefined: no user has samples of both classes"):
+        assert np.isnan(alone.compute())
+    assert fm.WuAUC(zero_division=0.5).compute() == 0.5

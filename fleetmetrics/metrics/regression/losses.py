@@ -142,9 +142,10 @@ def _deviance(batch: Batch, power: float) -> Any:
     elif power == 2:
         half = xp.subtract(xp.add(xp.log(xp.divide(p, y)), xp.divide(y, p)), one)
     else:
-        of_label = xp.scale(xp.power(xp.at_least(y, 0.0), 2 - power), 1 / ((1 - power) * (2 - power)))
-        mixed = xp.scale(xp.multiply(y, xp.power(p, 1 - power)), 1 / (1 - power))
-        half = xp.add(xp.subtract(of_label, mixed), xp.scale(xp.power(p, 2 - power), 1 / (2 - power)))
+        of_label = xp.power(xp.at_least(y, 0.0), 2 - power)
+        # The definition, put together from two differences that are 0 where prediction and label are equal.
+        mixed = xp.scale(xp.subtract(of_label, xp.multiply(y, xp.power(p, 1 - power))), 1 / (1 - power))
+        half = xp.subtract(mixed, xp.scale(xp.subtract(of_label, xp.power(p, 2 - power)), 1 / (2 - power)))
     return batch.weighted_sum(2.0 * half)
 
 

@@ -1,0 +1,236 @@
+"""Time ranking metrics, small batches and a collection of twenty, against torchmetrics, torcheval and the bare bytes.
+
+    python benchmarks/catalogue.py [--rounds FACTOR] [--write docs/benchmarks.md]
+
+The variants of a line take turns, round after round, each round beginning with another one, in the same process; torch
+has one thread. For the exchange two workers are lined up before each call, as in benchmarks/sync.py.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any, Callable, Mapping
+
+import numpy as np
+from _job import Gate, Place, place, report, run
+from _report import Target, arguments, machine, quotient, seconds, table, write
+
+WORKERS = 2
+USERS, EACH = 20_000, 10
+BATCH = 32
+#: Rounds of each part; a round of the small batches calls `add` so many times.
+ROUNDS = {"queries": 5, "add": 60, "exchange": 300}
+CALLS = 200
+WARM_UP = 1
+
+
+def main() -> None:
+    options = arguments(__doc__.splitlines()[0]).parse_args()
+    here = place()
+    if here is not None:
+        exchange(here, max(3, round(options.rounds * ROUNDS["exchange"])))
+        return
+    import torch
+    import torcheval
+    import torchmetrics
+
+    import fleetmetrics
+
+    warnings.simplefilter("ignore", fleetmetrics.UndefinedMetricWarning)  # users of one class only
+    torch.set_num_threads(1)
+    versions = {
+        "NumPy": np.__version__,
+        "torch": torch.__version__,
+        "torchmetrics": torchmetrics.__version__,
+        "torcheval": torcheval.__version__,
+    }
+    rows = [*of_queries(options.rounds), *of_add(options.rounds)]
+    findings = run(__file__, WORKERS, arguments=["--rounds", str(options.rounds)])
+    rows += of_exchange(findings)
+    header = ["fleetmetrics", "time", "against", "time", "rounds", "ratio", "to reach", "reached"]
+    text = f"{machine(versions)}\n\n{table(header, rows)}"
+    print(text)
+    if options.write:
+        write(options.write, "catalogue", text)
+
+
+def in_turn(variants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, np.ndarray]:
+    """Seconds of each variant in each round."""
+    names = list(variants)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(-WARM_UP, max(3, rounds)):
+        shift = number % len(names)
+        for name in names[shift:] + names[:shift]:
+            start = time.perf_counter()
+            variants[name]()
+            if number >= 0:
+                times[name].append(time.perf_counter() - start)
+    return {name: np.array(values) for name, values in times.items()}
+
+
+def row(what: str, against: str, ours: np.ndarray, theirs: np.ndarray, target: Target) -> list[str]:
+    ratios = theirs / ours if target.sign == ">=" else ours / theirs
+    side = "faster" if target.sign == ">=" else "as long"
+    reached = "yes" if target.reached(float(np.median(ratios))) else "no"
+    text = f"{quotient(ratios)} x {side}"
+    return [what, seconds(ours), against, seconds(theirs), str(len(ours)), text, str(target), reached]
+
+
+# Ranked answers and users
+
+
+def of_queries(factor: float) -> list[list[str]]:
+    """All answers in one batch, and the value: 20,000 queries or users with 10 samples each."""
+    import torch
+    from torchmetrics.retrieval import RetrievalAUROC, RetrievalNormalizedDCG
+
+    import fleetmetrics
+
+    rng = np.random.default_rng(0)
+    query = np.repeat(np.arange(USERS), EACH)
+    score, label = rng.random(query.size, np.float32), rng.integers(0, 2, query.size)
+    tensors = [torch.from_numpy(each) for each in (score, label, query)]
+
+    def ours(metric: Any, column: str) -> float:
+        metric.add(score, label, **{column: query})
+        return float(metric.compute())
+
+    def theirs(metric: Any) -> float:
+        metric.update(tensors[0], tensors[1], indexes=tensors[2])
+        return float(metric.compute())
+
+    pairs = {
+        "NDCG": (
+            "`RetrievalNormalizedDCG`",
+            lambda: ours(fleetmetrics.NDCG(), "query"),
+            lambda: theirs(RetrievalNormalizedDCG(empty_target_action="skip")),
+        ),
+        "UAUC": (
+            "`RetrievalAUROC`",
+            lambda: ours(fleetmetrics.UAUC(), "user"),
+            lambda: theirs(RetrievalAUROC(empty_target_action="skip")),
+        ),
+        "GAUC": ("`RetrievalAUROC`", lambda: ours(fleetmetrics.GAUC(), "user"), None),
+    }
+    rows, last = [], None
+    for name, (against, mine, peer) in pairs.items():
+        last = peer or last
+        if peer is not None:  # in float32, and a user with positive samples only counts as 0 there: one in 2**10
+            np.testing.assert_allclose(mine(), peer(), rtol=2**-9)
+        times = in_turn({"ours": mine, "theirs": last}, round(factor * ROUNDS["queries"]))
+        what = f"`{name}`, {USERS:,} of {EACH} samples"
+        rows.append(row(what, f"torchmetrics {against}", times["ours"], times["theirs"], Target(">=", 50)))
+    return rows
+
+
+# Small batches
+
+
+def of_add(factor: float) -> list[list[str]]:
+    """`add` of 32 samples, against `update` of the same metric."""
+    import torch
+    from torcheval import metrics as peers
+
+    import fleetmetrics as fm
+
+    rng = np.random.default_rng(0)
+    p, y = rng.random(BATCH, np.float32), rng.integers(0, 2, BATCH)
+    values = rng.random(BATCH, np.float32)
+    tp, ty, tv = torch.from_numpy(p), torch.from_numpy(y), torch.from_numpy(values)
+    tf = ty.to(torch.float32)
+    pairs = {
+        "MeanSquaredError": (fm.MeanSquaredError(), (p, values), peers.MeanSquaredError(), (tp, tv)),
+        "Accuracy": (fm.Accuracy(), (p, y), peers.BinaryAccuracy(), (tp, ty)),
+        "Precision": (fm.Precision(), (p, y), peers.BinaryPrecision(), (tp, ty)),
+        "F1": (fm.F1(), (p, y), peers.BinaryF1Score(), (tp, ty)),
+        "ConfusionMatrix": (fm.ConfusionMatrix(), (p, y), peers.BinaryConfusionMatrix(), (tp, ty)),
+        "NormalizedEntropy": (fm.NormalizedEntropy(), (p, y), peers.BinaryNormalizedEntropy(), (tp, tf)),
+        "Calibration": (fm.Calibration(), (p, y), peers.WeightedCalibration(), (tp, tf)),
+        "R2Score": (fm.R2Score(), (p, values), peers.R2Score(), (tp, tv)),
+        "Mean": (fm.Mean(), (values,), peers.Mean(), (tv,)),
+    }
+    rows = []
+    for name, (mine, given, peer, theirs) in pairs.items():
+
+        def add(mine: Any = mine, given: Any = given) -> None:
+            for _ in range(CALLS):
+                mine.add(*given)
+
+        def update(peer: Any = peer, theirs: Any = theirs) -> None:
+            for _ in range(CALLS):
+                peer.update(*theirs)
+
+        times = in_turn({"ours": add, "theirs": update}, round(factor * ROUNDS["add"]))
+        own, other = times["ours"] / CALLS, times["theirs"] / CALLS
+        against = f"torcheval `{type(peer).__name__}.update`"
+        rows.append(row(f"`{name}.add` of {BATCH}", against, own, other, Target(">=", 1)))
+    return rows
+
+
+# Twenty metrics in a collection
+
+
+def twenty() -> Any:
+    """Twenty metrics of a click-through model."""
+    import fleetmetrics as fm
+
+    kinds = [
+        fm.AUC, fm.AveragePrecision, fm.KolmogorovSmirnov, fm.LogLoss, fm.NormalizedEntropy, fm.Accuracy, fm.Precision,
+        fm.Recall, fm.F1, fm.CohenKappa, fm.MatthewsCorrelation, fm.ClickThroughRate, fm.PredictedClickThroughRate,
+        fm.Calibration, fm.COPC, fm.BrierScore, fm.ExpectedCalibrationError, fm.MeanAbsoluteError,
+        fm.RootMeanSquaredError, fm.Count,
+    ]  # fmt: skip
+    return fm.MetricCollection({kind.__name__: kind() for kind in kinds})
+
+
+def exchange(here: Place, rounds: int) -> None:
+    """On a worker, in turn: the collection's values, its exchange alone, and that of one array of as many bytes."""
+    import fleetmetrics
+    from fleetmetrics.sync import exchange as exchanged
+
+    channel = fleetmetrics.get_communicator()
+    metrics = twenty()
+    rng = np.random.default_rng(here.rank)
+    metrics.add(rng.random(100_000), rng.integers(0, 2, 100_000))
+    size = sum(state.read().nbytes for state in metrics._states())
+    words = np.ones(size // 8, np.int64)
+    gate = Gate(here.rank, here.workers)
+    variants = {
+        "compute": metrics.compute,
+        "exchange": lambda: exchanged("twenty", lambda: metrics._blocks(None)),
+        "bare": lambda: channel.all_reduce(words),
+    }
+    names = list(variants)
+    times: dict[str, list[list[float]]] = {name: [] for name in variants}
+    for number in range(-5, rounds):
+        shift = number % len(names)
+        for name in names[shift:] + names[:shift]:
+            gate.wait()
+            start = time.perf_counter()
+            variants[name]()
+            end = time.perf_counter()
+            if number >= 0:
+                times[name].append([start, end])
+    gate.wait()
+    report({"times": times, "bytes": size, "metrics": len(metrics.metrics)})
+
+
+def of_exchange(findings: list[dict[str, Any]]) -> list[list[str]]:
+    def duration(name: str) -> np.ndarray:
+        spans = np.array([worker["times"][name] for worker in findings])
+        return np.asarray(spans[:, :, 1].max(axis=0) - spans[:, :, 0].max(axis=0))
+
+    number, bare = findings[0]["metrics"], duration("bare")
+    against = f"all-reduce of their {findings[0]['bytes']:,} bytes"
+    alone = row(
+        f"the exchange of {number} metrics, {WORKERS} workers", against, duration("exchange"), bare, Target("<=", 1.5)
+    )
+    whole = row(
+        f"`compute` of all {number}, with their formulas", against, duration("compute"), bare, Target("<=", 1.5)
+    )
+    return [alone, [*whole[:-2], "", ""]]
+
+
+if __name__ == "__main__":
+    main()

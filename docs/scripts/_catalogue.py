@@ -1,0 +1,73 @@
+"""Which class of the catalogue is on which page, and the places of a page that scripts write."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).resolve().parent.parent
+
+#: Page of ``docs/metrics``, its title, and the modules whose classes it describes.
+PAGES = {
+    "scores": ("Scores and curves", ("metrics.auc", "metrics.exact_auc", "metrics.curves", "metrics.operating_points")),
+    "click_through": ("Click-through rates", ("metrics.click_through", "metrics.calibration", "metrics.by_user")),
+    "classification": ("Classification", ("metrics.classification",)),
+    "regression": ("Regression", ("metrics.regression",)),
+    "ranking": ("Ranking", ("metrics.ranking",)),
+    "aggregation": ("Aggregation", ("metrics.aggregation", "metrics.distribution")),
+    "slices": ("Slices and windows", ("wrappers.sliced", "wrappers.windowed")),
+    "uncertainty": ("How sure?", ("wrappers.bootstrap",)),
+}
+
+
+def page_of(kind: type) -> str:
+    """The page that describes a class.
+
+    Raises:
+        LookupError: it is on none.
+    """
+    for page, (_, modules) in PAGES.items():
+        if any(f"{kind.__module__}.".startswith(f"fleetmetrics.{module}.") for module in modules):
+            return page
+    raise LookupError(f"no page of docs/scripts/_catalogue.py has the module of {kind.__module__}.{kind.__name__}")
+
+
+def catalogue() -> dict[str, list[type]]:
+    """The classes by page, in the order of the pages; on a page by name."""
+    import fleetmetrics
+    from fleetmetrics import metrics, wrappers
+
+    names = dict.fromkeys([*metrics.__all__, *wrappers.__all__])
+    kinds = [getattr(fleetmetrics, name) if hasattr(fleetmetrics, name) else getattr(wrappers, name) for name in names]
+    kinds = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, fleetmetrics.Metric)]
+    pages: dict[str, list[type]] = {page: [] for page in PAGES}
+    for kind in sorted(kinds, key=lambda kind: kind.__name__.lower()):
+        pages[page_of(kind)].append(kind)
+    return pages
+
+
+def between(text: str, marker: str) -> str:
+    """What stands between ``<!-- marker -->`` and ``<!-- /marker -->``."""
+    found = re.search(_pattern(marker), text, re.DOTALL)
+    if found is None:
+        raise LookupError(f"there is no <!-- {marker} --> ... <!-- /{marker} -->")
+    return found[2]
+
+
+def write_between(page: Path, marker: str, content: str) -> None:
+    """Replace what stands between the markers."""
+    text = page.read_text(encoding="utf-8")
+    between(text, marker)
+    text = re.sub(_pattern(marker), lambda found: f"{found[1]}{content}{found[3]}", text, flags=re.DOTALL)
+    page.write_text(text, encoding="utf-8")
+
+
+def _pattern(marker: str) -> str:
+    return rf"(<!-- {marker} -->\n)(.*?)(<!-- /{marker} -->)"
+
+
+def table(header: list[str], rows: list[list[Any]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)

@@ -1,0 +1,98 @@
+"""What the wrappers share: a metric that stands on another metric's states."""
+
+from __future__ import annotations
+
+import copy
+from typing import ClassVar, Iterable
+
+from fleetmetrics.accumulator import Accumulator
+from fleetmetrics.batch import Batch
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.metric import Metric
+from fleetmetrics.requirements import Requirement
+
+__all__ = ["Wrapper"]
+
+
+class Wrapper(Metric):
+    """A metric around another one, of which it takes the settings.
+
+    Args:
+        metric: it holds nothing yet, and stays as it is.
+        name: prefix of the states' names; see `Metric`.
+        validate: None: as the metric has it.
+        share: None: as the metric has it.
+
+    Raises:
+        InvalidInputError: if it is no metric, holds samples, or cannot be wrapped in this one.
+    """
+
+    #: The wrappers that cannot stand inside, and what to do instead.
+    refused: ClassVar[dict[str, str]] = {}
+    #: What must change before it can stand inside of another wrapper.
+    unfit = ""
+
+    def __init__(self, metric: Metric, name: str | None, validate: bool | None, share: bool | None) -> None:
+        kind = type(self).__name__
+        if not isinstance(metric, Metric):
+            raise InvalidInputError(f"metric must be a Metric, not {type(metric).__name__}")
+        if metric.program is not None or metric.holds_samples():
+            raise InvalidInputError(f"{metric.name} holds samples already; {kind} takes new metrics")
+        for inner in _all_inside(metric):
+            reason = self.refused.get(type(inner).__name__) or (inner.unfit if isinstance(inner, Wrapper) else "")
+            if reason:
+                raise InvalidInputError(f"{kind} cannot stand around this {type(inner).__name__}: {reason}")
+        super().__init__(
+            name,
+            validate=metric.validate if validate is None else validate,
+            share=metric.share if share is None else share,
+        )
+        self._wrap(metric)
+
+    def _wrap(self, metric: Metric) -> None:
+        """Take the settings of a metric."""
+        self.metric = metric.fresh(metric.name)
+        self.requirements = metric.requirements
+        self.columns = metric.columns
+
+    def refuse_records(self, instead: str) -> None:
+        """Raise if the metric keeps every sample.
+
+        Args:
+            instead: what the caller can do.
+        """
+        for each in self.metric.record_metrics():
+            raise InvalidInputError(
+                f"{type(self).__name__} takes metrics whose states are sums, and {each.name} ({type(each).__name__}) "
+                f"keeps every sample; {instead}"
+            )
+
+    def refuse_growing(self, instead: str) -> None:
+        """Raise if a state of the metric grows.
+
+        Args:
+            instead: what the caller can do.
+        """
+        if any(state.keyed for state in self.metric.own_states()):
+            raise InvalidInputError(f"{type(self).__name__} takes metrics whose states have a fixed size; {instead}")
+
+    def fresh(self, name: str | None = None) -> Metric:
+        """A metric of the same settings that holds nothing; see `Metric.fresh`."""
+        new = copy.copy(self)
+        Accumulator.__init__(new, name, validate=self.validate, share=self.share)
+        new.collection = None
+        new._wrap(self.metric)
+        return new
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        """Those of the metric."""
+        return self.metric.requirements_of(batch)
+
+
+def _all_inside(metric: Metric) -> Iterable[Metric]:
+    """A metric and those it is made of."""
+    yield metric
+    parts = [metric.metric] if isinstance(metric, Wrapper) else getattr(metric, "operands", ())
+    for part in parts:
+        if isinstance(part, Metric):
+            yield from _all_inside(part)

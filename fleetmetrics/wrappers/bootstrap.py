@@ -1,0 +1,239 @@
+"""``Bootstrap``: a metric with an interval from resampling."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Iterable, Mapping
+
+import numpy as np
+
+from fleetmetrics.batch import Batch
+from fleetmetrics.comm.choose import known_rank
+from fleetmetrics.errors import CommunicatorError, InvalidInputError, UndefinedMetricWarning, muted
+from fleetmetrics.formulas.bootstrap import bootstrap_result
+from fleetmetrics.lanes import Groups, Nested, Replicates
+from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import number_of, whole_number_of
+from fleetmetrics.state import State
+from fleetmetrics.wrappers.base import Wrapper
+from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, words
+from fleetmetrics.wrappers.keys import host_ids
+from fleetmetrics.wrappers.states import InPlace, Lanes, Place, Ranks
+from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops
+
+__all__ = ["Bootstrap"]
+
+#: So many weights are made at a time, of 8 bytes each; not in static programs.
+_AT_ONCE = 2**20
+#: A worker numbers less than two to this power of rows.
+_ROWS = 40
+
+
+class Bootstrap(Wrapper):
+    """A metric with its standard error and a confidence interval, by resampling the samples of all workers.
+
+    The Poisson bootstrap: in each replicate a sample counts as often as a Poisson variable of mean 1 says, instead of
+    once. Formula: for replicates r = 1, ..., R the metric of the samples with weights ``w_i N_ir``; the interval is
+    that of their percentiles, see `fleetmetrics.formulas.bootstrap_result`. A row of ``[n, m]`` input is one sample.
+
+    ``N_ir`` is a hash of the seed, r, and the sample's id. With ``ids="request"``, ``add(..., request=)`` takes an
+    integer or text for each sample, and the interval depends neither on the number of workers nor on the order of the
+    samples; samples of equal id are drawn together (ids of users resample users). Without ids it is a hash of the
+    worker's rank and the sample's number there: the interval is reproducible with equally many workers and batches in
+    the same order.
+
+    Two metrics of equal seed, replicates and ids draw the same samples: `fleetmetrics.paired_difference` compares their
+    results.
+
+    ``add`` is that of the metric. Every state of it is kept ``replicates`` times, and goes into the one exchange; each
+    sample costs ``replicates`` hashes. Texts as ids are not for static programs. Returns a
+    `fleetmetrics.formulas.BootstrapResult`; of a metric whose value is a dict or a named tuple one for each entry.
+
+    Source: Chamandy, Muralidharan, Najmi and Naidu, "Estimating uncertainty for massive data streams", Google (2012);
+    Hanley and MacGibbon, "Creating non-parametric bootstrap samples using Poisson frequencies", Computer Methods and
+    Programs in Biomedicine 83 (2006).
+
+    Args:
+        metric: whose value; it holds nothing yet, and stays as it is. Not one that keeps every sample.
+        replicates: how many, at least 2.
+        seed: of the hash; an integer.
+        confidence: how often such an interval is meant to hold the true value, between 0 and 1.
+        ids: the name of the further argument of ``add`` that identifies the samples; None: rank and number.
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: whether inputs are checked; None: as the metric has it.
+        share: in a static program, share the variables of an earlier metric of this name; None: as the metric has it.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be, or the metric cannot be resampled.
+
+    Examples:
+        >>> from fleetmetrics import Accuracy
+        >>> metric = Bootstrap(Accuracy(), replicates=500, ids="sample")
+        >>> metric.add([0.9, 0.2, 0.7, 0.6] * 25, [1, 0, 0, 1] * 25, sample=range(100))
+        >>> result = metric.compute()
+        >>> result.value, round(result.std, 2)     # sqrt(0.75 * 0.25 / 100) = 0.043
+        (0.75, 0.04)
+    """
+
+    refused: ClassVar[dict[str, str]] = {
+        "Bootstrap": "resampling once is enough",
+        "Sliced": "put it around, Sliced(Bootstrap(metric, ids=...))",
+        "Windowed": "put it around, Windowed(Bootstrap(metric, ids=...), last=...)",
+    }
+
+    def __init__(
+        self,
+        metric: Metric,
+        replicates: int = 200,
+        seed: int = 0,
+        confidence: float = 0.95,
+        ids: str | None = None,
+        name: str | None = None,
+        *,
+        validate: bool | None = None,
+        share: bool | None = None,
+    ) -> None:
+        self.replicates = whole_number_of("replicates", replicates, 2)
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+            raise InvalidInputError(f"seed must be an integer, not {seed!r}")
+        self.seed = int(seed)
+        self.confidence = number_of("confidence", confidence, math.ulp(0.0), 1 - 2.0**-53, "a number between 0 and 1")
+        if ids is not None and (not isinstance(ids, str) or not ids.isidentifier()):
+            raise InvalidInputError(f"ids must be the name of a further argument of add, or None, not {ids!r}")
+        self.ids = ids
+        self.unfit = "" if ids else "give Bootstrap ids="
+        super().__init__(metric, name, validate, share)
+
+    def _wrap(self, metric: Metric) -> None:
+        super()._wrap(metric)
+        self.refuse_records("resample groups of samples outside, one metric for each")
+        if self.ids is not None:
+            self.columns = tuple(dict.fromkeys((*metric.columns, self.ids)))
+        self.adopt(self.name, {})
+
+    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
+        """Become part of a collection; see `Metric.adopt`."""
+        self.metric.collection = self.collection
+        self.metric.adopt(prefix, shared)
+        self._kind = ("bootstrap", self.replicates, self.seed, self.ids)
+        own = shared.setdefault(self._kind, {})
+        if self.ids is None and "place" not in own:
+            own["place"] = Place(f"{prefix}.place")
+            own["ranks"] = Ranks(f"{prefix}.ranks", own["place"])
+        self._place: Place | None = own.get("place")
+        self._ranks: Ranks | None = own.get("ranks")
+        drawn = own.setdefault("drawn", State(f"{prefix}.drawn", (), "int64", "sum"))
+        self._lanes: dict[State, Lanes] = {}
+        for state in (drawn, *self.metric.own_states()):
+            lanes = Lanes(state, self.replicates, f"{state.name}_replicates", (*self._kind, state.key))
+            self._lanes[state] = own.setdefault(state, lanes)
+        self._drawn = self._lanes.pop(drawn)
+        first = [state for state in (self._place, self._ranks) if state is not None]
+        states = (*first, self._drawn, *self._lanes.values(), *self.metric.own_states())
+        self.states = {state.name: state for state in states}
+
+    def own_states(self) -> Iterable[State]:
+        """What counts samples, the states with an entry for each replicate, and the metric's."""
+        return self.states.values()
+
+    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        """What a batch adds to the metric's states, and to those of each replicate."""
+        pairs = list(self.metric.statistics(batch))
+        if batch.xp.FILTERS and not len(batch.prediction):
+            return pairs
+        if self._place is not None:
+            pairs.insert(0, (self._place, batch.number_of_rows))
+        words_of_ids = batch.cached(("words", self._kind), lambda: self._words(batch))
+        samples = batch.xp.shape(batch.prediction)[0]
+        step = max(1, _AT_ONCE // (self.replicates * batch.width)) * batch.width
+        if samples > step and not is_static(batch.prediction):
+            return pairs + self._by_parts(batch, words_of_ids, step)
+        inside = batch.cached(("resampled", self._kind), lambda: self._resampled(batch, words_of_ids))
+        return pairs + self._of_replicates(inside)
+
+    def _of_replicates(self, inside: Batch) -> list[tuple[State, Any]]:
+        pairs: list[tuple[State, Any]] = [(self._drawn, inside.number)]
+        return pairs + [(self._lanes[state], increment) for state, increment in self.metric.statistics(inside)]
+
+    def _by_parts(self, batch: Batch, words_of_ids: tuple[Any, Any], step: int) -> list[tuple[State, Any]]:
+        """The same for a large batch, with memory for the weights of a part."""
+        groups = batch.lanes
+        assert not isinstance(groups, (Nested, Replicates))
+        totals: dict[State, State] = {}
+        for start in range(0, len(batch.prediction), step):
+            part, stop = batch.part(start, start + step), start + step
+            if groups is not None:
+                part = part.in_lanes(Groups(batch.xp, groups.index[start:stop], groups.size))
+            one, two = words_of_ids
+            for state, increment in self._of_replicates(self._resampled(part, (one[start:stop], two[start:stop]))):
+                if state not in totals:
+                    shape = state.shape if groups is None else (groups.size, *state.shape)
+                    totals[state] = InPlace(state.name, shape, state.declared_dtype, state.reduction)
+                totals[state].accumulate(increment)
+        return [(state, total.value) for state, total in totals.items()]
+
+    def _resampled(self, batch: Batch, words_of_ids: tuple[Any, Any]) -> Batch:
+        salt, xp = salts(self.seed, self.replicates), batch.xp
+        if isinstance(words_of_ids[0], np.ndarray):
+            times = xp.asarray(poisson(numpy_ops, *words_of_ids, salt), "times")
+        else:
+            times = poisson(xp, *words_of_ids, xp.integers(salt))
+        return batch.in_lanes(Replicates(xp, times, self.replicates))
+
+    def _words(self, batch: Batch) -> tuple[Any, Any]:
+        """The hash of each sample's id: on the host if that need not wait for a device."""
+        ids = self._numbers(batch) if self.ids is None else batch.column(self.ids)
+        if is_paddle(ids) and not namespace(ids).is_eager(ids):
+            xp = namespace(ids)
+            ids = xp.asarray(ids, self.ids or "ids")
+            if xp.kind(ids) == "f":
+                raise InvalidInputError(f"{self.ids} must hold integers or texts, one per sample, not {ids.dtype}")
+            return words(xp, xp.cast(ids, "int64"), self.seed)
+        if is_static(batch.prediction):
+            raise InvalidInputError(
+                f"{self.ids} must be an integer variable of the static program, not an array; texts are not for static "
+                "programs: fetch what add takes, and give it the arrays after each run"
+            )
+        return words(numpy_ops, integer_ids(host_ids(ids, self.ids or "ids")), self.seed)
+
+    def _numbers(self, batch: Batch) -> Any:
+        """Numbers for samples that have no ids: a different range on each worker."""
+        assert self._place is not None and self._ranks is not None
+        self._ranks.rank = known_rank()
+        if is_static(batch.prediction):
+            self._place.enter_program()
+        xp, place = batch.xp, self._place.current()
+        start = xp.add(xp.asarray(place, "place"), xp.number(self._ranks.rank * 2**_ROWS))
+        return xp.add(batch.row_index, start)
+
+    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+        """The value and those of the replicates."""
+        if self._ranks is not None and Ranks.are_one(values[self._ranks]):
+            raise CommunicatorError(
+                f"{self.name}: several workers have drawn their samples as one rank; their ranks were not known when "
+                "samples were added. Give ids=, start the workers through a launcher, or set the communicator first"
+            )
+        value = self.metric.evaluate(values, carries)
+        drawn = values[self._drawn]
+        with muted(UndefinedMetricWarning):
+            replicates = [
+                self.metric.evaluate({state: values[lanes][r, ...] for state, lanes in self._lanes.items()}, {})
+                for r in range(self.replicates)
+            ]
+        return self._result(value, replicates, drawn)
+
+    def _result(self, value: Any, replicates: list[Any], drawn: np.ndarray) -> Any:
+        """The result for a number or an array; of a dict or a tuple one for each entry."""
+        if isinstance(value, dict):
+            return {key: self._result(value[key], [each[key] for each in replicates], drawn) for key in value}
+        if isinstance(value, tuple):
+            parts = [self._result(part, [each[i] for each in replicates], drawn) for i, part in enumerate(value)]
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        arrays = [np.asarray(each) for each in (value, *replicates)]
+        if len({array.shape for array in arrays}) > 1 or any(array.dtype.kind not in "biuf" for array in arrays):
+            raise InvalidInputError(
+                f"{self.name}: Bootstrap takes metrics whose value is a number, or an array of one shape, or a dict or "
+                f"tuple of these; {self.metric.name} gives {type(value).__name__}"
+            )
+        table = np.stack([array.astype(np.float64) for array in arrays[1:]])
+        return bootstrap_result(value, table, self.seed, drawn, self.confidence, self.metric.name)

@@ -1,0 +1,154 @@
+"""Weights for resampling: each is a hash of a seed, a replicate and a sample's id, the same bits in every mode.
+
+The bootstrap draws n of n samples with replacement; how often one is drawn is very nearly Poisson of mean 1, and
+independent of the others. So each worker can weigh its own samples, and nobody needs to know n. The hash is made of
+operations on integers below ``2**63`` that NumPy, dynamic tensors and static programs all have: multiplying, xor, and
+a division for a shift.
+
+Source: Chamandy, Muralidharan, Najmi and Naidu, "Estimating uncertainty for massive data streams", Google (2012).
+The two rounds of shift and multiply are "16 21f0aaad 15 735a2d97 15" of C. Wellons, hash-prospector (2018).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics.xp import numpy_ops
+
+__all__ = ["integer_ids", "poisson", "salts", "thresholds", "words"]
+
+_MASK = 2**32 - 1
+_FIRST, _SECOND = 0x21F0AAAD, 0x735A2D97  # below 2**31: times a number below 2**32 they fit into an int64
+
+
+@functools.lru_cache(maxsize=1)
+def thresholds() -> np.ndarray:
+    """``2**32 P(X <= k)`` for k = 0, 1, ..., of Poisson's distribution of mean 1, rounded down: int64.
+
+    A hash of 32 bits is worth as many as there are thresholds that it reaches.
+    """
+    over_e = sum((Fraction((-1) ** k, math.factorial(k)) for k in range(40)), Fraction(0))
+    total, found = Fraction(0), []
+    for k in range(20):
+        total += over_e / math.factorial(k)
+        found.append(math.floor(total * 2**32))
+    return np.unique(found)
+
+
+@functools.lru_cache(maxsize=1)
+def _by_upper_bits() -> np.ndarray:
+    """What a hash is worth by its upper 16 bits; -1 where they do not tell."""
+    worth = np.searchsorted(thresholds(), np.arange(2**16) << 16, side="right")
+    worth[thresholds() >> 16] = -1
+    return worth
+
+
+def integer_ids(ids: Any) -> Any:
+    """Ids as int64: texts by a hash of 64 bits, integers as they are (of unsigned ones the bits).
+
+    Args:
+        ids: integers or texts ``[n]``, an array.
+    """
+    if ids.dtype.kind in "SU":
+        table: dict[Any, int] = {}
+        for text in ids.tolist():
+            if text not in table:
+                table[text] = _of_text(text)
+        return np.array([table[text] for text in ids.tolist()], np.int64)
+    return ids.astype(np.int64, copy=False)
+
+
+def _of_text(text: str | bytes) -> int:
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little", signed=True)
+
+
+def _constants(seed: int) -> tuple[int, int, int]:
+    digest = hashlib.blake2b(str(seed).encode(), digest_size=12).digest()
+    one, two, three = (int.from_bytes(digest[i : i + 4], "little") for i in (0, 4, 8))
+    return one, two, three
+
+
+def salts(seed: int, replicates: int) -> np.ndarray:
+    """A number below ``2**32`` for each replicate: int64 ``[replicates]``, all different.
+
+    Args:
+        seed: any integer.
+        replicates: how many.
+    """
+    number = np.arange(replicates, dtype=np.uint32) ^ np.uint32(_constants(seed)[2])
+    return _mixed(numpy_ops, number).astype(np.int64)
+
+
+def words(xp: Any, ids: Any, seed: int) -> tuple[Any, Any]:
+    """Two numbers of 32 bits for each id: ``[n]`` each, uint32 in NumPy, else int64.
+
+    Args:
+        xp: the array namespace.
+        ids: int64 ``[n]``.
+        seed: any integer.
+    """
+    if xp is numpy_ops:
+        bits = ids.view(np.uint64)
+        low, high = (bits & np.uint64(_MASK)).astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)
+    else:
+        low = xp.bitwise_and(ids, _MASK)
+        high = xp.bitwise_and(xp.quotient(xp.subtract(ids, low), 2**32), _MASK)
+    one, two = [
+        _mixed(xp, xp.bitwise_xor(_mixed(xp, xp.bitwise_xor(low, _number(xp, constant))), high))
+        for constant in _constants(seed)[:2]
+    ]
+    return one, two
+
+
+def poisson(xp: Any, one: Any, two: Any, salt: Any) -> Any:
+    """How often each sample is drawn in each replicate: int64 ``[n, replicates]``, Poisson of mean 1.
+
+    Args:
+        xp: the array namespace.
+        one: from `words`.
+        two: from `words`.
+        salt: from `salts`; a constant of the program.
+    """
+    if xp is numpy_ops:
+        salt = salt.astype(np.uint32)
+    value = xp.bitwise_xor(xp.reshape(one, [-1, 1]), salt)
+    value = _mixed(xp, value, xp.reshape(two, [-1, 1]))
+    if xp is not numpy_ops:
+        return xp.position(xp.integers(thresholds()), value, True)
+    times = _by_upper_bits()[value >> np.uint32(16)]
+    unsure = np.flatnonzero(times < 0)
+    times.reshape(-1)[unsure] = np.searchsorted(thresholds(), value.reshape(-1)[unsure], side="right")
+    return times
+
+
+def _mixed(xp: Any, value: Any, more: Any = None) -> Any:
+    """A hash of 32 bits of numbers of 32 bits; ``more`` is mixed in on the way."""
+    if xp is numpy_ops:
+        value = value ^ (value >> np.uint32(16))
+        value *= np.uint32(_FIRST)
+        if more is not None:
+            value ^= more
+        value ^= value >> np.uint32(15)
+        value *= np.uint32(_SECOND)
+        value ^= value >> np.uint32(15)
+        return value
+    value = _multiplied(xp, xp.bitwise_xor(value, xp.quotient(value, 2**16)), _FIRST)
+    if more is not None:
+        value = xp.bitwise_xor(value, more)
+    value = _multiplied(xp, xp.bitwise_xor(value, xp.quotient(value, 2**15)), _SECOND)
+    return xp.bitwise_xor(value, xp.quotient(value, 2**15))
+
+
+def _multiplied(xp: Any, value: Any, factor: int) -> Any:
+    return xp.bitwise_and(xp.multiply(value, xp.number(factor)), _MASK)
+
+
+def _number(xp: Any, value: int) -> Any:
+    return np.uint32(value) if xp is numpy_ops else xp.number(value)

@@ -1,0 +1,282 @@
+"""Keys: which slice a sample is in, and which row of the states belongs to it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fleetmetrics.comm import Block
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.keyed import KeyedRows, Keys
+from fleetmetrics.reductions import combine, identity
+from fleetmetrics.state import State, read
+from fleetmetrics.xp import Scattered, numpy_ops, to_host
+
+__all__ = ["KeyTable", "Plan", "Rows", "check_kind", "found_in", "host_ids", "host_keys"]
+
+
+def host_keys(values: Any, argument: str) -> np.ndarray:
+    """Keys on the host: int64, or texts; bytes are read as UTF-8.
+
+    Args:
+        values: an array or tensor ``[n]``, or a sequence.
+        argument: its name, for the message.
+
+    Raises:
+        InvalidInputError: if it holds neither integers nor texts.
+    """
+    array = np.asarray(to_host(values))
+    if array.dtype.kind == "S":
+        return np.char.decode(array, "utf-8", "backslashreplace")
+    if array.dtype.kind == "U":
+        return array
+    fits = array.dtype.kind != "u" or not array.size or int(array.max()) < 2**63
+    if array.dtype.kind not in "biu" or not fits:
+        what = array.dtype if fits else array.max()
+        raise InvalidInputError(f"{argument} must hold integers below 2**63 or texts, one per sample, not {what}")
+    return array.astype(np.int64, copy=False)
+
+
+def host_ids(values: Any, argument: str) -> np.ndarray:
+    """Ids on the host: int64 (of unsigned integers the bits), or texts.
+
+    Args:
+        values: an array or tensor ``[n]``.
+        argument: its name, for the message.
+
+    Raises:
+        InvalidInputError: if it holds neither integers nor texts.
+    """
+    array = np.asarray(to_host(values))
+    return array.astype(np.int64) if array.dtype.kind == "u" else host_keys(array, argument)
+
+
+def check_kind(keys: np.ndarray, values: np.ndarray, argument: str) -> None:
+    """Raise if some keys are texts, and some integers.
+
+    Raises:
+        InvalidInputError: if they are.
+    """
+    if len(keys) and len(values) and (keys.dtype.kind == "U") != (values.dtype.kind == "U"):
+        kinds = ["texts" if each.dtype.kind == "U" else "integers" for each in (values, keys)]
+        raise InvalidInputError(f"{argument} holds {kinds[0]}, and the keys so far are {kinds[1]}; give one of the two")
+
+
+def found_in(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The places of values among sorted keys, ``len(keys)`` for those that are not there.
+
+    Args:
+        keys: sorted.
+        values: of the same kind.
+    """
+    if not len(keys):
+        return np.zeros(len(values), np.int64)
+    place = np.searchsorted(keys, values)
+    return np.where(keys[np.minimum(place, len(keys) - 1)] == values, place, len(keys))
+
+
+class Plan(NamedTuple):
+    """What a batch does to a `KeyTable`, before it is done.
+
+    Args:
+        lane: of each sample.
+        lanes: the row that each lane merges into, each row once.
+        keys: all keys afterwards, sorted.
+        rows: their rows.
+        evicted: rows of keys that must make room; what they hold goes to row 0.
+    """
+
+    lane: np.ndarray
+    lanes: np.ndarray
+    keys: np.ndarray
+    rows: np.ndarray
+    evicted: np.ndarray
+
+
+class KeyTable(State):
+    """The keys that a worker keeps: the smallest of all that it has met, up to a number.
+
+    A key that is among the smallest of all workers is among the smallest of those that any worker has met, at any time:
+    so it is never evicted anywhere, and its rows are complete. The states that have a row for each key follow this one:
+    it goes before them.
+
+    Args:
+        name: its name.
+        by: the column that holds the keys, for errors.
+        limit: how many are kept.
+        key: what they are; None: never shared.
+    """
+
+    keyed = True
+
+    def __init__(self, name: str, by: str, limit: int, key: Any) -> None:
+        super().__init__(name, (), "int64", "sum", key)
+        self.by = by
+        self.limit = limit
+        self.followers: list[Rows] = []
+        self.rows = np.empty(0, np.int64)
+        self.lanes = np.empty(0, np.int64)  # the rows that the lanes of the batch merge into
+
+    def keys(self) -> np.ndarray:
+        """All keys, sorted."""
+        return np.empty(0, np.int64) if self.value is None else self.value
+
+    def plan(self, column: np.ndarray) -> Plan:
+        """Find the rows for some samples; nothing changes.
+
+        Args:
+            column: their keys, from `host_keys`; at least one.
+
+        Raises:
+            InvalidInputError: if these are texts, and those so far integers, or the other way about.
+        """
+        known = self.keys()
+        check_kind(known, column, self.by)
+        values, place = _distinct(column)
+        where = found_in(known, values)
+        new = values[where == len(known)]
+        if len(known) == self.limit:
+            new = new[new < known[-1]]
+        keys, rows, evicted = known, self.rows, np.empty(0, np.int64)
+        if len(new):
+            keys = np.concatenate([known, new]) if len(known) else new
+            order = np.argsort(keys, kind="stable")
+            rows = np.append(rows, np.full(len(new), -1))[order]
+            keys, rows, evicted = keys[order][: self.limit], rows[: self.limit], rows[self.limit :]
+            evicted = evicted[evicted >= 0]
+            free = np.setdiff1d(np.arange(1, len(rows) + len(evicted) + 1), rows)
+            rows[rows < 0] = free[: np.count_nonzero(rows < 0)]
+            where = found_in(keys, values)
+        lanes, lane = np.unique(np.append(rows, 0)[where], return_inverse=True)
+        return Plan(lane.reshape(-1)[place], lanes, keys, rows, evicted)
+
+    def accumulate(self, plan: Plan) -> None:
+        """Do what was planned.
+
+        Args:
+            plan: the latest one.
+        """
+        for state in self.followers:
+            state.evict(plan.evicted)
+        self.value, self.rows, self.lanes = plan.keys, plan.rows, plan.lanes
+
+    def read(self, scope: Any = None) -> np.ndarray:
+        """All keys, sorted."""
+        return self.keys()
+
+    def block(self, scope: Any = None) -> Keys:
+        """The keys, for the exchange."""
+        return Keys(self.name, self.keys(), self.limit)
+
+    def reset(self, scope: Any = None) -> None:
+        """Forget all keys."""
+        super().reset(scope)
+        self.rows = self.lanes = np.empty(0, np.int64)
+
+    def merge(self, other: State, scope: Any = None) -> None:
+        """Take in another table's keys; the rows that follow are merged by what is found here."""
+        assert isinstance(other, KeyTable)
+        theirs = other.keys()
+        if len(theirs):
+            plan = self.plan(theirs)
+            self.accumulate(plan)
+            self.lanes = plan.lanes[plan.lane]
+        else:
+            self.lanes = np.empty(0, np.int64)
+
+
+def _distinct(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct values, sorted, and the place of each entry among them."""
+    if column.dtype.kind != "U":
+        values, place = np.unique(column, return_inverse=True)
+        return values, place.reshape(-1)
+    table: dict[str, int] = {}  # some ten times faster than to sort texts
+    first = np.array([table.setdefault(text, len(table)) for text in column.tolist()])
+    values = np.array(list(table))
+    order = np.argsort(values)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return values[order], rank[first]
+
+
+class Rows(State):
+    """A state with a row for each key of a table, on the host; row 0 is for the samples of all other keys.
+
+    Args:
+        of: the state of which each key has one.
+        table: the keys.
+        name: its name.
+        key: what the rows are; None: never shared.
+    """
+
+    keyed = True
+
+    def __init__(self, of: State, table: KeyTable, name: str, key: Any) -> None:
+        super().__init__(name, of.shape, of.declared_dtype, of.reduction, key)
+        self.table = table
+        table.followers.append(self)
+
+    def accumulate(self, increment: Any) -> None:
+        """Merge what one batch adds; rows of other keys cost no time.
+
+        Args:
+            increment: of one lane more than the state's shape, see `KeyTable.lanes`.
+        """
+        lanes = self.table.lanes
+        rows = self._room(int(lanes.max()) + 1)
+        if isinstance(increment, Scattered):
+            first, *rest = [to_host(index) for index in increment.indices]
+            increment = Scattered((lanes[first], *rest), to_host(increment.amount))
+            self.value = numpy_ops.scatter_into(rows, increment)
+            return
+        merged = numpy_ops.merge(self.reduction, rows[lanes], read(increment))
+        self.value = rows.astype(np.result_type(rows, merged), copy=False)
+        self.value[lanes] = merged
+
+    def _room(self, size: int) -> np.ndarray:
+        """The rows, at least so many; twice as many as before if there were too few."""
+        value = self.value
+        if value is not None and len(value) >= size:
+            return value
+        size = max(size, 8, 0 if value is None else 2 * len(value))
+        dtype = self.dtype if value is None else value.dtype
+        rows = np.full((size, *self.shape), identity(self.reduction, dtype))
+        if value is not None:
+            rows[: len(value)] = value
+        return rows
+
+    def evict(self, rows: np.ndarray) -> None:
+        """Let row 0 take what some rows hold, and empty them.
+
+        Args:
+            rows: which.
+        """
+        value = self.value
+        rows = rows[rows < len(value)] if value is not None else rows[:0]
+        if len(rows):
+            value[0] = combine(self.reduction, [value[0, ...], *[value[row, ...] for row in rows]])
+            value[rows] = identity(self.reduction, value.dtype)
+
+    def read(self, scope: Any = None) -> np.ndarray:
+        """The rows in the order of the keys; the one of other keys is the last."""
+        order = np.append(self.table.rows, 0)
+        return self._room(int(order.max()) + 1)[order]
+
+    def block(self, scope: Any = None) -> KeyedRows:
+        """The rows, for the exchange."""
+        return KeyedRows(Block(self.name, self.reduction, self.read()), self.table.name)
+
+    def merge(self, other: State, scope: Any = None) -> None:
+        """Merge the rows of equal keys, after the table has been merged."""
+        assert isinstance(other, Rows)
+        theirs = other.read()
+        lanes = np.append(self.table.lanes, 0)
+        rows = self._room(int(lanes.max()) + 1)
+        dtype = np.result_type(rows, theirs)
+        self.value, theirs = rows.astype(dtype, copy=False), theirs.astype(dtype, copy=False)
+        beyond = lanes == 0
+        rest = [self.value[0, ...], *[theirs[row, ...] for row in np.flatnonzero(beyond)]]
+        self.value[0] = combine(self.reduction, rest)
+        lanes = lanes[~beyond]
+        self.value[lanes] = combine(self.reduction, [self.value[lanes], theirs[~beyond]])

@@ -1,0 +1,182 @@
+"""``Sliced``: any metric, for each key of a column at once."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.batch import Batch
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.ratio import part_named, undefined
+from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import whole_number_of
+from fleetmetrics.records.table import Table
+from fleetmetrics.state import State
+from fleetmetrics.wrappers.base import Wrapper
+from fleetmetrics.wrappers.keys import host_keys
+from fleetmetrics.wrappers.records import SlicedRecords, with_key
+from fleetmetrics.wrappers.slicing import FixedSlicing, GrowingSlicing, Slicing
+
+__all__ = ["Sliced"]
+
+_ARGUMENTS = ("prediction", "label", "weight", "mask")
+
+
+class Sliced(Wrapper):
+    """A metric for each key of a column (slot, channel, country, cohort) at once.
+
+    ``add`` is that of the metric, with one more argument: ``add(prediction, label, slot=)`` takes an integer or text
+    for each sample. Returns a dict of values by key, the keys in sorted order (texts by code points), and last that of
+    ``other``, if there is any sample of another key. Workers may meet different keys; one exchange brings all slices,
+    also in a `MetricCollection`, where `Sliced` metrics of equal settings share what they have in common. Each value
+    is the metric's own over the samples of the slice, with its warnings, which name the slice.
+
+    Without ``keys``, the slices are found as samples come. At most ``max_keys`` keys are kept, the smallest in sorted
+    order, and all other samples are put together under ``other``, with a warning that says how many. Which keys these
+    are depends on nothing but the samples: a key that is among the smallest of all workers is so on each worker at any
+    time, and loses none of its samples. The states are on the host and ``add`` looks at the keys, so it waits for a
+    device. An ``add`` costs what the samples cost, not what all slices do. Undefined without samples: an empty dict,
+    with `UndefinedMetricWarning`.
+
+    With ``keys``, there are states of a fixed size: these keys, and whatever else comes is in ``other``. ``add`` does
+    not wait for a device, and integer keys work in static programs, too. Every key is in the result; without samples
+    it is what the metric is without samples.
+
+    A metric that keeps every sample (GAUC, NDCG) keeps its key, too, and the samples are still looked at in one pass.
+    A slice has the samples of its key: for a user's or query's to be together, they must have the same one.
+
+    `Bootstrap` with ``ids`` may stand inside, for an interval of each slice. `Windowed` stands around:
+    ``Windowed(Sliced(metric, keys=[...]), last=10)``.
+
+    Source: the slices of TensorFlow Model Analysis (``SlicingSpec``).
+
+    Args:
+        metric: what is computed for each slice; it holds nothing yet, and stays as it is.
+        by: the name of the column.
+        keys: the slices, integers or texts; None: those that come.
+        max_keys: how many keys are kept where ``keys`` is None, at least 1.
+        other: the key of the result for all other samples.
+        name: prefix of the states' names; None: made up, in the order of creation.
+        validate: whether inputs are checked; None: as the metric has it.
+        share: in a static program, share the variables of an earlier metric of this name; None: as the metric has it.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be, or the metric cannot be sliced.
+
+    Examples:
+        >>> from fleetmetrics import Accuracy
+        >>> metric = Sliced(Accuracy(), by="slot")
+        >>> metric.add([0.9, 0.2, 0.7, 0.6], [1, 0, 0, 1], slot=[3, 3, 1, 1])
+        >>> metric.compute()
+        {1: 0.5, 3: 1.0}
+        >>> metric = Sliced(Accuracy(), by="country", keys=["fr", "de"])
+        >>> metric.add([0.9, 0.2, 0.7, 0.6], [1, 0, 0, 1], country=["de", "fr", "it", "fr"])
+        >>> metric.compute()
+        {'de': 1.0, 'fr': 1.0, 'other': 0.0}
+    """
+
+    refused: ClassVar[dict[str, str]] = {
+        "Sliced": "join the two columns into one key",
+        "Windowed": "put it around, Windowed(Sliced(metric, keys=[...]), last=...)",
+    }
+
+    def __init__(
+        self,
+        metric: Metric,
+        by: str = "slot",
+        keys: Sequence[Any] | None = None,
+        max_keys: int = 1000,
+        other: str = "other",
+        name: str | None = None,
+        *,
+        validate: bool | None = None,
+        share: bool | None = None,
+    ) -> None:
+        if not isinstance(by, str) or not by.isidentifier() or by in _ARGUMENTS:
+            raise InvalidInputError(f"by must be the name of a further argument of add, not {by!r}")
+        if not isinstance(other, str):
+            raise InvalidInputError(f"other must be a text, not {other!r}")
+        self.by, self.other = by, other
+        limit = whole_number_of("max_keys", max_keys, 1)
+        self._slicing: Slicing = (
+            GrowingSlicing(by, other, "", limit) if keys is None else FixedSlicing(by, other, "", _checked(keys, other))
+        )
+        super().__init__(metric, name, validate, share)
+
+    def _wrap(self, metric: Metric) -> None:
+        super()._wrap(metric)
+        self.columns = tuple(dict.fromkeys((self.by, *metric.columns)))
+        self.adopt(self.name, {})
+
+    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
+        """Become part of a collection; see `Metric.adopt`."""
+        if self._slicing.kind not in shared:
+            shared[self._slicing.kind] = self._slicing.fresh(prefix)
+        self._slicing = slicing = shared[self._slicing.kind]
+        self.metric.collection = self.collection
+        self.metric.adopt(prefix, slicing.shared)
+        self._entries = {state: slicing.state_of(state) for state in self.metric.own_states()}
+        self._records = {metric: SlicedRecords(metric, slicing) for metric in self.metric.record_metrics()}
+        states = (*slicing.first_states(), slicing.samples, *self._entries.values())
+        self.states = {state.name: state for state in states}
+
+    def own_states(self) -> Iterable[State]:
+        """The table of the keys, if it grows, and the states with an entry for each slice."""
+        return self.states.values()
+
+    def record_metrics(self) -> Iterable[Any]:
+        """What stands for those that keep every sample."""
+        return self._records.values()
+
+    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        """What a batch adds to the slices that it has samples of."""
+        slicing = self._slicing
+        inside, pairs = slicing.enter(batch)
+        if inside is None:
+            return []
+        found: list[tuple[Any, Any]] = [*pairs, (slicing.samples, inside.number)]
+        for target, increment in self.metric.statistics(inside):
+            if isinstance(target, Table):
+                found.append((slicing.tables[target], with_key(increment, batch.column(self.by))))
+            else:
+                found.append((self._entries[target], increment))
+        return found
+
+    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+        """The values by key."""
+        slicing = self._slicing
+        keys = slicing.keys(values).tolist()
+        if not keys:
+            return undefined(self.name, "there are no samples", {})
+        slicing.warn_of_the_rest(self.name, values)
+        names = [*keys, self.other] if values[slicing.samples][-1] else keys
+        result = {}
+        for place, key in enumerate(names):
+            place = place if place < len(keys) else -1
+            own = {state: values[entry][place, ...] for state, entry in self._entries.items()}
+            carry = {
+                metric: records.carry_of(carries[records], place % (len(keys) + 1))
+                for metric, records in self._records.items()
+            }
+            with part_named(f"{self.by} {key!r}"):
+                result[key] = self.metric.evaluate(own, carry)
+        return result
+
+
+def _checked(keys: Any, other: str) -> np.ndarray:
+    """The keys, sorted.
+
+    Raises:
+        InvalidInputError: if they are no integers or texts, one comes twice, or there are none.
+    """
+    try:
+        array = host_keys(list(keys), "keys") if not isinstance(keys, (str, bytes)) else np.empty(0)
+    except (InvalidInputError, TypeError, ValueError):
+        array = np.empty(0)
+    distinct = np.unique(array)
+    if array.ndim != 1 or not len(array) or len(distinct) < len(array):
+        raise InvalidInputError(f"keys must be a sequence of integers or of texts, each once, not {keys!r}")
+    if array.dtype.kind == "U" and other in array:
+        raise InvalidInputError(f"keys holds {other!r}, which stands for all other keys; give another other=")
+    return distinct

@@ -1,0 +1,259 @@
+"""Regression metrics: large values with a small spread, domains, constant targets, sharing, arguments."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from tests.contract import MODES, Data, batches, feed, new_scope
+
+RNG = np.random.default_rng(7)
+CUTS = [0, 100, 100, 170, 400]  # four workers, the second one empty
+
+
+def merged(make, data, mode):
+    """The metric of four workers, merged."""
+    scope, total = new_scope(mode), make()
+    for start, stop in itertools.pairwise(CUTS):
+        worker = make()
+        feed(worker, batches(data.rows(start, stop), 30), mode, data, scope)
+        total.merge(worker, scope)
+    return total
+
+
+# -- what sums of squares would lose -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_spread_of_1_around_1e8_survives_on_several_workers(weighted, mode):
+    spread = np.round(RNG.normal(size=(2, 400)) * 2**10) / 2**10  # so that adding 1e8 rounds nothing
+    label, prediction = 1e8 + spread[0], 1e8 + spread[0] + spread[1]
+    weight = RNG.integers(1, 9, 400) / 8 if weighted else None
+    data = Data(prediction, label, weight)
+    w = np.ones(400) if weight is None else weight
+
+    def covariance(x, y):
+        mean_x, mean_y = np.average(x, weights=w), np.average(y, weights=w)
+        return np.average((x - mean_x) * (y - mean_y), weights=w)
+
+    p, y = spread[0] + spread[1], spread[0]
+    expected = {
+        fm.R2Score: 1 - np.average(spread[1] ** 2, weights=w) / covariance(y, y),
+        fm.ExplainedVariance: 1 - covariance(spread[1], spread[1]) / covariance(y, y),
+        fm.PearsonCorrelation: covariance(p, y) / math.sqrt(covariance(p, p) * covariance(y, y)),
+    }
+    for make, value in expected.items():
+        assert merged(make, data, mode).compute() == pytest.approx(value, abs=1e-8), make
+    naive = np.average(label**2, weights=w) - np.average(label, weights=w) ** 2
+    assert abs(naive / covariance(y, y) - 1) > 0.1
+
+
+@pytest.mark.parametrize("make", [fm.R2Score, fm.ExplainedVariance, fm.PearsonCorrelation, fm.SpearmanCorrelation])
+@pytest.mark.parametrize("constant", [0.0, 0.1, 1e8 + 0.3])
+def test_a_constant_target_on_several_workers_is_undefined(make, constant):
+    data = Data(RNG.normal(size=400), np.full(400, constant), RNG.random(400))
+    for mode in ("numpy", "dynamic"):
+        with pytest.warns(fm.UndefinedMetricWarning, match="all labels are equal; the value is nan"):
+            assert math.isnan(merged(make, data, mode).compute())
+    assert merged(lambda: make(zero_division=0.5), data, "numpy").compute() == 0.5
+
+
+def test_one_sample_has_no_variance():
+    for make in (fm.R2Score, fm.ExplainedVariance, fm.PearsonCorrelation, fm.SpearmanCorrelation):
+        metric = make()
+        metric.add(1.0, 2.0)
+        with pytest.warns(fm.UndefinedMetricWarning, match="all labels are equal"):
+            assert math.isnan(metric.compute())
+
+
+def test_adjusted_r2_counts_samples_and_not_weights():
+    data = Data(RNG.normal(size=9), RNG.normal(size=9), np.full(9, 100.0))
+    plain, adjusted = fm.R2Score(), fm.R2Score(adjusted=3)
+    for metric in (plain, adjusted):
+        feed(metric, batches(data, 4), "numpy")
+    assert adjusted.compute() == pytest.approx(1 - (1 - plain.compute()) * 8 / 5, rel=1e-12)
+    few = fm.R2Score(adjusted=3)
+    feed(few, [data.rows(0, 4)], "numpy")
+    with pytest.warns(fm.UndefinedMetricWarning, match="there are 4 samples, and 3 regressors need more than 4"):
+        assert math.isnan(few.compute())
+
+
+# -- Spearman ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+def test_ties_between_workers_share_their_rank(mode):
+    from scipy import stats
+
+    prediction, label = RNG.integers(0, 20, (2, 400)) / 4 + [[0.0], [1.0]]
+    metric = merged(fm.SpearmanCorrelation, Data(prediction, label), mode)
+    assert metric.compute() == pytest.approx(stats.spearmanr(prediction, label).statistic, rel=1e-12)
+
+
+def test_spearman_in_a_static_program_says_what_to_do():
+    with pytest.raises(fm.StaticProgramError, match=r"SpearmanCorrelation\).* fetch prediction, label"):
+        feed(fm.SpearmanCorrelation(), [Data(np.ones(3), np.ones(3))], "static")
+
+
+# -- domains -----------------------------------------------------------------------------------------------
+
+NUMBERS = [-2.0, -1.0, -0.5, 0.0, 1e-300, 0.5, 3.0]
+
+
+@pytest.mark.parametrize("power", [-3, -0.5, 0, 1, 1.5, 1.999, 2, 2.5, 3])
+def test_tweedie_deviance_takes_what_scikit_learn_takes(power):
+    from sklearn.metrics import mean_tweedie_deviance
+
+    for prediction, label in itertools.product(NUMBERS, NUMBERS):
+        metric = fm.TweedieDeviance(power=power)
+        try:
+            with np.errstate(over="ignore"):
+                expected = mean_tweedie_deviance([label], [prediction], power=power)
+        except ValueError:
+            with pytest.raises(fm.InvalidInputError, match=r"must be a finite number (above|of at least) 0"):
+                metric.add([prediction], [label])
+            continue
+        if abs(expected) < 1e100:
+            metric.add([prediction], [label])
+            assert metric.compute() == pytest.approx(expected, rel=1e-10, abs=1e-12), (prediction, label)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("power", [0, 1, 3])
+def test_tweedie_deviance_of_whole_powers_equals_scikit_learn_in_all_modes(power, mode):
+    from sklearn.metrics import mean_tweedie_deviance
+
+    prediction, label = RNG.random((2, 60)) * 10 + 0.01
+    mask = RNG.random(60) < 0.7
+    metric = fm.TweedieDeviance(power=power)
+    scope = feed(metric, batches(Data(prediction, label, None, mask)), mode)
+    expected = mean_tweedie_deviance(label[mask], prediction[mask], power=power)
+    assert metric.compute(scope) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("make", [fm.MeanSquaredLogError, fm.RootMeanSquaredLogError])
+@pytest.mark.parametrize("value", [-1.0, -1.5, np.nan, np.inf])
+def test_logarithmic_errors_need_numbers_above_minus_one(make, value):
+    for argument, pair in (("prediction", ([0.5, value], [0.5, 0.5])), ("label", ([0.5, 0.5], [0.5, value]))):
+        metric = make()
+        metric.add([0.5], [-0.5])
+        before = metric.compute()
+        with pytest.raises(fm.InvalidInputError, match=f"{argument} must be a finite number above -1; 1 of 2 .* 1: "):
+            metric.add(*pair)
+        assert metric.compute() == before
+
+
+def test_a_static_program_leaves_out_what_is_not_in_the_domain_and_compute_says_so():
+    metric = fm.TweedieDeviance(power=2)
+    data = Data(np.array([1.0, 0.0, 2.0, 2.0]), np.array([1.0, 1.0, -1.0, 1.0]))
+    scope = feed(metric, [data], "static")
+    with pytest.raises(fm.InvalidInputError, match=r"2 of 4 samples were invalid .* label: a finite number above 0"):
+        metric.compute(scope)
+    metric.validate = False
+    assert metric.compute(scope) == pytest.approx(math.log(2) - 0.5, rel=1e-12)
+
+
+# -- numbers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_log_cosh_keeps_the_digits_of_small_errors_and_does_not_overflow(mode):
+    for error, expected in ((1e-9, 5e-19), (1e-3, 4.99999916666689e-07), (0.0, 0.0), (1e6, 1e6 - math.log(2))):
+        metric = fm.LogCoshError()
+        scope = feed(metric, [Data(np.array([error, -error]), np.zeros(2))], mode)
+        assert metric.compute(scope) == pytest.approx(expected, rel=1e-13, abs=0)
+    exact = float((Fraction(1e-3) ** 2) / 2 - (Fraction(1e-3) ** 4) / 12 + (Fraction(1e-3) ** 6) / 45)
+    assert exact == pytest.approx(4.99999916666689e-07, rel=1e-14)
+
+
+def test_labels_of_zero_are_as_in_scikit_learn_or_undefined():
+    from sklearn.metrics import mean_absolute_percentage_error
+
+    metric = fm.MeanAbsolutePercentageError()
+    metric.add([0.5, 1.0], [0.0, 1.0])
+    assert metric.compute() == mean_absolute_percentage_error([0.0, 1.0], [0.5, 1.0])
+    weighted = fm.WeightedMeanAbsolutePercentageError()
+    weighted.add([0.5, 1.0], [0.0, 0.0])
+    with pytest.warns(fm.UndefinedMetricWarning, match="all labels are 0; the value is nan"):
+        assert math.isnan(weighted.compute())
+    symmetric = fm.SymmetricMeanAbsolutePercentageError()
+    symmetric.add([0.0, 1.0], [0.0, 0.0])
+    assert symmetric.compute() == 1.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_several_quantiles_take_a_column_each(mode):
+    from sklearn.metrics import mean_pinball_loss
+
+    prediction, label = RNG.normal(size=(60, 2)), RNG.normal(size=60)
+    metric = fm.QuantileLoss(quantile=(0.2, 0.9))
+    value = metric.compute(feed(metric, batches(Data(prediction, label)), mode))
+    expected = [mean_pinball_loss(label, prediction[:, k], alpha=q) for k, q in enumerate((0.2, 0.9))]
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    one = fm.QuantileLoss(quantile=[0.2])
+    value = one.compute(feed(one, batches(Data(prediction[:, :1], label)), mode))
+    assert value.shape == (1,) and value[0] == pytest.approx(expected[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("shape, label", [((5,), (5,)), ((5, 3), (5,)), ((5, 2), (5, 2))])
+def test_several_quantiles_refuse_other_shapes(shape, label):
+    with pytest.raises(fm.InvalidInputError, match=r"prediction must have shape \[n, 2\], a column for each quantile"):
+        fm.QuantileLoss(quantile=[0.1, 0.9]).add(np.ones(shape), np.ones(label))
+
+
+@pytest.mark.parametrize("name", [n for n in fm.metrics.regression.__all__ if n != "QuantileLoss"])
+def test_scores_of_several_classes_are_no_regression(name):
+    with pytest.raises(fm.InvalidInputError, match=r"prediction has shape \[n, 3\] and label \[n\]"):
+        getattr(fm, name)().add(np.ones((5, 3)), np.ones(5))
+
+
+# -- arguments and sharing -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make, text",
+    [
+        (
+            lambda: fm.QuantileLoss(quantile=1.5),
+            r"quantile must be a number in \[0, 1\], or a sequence .*, not 1.5",
+        ),
+        (lambda: fm.QuantileLoss(quantile=[0.5, -1]), "quantile must be a number from 0 to 1, not -1"),
+        (
+            lambda: fm.QuantileLoss(quantile=[]),
+            r"quantile must be a number in \[0, 1\], or a sequence .*, not \[\]",
+        ),
+        (lambda: fm.QuantileLoss(quantile="half"), "quantile must be .*, not 'half'"),
+        (lambda: fm.TweedieDeviance(power=0.5), "power must be a finite number of at most 0 or at least 1, not 0.5"),
+        (lambda: fm.TweedieDeviance(power=np.nan), "power must be a finite number of at most 0 or at least 1, not nan"),
+        (lambda: fm.TweedieDeviance(power=True), "power must be .*, not True"),
+        (lambda: fm.R2Score(adjusted=-1), "adjusted must be an integer of at least 0, not -1"),
+        (lambda: fm.R2Score(adjusted=1.0), "adjusted must be an integer of at least 0, not 1.0"),
+        (lambda: fm.R2Score(zero_division=None), "zero_division must be nan or a finite number, not None"),
+        (lambda: fm.PearsonCorrelation(zero_division=np.inf), "zero_division must be nan or a finite number, not inf"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_its_value_and_what_is_allowed(make, text):
+    with pytest.raises(fm.InvalidInputError, match=text):
+        make()
+
+
+def test_a_collection_keeps_one_state_of_a_kind():
+    members = {name: getattr(fm, name)() for name in fm.metrics.regression.__all__ if name != "SpearmanCorrelation"}
+    collection = fm.MetricCollection({**members, "adjusted": fm.R2Score(adjusted=1)})
+    alone = {name: getattr(fm, name)() for name in members}
+    prediction, label = RNG.random((2, 50)) + 0.1
+    collection.add(prediction, label)
+    for metric in alone.values():
+        metric.add(prediction, label)
+    values = collection.compute()
+    assert {name: values[name] for name in alone} == {name: metric.compute() for name, metric in alone.items()}
+    states = {state.name for member in collection.metrics.values() for state in member.states.values()}
+    # total, number, absolute, squared, signed, relative (2), log, log-cosh, label, largest, pinball (2), deviance,
+    # moments of labels and errors, comoments
+    assert len(states) == 17
