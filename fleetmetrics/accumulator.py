@@ -87,8 +87,10 @@ class Accumulator:
         """
         self._check_is_free()
         members = self._members().values()
-        if columns or any(member.columns for member in members):
-            self._check_columns(columns)
+        for member in members:
+            if columns or member.columns:
+                self._check_columns(columns)
+                break
         batch = Batch(prediction, label, weight, mask, columns)
         if 0 in batch.xp.shape(batch.prediction):
             return  # an empty batch; on 2.6, Paddle cannot even sum it
@@ -100,20 +102,42 @@ class Accumulator:
                 f"{self.name} accumulates inside a static program and was given {type(prediction).__name__}; use a "
                 "metric of its own for arrays"
             )
-        requirements = [rule for member in members for rule in member.requirements_of(batch)]
-        batch.check(self.name, requirements, self.validate)
-        increments: dict[Any, Any] = {}
-        for member in members:
-            for state, increment in member.statistics(batch):
-                increments.setdefault(state, increment)
+        with batch.xp.quiet():
+            requirements = [rule for member in members for rule in member.requirements_of(batch)]
+            batch.check(self.name, requirements, self.validate)
+            increments: dict[Any, Any] = {}
+            for member in members:
+                for state, increment in member.statistics(batch):
+                    increments.setdefault(state, increment)
+            if not static:
+                increments.update(self._check.statistics(batch))
+                self._accumulate(increments, look=self.validate and batch.xp is namespaces.numpy_ops)
         if static:
             dtypes = {state: batch.xp.state_dtype(increment) for state, increment in increments.items()}
             self._enter_states({**dict.fromkeys(self._check.states, "int64"), **dtypes})
-        increments.update(self._check.statistics(batch))
-        for state, increment in increments.items():
-            state.accumulate(increment)
-        if static:
+            increments.update(self._check.statistics(batch))
+            for state, increment in increments.items():
+                state.accumulate(increment)
             self.program = program  # and not before: an add that fails may be mended
+
+    def _accumulate(self, increments: Mapping[Any, Any], look: bool) -> None:
+        """Merge what a batch adds into every state, or into none.
+
+        Args:
+            increments: by state.
+            look: whether to look for sums that have overflowed.
+        """
+        marks = [state.mark() for state in increments]
+        try:
+            for state, increment in increments.items():
+                state.accumulate(increment)
+            if look:
+                for state in increments:
+                    state.raise_if_overflown()
+        except Exception:
+            for state, mark in zip(increments, marks):
+                state.back_to(mark)
+            raise
 
     def _check_columns(self, given: Mapping[str, Any]) -> None:
         wanted = sorted({name for member in self._members().values() for name in member.columns})
@@ -167,6 +191,8 @@ class Accumulator:
         """Values by state; raises if a worker met an invalid sample."""
         values = dict(zip(self._states(), arrays))
         if self.validate:
+            for state, value in values.items():
+                state.raise_if_overflown(value)
             rules = [rule for member in self._members().values() for rule in member.requirements]
             for check in self.checks():
                 check.raise_if_invalid(values, rules)

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import Any, Callable, Iterable, Mapping
+from typing import Any, Iterable, Mapping
 
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.lanes import Groups, Nested, Replicates, Whole
-from fleetmetrics.moments import gathered
+from fleetmetrics.lanes import Groups, Nested, Replicates
 from fleetmetrics.requirements import Requirement, applicable, raise_unless
-from fleetmetrics.xp import Scattered, is_paddle, namespace, numpy_ops, to_host
+from fleetmetrics.sums import Sums, statistic
+from fleetmetrics.xp import is_paddle, namespace, numpy_ops, to_host
 
 __all__ = ["Batch", "statistic"]
 
 
-class Batch:
+class Batch(Sums):
     """What one call of ``add`` brings, in one array namespace.
 
     Args:
@@ -78,6 +78,8 @@ class Batch:
             shape = tuple(xp.shape(label))
             if len(full) == len(shape) + 1 == 2:
                 self.classes = full[1]
+                if not self.classes:
+                    raise InvalidInputError(f"prediction has shape {list(full)}, which is no score for any class")
                 _same_size(full[:1], shape, "prediction", "label")
                 full = full[:1]
             else:
@@ -107,14 +109,14 @@ class Batch:
 
     def _ones(self) -> Any:
         """A float64 1 per sample."""
-        like = self.label if self.classes else self.prediction
-        return self.xp.cast(self.xp.zeros_like(like), "float64") + 1.0
+        return self.xp.cast(self.xp.zeros_like(self._each), "float64") + 1.0
 
     def _column(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
         """A further column, flat; not necessarily in the batch's namespace: texts have none but NumPy's."""
-        array = value if is_paddle(value) else np.asarray(value)
+        array = value if is_paddle(value) else _texts_or_numbers(value)
         xp = namespace(array)
-        if xp is numpy_ops and array.dtype.kind not in "biufSU":
+        kind = array.dtype.kind if xp is numpy_ops else xp.kind(array)
+        if kind not in "biuSU":
             raise InvalidInputError(
                 f"{argument} must hold integers or texts, one per sample, not {array.dtype} (given a "
                 f"{type(value).__name__})"
@@ -267,7 +269,7 @@ class Batch:
             length = len(self.prediction) if self._dropped is None else len(self._dropped)
             index = np.tile(np.arange(self.width), length // self.width)
             return index if self._dropped is None else index[self._dropped]
-        zeros = xp.cast(xp.zeros_like(self.label if self.classes else self.prediction), "int64")
+        zeros = xp.cast(xp.zeros_like(self._each), "int64")
         return xp.reshape(xp.add(xp.reshape(zeros, [-1, self.width]), xp.arange(self.width)), [-1])
 
     def by_row(self, flags: Any) -> Any:
@@ -292,13 +294,7 @@ class Batch:
         """A further column: a NumPy array, tensor or variable, ``[n]``; with all samples where ``keep`` has flags."""
         return self.columns[name]
 
-    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The value of ``make()``, computed once per batch: what several metrics need costs once."""
-        if key not in self.memo:
-            self.memo[key] = make()
-        return self.memo[key]
-
-    # -- sums over samples: the only way to make them, so that a batch in lanes can make one per lane ------
+    # -- the same samples in lanes, in parts, by row ----------------------------------------------------------
 
     def in_lanes(self, lanes: Groups | Replicates) -> Batch:
         """The same samples, for states with one more axis in front; in groups already, with one more behind theirs.
@@ -358,136 +354,27 @@ class Batch:
         xp = self.xp
         counts = self._dropped if xp.FILTERS else self.keep
         if counts is None:
-            counts = xp.cast(xp.ones_like(self.label if self.classes else self.prediction), "bool")
+            counts = xp.cast(xp.ones_like(self._each), "bool")
         return xp.logical_not(xp.all_rows(xp.reshape(xp.logical_not(counts), [-1, self.width])))
 
-    def weighted_sum(self, values: Any, *, zero_at_zero: bool = False) -> Any:
-        """``sum(w * values)`` over the samples that count.
 
-        Args:
-            values: one bool, integer or float per sample.
-            zero_at_zero: the values are 0 wherever prediction and label are 0, as they are for samples that do
-                not count: then those need not be left out again.
-
-        Returns:
-            Without weights an int64 for bools and integers; else a float64.
-        """
-        xp = self.xp
-        if self.weight is not None:
-            values = xp.multiply(xp.cast(values, "float64"), self.weight)
-        elif self.keep is not None and not zero_at_zero:
-            values = xp.zero_unless(self.keep, values)
-        if self.lanes is None:
-            return xp.sum(values)
-        return self.lanes.sum(xp.cast(values, "float64" if xp.kind(values) == "f" else "int64"))
-
-    @property
-    def total(self) -> Any:
-        """The number (int64) or the weight (float64) of the samples that count."""
-        return self.cached("total", self._total)
-
-    @property
-    def number(self) -> Any:
-        """The number of the samples that count, whatever their weight: int64."""
-        return self.cached("number", self._number)
-
-    def histogram(self, *indices: Any, amount: Any = None) -> Scattered:
-        """Add to ``state[indices]`` what each sample counts for.
-
-        Args:
-            *indices: int64 ``[n]``, one for each axis of the state; valid ones also for samples that do not count.
-            amount: what each sample counts for, times its weight: bools, integers or floats ``[n]``; None: 1.
-        """
-        xp, weight = self.xp, self.counted_weight
-        if amount is not None:
-            amount = xp.cast(amount, "float64" if xp.kind(amount) == "f" or self.weight is not None else "int64")
-            if weight is None:
-                weight = amount
-            elif self.weight is None:
-                weight = xp.zero_unless(self.keep, amount)
-            else:
-                weight = xp.multiply(amount, weight)
-        increment = Scattered(indices, weight)
-        return increment if self.lanes is None else self.lanes.scatter(increment)
-
-    def extreme(self, values: Any, reduction: str) -> Any:
-        """The largest (``"max"``) or smallest of the values of the samples that count, int64 or float64."""
-        xp = self.xp
-        values = xp.cast(values, "float64" if xp.kind(values) == "f" else "int64")
-        if self.lanes is None:
-            return xp.extreme(values, self.keep, reduction)
-        return self.lanes.extreme(values, self.keep, reduction)
-
-    def moments(self, x: Any, y: Any = None) -> Any:
-        """What a batch adds to a state of reduction "moments" (one variable) or "comoments" (two).
-
-        Args:
-            x: float64 ``[n]``.
-            y: the second variable.
-        """
-        xp = self.xp
-        weight = self._weights()
-        variables = [x] if y is None else [x, y]
-        if self.keep is not None:
-            variables = [xp.zero_unless(self.keep, each) for each in variables]
-        lanes = self.lanes or Whole(xp)
-        total = lanes.floats(weight)
-        return gathered(xp, total, *lanes.moments(weight, total, variables))
-
-    def _weights(self) -> Any:
-        """What each sample counts for, float64 ``[n]``."""
-        if self.weight is not None:
-            return self.weight
-        return self._ones() if self.keep is None else self.xp.cast(self.keep, "float64")
-
-    @property
-    def counted_weight(self) -> Any:
-        """What each sample counts for, to scatter into a histogram: float64 weights, int64 flags; None: 1."""
-        if self.weight is not None or self.keep is None:
-            return self.weight
-        return self.ones_of(self.keep)
-
-    def ones_of(self, flags: Any) -> Any:
-        """Flags as an int64 of zeros and ones."""
-        return self.cached(("ones", id(flags)), lambda: self.xp.cast(flags, "int64"))
-
-    def number_of(self, flags: Any) -> Any:
-        """The number of true flags."""
-        return self.cached(("number", id(flags)), lambda: self.xp.sum(flags))
-
-    def _total(self) -> Any:
-        if self.weight is None:
-            return self.number
-        return self.xp.sum(self.weight) if self.lanes is None else self.lanes.sum(self.weight)
-
-    def _number(self) -> Any:
-        if self.lanes is not None:
-            ones = None if self.keep is None else self.ones_of(self.keep)
-            return self.lanes.sum(ones)
-        if self.keep is not None:
-            return self.number_of(self.keep)
-        return self.xp.count(self.label if self.classes else self.prediction)
-
-
-def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function of a batch (and plain settings) compute once per batch, however many metrics ask."""
-
-    @functools.wraps(function)
-    def memoised(batch: Batch, *settings: Any) -> Any:
-        key = (function, *settings)
-        if key not in batch.memo:
-            batch.memo[key] = function(batch, *settings)
-        return batch.memo[key]
-
-    return memoised
+def _texts_or_numbers(value: Any) -> np.ndarray:
+    """An array; of objects that are all texts, as a data frame has them, one of texts."""
+    array = np.asarray(value)
+    if array.dtype == object and array.size and all(isinstance(each, str) for each in array.flat):
+        return array.astype(str)
+    return array
 
 
 def _drop_last_one(xp: Any, array: Any) -> Any:
-    """``[n, 1]`` as ``[n]`` and ``[]`` as ``[1]``."""
+    """``[n, 1]``, or ``[n, 1, 1]``, as ``[n]``, and ``[]`` as ``[1]``."""
     shape = list(xp.shape(array))
     if not shape:
         return xp.reshape(array, [1])
-    return xp.reshape(array, [-1, *shape[1:-1]]) if len(shape) > 1 and shape[-1] == 1 else array
+    axes = len(shape)
+    while axes > 1 and shape[axes - 1] == 1:
+        axes -= 1
+    return array if axes == len(shape) else xp.reshape(array, [-1, *shape[1:axes]])
 
 
 def _same_size(expected: tuple[int, ...], given: tuple[int, ...], one: str, other: str) -> None:

@@ -37,7 +37,7 @@ class Whole:
         """The weighted means, and the sums of the products of the deviations from them.
 
         Args:
-            weight: float64 ``[n]``.
+            weight: float64 ``[n]``; None: 1 each, where there are no lanes.
             total: its sum by lane.
             variables: x, or x and y, float64 ``[n]``.
 
@@ -50,10 +50,10 @@ class Whole:
     def centred(self, weight: Any, total: Any, values: Any) -> tuple[Any, Any]:
         """The weighted mean of each lane, and what is left of each value without that of its lane, ``[n]``."""
         xp, total = self.xp, self.xp.or_one(total)
-        mean = xp.divide(self.floats(xp.multiply(weight, values)), total)
+        mean = xp.divide(self.floats(_weighted(xp, weight, values)), total)
         near = xp.subtract(values, self.of_samples(mean))
         # What rounding has left: of equal values the deviations are 0, however many there are.
-        rest = xp.divide(self.floats(xp.multiply(weight, near)), total)
+        rest = xp.divide(self.floats(_weighted(xp, weight, near)), total)
         return xp.add(mean, rest), xp.subtract(near, self.of_samples(rest))
 
 
@@ -222,4 +222,8 @@ def _pairs(variables: Sequence[Any]) -> list[tuple[Any, Any]]:
 
 
 def _products(xp: Any, weight: Any, variables: Sequence[Any]) -> list[Any]:
-    return [xp.multiply(weight, xp.multiply(*pair)) for pair in _pairs(variables)]
+    return [_weighted(xp, weight, xp.multiply(*pair)) for pair in _pairs(variables)]
+
+
+def _weighted(xp: Any, weight: Any, values: Any) -> Any:
+    return values if weight is None else xp.multiply(weight, values)

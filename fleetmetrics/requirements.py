@@ -65,9 +65,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "weight": Requirement(
         "weight",
         "a finite number of at least 0",
-        lambda b: (
-            None if b.weight is None or b.xp.within(b.weight, 0, _LARGEST) else b.xp.is_weight(b.weight)
-        ),
+        lambda b: None if b.weight is None or b.xp.within(b.weight, 0, _LARGEST) else b.xp.is_weight(b.weight),
     ),
 }
 

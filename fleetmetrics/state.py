@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,17 @@ from fleetmetrics.reductions import combine, identity, widen
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, namespace
 
 __all__ = ["State", "name_of", "read"]
+
+
+#: States of so many entries are looked at with every batch; larger ones when they are read.
+_SHORT = 16
+
+
+@functools.lru_cache(maxsize=256)
+def _empty(shape: tuple[int, ...], dtype: str, reduction: str) -> np.ndarray:
+    array = np.full(shape, identity(reduction, dtype), dtype)
+    array.setflags(write=False)
+    return array
 
 
 class State:
@@ -65,6 +78,35 @@ class State:
             xp = namespace(self.value, *parts)
             self.value = xp.merge(self.reduction, self.current(), increment)
 
+    def mark(self) -> Any:
+        """What `back_to` needs to return to where it is now."""
+        return self.value
+
+    def back_to(self, mark: Any) -> None:
+        """Forget what was merged after a mark."""
+        self.value = mark
+
+    def raise_if_overflown(self, value: Any = None) -> None:
+        """Raise if a sum of floats is no longer finite.
+
+        Args:
+            value: of all workers; None: the local value, a NumPy array, which is looked at if it is short.
+
+        Raises:
+            InvalidInputError: naming the state.
+        """
+        if self.reduction in ("max", "min"):
+            return
+        if value is None:
+            value = self.value
+            if not isinstance(value, (np.ndarray, np.generic)) or value.size > _SHORT:
+                return
+        if value.dtype.kind == "f" and not (math.isfinite(value) if value.ndim == 0 else np.isfinite(value).all()):
+            raise InvalidInputError(
+                f"{self.name} would no longer be finite: the values or weights are too large for a sum in float64, whose "
+                "largest number is 1.8e308. Scale them, or leave such samples out"
+            )
+
     def enter_program(self, dtype: str, share: bool) -> None:
         """Move into the static program that is being built.
 
@@ -88,7 +130,10 @@ class State:
         """
         if self.static is not None:
             return widen(_from_scope(self.name, scope, "scope"), self.name).reshape(self.shape)
-        return read(self.current()).reshape(self.shape)
+        if self.value is None and math.prod(self.shape) <= _SHORT:
+            return _empty(self.shape, self.dtype, self.reduction)
+        value = self.current()
+        return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else read(value).reshape(self.shape)
 
     def block(self, scope: Any = None) -> Any:
         """The local value as it goes into the exchange: a `Block`, or what `fleetmetrics.keyed` has.

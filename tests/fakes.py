@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+import threading
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
@@ -63,6 +64,7 @@ class Recorder(Communicator):
         self.rank, self.world_size = channel.rank, channel.world_size
         self.arrays: list[np.ndarray] = []
         self.exchanges = 0
+        self.consultations = 0
 
     def reduce(
         self, call: str, blocks: Sequence[Block], *, timeout: Any = None, trouble: Any = None
@@ -70,6 +72,10 @@ class Recorder(Communicator):
         self.exchanges += 1
         self.arrays = self.channel.reduce(call, blocks, timeout=timeout, trouble=trouble)
         return self.arrays
+
+    def consult(self, call: str, *args: Any, **settings: Any) -> Any:
+        self.consultations += 1
+        return self.channel.consult(call, *args, **settings)
 
     def all_gather(self, array: Any, *, timeout: Any = None) -> list[np.ndarray]:
         return self.channel.all_gather(array, timeout=timeout)
@@ -79,3 +85,76 @@ class Recorder(Communicator):
 
     def close(self) -> None:
         self.channel.close()
+
+
+class Together(Communicator):
+    """One of several workers that are threads of this process; `together` runs them.
+
+    Args:
+        rank: of this worker.
+        slots: what each worker has brought, by rank.
+        barrier: where they wait for each other.
+    """
+
+    def __init__(self, rank: int, slots: list[Any], barrier: threading.Barrier) -> None:
+        self.rank, self.world_size = rank, len(slots)
+        self.slots, self.barrier = slots, barrier
+        self.calls: list[str] = []
+
+    def everybodys(self, mine: Any) -> list[Any]:
+        self.slots[self.rank] = mine
+        self.barrier.wait(20)
+        found = list(self.slots)
+        self.barrier.wait(20)
+        return found
+
+    def reduce(
+        self, call: str, blocks: Sequence[Block], *, timeout: Any = None, trouble: Any = None
+    ) -> list[np.ndarray]:
+        self.calls.append(call)
+        found = self.everybodys(trouble or list(blocks))
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+        names = [[(block.name, block.reduction, block.array.shape) for block in each] for each in found]
+        assert all(each == names[0] for each in names), names
+        return [combine(same[0].reduction, [block.array for block in same]) for same in zip(*found)]
+
+    def consult(self, call: str, *args: Any, **settings: Any) -> Any:
+        self.calls.append(call)
+        return super().consult(call, *args, **settings)
+
+    def all_gather(self, array: Any, *, timeout: Any = None) -> list[np.ndarray]:
+        return [np.array(each) for each in self.everybodys(np.array(array))]
+
+    def broadcast(self, array: Any, source: int = 0, *, timeout: Any = None) -> np.ndarray:
+        return np.array(self.everybodys(np.array(array))[source])
+
+    def close(self) -> None:
+        pass
+
+
+def together(works: Sequence[Callable[[Together], Any]]) -> list[Any]:
+    """Run workers side by side.
+
+    Args:
+        works: what each does with its channel, by rank.
+
+    Returns:
+        What they return, or raise.
+    """
+    slots, barrier = [None] * len(works), threading.Barrier(len(works))
+    results: list[Any] = [None] * len(works)
+
+    def run(rank: int) -> None:
+        try:
+            results[rank] = works[rank](Together(rank, slots, barrier))
+        except BaseException as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results

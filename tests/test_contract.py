@@ -192,7 +192,7 @@ def test_merging_another_metric_is_an_error_and_changes_nothing(name):
 # -- reset and compute -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name, mode", in_modes())
+@pytest.mark.parametrize("name, mode", in_modes(brief=["numpy"]))
 def test_reset_forgets_everything_and_the_next_pass_starts_anew(name, mode):
     metric, again = CASES[name].make(), CASES[name].make()
     first, second = (draw(name, first_dtypes(name), "real", mask=True, seed=seed) for seed in (0, 1))

@@ -1,4 +1,7 @@
-"""The Python blocks of the READMEs and of the documentation run, and print what their comments say."""
+"""The Python blocks of the READMEs and of the documentation run, and print what their comments say.
+
+And the pages on the metrics have all of them, as they are.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import fleetmetrics as fm
+from tests.contract import CASES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -62,3 +68,53 @@ def test_a_program_of_the_docs_prints_what_it_says(code: str, tmp_path: Path) ->
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == PRINTED.findall(code)
+
+
+# -- the pages on the metrics ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "scripts"))
+
+
+@pytest.mark.usefixtures("scripts")
+def test_every_metric_is_on_its_page_and_in_the_reference() -> None:
+    from _catalogue import DOCS, PAGES, catalogue
+
+    for page, kinds in catalogue().items():
+        text = (DOCS / "metrics" / f"{page}.md").read_text(encoding="utf-8")
+        reference = (DOCS / "reference" / "metrics" / f"{page}.md").read_text(encoding="utf-8")
+        assert kinds and not [kind.__name__ for kind in kinds if not re.search(rf"\b{kind.__name__}\b", text)]
+        assert not [module for module in PAGES[page][1] if f"::: fleetmetrics.{module}\n" not in reference]
+    formulas = (DOCS / "reference" / "formulas.md").read_text(encoding="utf-8")
+    assert not [name for name in fm.formulas.__all__ if not re.search(rf"^ +- {name}$", formulas, re.MULTILINE)]
+
+
+@pytest.mark.usefixtures("scripts")
+def test_the_tables_of_all_metrics_are_what_their_docstrings_say() -> None:
+    import catalogue
+    from _catalogue import DOCS, between
+
+    written = between((DOCS / "metrics" / "index.md").read_text(encoding="utf-8"), "catalogue")
+    assert written == catalogue.tables(), "run docs/scripts/catalogue.py"
+
+
+@pytest.mark.usefixtures("scripts")
+def test_the_table_of_modes_has_every_metric_and_agrees_with_what_the_cases_claim() -> None:
+    import modes
+    from _catalogue import catalogue
+
+    table = modes.known(modes.PAGE.read_text(encoding="utf-8"))
+    assert list(table) == [kind.__name__ for kinds in catalogue().values() for kind in kinds], "run make modes"
+    claims: dict[str, list[tuple[str, ...]]] = {"Throughput": [("numpy", "dynamic")]}  # which has no case
+    for case in CASES.values():
+        claims.setdefault(type(case.make()).__name__, []).append(case.modes)
+    for kind, row in table.items():
+        assert tuple(row) == modes.COLUMNS
+        for column, cell in row.items():
+            mode = {"NumPy": "numpy", "PIR": "static"}.get(column.split(",")[0], column.split(",")[0])
+            said, claimed = set(cell.split(" or ")), {mode in claim for claim in claims[kind]}
+            assert said <= {modes.YES, modes.FETCH, modes.MEASURE}, (kind, column, "run make modes")
+            runs, is_refused = modes.YES in said, bool(said - {modes.YES})
+            assert (runs, is_refused) == (True in claimed, False in claimed), (kind, column)

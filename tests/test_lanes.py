@@ -99,7 +99,10 @@ def merged(each: Sum, shape: tuple[int, ...], increment: Any) -> Any:
     dtype = "float64" if floats else "int64"
     if xp is numpy_ops:
         state = np.full(shape, identity(each.reduction, dtype), dtype)
-        return numpy_ops.scatter_into(state, increment) if scattered else xp.merge(each.reduction, state, increment)
+        if not scattered:
+            return xp.merge(each.reduction, state, increment)
+        numpy_ops.add_at(state.reshape(-1), *numpy_ops.flat_entries(shape, increment))
+        return state
     return xp.merge(each.reduction, xp.identity(shape, dtype, each.reduction), increment)
 
 

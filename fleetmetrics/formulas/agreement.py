@@ -174,6 +174,8 @@ def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> flo
     matrix = matrix.sum(axis=0) if matrix.ndim == 3 else matrix
     if not matrix.any():
         return stand_in("matthews_correlation", "there are no samples", zero_division)
+    if matrix.dtype.kind == "f":
+        matrix = matrix / matrix.max()  # products of very large or very small weights leave the range of a float
     by_true, by_predicted = matrix.sum(axis=1), matrix.sum(axis=0)
     for name, sums in (("true", by_true), ("predicted", by_predicted)):
         if np.count_nonzero(sums) == 1:
@@ -183,4 +185,7 @@ def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> flo
     covariance = sum(right) * total - sum(a * b for a, b in zip(t, p))
     # n**2 - t.t, without its cancellation
     spread = [sum(a * (total - a) for a in sums) for sums in (t, p)]
-    return max(-1.0, min(1.0, covariance / math.sqrt(spread[0] * spread[1])))
+    product = spread[0] * spread[1]
+    # The root of the product rounds once; two roots do not vanish.
+    root = math.sqrt(product) if product > 1e-280 else math.sqrt(spread[0]) * math.sqrt(spread[1])
+    return max(-1.0, min(1.0, covariance / root))

@@ -193,8 +193,8 @@ def average_precision_from_histogram(positive: Any, negative: Any, zero_division
     Formula: ``sum_b (R_b - R_{b+1}) * P_b`` over the buckets, where ``P_b`` and ``R_b`` are precision and recall of the
     samples in bucket b and above: the samples of a bucket enter together.
 
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4; the steps, and not
-    straight lines, because of Davis and Goadrich, "The relationship between precision-recall and ROC curves", ICML 2006.
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4. Steps, and not
+    straight lines: Davis and Goadrich, "The relationship between precision-recall and ROC curves", ICML 2006.
 
     Args:
         positive: weight of the samples with label 1 by bucket, rising scores; any shape, int64 or float64.

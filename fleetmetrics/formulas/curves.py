@@ -78,6 +78,9 @@ def roc_curve(positive: Any, negative: Any, thresholds: Any, zero_division: floa
         ([0.0, 0.0, 0.5, 1.0], [0.0, 0.5, 1.0, 1.0], [inf, 0.75, 0.25, 0.0])
     """
     true_positive, false_positive, falling = points(positive, negative, thresholds)
+    if not true_positive[-1] and not false_positive[-1]:
+        nothing = np.array([stand_in("roc_curve", "there are no samples", zero_division)])
+        return ROC(nothing, nothing.copy(), falling)
     fpr = _share(false_positive, "roc_curve", "no sample is labelled 0", zero_division)
     tpr = _share(true_positive, "roc_curve", "no sample is labelled 1", zero_division)
     return ROC(fpr, tpr, falling)

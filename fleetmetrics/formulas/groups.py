@@ -95,14 +95,20 @@ def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tupl
     counted = np.ones(len(group), np.int64) if weight is None else np.asarray(weight, np.float64)[order]
     positive, negative = counted * label, counted * ~label
     positives, negatives = sums_of(positive, start), sums_of(negative, start)
+    both = (positives > 0) & (negatives > 0)
+    pairs = positives * negatives
+    if weight is not None:  # shares of the group's weight: a product of weights may be too large or too small
+        number = np.cumsum(first) - 1
+        positive = positive / np.where(both, positives, 1)[number]
+        negative = negative / np.where(both, negatives, 1)[number]
+        pairs = both.astype(np.float64)
     new_tie = first.copy()
     new_tie[1:] |= score[1:] != score[:-1]
     ties = np.flatnonzero(new_tie)
     tied, below = sums_of(positive, ties), sums_of(negative, ties)
     # from the best on; each group begins with what the one before has added, taken away
     added = positive.copy()
-    added[start[1:]] -= positives[:-1]
+    added[start[1:]] -= sums_of(positive, start)[:-1]
     above = np.cumsum(added)[ties] - positive[ties]
     area = sums_of(below * (2 * above + tied), np.flatnonzero(first[ties])) / 2
-    pairs = positives * negatives
-    return np.where(pairs > 0, area / np.where(pairs > 0, pairs, 1), np.nan), positives, negatives
+    return np.where(both, area / np.where(both, pairs, 1), np.nan), positives, negatives

@@ -10,6 +10,7 @@ scores", ECIR 2008.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -196,7 +197,10 @@ def ideal_dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool 
 
 
 def _gains(relevance: np.ndarray, exponential: bool) -> np.ndarray:
-    return np.exp2(relevance) - 1 if exponential else relevance
+    if not exponential:
+        return relevance
+    below_1 = np.expm1(np.minimum(relevance, 1.0) * math.log(2))  # the difference would lose the digits of small ones
+    return np.where(relevance < 1, below_1, np.exp2(relevance) - 1)
 
 
 def _discounted(ranked: RankedQueries, gains: np.ndarray, k: int | None) -> np.ndarray:

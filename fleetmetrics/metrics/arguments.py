@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 
-__all__ = ["choice_of", "edges_of", "number_of", "whole_number_of", "zero_division_of"]
+__all__ = ["array_of", "choice_of", "column_of", "edges_of", "number_of", "whole_number_of", "zero_division_of"]
 
 
 def whole_number_of(argument: str, value: Any, least: int) -> int:
@@ -45,9 +45,12 @@ def number_of(argument: str, value: Any, low: float = -math.inf, high: float = m
 
 
 def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(float(value)))
-    )
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float holds
+        return False
 
 
 def choice_of(argument: str, value: Any, allowed: Sequence[str]) -> str:
@@ -58,6 +61,23 @@ def choice_of(argument: str, value: Any, allowed: Sequence[str]) -> str:
     """
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInputError(f"{argument} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+    return value
+
+
+def column_of(argument: str, value: Any, taken: Sequence[str]) -> str:
+    """The name of a further argument of ``add``.
+
+    Args:
+        argument: what it was given as.
+        value: what was given.
+        taken: the names of what else a metric keeps of a sample.
+
+    Raises:
+        InvalidInputError: it is no text, or the name of something else.
+    """
+    others = sorted({"prediction", "label", "weight", "mask", *taken})
+    if not isinstance(value, str) or not value or value in others:
+        raise InvalidInputError(f"{argument} must be a name other than {', '.join(others)}, not {value!r}")
     return value
 
 
@@ -72,22 +92,36 @@ def zero_division_of(value: Any) -> float:
     raise InvalidInputError(f"zero_division must be nan or a finite number, not {value!r}")
 
 
+def array_of(value: Any) -> np.ndarray:
+    """The array that an argument makes: one without entries for ragged lists, which make none."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.empty(0)
+
+
 def edges_of(bins: Any, low: float, high: float) -> tuple[float, ...]:
     """The edges of bins: ``bins`` of equal width between ``low`` and ``high``; or ``bins`` itself, if it holds edges.
 
     Raises:
-        InvalidInputError: it is no whole number of at least 1, and holds no finite, rising numbers.
+        InvalidInputError: it is no whole number of at least 1, and holds no finite, rising numbers; or there are not so
+            many numbers between ``low`` and ``high``.
     """
-    try:
-        edges = np.asarray(bins)
-    except ValueError:  # ragged lists
-        edges = np.empty(0)
+    edges = array_of(bins)
     if edges.ndim == 0:
-        return tuple(np.linspace(low, high, whole_number_of("bins", bins, 1) + 1).tolist())
+        number = whole_number_of("bins", bins, 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            edges = np.linspace(low, high, number + 1)
+        if not (edges[1:] > edges[:-1]).all():
+            raise InvalidInputError(
+                f"bins={number} do not fit between {low!r} and {high!r}: their edges would not be different numbers"
+            )
+        return tuple(edges.tolist())
     good = edges.ndim == 1 and edges.size > 1 and edges.dtype.kind in "iuf" and bool(np.isfinite(edges).all())
-    if not good or not (np.diff(edges.astype(np.float64)) > 0).all():
+    edges = edges.astype(np.float64) if good else edges
+    if not good or not (edges[1:] > edges[:-1]).all():
         raise InvalidInputError(
             f"bins must be an integer of at least 1, or the edges of the bins: two or more finite numbers, each larger "
             f"than the one before; not {bins!r}"
         )
-    return tuple(edges.astype(np.float64).tolist())
+    return tuple(edges.tolist())

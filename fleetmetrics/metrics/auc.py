@@ -28,8 +28,8 @@ class AUC(ScoreHistogram):
     Buckets: with ``spacing="log_odds"`` each doubling of the odds ``p / (1 - p)`` is split into equally many; 4,096
     buckets have 64 for each, from odds of ``2**-32`` to ``2**32``, which is good for any click rate. With
     ``spacing="linear"`` they are those of ``paddle.static.auc``, ``int(p * (buckets - 1))`` in the precision of the
-    scores (float16 in float32): at a click rate of 0.02 % an area from 4,096 of them is off by 0.05. NumPy, dynamic mode
-    and static programs place each score into the same bucket.
+    scores (float16 in float32): at a click rate of 0.02 % an area from 4,096 of them is off by 0.05. NumPy, dynamic
+    mode and static programs place each score into the same bucket.
 
     Bounds: with ``bounds=True`` the value comes with the lowest and the highest area that any order inside the buckets
     could give. The area of the raw scores lies between them, ties and weights included, but for rounding in the last
@@ -41,16 +41,16 @@ class AUC(ScoreHistogram):
     class 1).
 
     Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic
-    (ROC) curve", Radiology 143 (1982). For ``max_fpr`` McClish, "Analyzing a portion of the ROC curve", Medical Decision
-    Making 9 (1989).
+    (ROC) curve", Radiology 143 (1982). For ``max_fpr`` McClish, "Analyzing a portion of the ROC curve", Medical
+    Decision Making 9 (1989).
 
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
         curve: "ROC", or "PR" for the average precision.
         buckets: how many, at least 2; None: 4,096, or ``num_thresholds + 1``.
         spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
-        max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None: the
-            whole area.
+        max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
+            the whole area.
         bounds: whether ``compute`` returns the bounds as well.
         from_logits: predictions are logits, of which the logistic function is taken (of ``[n, 2]`` the softmax).
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.

@@ -8,9 +8,9 @@ from typing import Any, Mapping
 import numpy as np
 
 from fleetmetrics.batch import Batch
-from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.groups import auc_by_group
 from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.metrics.arguments import choice_of, column_of, zero_division_of
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
 
@@ -66,9 +66,9 @@ class GAUC(RecordMetric):
         share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
-        if user_weight not in _USER_WEIGHTS:
-            raise InvalidInputError(f"user_weight must be one of {', '.join(_USER_WEIGHTS)}, not {user_weight!r}")
-        self.by, self.user_weight, self.zero_division = by, user_weight, zero_division
+        self.by = column_of("by", by, ("score",))
+        self.user_weight = choice_of("user_weight", user_weight, _USER_WEIGHTS)
+        self.zero_division = zero_division_of(zero_division)
         self.columns = (by,)
         self.keep_records((by, "score", "label", "weight"), order=by, key="scores and classes")
 

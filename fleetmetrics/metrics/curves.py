@@ -9,7 +9,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.curves import ROC, PrecisionRecall
-from fleetmetrics.metrics.arguments import whole_number_of
+from fleetmetrics.metrics.arguments import array_of, whole_number_of
 from fleetmetrics.metrics.buckets import ScoreHistogram
 
 __all__ = ["CumulativeGain", "KolmogorovSmirnov", "Lift", "PrecisionRecallCurve", "ROCCurve"]
@@ -78,7 +78,7 @@ class PrecisionRecallCurve(ScoreHistogram):
 class KolmogorovSmirnov(ScoreHistogram):
     """The largest distance between the score distributions of the two classes (KS), from a histogram of the scores.
 
-    Formula: see `fleetmetrics.formulas.kolmogorov_smirnov`: ``max_t |TPR(t) - FPR(t)|``, over the bounds of the buckets.
+    Formula: see `fleetmetrics.formulas.kolmogorov_smirnov`: ``max_t |TPR(t) - FPR(t)|`` over the bounds of the buckets.
 
     Inputs, arguments and errors as for `ROCCurve`. Undefined if a class has no samples.
 
@@ -164,11 +164,16 @@ class Lift(CumulativeGain):
 
 
 def _fractions(given: Any) -> np.ndarray:
-    if np.ndim(given) == 0:
+    values = array_of(given)
+    if values.ndim == 0:
         number = whole_number_of("fractions", given, 1)
         return np.arange(1, number + 1) / number
-    values = np.asarray(given)
-    if values.ndim != 1 or not values.size or values.dtype.kind not in "iuf" or not ((values > 0) & (values <= 1)).all():
+    if (
+        values.ndim != 1
+        or not values.size
+        or values.dtype.kind not in "iuf"
+        or not ((values > 0) & (values <= 1)).all()
+    ):
         raise InvalidInputError(
             f"fractions must be an integer of at least 1, or numbers above 0 and at most 1; not {given!r}"
         )

@@ -178,5 +178,6 @@ class Histogram(Values):
 def _cell(batch: Batch, edges: tuple[float, ...]) -> Any:
     """0 below the first edge, then the bins, the last number above the last edge."""
     xp = batch.xp
-    closed = np.array([*edges[:-1], np.nextafter(edges[-1], np.inf)])
+    with np.errstate(over="ignore"):  # infinity is above the largest float
+        closed = np.array([*edges[:-1], np.nextafter(edges[-1], np.inf)])
     return xp.position(xp.constant(closed), batch.values, True)

@@ -37,8 +37,8 @@ class ExactAUC(RecordMetric):
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
         curve: "ROC", or "PR" for the average precision.
-        max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None: the
-            whole area.
+        max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
+            the whole area.
         zero_division: the value where it is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
         validate: False skips the check that scores are finite, labels 0 or 1, and weights at least 0.
         share: has no use here; as in `fleetmetrics.Metric`.

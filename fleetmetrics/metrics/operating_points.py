@@ -12,7 +12,7 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.operating_points import OperatingPoint, Sweep
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import number_of, whole_number_of, zero_division_of
+from fleetmetrics.metrics.arguments import array_of, number_of, whole_number_of, zero_division_of
 from fleetmetrics.metrics.buckets import ScoreHistogram
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 class RecallAtFixedPrecision(ScoreHistogram):
     """The highest recall at which the precision is at least the given one, from a histogram of the scores.
 
-    Formula: see `fleetmetrics.formulas.recall_at_fixed_precision`, over the lowest scores of the buckets as thresholds.
+    Formula: see `fleetmetrics.formulas.recall_at_fixed_precision`; thresholds are the lowest scores of the buckets.
 
     Inputs and buckets as for `fleetmetrics.AUC`. ``compute`` returns ``OperatingPoint(value, threshold)``; the
     threshold is inf where only predicting nothing is precise enough. Undefined if no sample is positive.
@@ -63,7 +63,7 @@ class RecallAtFixedPrecision(ScoreHistogram):
 class PrecisionAtFixedRecall(ScoreHistogram):
     """The highest precision at which the recall is at least the given one, from a histogram of the scores.
 
-    Formula: see `fleetmetrics.formulas.precision_at_fixed_recall`, over the lowest scores of the buckets as thresholds.
+    Formula: see `fleetmetrics.formulas.precision_at_fixed_recall`; thresholds are the lowest scores of the buckets.
 
     Inputs, result, settings, errors and source as for `RecallAtFixedPrecision`.
 
@@ -92,7 +92,7 @@ class PrecisionAtFixedRecall(ScoreHistogram):
 class SensitivityAtSpecificity(ScoreHistogram):
     """The highest sensitivity at which the specificity is at least the given one, from a histogram of the scores.
 
-    Formula: see `fleetmetrics.formulas.sensitivity_at_specificity`, over the lowest scores of the buckets as thresholds.
+    Formula: see `fleetmetrics.formulas.sensitivity_at_specificity`; thresholds are the lowest scores of the buckets.
 
     Inputs, result, settings and errors as for `RecallAtFixedPrecision`. Undefined if a class has no samples.
 
@@ -123,7 +123,7 @@ class SensitivityAtSpecificity(ScoreHistogram):
 class SpecificityAtSensitivity(ScoreHistogram):
     """The highest specificity at which the sensitivity is at least the given one, from a histogram of the scores.
 
-    Formula: see `fleetmetrics.formulas.specificity_at_sensitivity`, over the lowest scores of the buckets as thresholds.
+    Formula: see `fleetmetrics.formulas.specificity_at_sensitivity`; thresholds are the lowest scores of the buckets.
 
     Inputs, result, settings, errors and source as for `SensitivityAtSpecificity`.
 
@@ -173,7 +173,7 @@ class ThresholdSweep(Metric):
         name: prefix of the states' names; None: made up, in the order of creation.
         thresholds: rising numbers in [0, 1]; or how many, at least 2, evenly spaced from 0 to 1.
         beta: above 0; how much more recall counts than precision.
-        from_logits: predictions are logits, of which the logistic function is taken; thresholds are probabilities still.
+        from_logits: predictions are logits, of which the logistic function is taken; thresholds stay probabilities.
         zero_division: entries that are undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
         validate: False skips the check of the inputs.
         share: in a static program, share the variables of an earlier metric of this name.
@@ -219,10 +219,12 @@ class ThresholdSweep(Metric):
 
 
 def _thresholds(given: Any) -> tuple[float, ...]:
-    if np.ndim(given) == 0:
+    values = array_of(given)
+    if values.ndim == 0:
         return tuple(np.linspace(0, 1, whole_number_of("thresholds", given, 2)).tolist())
-    values = np.asarray(given)
-    in_range = values.ndim == 1 and values.size > 0 and values.dtype.kind in "iuf" and ((values >= 0) & (values <= 1)).all()
+    in_range = (
+        values.ndim == 1 and values.size > 0 and values.dtype.kind in "iuf" and ((values >= 0) & (values <= 1)).all()
+    )
     if not in_range or not (np.diff(values.astype(np.float64)) > 0).all():
         raise InvalidInputError(
             f"thresholds must be an integer of at least 2, or rising numbers from 0 to 1; not {given!r}"

@@ -12,6 +12,7 @@ from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.metrics.arguments import choice_of, column_of, number_of, zero_division_of
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
 from fleetmetrics.requirements import Requirement
@@ -21,12 +22,19 @@ __all__ = ["DCG", "MAP", "MRR", "NDCG", "FBetaAtK", "HitRate", "PrecisionAtK", "
 _RELEVANCE = Requirement(
     "label", "a relevance: a finite number of at least 0", lambda batch: batch.xp.is_weight(batch.label)
 )
+_EXPONENT = Requirement(
+    "label",
+    "a relevance from 0 to 1000, so that the gain 2**relevance - 1 is a finite number",
+    lambda batch: batch.xp.logical_and(
+        batch.xp.is_weight(batch.label), batch.xp.logical_not(batch.xp.greater(batch.label, 1000.0))
+    ),
+)
 
 
 def _cutoffs(k: Any) -> list[int | None]:
-    asked = list(k) if isinstance(k, (list, tuple, set, range, np.ndarray)) else [k]
+    asked = list(k) if isinstance(k, (list, tuple, set, range)) or np.ndim(k) == 1 else [k]
     for each in asked:
-        whole = isinstance(each, (int, np.integer)) and not isinstance(each, bool) and each >= 1
+        whole = isinstance(each, (int, np.integer)) and not isinstance(each, bool) and 1 <= each < 2**63
         if not whole and not (each is None and asked == [k]):
             raise InvalidInputError(f"k must be None, an integer of at least 1, or a sequence of them, not {k!r}")
     if not asked or len(set(asked)) < len(asked):
@@ -52,7 +60,8 @@ class _Ranking(RecordMetric):
         share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
-        self.k, self.by, self.zero_division = k, by, zero_division
+        self.k, self.by = k, column_of("by", by, ("score", "relevance"))
+        self.zero_division = zero_division_of(zero_division)
         self._cutoffs = _cutoffs(k)
         self.columns = (by,)
         self.keep_records((by, "score", "relevance", "weight"), order=by, key="answers to queries")
@@ -110,9 +119,10 @@ class DCG(_Ranking):
     Formula: ``sum_i gain_i / log2(i + 1)`` over the places i = 1, 2, ..., k of the answers in the order of their
     scores, the highest first. Tied answers share the mean of their gains: the value is the mean over all their orders.
 
-    ``add(prediction, label, query=)`` takes scores and relevances (finite, at least 0) of equal shape, and which query
-    each answer belongs to: integers or texts. The answers to a query may come in any batch and on any worker. A query
-    counts for the mean weight of its answers. Undefined without samples: nan with `UndefinedMetricWarning`.
+    ``add(prediction, label, query=)`` takes scores and relevances (finite, at least 0; with exponential gains at most
+    1000) of equal shape, and which query each answer belongs to: integers or texts. The answers to a query may come in
+    any batch and on any worker. A query counts for the mean weight of its answers. Undefined without samples: nan with
+    `UndefinedMetricWarning`.
 
     Every worker keeps its own samples; rank 0 looks at those of all workers query by query, and never holds them all.
 
@@ -153,9 +163,9 @@ class DCG(_Ranking):
         share: bool = False,
     ) -> None:
         super().__init__(name, k=k, by=by, zero_division=zero_division, validate=validate, share=share)
-        if gains not in ("linear", "exponential"):
-            raise InvalidInputError(f"gains must be 'linear' or 'exponential', not {gains!r}")
-        self.gains = gains
+        self.gains = choice_of("gains", gains, ("linear", "exponential"))
+        if gains == "exponential":
+            self.requirements = ("finite_prediction", _EXPONENT)
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         return ranking.dcg_at(ranked, k, self.gains == "exponential")
@@ -324,12 +334,12 @@ class FBetaAtK(_Ranking):
         share: bool = False,
     ) -> None:
         super().__init__(name, k=k, by=by, zero_division=zero_division, validate=validate, share=share)
-        if not isinstance(beta, (int, float, np.number)) or not 0 < beta < math.inf:
+        self.beta = number_of("beta", beta, allowed="a finite number above 0")
+        if self.beta <= 0:
             raise InvalidInputError(f"beta must be a finite number above 0, not {beta!r}")
-        self.beta = float(beta)
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        square = self.beta**2
+        square = min(self.beta, 1e100) ** 2  # a larger one changes no digit
         below = square * ranked.relevant + _places(ranked, k)
         return _defined(ranked, (1 + square) * ranking.hits_at(ranked, k) / below)
 

@@ -98,6 +98,17 @@ class Table:
             kept = _on_host(kept)
         self._batches.append(kept)
 
+    def mark(self) -> int:
+        """What `back_to` needs to return to where it is now."""
+        return len(self._batches)
+
+    def back_to(self, mark: int) -> None:
+        """Forget what was appended after a mark."""
+        del self._batches[mark:]
+
+    def raise_if_overflown(self) -> None:
+        """Nothing is summed here."""
+
     def records(self) -> Records:
         """All that was kept, on the host."""
         if self._batches:

@@ -10,8 +10,9 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
 from fleetmetrics.requirements import Requirement
+from fleetmetrics.state import State
 
-__all__ = ["Wrapper"]
+__all__ = ["Wrapper", "names_of"]
 
 
 class Wrapper(Metric):
@@ -87,6 +88,22 @@ class Wrapper(Metric):
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         """Those of the metric."""
         return self.metric.requirements_of(batch)
+
+
+def names_of(prefix: str, states: Iterable[State], suffix: str) -> list[str]:
+    """Names for the states of a wrapper that stand for others, which may be called after another metric: all different.
+
+    Args:
+        prefix: what they begin with.
+        states: for which they stand.
+        suffix: what they end with.
+    """
+    names: list[str] = []
+    for state in states:
+        stem = f"{prefix}.{state.name.rpartition('.')[2]}{suffix}"
+        again = sum(name.rstrip("0123456789") == stem for name in names)
+        names.append(f"{stem}{again + 1}" if again else stem)
+    return names
 
 
 def _all_inside(metric: Metric) -> Iterable[Metric]:

@@ -15,7 +15,7 @@ from fleetmetrics.lanes import Groups, Nested, Replicates
 from fleetmetrics.metric import Metric
 from fleetmetrics.metrics.arguments import number_of, whole_number_of
 from fleetmetrics.state import State
-from fleetmetrics.wrappers.base import Wrapper
+from fleetmetrics.wrappers.base import Wrapper, names_of
 from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, words
 from fleetmetrics.wrappers.keys import host_ids
 from fleetmetrics.wrappers.states import InPlace, Lanes, Place, Ranks
@@ -122,15 +122,15 @@ class Bootstrap(Wrapper):
             own["ranks"] = Ranks(f"{prefix}.ranks", own["place"])
         self._place: Place | None = own.get("place")
         self._ranks: Ranks | None = own.get("ranks")
-        drawn = own.setdefault("drawn", State(f"{prefix}.drawn", (), "int64", "sum"))
+        drawn = Lanes(State("", (), "int64", "sum"), self.replicates, f"{prefix}.drawn", (*self._kind, "drawn"))
+        self._drawn: Lanes = own.setdefault("drawn", drawn)
         self._lanes: dict[State, Lanes] = {}
-        for state in (drawn, *self.metric.own_states()):
-            lanes = Lanes(state, self.replicates, f"{state.name}_replicates", (*self._kind, state.key))
+        states = list(self.metric.own_states())
+        for state, name in zip(states, names_of(prefix, states, "_replicates")):
+            lanes = Lanes(state, self.replicates, name, (*self._kind, state.key))
             self._lanes[state] = own.setdefault(state, lanes)
-        self._drawn = self._lanes.pop(drawn)
         first = [state for state in (self._place, self._ranks) if state is not None]
-        states = (*first, self._drawn, *self._lanes.values(), *self.metric.own_states())
-        self.states = {state.name: state for state in states}
+        self.states = {state.name: state for state in (*first, self._drawn, *self._lanes.values(), *states)}
 
     def own_states(self) -> Iterable[State]:
         """What counts samples, the states with an entry for each replicate, and the metric's."""
@@ -230,10 +230,12 @@ class Bootstrap(Wrapper):
             parts = [self._result(part, [each[i] for each in replicates], drawn) for i, part in enumerate(value)]
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
         arrays = [np.asarray(each) for each in (value, *replicates)]
-        if len({array.shape for array in arrays}) > 1 or any(array.dtype.kind not in "biuf" for array in arrays):
+        shapes = list(dict.fromkeys(array.shape for array in arrays))
+        if len(shapes) > 1 or any(array.dtype.kind not in "biuf" for array in arrays):
+            given = f"arrays of the shapes {list(shapes[0])} and {list(shapes[1])}" if shapes[1:] else repr(value)
             raise InvalidInputError(
-                f"{self.name}: Bootstrap takes metrics whose value is a number, or an array of one shape, or a dict or "
-                f"tuple of these; {self.metric.name} gives {type(value).__name__}"
+                f"{self.name}: Bootstrap takes metrics whose value is a number, or an array of one shape whatever the "
+                f"samples, or a dict or tuple of these; {self.metric.name} gives {given}"
             )
         table = np.stack([array.astype(np.float64) for array in arrays[1:]])
         return bootstrap_result(value, table, self.seed, drawn, self.confidence, self.metric.name)

@@ -11,6 +11,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.keyed import KeyedRows, Keys
 from fleetmetrics.reductions import combine, identity
 from fleetmetrics.state import State, read
+from fleetmetrics.wrappers.states import Undone
 from fleetmetrics.xp import Scattered, numpy_ops, to_host
 
 __all__ = ["KeyTable", "Plan", "Rows", "check_kind", "found_in", "host_ids", "host_keys"]
@@ -133,6 +134,13 @@ class KeyTable(State):
         """
         known = self.keys()
         check_kind(known, column, self.by)
+        if 0 < len(known) < 16 * len(column) and known.dtype.kind == "i":
+            # Where nothing is new, as nearly always, there is no need to sort.
+            where = found_in(known, column)
+            met = np.zeros(len(known) + 1, bool)
+            met[where] = True
+            if not met[-1]:
+                return Plan((np.cumsum(met) - 1)[where], self.rows[met[:-1]], known, self.rows, self.rows[:0])
         values, place = _distinct(column)
         where = found_in(known, values)
         new = values[where == len(known)]
@@ -160,6 +168,16 @@ class KeyTable(State):
         for state in self.followers:
             state.evict(plan.evicted)
         self.value, self.rows, self.lanes = plan.keys, plan.rows, plan.lanes
+
+    def mark(self) -> Any:
+        """See `State.mark`; of the states that follow, too."""
+        return self.value, self.rows, self.lanes, [state.mark() for state in self.followers]
+
+    def back_to(self, mark: Any) -> None:
+        """See `State.back_to`; of the states that follow, too."""
+        self.value, self.rows, self.lanes, marks = mark
+        for state, each in zip(self.followers, marks):
+            state.back_to(each)
 
     def read(self, scope: Any = None) -> np.ndarray:
         """All keys, sorted."""
@@ -200,7 +218,7 @@ def _distinct(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values[order], rank[first]
 
 
-class Rows(State):
+class Rows(Undone):
     """A state with a row for each key of a table, on the host; row 0 is for the samples of all other keys.
 
     Args:
@@ -227,12 +245,13 @@ class Rows(State):
         rows = self._room(int(lanes.max()) + 1)
         if isinstance(increment, Scattered):
             first, *rest = [to_host(index) for index in increment.indices]
-            increment = Scattered((lanes[first], *rest), to_host(increment.amount))
-            self.value = numpy_ops.scatter_into(rows, increment)
+            self.value = self.scatter(rows, Scattered((lanes[first], *rest), to_host(increment.amount)))
             return
         merged = numpy_ops.merge(self.reduction, rows[lanes], read(increment))
-        self.value = rows.astype(np.result_type(rows, merged), copy=False)
-        self.value[lanes] = merged
+        rows = rows.astype(np.result_type(rows, merged), copy=False)
+        self.remember(rows, lanes)
+        rows[lanes] = merged
+        self.value = rows
 
     def _room(self, size: int) -> np.ndarray:
         """The rows, at least so many; twice as many as before if there were too few."""
@@ -255,6 +274,7 @@ class Rows(State):
         value = self.value
         rows = rows[rows < len(value)] if value is not None else rows[:0]
         if len(rows):
+            self.remember(value, np.append(rows, 0))
             value[0] = combine(self.reduction, [value[0, ...], *[value[row, ...] for row in rows]])
             value[rows] = identity(self.reduction, value.dtype)
 

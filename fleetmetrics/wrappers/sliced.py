@@ -17,6 +17,7 @@ from fleetmetrics.wrappers.base import Wrapper
 from fleetmetrics.wrappers.keys import host_keys
 from fleetmetrics.wrappers.records import SlicedRecords, with_key
 from fleetmetrics.wrappers.slicing import FixedSlicing, GrowingSlicing, Slicing
+from fleetmetrics.xp import is_paddle
 
 __all__ = ["Sliced"]
 
@@ -138,7 +139,7 @@ class Sliced(Wrapper):
         found: list[tuple[Any, Any]] = [*pairs, (slicing.samples, inside.number)]
         for target, increment in self.metric.statistics(inside):
             if isinstance(target, Table):
-                found.append((slicing.tables[target], with_key(increment, batch.column(self.by))))
+                found.append((slicing.tables[target], with_key(increment, _typed(batch.column(self.by), self.by))))
             else:
                 found.append((self._entries[target], increment))
         return found
@@ -162,6 +163,11 @@ class Sliced(Wrapper):
             with part_named(f"{self.by} {key!r}"):
                 result[key] = self.metric.evaluate(own, carry)
         return result
+
+
+def _typed(column: Any, argument: str) -> Any:
+    """A column as it is kept: tensors as they are, bytes as texts."""
+    return column if is_paddle(column) else host_keys(column, argument)
 
 
 def _checked(keys: Any, other: str) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, Callable
 
 import numpy as np
 
@@ -11,17 +12,61 @@ from fleetmetrics.reductions import combine, identity
 from fleetmetrics.state import State, read
 from fleetmetrics.xp import Scattered, is_paddle, namespace, numpy_ops
 
-__all__ = ["InPlace", "Lanes", "Place", "Ranks", "Ring", "Turn"]
+__all__ = ["InPlace", "Lanes", "Place", "Ranks", "Ring", "Turn", "Undone"]
 
 
-class InPlace(State):
+class Undone(State):
+    """A state that changes in place, and remembers since the last mark what was there before."""
+
+    _steps: list[Callable[[], None]] | None = None  # None: nobody has asked
+
+    def mark(self) -> Any:
+        """See `State.mark`."""
+        self._steps = []
+        return super().mark()
+
+    def back_to(self, mark: Any) -> None:
+        """See `State.back_to`."""
+        for step in reversed(self._steps or []):
+            step()
+        self._steps = None
+        super().back_to(mark)
+
+    def remember(self, array: np.ndarray, place: Any) -> None:
+        """Remember entries that are going to change.
+
+        Args:
+            array: the one that changes in place.
+            place: which entries.
+        """
+        if self._steps is not None:
+            self._steps.append(functools.partial(array.__setitem__, place, array[place].copy()))
+
+    def scatter(self, array: np.ndarray, increment: Scattered) -> np.ndarray:
+        """Merge an increment into an array where it lies, or make another one.
+
+        Args:
+            array: int64 or float64.
+            increment: of the host; of a state that is a sum.
+        """
+        flat, amount = numpy_ops.flat_entries(array.shape, increment)
+        if array.size <= 4 * flat.size:
+            return numpy_ops.merge("sum", array.reshape(-1), Scattered((flat,), amount)).reshape(array.shape)
+        array = array if amount is None else array.astype(np.result_type(array, amount), copy=False)
+        entries = array.reshape(-1)
+        self.remember(entries, flat)
+        numpy_ops.add_at(entries, flat, amount)
+        return array
+
+
+class InPlace(Undone):
     """A state that is large against what a batch adds: on the host, an increment merges where it lies."""
 
     def accumulate(self, increment: Any) -> None:
         """Merge what one batch adds; see `State.accumulate`."""
         on_host = isinstance(increment, Scattered) and not any(map(is_paddle, increment.indices))
         if self.static is None and on_host and not is_paddle(self.value):
-            self.value = numpy_ops.scatter_into(self.current(), increment)
+            self.value = self.scatter(self.current(), increment)
         else:
             super().accumulate(_spread(increment) if on_host else increment)
 
@@ -141,7 +186,7 @@ class Turn(State):
         """Nothing: a place of the other one's ring is as many batches ago as in one's own."""
 
 
-class Ring(State):
+class Ring(Undone):
     """A state for each of the last batches; as a whole, it is worth what they make together.
 
     Args:
@@ -170,12 +215,12 @@ class Ring(State):
         parts = increment.indices if isinstance(increment, Scattered) else [increment]
         xp = namespace(self.value, turn.counts, *parts)
         batch: Any = np.full(self.shape, identity(self.reduction, self.dtype))
-        if xp is numpy_ops and isinstance(increment, Scattered):
-            batch = numpy_ops.scatter_into(batch, increment)
-        else:
-            on_host = isinstance(increment, Scattered) and not any(map(is_paddle, increment.indices))
-            batch = xp.merge(self.reduction, batch, _spread(increment) if on_host else increment)
+        on_host = isinstance(increment, Scattered) and not any(map(is_paddle, increment.indices))
+        batch = xp.merge(self.reduction, batch, _spread(increment) if on_host else increment)
         ring = self._empty() if self.value is None else self.value
+        if self._steps is not None and self.value is not None:
+            before = ring[turn.place] if is_paddle(ring) else ring[turn.place].copy()
+            self._steps.append(lambda: setattr(self, "value", namespace(ring).replaced(ring, turn.place, before, None)))
         self.value = xp.replaced(ring, turn.place, batch, turn.counts)
 
     def enter_program(self, dtype: str, share: bool) -> None:

@@ -11,7 +11,7 @@ from fleetmetrics.formulas.ratio import part_named
 from fleetmetrics.metric import Metric
 from fleetmetrics.metrics.arguments import whole_number_of
 from fleetmetrics.state import State
-from fleetmetrics.wrappers.base import Wrapper
+from fleetmetrics.wrappers.base import Wrapper, names_of
 from fleetmetrics.wrappers.states import Ring, Turn
 from fleetmetrics.xp import is_static
 
@@ -97,10 +97,11 @@ class Windowed(Wrapper):
         rings = shared.setdefault(("window", self.last), {})
         self._turn: Turn = rings.setdefault("turn", Turn(f"{prefix}.turn", self.last))
         self._rings: dict[State, Ring] = {}
-        for state in self.metric.own_states():
-            ring = Ring(state, self._turn, f"{state.name}_window", ("window", self.last, state.key))
+        own = list(self.metric.own_states())
+        for state, name in zip(own, names_of(prefix, own, "_window")):
+            ring = Ring(state, self._turn, name, ("window", self.last, state.key))
             self._rings[state] = rings.setdefault(state, ring)
-        whole = self.metric.own_states() if self.lifetime else ()
+        whole = own if self.lifetime else ()
         self.states = {state.name: state for state in (self._turn, *self._rings.values(), *whole)}
 
     def own_states(self) -> Iterable[State]:

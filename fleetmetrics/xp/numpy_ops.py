@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.moments import WIDTHS, merged
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.moments import WIDTHS, merged, merged_floats
 from fleetmetrics.reductions import combine, identity, widen
 from fleetmetrics.xp.buckets import log_odds
 from fleetmetrics.xp.scattered import Scattered
 
+#: What a sum overflows to is looked at afterwards, and told as an error.
+quiet = functools.partial(np.errstate, over="ignore", invalid="ignore", under="ignore")
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 
@@ -52,10 +55,20 @@ def asarray(value: Any, argument: str) -> np.ndarray:
         value: what the caller was given.
         argument: its name, for the message.
     """
-    dtype = getattr(value, "dtype", None)
-    if isinstance(value, np.ndarray) and dtype in _KEPT:
+    if type(value) is not np.ndarray:
+        value = _as_array(value, argument)
+    if value.dtype in _KEPT:
         return value
-    return np.asarray(value, np.float32) if dtype == np.float16 else widen(value, argument)
+    return value.astype(np.float32) if value.dtype == np.float16 else widen(value, argument)
+
+
+def _as_array(value: Any, argument: str) -> np.ndarray:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InvalidInputError(f"{argument} is a masked array; give its data, and mask=~array.mask, to add")
+    try:
+        return np.asarray(value)
+    except ValueError:  # ragged lists: widen has the words for it
+        return widen(value, argument)
 
 
 def host(array: np.ndarray) -> np.ndarray:
@@ -106,8 +119,7 @@ def _unsigned(dtype: np.dtype, value: float) -> tuple[str, int]:
 def known_finite(array: np.ndarray) -> bool:
     """Whether all entries are known to be finite; False: some may not be."""
     flat = array.reshape(-1)
-    with np.errstate(over="ignore"):  # squares that are too large say nothing
-        return math.isfinite(flat.dot(flat))  # the quickest pass there is
+    return math.isfinite(flat.dot(flat))  # the quickest pass there is; squares that are too large say nothing
 
 
 def is_probability(array: np.ndarray) -> Any:
@@ -145,12 +157,12 @@ def sum(array: np.ndarray) -> Any:
 
 def or_one(array: np.ndarray) -> Any:
     """The array with 1 for 0, to divide by."""
-    return np.where(array == 0, 1.0, array)
+    return np.where(array == 0, 1.0, array) if np.ndim(array) else array or 1.0
 
 
 def stack_last(arrays: Any) -> np.ndarray:
     """Arrays of equal shape side by side in a new last axis."""
-    return np.stack(arrays, axis=-1)
+    return np.stack(arrays, axis=-1) if np.ndim(arrays[0]) else np.array(arrays)
 
 
 def sigmoid(array: np.ndarray) -> np.ndarray:
@@ -328,6 +340,7 @@ def rank_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
 
 def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
     """The state with an increment (an array or `Scattered`) merged into it."""
+    counts: Any
     if isinstance(increment, Scattered):
         flat = increment.indices[0]
         for index, size in zip(increment.indices[1:], state.shape[1:]):
@@ -343,6 +356,8 @@ def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
     if increment.shape != state.shape:
         increment = increment.reshape(state.shape)
     if reduction in WIDTHS:
+        if state.ndim == 1:
+            return np.array(merged_floats(state.tolist(), increment.tolist()))
         return merged(sys.modules[__name__], state, increment)
     if reduction != "sum":
         return (np.maximum if reduction == "max" else np.minimum)(state, increment)
@@ -359,32 +374,36 @@ def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
 _SORTED = 2**16
 
 
-def scatter_into(array: np.ndarray, increment: Scattered) -> np.ndarray:
-    """`merge` of a `Scattered` into a contiguous array that may change: what is not touched costs no time.
+def flat_entries(shape: tuple[int, ...], increment: Scattered) -> tuple[np.ndarray, np.ndarray | None]:
+    """The entries that a `Scattered` touches, counted through the whole array, and the amounts; one axis each.
 
     Args:
-        array: int64 or float64; the result where its dtype can take the increment.
+        shape: of the array.
         increment: one index array for each axis; they, and the amount, may have any shapes that broadcast.
     """
     flat: Any = 0
     stride = 1
-    for index, size in zip(increment.indices[::-1], array.shape[::-1]):
+    for index, size in zip(increment.indices[::-1], shape[::-1]):
         flat = index * stride + flat if stride > 1 else index
         stride *= size
     amount = increment.amount
-    if amount is not None and amount.shape != flat.shape:
+    if amount is None:
+        return flat.reshape(-1), None
+    if amount.shape != flat.shape:
         flat, amount = np.broadcast_arrays(flat, amount)
-    flat, amount = flat.reshape(-1), None if amount is None else amount.reshape(-1)
-    floats = amount is not None and amount.dtype.kind == "f"
-    touched: Any
-    if floats and array.dtype.kind != "f":
-        array = array.astype(np.float64)
-    entries = array.reshape(-1)
-    if (amount is None or floats) and array.size <= 4 * flat.size:
-        entries += np.bincount(flat, amount, array.size)
-    elif floats and flat.size <= _SORTED:  # the sum of the batch first: fewer roundings
-        touched, place = np.unique(flat, return_inverse=True)
+    return flat.reshape(-1), amount.reshape(-1)
+
+
+def add_at(entries: np.ndarray, flat: np.ndarray, amount: np.ndarray | None) -> None:
+    """Add to entries where they lie: what is not touched costs no time.
+
+    Args:
+        entries: int64, or float64 if the amount is; one axis.
+        flat: which entries, any of them several times.
+        amount: what is added to each; None: 1.
+    """
+    if amount is not None and amount.dtype.kind == "f" and flat.size <= _SORTED:
+        touched, place = np.unique(flat, return_inverse=True)  # the sum of the batch first: fewer roundings
         entries[touched] += np.bincount(place, amount)
     else:
         np.add.at(entries, flat, 1 if amount is None else amount)
-    return array

@@ -145,7 +145,7 @@ def histograms(bucket, label, weight):
 @pytest.mark.parametrize("max_fpr", [0.01, 0.3, 0.9, 1.0])
 def test_partial_area_is_scikit_learns(max_fpr):
     rng = np.random.default_rng(11)
-    for _ in range(60):
+    for _ in range(30):
         bucket, _, label, weight = samples(rng, 9)
         for w in (None, weight):
             expected = roc_auc_score(label, bucket, sample_weight=w, max_fpr=max_fpr)
@@ -154,7 +154,7 @@ def test_partial_area_is_scikit_learns(max_fpr):
 
 def test_average_precision_is_scikit_learns():
     rng = np.random.default_rng(12)
-    for _ in range(60):
+    for _ in range(30):
         bucket, _, label, weight = samples(rng, 9)
         for w in (None, weight):
             expected = average_precision_score(label, bucket, sample_weight=w)
@@ -164,7 +164,7 @@ def test_average_precision_is_scikit_learns():
 @pytest.mark.parametrize("max_fpr", [None, 0.01, 0.3])
 def test_area_of_the_raw_scores_lies_between_the_bounds(max_fpr):
     rng = np.random.default_rng(13)
-    for number in range(300):
+    for number in range(150):
         bucket, score, label, weight = samples(rng, 1 + number % 9)
         for w in (None, weight):
             value, low, high = auc_bounds(*histograms(bucket, label, w), max_fpr)
@@ -175,7 +175,7 @@ def test_area_of_the_raw_scores_lies_between_the_bounds(max_fpr):
 
 def test_average_precision_of_the_raw_scores_lies_between_the_bounds():
     rng = np.random.default_rng(14)
-    for number in range(300):
+    for number in range(150):
         bucket, score, label, weight = samples(rng, 1 + number % 9)
         for w in (None, weight):
             value, low, high = average_precision_bounds(*histograms(bucket, label, w))
@@ -186,7 +186,11 @@ def test_average_precision_of_the_raw_scores_lies_between_the_bounds():
 
 #: Of one bucket's samples: every way to tie and order them, as scores inside the bucket.
 ORDERS = {
-    size: [np.array(order) / 8 for order in itertools.product(range(size), repeat=size) if {*order} == {*range(max(order) + 1)}]
+    size: [
+        np.array(order) / 8
+        for order in itertools.product(range(size), repeat=size)
+        if {*order} == {*range(max(order) + 1)}
+    ]
     for size in range(1, 5)
 }
 
@@ -224,6 +228,8 @@ def test_average_precision_bounds_of_large_counts_keep_their_digits():
 
 @pytest.mark.parametrize("value", [0, -0.5, 1.5, math.nan, "0.5", True])
 def test_a_false_positive_rate_that_cannot_be_is_an_error_that_says_what_is_allowed(value):
-    with pytest.raises(InvalidInputError, match=r"max_fpr must be None or a number above 0 and at most 1, not ") as error:
+    with pytest.raises(
+        InvalidInputError, match=r"max_fpr must be None or a number above 0 and at most 1, not "
+    ) as error:
         auc_from_histogram([1, 0], [0, 1], max_fpr=value)
     assert repr(value) in str(error.value)

@@ -37,7 +37,9 @@ def draws(number=40):
         bucket, label = RNG.integers(0, BUCKETS, size), RNG.random(size) < RNG.choice([0.2, 0.5, 0.9])
         label[:2] = True, False
         weight = RNG.random(size) if place % 2 else None
-        by_class = [np.bincount(bucket[label == c], None if weight is None else weight[label == c], BUCKETS) for c in (1, 0)]
+        by_class = [
+            np.bincount(bucket[label == c], None if weight is None else weight[label == c], BUCKETS) for c in (1, 0)
+        ]
         yield bucket, label, weight, by_class
 
 
@@ -56,7 +58,9 @@ def test_roc_curve_is_scikit_learns():
 
 def test_precision_recall_curve_is_scikit_learns():
     for bucket, label, weight, by_class in draws():
-        theirs = metrics.precision_recall_curve(label, THRESHOLDS[bucket], sample_weight=weight, drop_intermediate=False)
+        theirs = metrics.precision_recall_curve(
+            label, THRESHOLDS[bucket], sample_weight=weight, drop_intermediate=False
+        )
         same(precision_recall_curve(*by_class, THRESHOLDS), theirs)
 
 
@@ -174,7 +178,11 @@ def test_a_missing_class_is_nan_with_a_warning_or_what_was_asked_for_without(pos
         lambda: specificity_at_sensitivity(*by_class, thresholds, 0.5, value).value,
     ]
     needs_negative = [lambda: roc_curve(*by_class, thresholds, value).fpr]
-    undefined = [*needs_both, *(needs_positive if not any(positive) else []), *(needs_negative if not any(negative) else [])]
+    undefined = [
+        *needs_both,
+        *(needs_positive if not any(positive) else []),
+        *(needs_negative if not any(negative) else []),
+    ]
     for call in undefined:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")

@@ -89,7 +89,9 @@ def test_pieces_with_whole_ties_give_what_the_samples_together_do(area, weighted
         for part in np.split(np.arange(300), cuts):
             piece = None if weight is None else weight[part]
             carry = fold_exact_auc(carry, score[part], label[part], piece, totals, **settings)
-        assert exact_auc_of(**carry, **settings) == pytest.approx(whole, abs=0 if area == "roc" and not weighted else 1e-12)
+        assert exact_auc_of(**carry, **settings) == pytest.approx(
+            whole, abs=0 if area == "roc" and not weighted else 1e-12
+        )
 
 
 @pytest.mark.parametrize("label_dtype", [bool, np.int64, np.float32, np.uint8])

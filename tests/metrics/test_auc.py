@@ -82,7 +82,7 @@ def test_more_than_two_columns_are_an_error_that_says_what_is_allowed():
 # -- log-odds buckets and bounds -------------------------------------------------------------------------
 
 
-def rare(seed: int, samples: int = 400_000) -> tuple[np.ndarray, np.ndarray]:
+def rare(seed: int, samples: int = 300_000) -> tuple[np.ndarray, np.ndarray]:
     """Calibrated scores and labels at a click rate of 0.02 %."""
     rng = np.random.default_rng(seed)
     score = 1 / (1 + np.exp(-rng.normal(-9.2, 1.2, samples)))
@@ -91,7 +91,7 @@ def rare(seed: int, samples: int = 400_000) -> tuple[np.ndarray, np.ndarray]:
 
 def test_at_a_rate_of_two_in_ten_thousand_linear_buckets_are_far_off_and_log_odds_buckets_are_not():
     off: dict[str, list[float]] = {"linear": [], "log_odds": []}
-    for seed in range(3):
+    for seed in range(2):
         score, label = rare(seed)
         assert 0.0001 < label.mean() < 0.0003
         exact = roc_auc_score(label, score)
@@ -185,9 +185,11 @@ def test_num_thresholds_means_paddles_linear_buckets():
     metric = fm.AUC(num_thresholds=200)
     assert (metric.buckets, metric.spacing) == (201, "linear")
     same = fm.AUC(num_thresholds=200, buckets=201, spacing="linear")
-    assert same.states["histogram"].key == metric.states["histogram"].key == fm.AUC(
-        buckets=201, spacing="linear"
-    ).states["histogram"].key
+    assert (
+        same.states["histogram"].key
+        == metric.states["histogram"].key
+        == fm.AUC(buckets=201, spacing="linear").states["histogram"].key
+    )
 
 
 def test_new_code_gets_4096_log_odds_buckets():

@@ -26,7 +26,9 @@ def test_logits_are_ranked_as_they_are():
 def test_batches_with_and_without_weights_and_of_both_precisions_mix():
     score, label, weight = samples()
     score = score.astype(np.float32).astype(np.float64)
-    metrics = fm.MetricCollection({"roc": fm.ExactAUC(), "pr": fm.ExactAUC(curve="PR"), "part": fm.ExactAUC(max_fpr=0.2)})
+    metrics = fm.MetricCollection(
+        {"roc": fm.ExactAUC(), "pr": fm.ExactAUC(curve="PR"), "part": fm.ExactAUC(max_fpr=0.2)}
+    )
     metrics.add(score[:100], label[:100])
     metrics.add(score[100:200].astype(np.float32), label[100:200], weight[100:200])
     metrics.add(score[200:], label[200:], mask=np.arange(100) % 2)

@@ -121,6 +121,29 @@ def test_bad_samples_are_an_error_and_nothing_is_lost(parts, columns, told):
     assert metric.compute() == 0.5
 
 
+def test_a_gain_that_no_float_holds_is_an_error():
+    metric = fm.NDCG("it", gains="exponential")
+    with pytest.raises(fm.InvalidInputError, match="label must be a relevance from 0 to 1000"):
+        metric.add([0.9, 0.1], [0, 1024], query=[1, 1])
+
+
+def test_queries_may_come_from_a_data_frame_and_not_be_missing():
+    metric = fm.MRR("it")
+    metric.add([0.9, 0.1], [0, 1], query=np.array(["a", "a"], object))
+    assert metric.compute() == 0.5
+    with pytest.raises(fm.InvalidInputError, match="query must hold integers or texts, one per sample, not float64"):
+        metric.add([0.9, 0.1], [0, 1], query=[1.0, np.nan])
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_weights_of_any_size_give_the_same_areas(scale):
+    data = contract.draw("gauc", weight="real")
+    value, scaled = fm.UAUC(), fm.UAUC()
+    contract.feed(value, [data], "numpy")
+    contract.feed(scaled, [data._replace(weight=data.weight * scale)], "numpy")
+    assert scaled.compute() == pytest.approx(value.compute(), rel=1e-12)
+
+
 def test_texts_and_numbers_do_not_mix():
     metric = fm.MRR("it")
     metric.add([0.9], [1], query=["a"])
@@ -136,11 +159,13 @@ def test_a_bad_cutoff_is_an_error(k):
 
 
 def test_other_bad_arguments_are_errors():
-    with pytest.raises(fm.InvalidInputError, match="gains must be 'linear' or 'exponential', not 'log'"):
+    with pytest.raises(fm.InvalidInputError, match="gains must be one of 'linear', 'exponential', not 'log'"):
         fm.NDCG(gains="log")
     with pytest.raises(fm.InvalidInputError, match="beta must be a finite number above 0, not 0"):
         fm.FBetaAtK(beta=0)
-    with pytest.raises(fm.InvalidInputError, match="user_weight must be one of samples, clicks, uniform, not 'money'"):
+    with pytest.raises(
+        fm.InvalidInputError, match="user_weight must be one of 'samples', 'clicks', 'uniform', not 'money'"
+    ):
         fm.GAUC(user_weight="money")
 
 

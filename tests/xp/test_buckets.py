@@ -20,7 +20,9 @@ def awkward(buckets: int, dtype: str) -> np.ndarray:
     ends = np.array([0, -0.0, 1, 0.5, *tiny], dtype)
     near = [np.nextafter(bounds, zero), bounds, np.minimum(np.nextafter(bounds, one), one)]
     rng = np.random.default_rng(0)
-    return np.concatenate([ends, *near, rng.random(999).astype(dtype), (10.0 ** rng.uniform(-40, 0, 999)).astype(dtype)])
+    return np.concatenate(
+        [ends, *near, rng.random(999).astype(dtype), (10.0 ** rng.uniform(-40, 0, 999)).astype(dtype)]
+    )
 
 
 def in_static_program(score: np.ndarray, buckets: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import number_of, whole_number_of
 from fleetmetrics.metrics.classification.task import (
     Task,
     choice,
@@ -113,11 +114,7 @@ class Accuracy(Metric):
         share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
-        if not isinstance(top_k, (int, np.integer)) or isinstance(top_k, bool) or top_k < 1:
-            raise InvalidInputError(f"top_k must be an integer of at least 1, not {top_k!r}")
-        if not isinstance(threshold, (int, float, np.number)) or not np.isfinite(threshold):
-            raise InvalidInputError(f"threshold must be a finite number, not {threshold!r}")
-        self.top_k, self.threshold = int(top_k), float(threshold)
+        self.top_k, self.threshold = whole_number_of("top_k", top_k, 1), number_of("threshold", threshold)
         self.zero_division = zero_division_of(zero_division)
         choice("average", average, ("micro", "macro", "weighted", "none", None))
         self.average = average

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.metrics.arguments import zero_division_of
 from fleetmetrics.requirements import REQUIREMENTS, Requirement
 
 __all__ = [
@@ -167,7 +167,7 @@ def task_of(
             raise InvalidInputError(
                 f"{name} belongs to task={owner!r}; with task={task!r} it must be None, not {value!r}"
             )
-    if ignore_index is not None and not _is_whole(ignore_index):
+    if ignore_index is not None and not (_is_whole(ignore_index) and -(2**63) <= ignore_index < 2**63):
         raise InvalidInputError(f"ignore_index must be an integer or None, not {ignore_index!r}")
     number("threshold", threshold, 0, 1)
     size = {"binary": 2, "multiclass": num_classes, "multilabel": num_labels}[task]
@@ -192,17 +192,6 @@ def number(argument: str, value: Any, low: float, high: float) -> None:
     good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if not good or not low <= value <= high:
         raise InvalidInputError(f"{argument} must be a number from {low} to {high}, not {value!r}")
-
-
-def zero_division_of(value: Any) -> float:
-    """``zero_division`` as a float.
-
-    Raises:
-        InvalidInputError: it is neither nan nor a finite number.
-    """
-    if not isinstance(value, (int, float, np.number)) or math.isinf(value):
-        raise InvalidInputError(f"zero_division must be nan or a finite number, not {value!r}")
-    return float(value)
 
 
 def average_of(task: Task, average: str | None) -> str | None:

@@ -10,7 +10,7 @@ from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import number_of
+from fleetmetrics.metrics.arguments import array_of, number_of
 from fleetmetrics.metrics.regression.errors import floats, number_above
 from fleetmetrics.requirements import Requirement
 
@@ -72,7 +72,8 @@ class QuantileLoss(Metric):
         super().__init__(name, validate=validate, share=share)
         self.quantile: float | None = None  # None: there are several
         given: Sequence[Any] = [quantile]
-        if np.ndim(quantile) == 1 and np.size(quantile):
+        array = array_of(quantile)
+        if array.ndim == 1 and array.size:
             given = list(quantile)  # type: ignore[arg-type]
             self.quantiles = [number_of("quantile", each, 0, 1) for each in given]
         else:

@@ -1,0 +1,163 @@
+"""Sums over the samples of a batch: the only way to make them, so that a batch in lanes can make one per lane."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+from fleetmetrics.lanes import Whole
+from fleetmetrics.moments import gathered
+from fleetmetrics.xp import Scattered
+
+__all__ = ["Sums", "statistic"]
+
+
+class Sums:
+    """What batch statistics are made with; `fleetmetrics.batch.Batch` brings the samples."""
+
+    xp: Any
+    memo: dict[Any, Any]
+    prediction: Any
+    label: Any
+    weight: Any
+    keep: Any
+    classes: int
+    lanes: Any
+
+    @property
+    def _each(self) -> Any:
+        """An array with an entry per sample."""
+        return self.label if self.classes else self.prediction
+
+    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The value of ``make()``, computed once per batch: what several metrics need costs once."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        return self.memo[key]
+
+    def weighted_sum(self, values: Any, *, zero_at_zero: bool = False) -> Any:
+        """``sum(w * values)`` over the samples that count.
+
+        Args:
+            values: one bool, integer or float per sample.
+            zero_at_zero: the values are 0 wherever prediction and label are 0, as they are for samples that do
+                not count: then those need not be left out again.
+
+        Returns:
+            Without weights an int64 for bools and integers; else a float64.
+        """
+        xp = self.xp
+        if self.weight is not None:
+            values = xp.multiply(xp.cast(values, "float64"), self.weight)
+        elif self.keep is not None and not zero_at_zero:
+            values = xp.zero_unless(self.keep, values)
+        if self.lanes is None:
+            return xp.sum(values)
+        return self.lanes.sum(xp.cast(values, "float64" if xp.kind(values) == "f" else "int64"))
+
+    @property
+    def total(self) -> Any:
+        """The number (int64) or the weight (float64) of the samples that count."""
+        return self.cached("total", self._total)
+
+    @property
+    def number(self) -> Any:
+        """The number of the samples that count, whatever their weight: int64."""
+        return self.cached("number", self._number)
+
+    def histogram(self, *indices: Any, amount: Any = None) -> Scattered:
+        """Add to ``state[indices]`` what each sample counts for.
+
+        Args:
+            *indices: int64 ``[n]``, one for each axis of the state; valid ones also for samples that do not count.
+            amount: what each sample counts for, times its weight: bools, integers or floats ``[n]``; None: 1.
+        """
+        xp, weight = self.xp, self.counted_weight
+        if amount is not None:
+            amount = xp.cast(amount, "float64" if xp.kind(amount) == "f" or self.weight is not None else "int64")
+            if weight is None:
+                weight = amount
+            elif self.weight is None:
+                weight = xp.zero_unless(self.keep, amount)
+            else:
+                weight = xp.multiply(amount, weight)
+        increment = Scattered(indices, weight)
+        return increment if self.lanes is None else self.lanes.scatter(increment)
+
+    def extreme(self, values: Any, reduction: str) -> Any:
+        """The largest (``"max"``) or smallest of the values of the samples that count, int64 or float64."""
+        xp = self.xp
+        values = xp.cast(values, "float64" if xp.kind(values) == "f" else "int64")
+        if self.lanes is None:
+            return xp.extreme(values, self.keep, reduction)
+        return self.lanes.extreme(values, self.keep, reduction)
+
+    def moments(self, x: Any, y: Any = None) -> Any:
+        """What a batch adds to a state of reduction "moments" (one variable) or "comoments" (two).
+
+        Args:
+            x: float64 ``[n]``.
+            y: the second variable.
+        """
+        xp = self.xp
+        variables = [x] if y is None else [x, y]
+        if self.weight is None and self.keep is None and self.lanes is None:
+            total = xp.cast(self.number, "float64")
+            return gathered(xp, total, *Whole(xp).moments(None, total, variables))
+        weight = self._weights()
+        if self.keep is not None:
+            variables = [xp.zero_unless(self.keep, each) for each in variables]
+        lanes = self.lanes or Whole(xp)
+        total = lanes.floats(weight)
+        return gathered(xp, total, *lanes.moments(weight, total, variables))
+
+    def _weights(self) -> Any:
+        """What each sample counts for, float64 ``[n]``."""
+        if self.weight is not None:
+            return self.weight
+        return (
+            self.xp.cast(self.xp.ones_like(self._each), "float64")
+            if self.keep is None
+            else self.xp.cast(self.keep, "float64")
+        )
+
+    @property
+    def counted_weight(self) -> Any:
+        """What each sample counts for, to scatter into a histogram: float64 weights, int64 flags; None: 1."""
+        if self.weight is not None or self.keep is None:
+            return self.weight
+        return self.ones_of(self.keep)
+
+    def ones_of(self, flags: Any) -> Any:
+        """Flags as an int64 of zeros and ones."""
+        return self.cached(("ones", id(flags)), lambda: self.xp.cast(flags, "int64"))
+
+    def number_of(self, flags: Any) -> Any:
+        """The number of true flags."""
+        return self.cached(("number", id(flags)), lambda: self.xp.sum(flags))
+
+    def _total(self) -> Any:
+        if self.weight is None:
+            return self.number
+        return self.xp.sum(self.weight) if self.lanes is None else self.lanes.sum(self.weight)
+
+    def _number(self) -> Any:
+        if self.lanes is not None:
+            ones = None if self.keep is None else self.ones_of(self.keep)
+            return self.lanes.sum(ones)
+        if self.keep is not None:
+            return self.number_of(self.keep)
+        return self.xp.count(self._each)
+
+
+def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function of a batch (and plain settings) compute once per batch, however many metrics ask."""
+
+    @functools.wraps(function)
+    def memoised(batch: Sums, *settings: Any) -> Any:
+        key = (function, *settings)
+        if key not in batch.memo:
+            batch.memo[key] = function(batch, *settings)
+        return batch.memo[key]
+
+    return memoised

@@ -1,0 +1,68 @@
+"""A batch is added whole or not at all, and what no float64 can hold is an error that says so."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from tests.contract import Data, feed, state_bytes
+
+
+def test_a_sum_that_overflows_leaves_the_other_members_as_they_were():
+    metrics = fm.MetricCollection([fm.Count("n"), fm.Max("max"), fm.MeanAbsoluteError("mae")], "it")
+    metrics.add([1.0, 2.0], [0.0, 0.0])
+    before = state_bytes(metrics)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(fm.InvalidInputError, match=r"it\.mae\.absolute_error would no longer be finite: the values"):
+            metrics.add([1.7e308, 1.7e308], [0.0, 0.0])
+    assert state_bytes(metrics) == before
+    assert metrics.compute() == {"n": 2, "max": 2.0, "mae": 1.5}
+
+
+def test_a_sum_of_integers_that_overflows_leaves_what_was_there():
+    metric = fm.Sum("it")
+    metric.add([2**63 - 1])
+    before = state_bytes(metric)
+    with pytest.raises(fm.IntegerOverflowError):
+        metric.add([2**63 - 1])
+    assert state_bytes(metric) == before and metric.compute() == 2**63 - 1
+
+
+@pytest.mark.parametrize("kind", [fm.MeanSquaredError, fm.Variance, fm.R2Score, fm.PearsonCorrelation])
+def test_values_too_large_to_square_are_an_error_and_not_a_wrong_number(kind):
+    metric = kind("it")
+    value, other = np.array([1e200, -1e200, 3.0]), np.array([1.0, 2.0, 3.0])
+    given = (value,) if kind is fm.Variance else (value, other)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(fm.InvalidInputError, match=r"^it\.\w+ would no longer be finite"):
+            metric.add(*given)
+    assert not metric.holds_samples()
+
+
+@pytest.mark.parametrize("mode", ["dynamic", "static"])
+def test_where_nobody_looks_at_a_batch_compute_tells_of_an_overflow(mode):
+    metric = fm.MeanSquaredError("it")
+    scope = feed(metric, [Data(np.array([1e200, 1.0]), np.array([0.0, 0.0]))], mode)
+    with pytest.raises(fm.InvalidInputError, match=r"^it\.squared_error would no longer be finite"):
+        metric.compute(scope)
+
+
+def test_what_numpy_calls_an_array_is_one():
+    import pandas
+
+    score, label = np.array([0.2, 0.7, 0.4], np.float32), np.array([0, 1, 1])
+    one = fm.AUC(num_thresholds=50)
+    one.add(score, label)
+    for given in (np.matrix(score), pandas.Series(score), list(score), np.ma.masked_array(score), score[:, None, None]):
+        other = fm.AUC(num_thresholds=50)
+        other.add(given if given is not None and np.ndim(given) != 2 else np.asarray(given).ravel(), label)
+        assert state_bytes(other) == state_bytes(one)
+    with pytest.raises(fm.InvalidInputError, match="prediction is a masked array; give its data, and mask="):
+        one.add(np.ma.masked_array(score, [True, False, False]), label)
+    with pytest.raises(fm.InvalidInputError, match=r"prediction has shape \[3, 0\], which is no score for any class"):
+        one.add(np.zeros((3, 0)), label)

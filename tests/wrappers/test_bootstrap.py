@@ -1,0 +1,435 @@
+"""The bootstrap: replicates as a loop would make them, intervals as theory has them, whatever the workers."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.wrappers import bootstrap
+from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, words
+from fleetmetrics.xp import numpy_ops, paddle_ops
+from tests.contract import MODES, Data, arguments, batches, draw, feed, new_programs, same
+from tests.fakes import Together, together
+
+RNG = np.random.default_rng(17)
+N = 300
+P, Y, W, IDS = RNG.random(N), RNG.integers(0, 2, N), RNG.random(N), RNG.permutation(N)
+DATA = Data(P, Y, W, None, {"uid": IDS})
+
+
+def drawn(ids: Any, replicates: int, seed: int = 0) -> np.ndarray:
+    return poisson(numpy_ops, *words(numpy_ops, integer_ids(np.asarray(ids)), seed), salts(seed, replicates))
+
+
+def resampled(make: Any, data: Data, times: np.ndarray) -> list[Any]:
+    """The value of a metric of its own for each replicate."""
+    values = []
+    for column in times.T:
+        own = np.repeat(np.arange(len(column)), column)
+        metric = make()
+        part = Data(*[None if each is None else each[own] for each in data[:3]])
+        metric.add(**arguments(metric, part))
+        values.append(metric.compute())
+    return values
+
+
+METRICS = {
+    "auc": fm.AUC,
+    "accuracy": fm.Accuracy,
+    "mean absolute error": fm.MeanAbsoluteError,
+    "max": fm.Max,
+    "r2": fm.R2Score,
+    "stat scores": fm.ConfusionMatrix,
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", METRICS)
+def test_each_replicate_is_the_metric_of_the_samples_that_it_draws(name: str, mode: str) -> None:
+    make = METRICS[name]
+    metric = fm.Bootstrap(make(), 12, seed=3, ids="uid")
+    result = metric.compute(feed(metric, batches(DATA, 64), mode))
+    wanted = resampled(make, DATA, drawn(IDS, 12, 3))
+    assert same(result.replicates, np.array(wanted, float), False, 1e-9)
+    assert same(result.value, resampled(make, DATA, np.ones((N, 1), int))[0], False)
+    assert result.drawn.tolist() == drawn(IDS, 12, 3).sum(axis=0).tolist() and result.seed == 3
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+@pytest.mark.parametrize("shape", ["flat", "matrix", "sliced"])
+def test_a_large_batch_is_taken_in_parts(shape: str, mode: str, monkeypatch: Any) -> None:
+    data = DATA
+    if shape == "matrix":
+        data = Data(P.reshape(-1, 3), Y.reshape(-1, 3), W.reshape(-1, 3)[:, 0], None, {"uid": IDS[: N // 3]})
+    makes = {"flat": fm.AUC, "matrix": fm.R2Score, "sliced": fm.Variance}
+    found = []
+    for at_once in (2**20, 50):
+        monkeypatch.setattr(bootstrap, "_AT_ONCE", at_once)
+        metric: Any = fm.Bootstrap(makes[shape](), 7, ids="uid")
+        more = {}
+        if shape == "sliced":
+            metric, more = fm.Sliced(metric), {"slot": IDS % 3}
+        for _ in range(2):
+            feed(metric, [data._replace(columns={**data.columns, **more})], mode)
+        found.append(metric.compute())
+    assert same(found[0], found[1], False, 1e-9)
+
+
+def test_the_standard_error_is_that_of_theory() -> None:
+    rng = np.random.default_rng(0)
+    label = (rng.random(20_000) < 0.3).astype(int)
+    metric = fm.Bootstrap(fm.Accuracy(), 400, ids="uid")
+    metric.add(np.zeros(20_000), label, uid=np.arange(20_000))
+    result = metric.compute()
+    error = math.sqrt(result.value * (1 - result.value) / 20_000)
+    assert result.std == pytest.approx(error, rel=4 / math.sqrt(2 * 400))
+    assert result.mean == pytest.approx(result.value, abs=5 * error / math.sqrt(400))
+    width = 2 * 1.96 * error
+    assert result.high - result.low == pytest.approx(width, rel=0.2)
+
+
+def test_the_interval_is_that_of_drawing_with_replacement() -> None:
+    rng = np.random.default_rng(4)
+    label = rng.integers(0, 2, 2000)
+    score = np.clip(rng.normal(0.4 + 0.2 * label, 0.2), 0, 1)
+    metric = fm.Bootstrap(fm.AUC(), 500, ids="uid")
+    metric.add(score, label, uid=np.arange(2000))
+    result = metric.compute()
+    values = []
+    for _ in range(500):
+        own = rng.integers(0, 2000, 2000)
+        alone = fm.AUC()
+        alone.add(score[own], label[own])
+        values.append(alone.compute())
+    assert result.std == pytest.approx(np.std(values), rel=0.15)
+    low, high = np.percentile(values, [2.5, 97.5])
+    assert abs(result.low - low) < 0.3 * np.std(values) and abs(result.high - high) < 0.3 * np.std(values)
+
+
+def test_the_interval_holds_the_true_value_as_often_as_it_says() -> None:
+    held = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        metric = fm.Bootstrap(fm.Mean(), 200, seed=seed, confidence=0.9)
+        metric.add(rng.exponential(size=300))
+        result = metric.compute()
+        held += result.low <= 1 <= result.high
+    assert 0.82 <= held / 200 <= 0.96
+
+
+# -- ids ------------------------------------------------------------------------------------------------------
+
+
+def test_the_interval_depends_neither_on_the_order_nor_on_the_workers() -> None:
+    label = (P > 0.4) ^ (RNG.random(N) < 0.2)
+    wanted = fm.Bootstrap(fm.Accuracy(), 50, ids="uid", name="mine")
+    wanted.add(P, label, uid=IDS)
+
+    for workers in (1, 2, 3):
+        parts = np.array_split(np.random.default_rng(workers).permutation(N), workers)
+        parts[-1] = np.concatenate([parts[-1], []]).astype(int)
+
+        def work(channel: Together, parts: Any = parts) -> Any:
+            metric = fm.Bootstrap(fm.Accuracy(), 50, ids="uid", name="mine")
+            for own in np.array_split(parts[channel.rank], 3):
+                metric.add(P[own], label[own], uid=IDS[own])
+            result = metric.compute(communicator=channel)
+            assert len(channel.calls) == 1
+            return result
+
+        assert all(same(each, wanted.compute(), True) for each in together([work] * workers))
+
+
+def test_samples_of_one_id_are_drawn_together() -> None:
+    metric = fm.Bootstrap(fm.Count(), 40, ids="user")
+    metric.add(np.zeros(30), user=np.full(30, 7))
+    assert metric.compute().replicates.tolist() == (30 * drawn([7], 40)[0]).tolist()
+
+
+def test_a_row_of_a_matrix_is_one_sample() -> None:
+    for ids in ("uid", None):
+        metric = fm.Bootstrap(fm.Sum(), 20, ids=ids)
+        columns = {"uid": [3, 4]} if ids else {}
+        metric.add(np.array([[1.0, 2.0], [4.0, 8.0]]), **columns)
+        times = drawn([3, 4] if ids else [0, 1], 20)
+        assert metric.compute().replicates.tolist() == (3 * times[0] + 12 * times[1]).tolist()
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+def test_ids_may_be_texts_or_any_integers(mode: str) -> None:
+    put = np.asarray if mode == "numpy" else paddle.to_tensor
+    for ids in (np.array(["a", "b", "a"]), np.array([2**64 - 1, 0, 5], np.uint64), np.array([1, 2, 3], np.int8)):
+        metric = fm.Bootstrap(fm.Count(), 10, ids="uid")
+        metric.add(put(np.zeros(3)), uid=ids)
+        assert metric.compute().drawn.tolist() == drawn(ids, 10).sum(axis=0).tolist()
+    tensor = fm.Bootstrap(fm.Count(), 10, ids="uid")
+    tensor.add(put(np.zeros(3)), uid=paddle.to_tensor([1, 2, 3]))
+    assert tensor.compute().drawn.tolist() == drawn([1, 2, 3], 10).sum(axis=0).tolist()
+
+
+def test_tensors_that_must_not_be_waited_for_draw_the_same(monkeypatch: Any) -> None:
+    monkeypatch.setattr(paddle_ops, "is_eager", lambda tensor: False)
+    for ids in ("uid", None):
+        found = []
+        for put in (np.asarray, paddle.to_tensor):
+            metric = fm.Bootstrap(fm.Accuracy(), 9, ids=ids)
+            for part in batches(DATA._replace(mask=RNG.random(N) < 2), 50):
+                columns = {"uid": put(part.columns["uid"])} if ids else {}
+                metric.add(put(part.prediction), put(part.label), mask=put(part.mask), **columns)
+            found.append(metric.compute())
+        assert same(found[0], found[1], True)
+
+
+# -- no ids ---------------------------------------------------------------------------------------------------
+
+
+def test_without_ids_samples_that_count_are_numbered() -> None:
+    mask = RNG.random(N) < 0.7
+    found = []
+    for mode in MODES:
+        metric = fm.Bootstrap(fm.MeanAbsoluteError(), 9)
+        data = Data(np.where(mask, P, np.nan), Y, W, mask)
+        found.append(metric.compute(feed(metric, batches(data, 37), mode)))
+    kept = Data(P[mask], Y[mask], W[mask])
+    wanted = resampled(fm.MeanAbsoluteError, kept, drawn(np.arange(mask.sum()), 9))
+    for result in found:
+        assert same(result.replicates, np.array(wanted), False, 1e-9)
+    again = fm.Bootstrap(fm.MeanAbsoluteError(), 9)
+    again.add(*kept[:3])
+    assert same(again.compute(), found[0], False, 1e-9)
+
+
+def test_workers_number_their_samples_apart(monkeypatch: Any) -> None:
+    metrics = []
+    for rank in range(3):
+        monkeypatch.setattr(bootstrap, "known_rank", lambda rank=rank: rank)
+        metrics.append(fm.Bootstrap(fm.Count(), 8, name="mine"))
+        if rank < 2:
+            metrics[-1].add(np.zeros(5))
+    found = together([lambda channel, metric=metric: metric.compute(communicator=channel) for metric in metrics])
+    ids = np.concatenate([np.arange(5), np.arange(5) + 2**40])
+    assert [each.drawn.tolist() for each in found] == [drawn(ids, 8).sum(axis=0).tolist()] * 3
+
+
+def test_workers_that_do_not_know_their_ranks_say_so() -> None:
+    def work(channel: Together) -> Any:
+        metric = fm.Bootstrap(fm.Count(), 8, name="mine")
+        metric.add(np.zeros(5))
+        return metric.compute(communicator=channel)
+
+    for error in together([work] * 2):
+        assert isinstance(error, fm.CommunicatorError)
+        assert "mine: several workers have drawn their samples as one rank" in str(error) and "Give ids=" in str(error)
+
+
+def test_metrics_without_ids_of_one_process_do_not_merge() -> None:
+    one, other, empty = (fm.Bootstrap(fm.Count(), 8) for _ in range(3))
+    one.add([0.5])
+    other.add([0.5])
+    with pytest.raises(fm.InvalidInputError, match=r"have the same numbers; give Bootstrap ids= to merge them"):
+        one.merge(other)
+    empty.merge(one)
+    assert same(empty.compute(), one.compute(), True)
+
+
+# -- two models -----------------------------------------------------------------------------------------------
+
+
+def models(better: float, ids: str | None = "uid") -> tuple[Any, Any]:
+    """Results of two models over the same samples, of which the first one is right more often."""
+    rng = np.random.default_rng(8)
+    label = rng.integers(0, 2, 3000)
+    noise = rng.random(3000)
+    results = []
+    for right in (0.7 + better, 0.7):
+        metric = fm.Bootstrap(fm.Accuracy(), 300, ids=ids)
+        prediction = np.where(noise < right, label, 1 - label).astype(float)
+        metric.add(prediction, label, **({"uid": np.arange(3000)} if ids else {}))
+        results.append(metric.compute())
+    return results[0], results[1]
+
+
+@pytest.mark.parametrize("ids", ["uid", None])
+def test_paired_replicates_see_what_intervals_apart_do_not(ids: str | None) -> None:
+    one, other = models(0.01, ids)
+    found = fm.paired_difference(one, other)
+    assert found.value == pytest.approx(one.value - other.value)
+    assert one.low < other.high  # the intervals overlap
+    assert 0 < found.low < found.high and found.p_value < 0.02
+    # The predictions differ in about 1 % of the samples, always to the better.
+    assert found.std == pytest.approx(math.sqrt(found.value * (1 - found.value) / 3000), rel=0.2)
+
+
+def test_equal_models_do_not_differ() -> None:
+    one, other = models(0.0)
+    assert fm.paired_difference(one, other)[:4] == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_slices_can_be_compared() -> None:
+    results = []
+    for shift in (0.0, 0.1):
+        metric = fm.Sliced(fm.Bootstrap(fm.MeanAbsoluteError(), 50, ids="uid"))
+        metric.add(P + shift, np.zeros(N), uid=IDS, slot=IDS % 2)
+        results.append(metric.compute())
+    found = fm.paired_difference(results[1], results[0])
+    assert list(found) == [0, 1] and found[0].value == pytest.approx(0.1) and found[0].std < 1e-12
+
+
+# -- kinds of values ------------------------------------------------------------------------------------------
+
+
+def test_arrays_tuples_and_dicts_have_a_result_for_each_entry() -> None:
+    bounds = fm.Bootstrap(fm.AUC(buckets=8, bounds=True), 5, ids="uid")
+    recall = fm.Bootstrap(fm.Recall(task="multiclass", num_classes=3, average=None), 5, ids="uid")
+    bounds.add(P, Y, uid=IDS)
+    label = RNG.integers(0, 3, N)
+    recall.add(RNG.random((N, 3)), label, uid=IDS)
+    area = bounds.compute()
+    assert type(area).__name__ == "BoundedArea" and area.low.value <= area.value.value <= area.high.value
+    by_class = recall.compute()
+    assert by_class.value.shape == by_class.low.shape == (3,) and by_class.replicates.shape == (5, 3)
+    assert (by_class.low <= by_class.high).all()
+
+
+def test_values_of_changing_shapes_are_an_error() -> None:
+    metric = fm.Bootstrap(fm.ROCCurve(), 5)
+    metric.add(P, Y)
+    with pytest.raises(fm.InvalidInputError, match=r"an array of one shape whatever the samples.*arrays of the shapes"):
+        metric.compute()
+
+
+def test_undefined_replicates_are_told_in_one_warning() -> None:
+    metric = fm.Bootstrap(fm.AUC("area"), 50, ids="uid")
+    metric.add([0.5, 0.25, 0.75, 0.5], [1, 0, 0, 0], uid=[1, 2, 3, 4])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        result = metric.compute()
+    missing = int(np.isnan(result.replicates).sum())
+    assert missing > 5
+    assert [str(each.message) for each in told] == [
+        f"area is undefined in {missing} of 50 replicates: they are left out of the interval"
+    ]
+
+
+# -- in a collection ------------------------------------------------------------------------------------------
+
+
+def test_a_collection_draws_once_and_shares_the_metrics_own_states() -> None:
+    metrics = fm.MetricCollection(
+        {
+            "auc": fm.AUC(),
+            "auc ±": fm.Bootstrap(fm.AUC(), 5, ids="uid"),
+            "bounds ±": fm.Bootstrap(fm.AUC(bounds=True), 5, ids="uid"),
+            "seed": fm.Bootstrap(fm.AUC(), 5, seed=1, ids="uid"),
+        },
+        "m",
+    )
+    metrics.add(P, Y, uid=IDS)
+    names = [state.name for state in metrics._states()][3:]
+    assert names == [
+        "m.auc.histogram",
+        "m.auc ±.drawn",
+        "m.auc ±.histogram_replicates",
+        "m.seed.drawn",
+        "m.seed.histogram_replicates",
+    ]
+    value = metrics.compute()
+    assert value["auc"] == value["auc ±"].value == value["bounds ±"].value.value
+    assert not same(value["auc ±"].replicates, value["seed"].replicates, False)
+
+
+# -- bad input ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        ({"replicates": 1}, "replicates must be an integer of at least 2, not 1"),
+        ({"seed": 1.5}, "seed must be an integer, not 1.5"),
+        ({"seed": True}, "seed must be an integer, not True"),
+        ({"confidence": 1.0}, "confidence must be a number between 0 and 1, not 1.0"),
+        ({"confidence": 0}, "confidence must be a number between 0 and 1, not 0"),
+        ({"ids": "user id"}, "ids must be the name of a further argument of add, or None, not 'user id'"),
+        ({"ids": 3}, "not 3"),
+    ],
+)
+def test_a_bad_argument_is_an_error_that_names_it(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(fm.InvalidInputError, match=told):
+        fm.Bootstrap(fm.Count(), **settings)
+
+
+def test_what_cannot_be_resampled_says_what_to_do() -> None:
+    cases = {
+        "takes metrics whose states are sums, and .* keeps every sample": lambda: fm.Bootstrap(fm.GAUC()),
+        r"around this Sliced: put it around, Sliced\(Bootstrap": lambda: fm.Bootstrap(fm.Sliced(fm.Count())),
+        r"around this Windowed: put it around": lambda: fm.Bootstrap(fm.Windowed(fm.Count(), 3)),
+        "around this Bootstrap: resampling once is enough": lambda: fm.Bootstrap(fm.Bootstrap(fm.Count())),
+    }
+    for told, make in cases.items():
+        with pytest.raises(fm.InvalidInputError, match=told):
+            make()
+
+
+def test_bad_ids_are_an_error() -> None:
+    metric = fm.Bootstrap(fm.Count(), 5, ids="uid", name="mine")
+    for columns, told in [
+        ({}, "mine: uid is missing"),
+        ({"uid": [0.5]}, "uid must hold integers or texts, one per sample, not float64"),
+        ({"uid": paddle.to_tensor([0.5])}, "uid must hold integers or texts, one per sample, not paddle.float32"),
+    ]:
+        with pytest.raises(fm.InvalidInputError, match=told):
+            metric.add([0.5], **columns)
+    with new_programs():
+        prediction = paddle.static.data("p", [-1], "float32")
+        with pytest.raises(fm.InvalidInputError, match="uid must be an integer variable of the static program"):
+            metric.add(prediction, uid=np.array(["a"]))
+        with pytest.raises(fm.InvalidInputError, match="uid must hold integers or texts, one per sample, not"):
+            metric.add(prediction, uid=prediction)
+        metric.add(prediction, uid=paddle.static.data("uid", [-1], "int32"))
+
+
+def test_an_add_that_failed_in_a_program_may_be_mended() -> None:
+    class Broken(fm.Metric):
+        fails = True
+
+        def batch_statistics(self, batch: Any) -> Any:
+            if Broken.fails:
+                raise fm.InvalidInputError("broken")
+            return {}
+
+    metrics = fm.MetricCollection({"resampled": fm.Bootstrap(fm.Count(), 5), "broken": Broken()})
+    with new_programs():
+        prediction = paddle.static.data("p", [-1], "float32")
+        with pytest.raises(fm.InvalidInputError, match="broken"):
+            metrics.add(prediction)
+        Broken.fails = False
+        metrics.add(prediction)
+
+
+def test_other_settings_do_not_merge() -> None:
+    base = fm.Bootstrap(fm.Count(), 5, ids="uid")
+    for other in (
+        fm.Bootstrap(fm.Count(), 6, ids="uid"),
+        fm.Bootstrap(fm.Count(), 5, seed=1, ids="uid"),
+        fm.Bootstrap(fm.Count(), 5, ids="other"),
+        fm.Bootstrap(fm.Mean(), 5, ids="uid"),
+    ):
+        with pytest.raises(fm.InvalidInputError, match="other must be a Bootstrap with the settings"):
+            base.merge(other)
+
+
+def test_weights_and_masks_go_through() -> None:
+    data = draw("mean absolute error", weight="real", mask=True)
+    ids = np.arange(len(data.prediction))
+    metric = fm.Bootstrap(fm.MeanAbsoluteError(), 5, ids="uid")
+    feed(metric, batches(data._replace(columns={"uid": ids})), "numpy")
+    keep = np.flatnonzero((data.weight * data.mask) > 0)
+    kept = Data(*[part[keep] for part in data[:3]])
+    wanted = resampled(fm.MeanAbsoluteError, kept, drawn(ids[keep], 5))
+    assert same(metric.compute().replicates, np.array(wanted), False, 1e-12)

@@ -1,0 +1,225 @@
+"""Windows: the last batches of each worker, beside all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.xp import paddle_ops
+from tests.contract import MODES, StaticFeed, batches, draw, feed, same
+from tests.fakes import Listener, Together, together
+
+#: Sums, histograms, extremes, moments.
+METRICS = {
+    "auc": fm.AUC,
+    "mean squared error": fm.MeanSquaredError,
+    "max": fm.Max,
+    "variance": fm.Variance,
+    "accuracy of scores": fm.Accuracy,
+}
+
+
+def value_of(make: Any, parts: Any) -> Any:
+    metric = make()
+    feed(metric, parts, "numpy")
+    return metric.compute()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", METRICS)
+def test_the_window_is_the_last_batches_and_the_lifetime_all(name: str, mode: str) -> None:
+    make = METRICS[name]
+    parts = batches(draw(name, ("float64", "int64"), "eighths", mask=True), 9)
+    assert len(parts) == 6
+    for last in (1, 4) if mode == "static" else (1, 2, 5, 6, 7):
+        metric = fm.Windowed(make(), last)
+        more = StaticFeed(metric, parts[0]).run if mode == "static" else lambda each, m=metric: feed(m, each, mode)
+        for end in (1, 2, 5, 6):
+            scope = more(parts[0 if end == 1 else (1 if end == 2 else 2 if end == 5 else 5) : end])
+            value = metric.compute(scope)
+            assert isinstance(value, fm.WindowedValue)
+            assert same(value.window, value_of(make, parts[max(0, end - last) : end]), False), (last, end)
+            assert same(value.lifetime, value_of(make, parts[:end]), False), (last, end)
+
+
+def test_without_lifetime_the_window_is_the_value_and_nothing_else_is_kept() -> None:
+    metric = fm.Windowed(fm.Sum(), 2, lifetime=False, name="mine")
+    for part in ([1], [2], [4]):
+        metric.add(part)
+    assert metric.compute() == 6
+    assert all(state.name == "mine.turn" or state.name.endswith("_window") for state in metric.own_states())
+
+
+def test_the_window_does_not_drift() -> None:
+    metric = fm.Windowed(fm.Sum(), 2)
+    for part in ([1e300], [0.1], [0.2]):
+        metric.add(part)
+    assert metric.compute() == (0.1 + 0.2, 1e300)
+
+
+def test_what_is_not_finite_leaves_the_window_with_its_batch() -> None:
+    for mode in MODES:
+        metric = fm.Windowed(fm.MeanSquaredError(validate=False), 2)
+        data = draw("mean squared error", ("float64", "float64"), samples=4)
+        data.prediction[0] = np.nan
+        parts = batches(data, 1)
+        scope = feed(metric, parts, mode)
+        value = metric.compute(scope)
+        assert np.isnan(value.lifetime) and value.window == value_of(fm.MeanSquaredError, parts[2:])
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["seen", "unseen"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_batch_of_which_nothing_counts_takes_no_place(mode: str, seen: bool, monkeypatch: Any) -> None:
+    if not seen:  # as on a device, for whose values nobody waits
+        monkeypatch.setattr(paddle_ops, "is_eager", lambda tensor: False)
+    data = draw("mean squared error", ("float64", "float64"), samples=6)._replace(mask=np.ones(6, bool))
+    parts = batches(data, 2)
+    nothing = parts[0]._replace(mask=np.zeros(2, bool))
+    metric = fm.Windowed(fm.MeanSquaredError(), 2)
+    scope = feed(metric, [nothing, parts[0], nothing, parts[1], nothing, nothing, parts[2], nothing], mode)
+    assert same(metric.compute(scope).window, value_of(fm.MeanSquaredError, parts[1:]), False)
+    assert metric.states[f"{metric.name}.turn"].read(scope) == 3
+
+
+def test_an_empty_batch_takes_no_place() -> None:
+    metric = fm.Windowed(fm.Sum(), 1)
+    metric.add([3])
+    metric.add(np.zeros(0, int))
+    assert metric.compute() == (3, 3)
+
+
+def test_the_windows_of_all_workers_go_together_in_one_exchange() -> None:
+    batches_of = [[1, 2, 4], [8, 16, 32, 64, 128], []]
+
+    def work(channel: Together) -> Any:
+        metric = fm.Windowed(fm.Sum(), 2, name="mine")
+        for value in batches_of[channel.rank]:
+            metric.add([value])
+        found = metric.compute(communicator=channel)
+        assert len(channel.calls) == 1
+        return found
+
+    assert together([work] * 3) == [(2 + 4 + 64 + 128, 255)] * 3
+
+
+def test_what_is_exchanged_does_not_grow_with_the_window() -> None:
+    shapes = []
+    for last in (1, 1000):
+        metric, listener = fm.Windowed(fm.AUC(buckets=8), last, name="mine"), Listener()
+        metric.add([0.5, 0.25], [1, 0])
+        metric.compute(communicator=listener)
+        shapes.append({block.name: block.array.shape for block in listener.blocks[0]})
+    assert shapes[0] == shapes[1] and shapes[0]["mine.histogram_window"] == (2, 8)
+
+
+def test_merged_windows_are_those_of_two_workers_side_by_side() -> None:
+    one, other = fm.Windowed(fm.Sum(), 2), fm.Windowed(fm.Sum(), 2)
+    for value in (1, 2, 4):
+        one.add([value])
+    for value in (8, 16, 32, 64):
+        other.add([value])
+    one.merge(other)
+    assert one.compute() == (2 + 4 + 32 + 64, 127)
+    one.add([128])
+    assert one.compute() == (4 + 64 + 128, 255)
+    empty = fm.Windowed(fm.Sum(), 2)
+    empty.merge(one)
+    empty.add([256])
+    assert empty.compute().window == 128 + 256
+
+
+def test_a_collection_shares_the_lifetime_with_the_metric_itself() -> None:
+    metrics = fm.MetricCollection(
+        {"auc": fm.AUC(), "recent": fm.Windowed(fm.AUC(), 3), "recent bounds": fm.Windowed(fm.AUC(bounds=True), 3)}, "m"
+    )
+    for _ in range(5):
+        metrics.add([0.5, 0.75, 0.25], [1, 1, 0])
+    names = [state.name for state in metrics._states()][3:]
+    assert names == ["m.auc.histogram", "m.recent.turn", "m.recent.histogram_window"]
+    value = metrics.compute()
+    assert value["auc"] == value["recent"].window == value["recent bounds"].lifetime.value == 1.0
+    metrics.reset()
+    assert not metrics.holds_samples()
+
+
+def test_an_undefined_window_is_named() -> None:
+    metric = fm.Windowed(fm.AUC(), 1)
+    metric.add([0.5, 0.75], [0, 1])
+    metric.add([0.5], [1])
+    with pytest.warns(fm.UndefinedMetricWarning, match="^auc of the last 1 batches is undefined") as told:
+        value = metric.compute()
+    assert np.isnan(value.window) and value.lifetime == 0.75 and len(told) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_slices_in_a_window(mode: str) -> None:
+    metric = fm.Windowed(fm.Sliced(fm.MeanSquaredError(), keys=[1, 2]), 2)
+    data = draw("mean squared error", ("float64", "float64"), samples=40)
+    slot = np.random.default_rng(0).integers(1, 4, 40)
+    parts = batches(data._replace(columns={"slot": slot}), 10)
+    value = metric.compute(feed(metric, parts, mode))
+    for found, start in ((value.window, 20), (value.lifetime, 0)):
+        assert list(found) == [1, 2, "other"]
+        for key, each in found.items():
+            own = np.flatnonzero((slot == (3 if key == "other" else key)) & (np.arange(40) >= start))
+            alone = fm.MeanSquaredError()
+            alone.add(data.prediction[own], data.label[own])
+            assert same(each, alone.compute(), False)
+
+
+def test_an_interval_in_a_window() -> None:
+    metric = fm.Windowed(fm.Bootstrap(fm.Accuracy(), 10, ids="uid"), 1)
+    alone = fm.Bootstrap(fm.Accuracy(), 10, ids="uid")
+    rng = np.random.default_rng(0)
+    for start in (0, 50):
+        batch = rng.random(50), rng.integers(0, 2, 50)
+        metric.add(*batch, uid=np.arange(start, start + 50))
+    alone.add(*batch, uid=np.arange(50, 100))
+    assert same(metric.compute().window, alone.compute(), True)
+
+
+@pytest.mark.parametrize("last", [0, 1.5, True, None])
+def test_a_window_has_a_whole_number_of_batches(last: Any) -> None:
+    with pytest.raises(fm.InvalidInputError, match=f"last must be an integer of at least 1, not {last}"):
+        fm.Windowed(fm.Sum(), last)
+
+
+def test_what_has_no_window_says_what_to_do() -> None:
+    cases = {
+        r"keeps every sample; compute it at the end of each window": lambda: fm.Windowed(fm.GAUC(), 3),
+        r"states have a fixed size; give Sliced keys=\[...\]": lambda: fm.Windowed(fm.Sliced(fm.Count()), 3),
+        "one window is enough": lambda: fm.Windowed(fm.Windowed(fm.Count(), 2), 3),
+        "give Bootstrap ids=": lambda: fm.Windowed(fm.Bootstrap(fm.Count()), 3),
+    }
+    for told, make in cases.items():
+        with pytest.raises(fm.InvalidInputError, match=told):
+            make()
+
+
+def test_metrics_of_different_windows_do_not_merge() -> None:
+    with pytest.raises(fm.InvalidInputError, match="other must be a Windowed with the settings"):
+        fm.Windowed(fm.Sum(), 2).merge(fm.Windowed(fm.Sum(), 3))
+
+
+def test_tensors_follow_arrays_and_arrays_tensors() -> None:
+    metric = fm.Windowed(fm.MeanSquaredError(), 2)
+    metric.add([1.0], [0.0])
+    metric.add(paddle.to_tensor([2.0]), paddle.to_tensor([0.0]))
+    metric.add([3.0], [0.0])
+    assert metric.compute() == (6.5, 14 / 3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_windows_of_several_lengths_stand_side_by_side(mode: str) -> None:
+    metrics = fm.MetricCollection({str(last): fm.Windowed(fm.Accuracy() * 2 + fm.Accuracy(), last) for last in (1, 2)})
+    names = [state.name for state in metrics._states()]
+    assert len(set(names)) == len(names)
+    parts = batches(draw("accuracy of probabilities", samples=12), 4)
+    value = metrics.compute(feed(metrics, parts, mode))
+    for last in (1, 2):
+        assert same(value[str(last)].window, 3 * value_of(fm.Accuracy, parts[-last:]), False)
