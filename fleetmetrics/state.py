@@ -103,8 +103,8 @@ class State:
                 return
         if value.dtype.kind == "f" and not (math.isfinite(value) if value.ndim == 0 else np.isfinite(value).all()):
             raise InvalidInputError(
-                f"{self.name} would no longer be finite: the values or weights are too large for a sum in float64, whose "
-                "largest number is 1.8e308. Scale them, or leave such samples out"
+                f"{self.name} would no longer be finite: the values or weights are too large for a sum in float64, "
+                "whose largest number is 1.8e308. Scale them, or leave such samples out"
             )
 
     def enter_program(self, dtype: str, share: bool) -> None:

@@ -22,6 +22,7 @@ from fleetmetrics.formulas.auc import (
     average_precision_bounds,
     average_precision_from_histogram,
 )
+from fleetmetrics.formulas.bootstrap import BootstrapResult, PairedDifference, bootstrap_result, paired_difference
 from fleetmetrics.formulas.calibration import (
     BrierParts,
     CalibrationPoints,
@@ -95,11 +96,13 @@ from fleetmetrics.formulas.retrieval import average_precision, average_precision
 
 __all__ = [
     "ROC",
+    "BootstrapResult",
     "BoundedArea",
     "BrierParts",
     "CalibrationPoints",
     "HistogramCounts",
     "OperatingPoint",
+    "PairedDifference",
     "PrecisionRecall",
     "Sweep",
     "accuracy",
@@ -110,10 +113,12 @@ __all__ = [
     "average_precision_from_histogram",
     "average_precision_of_ranking",
     "balanced_accuracy",
+    "bootstrap_result",
     "brier_decomposition",
     "brier_score",
     "bucket_error",
     "calibration_curve",
+    "calibration_ratio",
     "click_through_rate",
     "cohen_kappa",
     "confusion_accuracy",
@@ -142,6 +147,7 @@ __all__ = [
     "mean_squared_log_error",
     "normalized_confusion",
     "normalized_entropy",
+    "paired_difference",
     "pearson_correlation",
     "precision",
     "precision_at_fixed_recall",

@@ -171,7 +171,7 @@ def _areas_of_weights(positive: np.ndarray, negative: np.ndarray, max_fpr: float
     p, n = positive[::-1], negative[::-1]
     false_positive, true_positive = np.cumsum(n) - n, np.cumsum(p) - p
     width = np.clip(max_fpr * negatives - false_positive, 0, n)
-    steepest = np.divide(p * width, n, out=np.zeros_like(p), where=n > 0)  # positives, if they are spread evenly
+    steepest = p * np.divide(width, n, out=np.zeros_like(p), where=n > 0)  # positives, if they are spread evenly
     heights = true_positive + steepest / 2, true_positive, true_positive + p
     low, high = max_fpr * max_fpr / 2, max_fpr
     areas = [math.fsum(width / negatives * (height / positives)) for height in heights]

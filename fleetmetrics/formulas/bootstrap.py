@@ -102,13 +102,21 @@ def _summary(table: np.ndarray, confidence: float) -> tuple[Any, Any, Any, Any]:
     columns = table.reshape(len(table), -1)
     found = np.full((4, columns.shape[1]), np.nan)
     for place, column in enumerate(columns.T):
-        column = column[~np.isnan(column)]
+        column = np.sort(column[~np.isnan(column)])
         if len(column):
-            ends = np.quantile(column, [(1 - confidence) / 2, (1 + confidence) / 2])
-            found[:, place] = column.mean(), column.std(ddof=1) if len(column) > 1 else np.nan, *ends
+            ends = _between(column, (1 - confidence) / 2), _between(column, (1 + confidence) / 2)
+            with np.errstate(invalid="ignore"):  # of values that are infinite
+                found[:, place] = column.mean(), column.std(ddof=1) if len(column) > 1 else np.nan, *ends
     parts = found.reshape(4, *table.shape[1:])
     mean, std, low, high = (part.item() if part.ndim == 0 else part for part in parts)
     return mean, std, low, high
+
+
+def _between(column: np.ndarray, share: float) -> float:
+    """A percentile of rising numbers by linear interpolation; between equal ones, infinite ones too, that number."""
+    place = share * (len(column) - 1)
+    below, above = column[math.floor(place)], column[math.ceil(place)]
+    return float(below if below == above else below + (place - math.floor(place)) * (above - below))
 
 
 def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:

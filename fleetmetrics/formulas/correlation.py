@@ -162,13 +162,15 @@ def rank_comoments(prediction: Any, label: Any, weight: Any = None) -> np.ndarra
 
     Returns:
         ``[6]``: weight, mean of the ranks of the predictions and of the labels, and the sums of the products of the
-        deviations from them.
+        deviations from them; weights are multiplied by a power of two, so that the largest is about 1.
 
     Examples:
         >>> rank_comoments([1.0, 2.0, 3.0], [1.0, 3.0, 2.0]).tolist()
         [3.0, 1.5, 1.5, 2.0, 1.0, 2.0]
     """
     count = np.ones(np.size(label)) if weight is None else np.ravel(weight).astype(np.float64)
+    if weight is not None and count.size:  # the products below have three weights, and might leave the range of a float
+        count = np.ldexp(count, -np.frexp(count.max())[1])
     total = float(np.sum(count))
     mean = total / 2  # of ranks as they are defined here
     r, s = (_ranks(np.ravel(values), count) - mean for values in (prediction, label))

@@ -96,11 +96,12 @@ def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tupl
     positive, negative = counted * label, counted * ~label
     positives, negatives = sums_of(positive, start), sums_of(negative, start)
     both = (positives > 0) & (negatives > 0)
-    pairs = positives * negatives
-    if weight is not None:  # shares of the group's weight: a product of weights may be too large or too small
+    if weight is None:
+        pairs = positives * negatives
+    else:  # shares of the group's weight: a product of weights may be too large or too small
         number = np.cumsum(first) - 1
-        positive = positive / np.where(both, positives, 1)[number]
-        negative = negative / np.where(both, negatives, 1)[number]
+        positive = positive / np.where(both, positives, np.inf)[number]
+        negative = negative / np.where(both, negatives, np.inf)[number]
         pairs = both.astype(np.float64)
     new_tie = first.copy()
     new_tie[1:] |= score[1:] != score[:-1]

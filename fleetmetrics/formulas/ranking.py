@@ -9,7 +9,6 @@ scores", ECIR 2008.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -300,4 +299,4 @@ def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndar
     among = drawn * (ranked.tie_hits - 1) / np.maximum(ranked.tie_size - 1, 1)
     precision = (before + among + 1) / (ranked.place + 1)
     total = sums_of(ranked.tie_hits / ranked.tie_size * precision * _within(ranked, k), ranked.start)
-    return _per_relevant(total, functools.reduce(np.minimum, [ranked.relevant] + [k] * (k is not None)))
+    return _per_relevant(total, ranked.relevant if k is None else np.minimum(ranked.relevant, k))

@@ -202,6 +202,8 @@ class Bootstrap(Wrapper):
         self._ranks.rank = known_rank()
         if is_static(batch.prediction):
             self._place.enter_program()
+        else:
+            self._place.static = None  # of an add to a program that failed
         xp, place = batch.xp, self._place.current()
         start = xp.add(xp.asarray(place, "place"), xp.number(self._ranks.rank * 2**_ROWS))
         return xp.add(batch.row_index, start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Mapping
 
 import numpy as np
@@ -24,24 +25,25 @@ def sliced_table(table: Table) -> Table:
     Args:
         table: of the metric that is sliced; prepares the records of each slice.
     """
-
-    def prepare(records: Records) -> Records:
-        if not len(records[_KEY]):
-            return records
-        keys, place = np.unique(records[_KEY], return_inverse=True)
-        parts = []
-        for index, key in enumerate(keys):
-            part = records.taken(np.flatnonzero(place.reshape(-1) == index))
-            part.pop(_KEY)
-            part = table.prepare(part)
-            size = next(len(column) for column in part.values() if column is not None)
-            parts.append({**part, _KEY: np.full(size, key)})
-        joined = joined_records(table.name, parts)
-        return joined if table.order is None else joined.taken(np.argsort(joined[table.order], kind="stable"))
-
     key = None if table.key is None else (table.key, "in slices")
-    own = None if table.only_sorts else prepare
+    own = None if table.only_sorts else functools.partial(_prepared, table)
     return Table(table.name, (*table.columns, _KEY), table.order, key, own)
+
+
+def _prepared(table: Table, records: Records) -> Records:
+    """Prepare the records of each slice on their own, and sort them together."""
+    if not len(records[_KEY]):
+        return records
+    keys, place = np.unique(records[_KEY], return_inverse=True)
+    parts = []
+    for index, key in enumerate(keys):
+        part = records.taken(np.flatnonzero(place.reshape(-1) == index))
+        part.pop(_KEY)
+        part = table.prepare(part)
+        size = next(len(column) for column in part.values() if column is not None)
+        parts.append({**part, _KEY: np.full(size, key)})
+    joined = joined_records(table.name, parts)
+    return joined if table.order is None else joined.taken(np.argsort(joined[table.order], kind="stable"))
 
 
 def with_key(kept: Kept, column: Any) -> Kept:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.reductions import combine, identity
 from fleetmetrics.state import State, read
 from fleetmetrics.xp import Scattered, is_paddle, namespace, numpy_ops
+from fleetmetrics.xp.in_place import add_at, flat_entries
 
 __all__ = ["InPlace", "Lanes", "Place", "Ranks", "Ring", "Turn", "Undone"]
 
@@ -18,29 +18,38 @@ __all__ = ["InPlace", "Lanes", "Place", "Ranks", "Ring", "Turn", "Undone"]
 class Undone(State):
     """A state that changes in place, and remembers since the last mark what was there before."""
 
-    _steps: list[Callable[[], None]] | None = None  # None: nobody has asked
+    _before: list[tuple[Any, Any, Any]] | None = None  # array or tensor, which entries, theirs; None: nobody has asked
 
     def mark(self) -> Any:
         """See `State.mark`."""
-        self._steps = []
+        self._before = []
         return super().mark()
 
     def back_to(self, mark: Any) -> None:
         """See `State.back_to`."""
-        for step in reversed(self._steps or []):
-            step()
-        self._steps = None
+        for array, place, entries in reversed(self._before or []):
+            if is_paddle(array):
+                namespace(array).replaced(array, place, entries, None)
+            else:
+                array[place] = entries
+        self._before = None
         super().back_to(mark)
 
-    def remember(self, array: np.ndarray, place: Any) -> None:
+    def remember(self, array: Any, place: Any) -> None:
         """Remember entries that are going to change.
 
         Args:
             array: the one that changes in place.
-            place: which entries.
+            place: which entries; of a tensor one of its first axis.
         """
-        if self._steps is not None:
-            self._steps.append(functools.partial(array.__setitem__, place, array[place].copy()))
+        if self._before is None:
+            return
+        if is_paddle(array):
+            xp = namespace(array)
+            entries = xp.take(array, xp.reshape(xp.asarray(place, "place"), [1]))
+        else:
+            entries = array[place].copy()
+        self._before.append((array, place, entries))
 
     def scatter(self, array: np.ndarray, increment: Scattered) -> np.ndarray:
         """Merge an increment into an array where it lies, or make another one.
@@ -49,13 +58,13 @@ class Undone(State):
             array: int64 or float64.
             increment: of the host; of a state that is a sum.
         """
-        flat, amount = numpy_ops.flat_entries(array.shape, increment)
+        flat, amount = flat_entries(array.shape, increment)
         if array.size <= 4 * flat.size:
             return numpy_ops.merge("sum", array.reshape(-1), Scattered((flat,), amount)).reshape(array.shape)
         array = array if amount is None else array.astype(np.result_type(array, amount), copy=False)
         entries = array.reshape(-1)
         self.remember(entries, flat)
-        numpy_ops.add_at(entries, flat, amount)
+        add_at(entries, flat, amount)
         return array
 
 
@@ -218,9 +227,7 @@ class Ring(Undone):
         on_host = isinstance(increment, Scattered) and not any(map(is_paddle, increment.indices))
         batch = xp.merge(self.reduction, batch, _spread(increment) if on_host else increment)
         ring = self._empty() if self.value is None else self.value
-        if self._steps is not None and self.value is not None:
-            before = ring[turn.place] if is_paddle(ring) else ring[turn.place].copy()
-            self._steps.append(lambda: setattr(self, "value", namespace(ring).replaced(ring, turn.place, before, None)))
+        self.remember(ring, turn.place)
         self.value = xp.replaced(ring, turn.place, batch, turn.counts)
 
     def enter_program(self, dtype: str, share: bool) -> None:

@@ -57,6 +57,13 @@ def test_where_nothing_is_defined_all_is_nan_and_the_value_has_warned_already() 
         assert math.isnan(result([1.0]).std)
 
 
+def test_infinite_replicates_have_percentiles_too() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = result([1.0, 2.0, 3.0, math.inf, math.inf], confidence=0.5)
+    assert (found.low, found.high, found.mean) == (2.0, math.inf, math.inf) and math.isnan(found.std)
+
+
 def test_the_difference_is_that_of_each_replicate() -> None:
     one, other = RNG.normal(1.0, 1.0, R), RNG.normal(0.0, 1.0, R)
     found = paired_difference(result(one, 0.75), result(other, 0.5), 0.9)

@@ -1,0 +1,136 @@
+"""Slices, windows and intervals among real workers: what one process has, the same bits on every rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from tests.contract import plain, same
+from tests.distributed.cluster import run
+
+pytestmark = pytest.mark.distributed
+WORKER = Path(__file__).parent / "workers" / "wrappers.py"
+SAMPLES = 600
+
+
+def samples() -> dict[str, Any]:
+    """All samples, in the order of their slots: workers that have a part each meet different ones."""
+    rng = np.random.default_rng(21)
+    slot = np.sort(rng.integers(0, 40, SAMPLES))
+    score = rng.integers(0, 256, SAMPLES) / 256
+    return {
+        "prediction": score,
+        "label": (rng.random(SAMPLES) < score).astype(int),
+        "weight": rng.integers(1, 9, SAMPLES) / 8,
+        "slot": slot,
+        "country": np.array(["fr", "de", "it", "日本"])[(slot + rng.integers(0, 2, SAMPLES)) // 11 % 4],
+        "request": rng.permutation(SAMPLES) + 10**12,
+        "user": slot * 10 + rng.integers(0, 2, SAMPLES),
+    }
+
+
+def collection() -> fm.MetricCollection:
+    """Metrics with and without slices, whose keys differ by worker."""
+    return fm.MetricCollection(
+        {
+            "auc": fm.AUC(buckets=64),
+            "by slot": fm.Sliced(fm.AUC(buckets=64), "slot"),
+            "error by slot": fm.Sliced(fm.MeanSquaredError(), "slot"),
+            "by few slots": fm.Sliced(fm.Accuracy(), "slot", max_keys=5),
+            "by country": fm.Sliced(fm.Max(), "country"),
+            "given slots": fm.Sliced(fm.Accuracy(), "slot", keys=[3, 17, 77]),
+            "spread": fm.Sliced(fm.Variance(), "country"),
+            "recent": fm.Windowed(fm.MeanSquaredError(), 1000),
+            "sure": fm.Bootstrap(fm.Accuracy(), 60, ids="request"),
+            "sure by country": fm.Sliced(fm.Bootstrap(fm.Accuracy(), 20, ids="request"), "country"),
+        },
+        "all",
+    )
+
+
+def fed(metric: Any, share: dict[str, Any], size: int = 37) -> Any:
+    for start in range(0, len(share["label"]), size):
+        metric.add(**{name: column[start : start + size] for name, column in share.items()})
+    return metric
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3])
+def reports(request: Any) -> list[dict[str, Any]]:
+    return run(WORKER, request.param)
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, Any]:
+    data = {name: column for name, column in samples().items() if name != "user"}
+    with pytest.warns(UserWarning, match="more than 5 keys|slot 77 is undefined") as told:
+        value = fed(collection(), data).compute()
+    assert len(told) == 2
+    return value
+
+
+def test_every_worker_reports_the_same_bits(reports: list[dict[str, Any]]) -> None:
+    assert [report["rank"] for report in reports] == list(range(len(reports)))
+    for part in ("values", "records", "without ids", "troubles", "warnings"):
+        assert all(repr(report[part]) == repr(reports[0][part]) for report in reports), part
+
+
+def test_every_value_is_that_of_one_process(reports: list[dict[str, Any]], alone: dict[str, Any]) -> None:
+    for values in reports[0]["values"].values():
+        assert list(values) == list(alone)
+        for name, value in values.items():
+            assert same(value, plain(alone[name]), False, 1e-11), (name, value, alone[name])
+
+
+def test_all_of_them_are_one_exchange(reports: list[dict[str, Any]]) -> None:
+    assert all(report["exchanges"] == 1 for report in reports)
+
+
+def test_the_interval_is_the_same_bits_whatever_the_number_of_workers(
+    reports: list[dict[str, Any]], alone: dict[str, Any]
+) -> None:
+    assert repr(reports[0]["values"]["weighted"]["sure"]) == repr(plain(alone["sure"]))
+
+
+def test_every_worker_is_warned(reports: list[dict[str, Any]]) -> None:
+    beyond = int((samples()["slot"] >= 5).sum())
+    told = f"slot has more than 5 keys; the 5 smallest are kept, and {beyond} of {SAMPLES} samples"
+    for report in reports:
+        beyond_limit, no_samples = report["warnings"]
+        assert told in beyond_limit and no_samples.startswith("accuracy of slot 77 is undefined")
+
+
+def test_records_are_folded_by_slice(reports: list[dict[str, Any]]) -> None:
+    data = samples()
+    metric = fed(fm.Sliced(fm.GAUC(), "country"), {n: data[n] for n in ("prediction", "label", "country", "user")})
+    assert same(reports[0]["records"], plain(metric.compute()), False)
+
+
+def test_without_ids_each_worker_draws_for_itself(reports: list[dict[str, Any]]) -> None:
+    found = reports[0]["without ids"]
+    drawn = found["drawn"]
+    data = samples()
+    metric = fed(fm.Accuracy(), {name: data[name] for name in ("prediction", "label")})
+    assert found["value"] == metric.compute()
+    assert abs(np.mean(drawn) - SAMPLES) < 5 * np.sqrt(SAMPLES / len(drawn))
+    # If two workers drew alike, the numbers would spread more.
+    assert np.std(drawn) == pytest.approx(np.sqrt(SAMPLES), rel=0.25)
+
+
+TROUBLES = {
+    "kinds of keys": "AgreementError: Sliced it, it.keys: the workers' keys differ: integers on rank",
+    "number of keys": "AgreementError: the workers disagree: Sliced it, state 'it.keys': shape [5]",
+    "given or not": "AgreementError: the workers disagree at exchange",
+    "one cannot read": "CommunicatorError: on rank ",
+}
+
+
+@pytest.mark.parametrize("case", TROUBLES)
+def test_trouble_of_one_worker_is_told_on_all(reports: list[dict[str, Any]], case: str) -> None:
+    text = reports[0]["troubles"][case]
+    if len(reports) > 1:
+        assert text.startswith(TROUBLES[case]), text
+    assert all(report["after"] == len(reports) for report in reports)

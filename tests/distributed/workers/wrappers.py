@@ -1,0 +1,83 @@
+"""One worker of the tests of slices, windows and intervals."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import paddle
+from cluster import error_text, report
+
+import fleetmetrics as fm
+from tests.contract import plain
+from tests.distributed.test_wrappers import SAMPLES, collection, fed, samples
+from tests.fakes import Recorder
+
+TIMEOUT = 20
+
+
+def share_of(rank: int, workers: int, names: Any) -> dict[str, Any]:
+    """A worker's samples; the last of several has none."""
+    filled = max(1, workers - 1)
+    start, stop = SAMPLES * rank // filled, SAMPLES * (rank + 1) // filled
+    return {name: column[start:stop] for name, column in samples().items() if name in names}
+
+
+def values(channel: Recorder) -> dict[str, Any]:
+    """What a collection computes, and how many exchanges that takes."""
+    names = set(samples()) - {"user"}
+    share = share_of(channel.rank, channel.world_size, names)
+    tensors = {
+        name: paddle.to_tensor(column) if name in ("prediction", "label", "weight", "slot") else column
+        for name, column in share.items()
+    }
+    found, told = {}, []
+    for kind, mine in {"weighted": share, "of tensors": tensors}.items():
+        metrics = fed(collection(), mine)
+        before = channel.exchanges + channel.consultations
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found[kind] = plain(metrics.compute(communicator=channel, timeout=TIMEOUT))
+        exchanges = channel.exchanges + channel.consultations - before
+        told = [str(each.message) for each in caught]
+    return {"values": found, "exchanges": exchanges, "warnings": told}
+
+
+def troubles(channel: Recorder) -> dict[str, str]:
+    last = channel.rank == channel.world_size - 1
+
+    def computed(metric: Any, slot: Any) -> Any:
+        metric.add([0.5], slot=[slot])
+        return metric.compute(timeout=TIMEOUT)
+
+    def unreadable() -> Any:
+        metric = fm.Sliced(fm.Count(), name="it")
+        if last:
+            metric.states["it.samples"].block = lambda scope: 1 / 0
+        return computed(metric, 1)
+
+    cases = {
+        "kinds of keys": lambda: computed(fm.Sliced(fm.Count(), name="it"), "text" if last else 1),
+        "number of keys": lambda: computed(fm.Sliced(fm.Count(), max_keys=6 if last else 5, name="it"), 1),
+        "given or not": lambda: computed(fm.Sliced(fm.Count(), keys=[1] if last else None, name="it"), 1),
+        "one cannot read": unreadable,
+    }
+    return {case: error_text(call) for case, call in cases.items()}
+
+
+if __name__ == "__main__":
+    channel = Recorder(fm.get_communicator())
+    report(rank=channel.rank, **values(channel))
+
+    sliced = fm.Sliced(fm.GAUC(), "country", name="by country")
+    fed(sliced, share_of(channel.rank, channel.world_size, ("prediction", "label", "country", "user")))
+    report(records=plain(sliced.compute(timeout=TIMEOUT)))
+
+    numbered = fm.Bootstrap(fm.Accuracy(), 200, name="numbered")
+    fed(numbered, share_of(channel.rank, channel.world_size, ("prediction", "label")))
+    result = numbered.compute(timeout=TIMEOUT)
+    report(**{"without ids": {"value": result.value, "drawn": result.drawn}})
+
+    report(troubles=troubles(channel))
+    report(after=int(np.sum(fm.get_communicator().all_gather(np.ones(1, int)))))

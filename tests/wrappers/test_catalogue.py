@@ -1,0 +1,160 @@
+"""Every metric of the catalogue in every wrapper; and batches that are added whole or not at all."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.wrappers.hashing import poisson, salts, words
+from fleetmetrics.xp import numpy_ops
+from tests.contract import CASES, Data, batches, counts, draw, feed, first_dtypes, same
+
+pytestmark = pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
+NAMES = [name for name, case in CASES.items() if type(case.make()).__name__ not in ("Sliced", "Windowed", "Bootstrap")]
+SUMS = [name for name in NAMES if not list(CASES[name].make().record_metrics())]
+#: Values whose shape depends on the samples: an array of them has no percentiles.
+CURVES = ("calibration curve", "roc curve", "precision-recall curve")
+
+
+def samples_of(name: str) -> Data:
+    return draw(name, first_dtypes(name), "real", mask=True)
+
+
+def chosen(data: Data, own: np.ndarray, **columns: Any) -> Data:
+    parts = data.map(lambda part: part[own])
+    return parts._replace(columns={key: column[own] for key, column in {**data.columns, **columns}.items()})
+
+
+def value_of(name: str, data: Data) -> Any:
+    metric = CASES[name].make()
+    feed(metric, batches(data), "numpy")
+    return metric.compute()
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+def test_slices_have_the_values_of_their_samples(mode: str) -> None:
+    wrong = []
+    for name in NAMES:
+        data = samples_of(name)
+        slot = np.random.default_rng(0).integers(0, 3, len(data.prediction))
+        wanted = {key: value_of(name, chosen(data, slot == key)) for key in np.unique(slot[counts(data)]).tolist()}
+        for keys in (None, list(wanted)) if mode == "numpy" else (None,):
+            metric = fm.Sliced(CASES[name].make(), keys=keys)
+            feed(metric, batches(chosen(data, np.arange(len(slot)), slot=slot), 30), mode)
+            if not same(metric.compute(), wanted, False, max(CASES[name].tolerance, 1e-11)):
+                wrong.append((name, keys))
+    assert wrong == []
+
+
+def test_windows_have_the_values_of_the_last_batches() -> None:
+    wrong = []
+    for name in SUMS:
+        parts = batches(samples_of(name))
+        metric = fm.Windowed(CASES[name].make(), 2)
+        feed(metric, parts, "numpy")
+        alone = CASES[name].make(), CASES[name].make()
+        for each, own in zip(alone, (parts[-2:], parts)):
+            feed(each, own, "numpy")
+        wanted = tuple(each.compute() for each in alone)
+        if not same(metric.compute(), wanted, False, max(CASES[name].tolerance, 1e-11)):
+            wrong.append(name)
+    assert wrong == []
+
+
+def of_replicate(value: Any, replicate: int) -> Any:
+    if isinstance(value, fm.BootstrapResult):
+        return value.replicates[replicate]
+    if isinstance(value, dict):
+        return {key: of_replicate(each, replicate) for key, each in value.items()}
+    return tuple(of_replicate(each, replicate) for each in value)
+
+
+def test_replicates_have_the_values_of_what_they_draw() -> None:
+    wrong = []
+    for name in SUMS:
+        data = samples_of(name)
+        ids = np.arange(len(data.prediction))
+        metric = fm.Bootstrap(CASES[name].make(), 2, ids="uid")
+        feed(metric, batches(chosen(data, ids, uid=ids)), "numpy")
+        if name in CURVES:
+            with pytest.raises(fm.InvalidInputError, match="an array of one shape whatever the samples"):
+                metric.compute()
+            continue
+        value = metric.compute()
+        times = poisson(numpy_ops, *words(numpy_ops, ids, 0), salts(0, 2))
+        for replicate in range(2):
+            wanted = value_of(name, chosen(data, np.repeat(ids, times[:, replicate])))
+            if not same(of_replicate(value, replicate), wanted, False, 1e-9):
+                wrong.append((name, replicate))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+def test_a_batch_that_fails_leaves_every_wrapper_as_it_was(mode: str, monkeypatch: Any) -> None:
+    members = {
+        "few": fm.Sliced(fm.MeanSquaredError(), "slot", max_keys=3),
+        "grown": fm.Sliced(fm.AUC(buckets=1024), "slot", max_keys=50),
+        "most": fm.Sliced(fm.Max(), "slot", max_keys=3),
+        "given": fm.Sliced(fm.AUC(buckets=1024), "slot", keys=[1, 2]),
+        "recent": fm.Windowed(fm.MeanSquaredError(), 3),
+        "sure": fm.Bootstrap(fm.AUC(buckets=1024), 20, ids="uid"),
+        "both": fm.Sliced(fm.Bootstrap(fm.Accuracy(), 20, ids="uid"), "slot"),
+        "kept": fm.Sliced(fm.GAUC(), "slot"),
+        "fails": fm.MaxError("fails"),
+    }
+    metrics = fm.MetricCollection(members, "it")
+    rng = np.random.default_rng(3)
+    put = paddle.to_tensor if mode == "dynamic" else np.asarray
+    (last,) = members["fails"].states.values()
+
+    def batch(slot: int) -> dict[str, Any]:
+        label = rng.integers(0, 2, 8)
+        return {
+            "prediction": put(rng.random(8)),
+            "label": put(label),
+            "slot": rng.integers(slot, slot + 6, 8),
+            "uid": rng.integers(0, 99, 8),
+            "user": label * 0 + 1,
+        }
+
+    sound = [batch(20), batch(10), batch(0)]
+    one = fm.MetricCollection({key: metric.fresh() for key, metric in members.items()}, "it")
+    for part in sound:
+        one.add(**part)
+        metrics.add(**part)
+        before = snapshot(metrics)
+        with monkeypatch.context() as patch:
+            patch.setattr(last, "accumulate", lambda increment: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                metrics.add(**batch(-9))
+        assert snapshot(metrics) == before
+    with pytest.warns(UserWarning, match="more than 3 keys"):
+        assert same(metrics.compute(), one.compute(), True)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda metric: pickle.loads(pickle.dumps(metric))])
+def test_wrappers_can_be_copied_with_what_they_hold(copied: Any) -> None:
+    for metric in (
+        fm.Sliced(fm.ExactAUC(), "slot"),
+        fm.Sliced(fm.AUC(buckets=9), "slot", keys=[1]),
+        fm.Windowed(fm.Accuracy(), 2),
+        fm.Bootstrap(fm.Accuracy(), 5),
+    ):
+        columns = {"slot": np.arange(8) % 2} if "slot" in metric.columns else {}
+        metric.add(np.arange(8) / 8, np.arange(8) % 3 % 2, **columns)
+        again = copied(metric)
+        assert same(again.compute(), metric.compute(), True)
+        again.add(np.arange(8) / 8, np.arange(8) % 3 % 2, **columns)
+        assert snapshot(again) != snapshot(metric)
+
+
+def snapshot(metrics: Any) -> list[Any]:
+    return [(state.name, state.read().tobytes()) for state in metrics._states()] + [
+        len(table) for table in metrics._tables()
+    ]
