@@ -8,7 +8,7 @@ import platform
 import re
 import time
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -55,6 +55,38 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     ]
     rule = ["-" * w if i == 0 else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
     return "\n".join(f"| {' | '.join(line)} |" for line in [cells[0], rule, *cells[1:]])
+
+
+HEADER = ("fleetmetrics", "time", "against", "time", "rounds", "ratio", "to reach", "reached")
+"""Of a table that `row` makes the lines of."""
+
+
+def row(what: str, against: str, ours: np.ndarray, theirs: np.ndarray, target: Target) -> list[str]:
+    """A line of two variants' times and their ratio, round by round."""
+    ratios = theirs / ours if target.sign == ">=" else ours / theirs
+    side = "faster" if target.sign == ">=" else "as long"
+    reached = "yes" if target.reached(float(np.median(ratios))) else "no"
+    text = f"{quotient(ratios)} x {side}"
+    return [what, seconds(ours), against, seconds(theirs), str(len(ours)), text, str(target), reached]
+
+
+def in_turn(variants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, np.ndarray]:
+    """Seconds of each variant in each round; a round begins with another one each time, and the first is not counted.
+
+    Args:
+        variants: what is timed, by name.
+        rounds: how many, at least 3.
+    """
+    names = list(variants)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(-1, max(3, rounds)):
+        shift = number % len(names)
+        for name in names[shift:] + names[:shift]:
+            start = time.perf_counter()
+            variants[name]()
+            if number >= 0:
+                times[name].append(time.perf_counter() - start)
+    return {name: np.array(values) for name, values in times.items()}
 
 
 def machine(versions: dict[str, str]) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import Any, Callable, Mapping
+from typing import Any
 
 import numpy as np
 from _job import Gate, Place, place, report, run
-from _report import Target, arguments, machine, quotient, seconds, table, write
+from _report import HEADER, Target, arguments, in_turn, machine, row, table, write
 
 WORKERS = 2
 USERS, EACH = 20_000, 10
@@ -22,7 +22,6 @@ BATCH = 32
 #: Rounds of each part; a round of the small batches calls `add` so many times.
 ROUNDS = {"queries": 5, "add": 60, "exchange": 300}
 CALLS = 200
-WARM_UP = 1
 
 
 def main() -> None:
@@ -48,33 +47,10 @@ def main() -> None:
     rows = [*of_queries(options.rounds), *of_add(options.rounds)]
     findings = run(__file__, WORKERS, arguments=["--rounds", str(options.rounds)])
     rows += of_exchange(findings)
-    header = ["fleetmetrics", "time", "against", "time", "rounds", "ratio", "to reach", "reached"]
-    text = f"{machine(versions)}\n\n{table(header, rows)}"
+    text = f"{machine(versions)}\n\n{table(HEADER, rows)}"
     print(text)
     if options.write:
         write(options.write, "catalogue", text)
-
-
-def in_turn(variants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, np.ndarray]:
-    """Seconds of each variant in each round."""
-    names = list(variants)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(-WARM_UP, max(3, rounds)):
-        shift = number % len(names)
-        for name in names[shift:] + names[:shift]:
-            start = time.perf_counter()
-            variants[name]()
-            if number >= 0:
-                times[name].append(time.perf_counter() - start)
-    return {name: np.array(values) for name, values in times.items()}
-
-
-def row(what: str, against: str, ours: np.ndarray, theirs: np.ndarray, target: Target) -> list[str]:
-    ratios = theirs / ours if target.sign == ">=" else ours / theirs
-    side = "faster" if target.sign == ">=" else "as long"
-    reached = "yes" if target.reached(float(np.median(ratios))) else "no"
-    text = f"{quotient(ratios)} x {side}"
-    return [what, seconds(ours), against, seconds(theirs), str(len(ours)), text, str(target), reached]
 
 
 # Ranked answers and users

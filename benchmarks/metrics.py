@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from _report import Target, arguments, machine, quotient, seconds, table, write
-from catalogue import in_turn, row
+from _report import HEADER, Target, arguments, in_turn, machine, quotient, row, seconds, table, write
 
 SAMPLES, BATCH, BUCKETS = 1_000_000, 4096, 4096
 EXACT = 10_000_000
@@ -35,8 +34,7 @@ def main() -> None:
         "torchmetrics": torchmetrics.__version__,
     }
     rows = [*of_stream(options.rounds), *of_torchmetrics(options.rounds), *of_exact(options.rounds)]
-    header = ["fleetmetrics", "time", "against", "time", "rounds", "ratio", "to reach", "reached"]
-    text = f"{machine(versions)}\n\n{table(header, rows)}"
+    text = f"{machine(versions)}\n\n{table(HEADER, rows)}"
     print(text)
     if options.write:
         write(options.write, "metrics", text)

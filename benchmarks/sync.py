@@ -14,7 +14,7 @@ from typing import Any, Callable, Mapping
 
 import numpy as np
 from _job import Gate, Place, free_ports, place, report, run
-from _report import Target, arguments, machine, quotient, seconds, table, write
+from _report import HEADER, Target, arguments, machine, row, table, write
 
 WORKERS = 2
 SMALL, LARGE = 4096, 2**20
@@ -216,30 +216,13 @@ def show(findings: list[dict[str, Any]]) -> str:
         row(calls, "eight calls of `fleet.metrics`", eight["ours"], eight["theirs"], Target(">=", 15)),
         row(calls, f"bare Gloo all-reduce of {size:,} bytes", eight["ours"], eight["bare"], Target("<=", 2.5)),
     ]
-    header = ["fleetmetrics", "time", "against", "time", "rounds", "ratio", "to reach", "reached"]
-    return f"{machine(findings[0]['versions'])}\n\n{table(header, rows)}"
+    return f"{machine(findings[0]['versions'])}\n\n{table(HEADER, rows)}"
 
 
 def duration(workers: list[dict[str, list[float]]]) -> np.ndarray:
     """From the last worker's entry to the last worker's return; the clock is one for all processes of a machine."""
     starts, ends = (np.max([worker[what] for worker in workers], axis=0) for what in ("starts", "ends"))
     return np.asarray(ends - starts)
-
-
-def row(what: str, against: str, ours: np.ndarray, theirs: np.ndarray, target: Target) -> list[str]:
-    ratios = theirs / ours if target.sign == ">=" else ours / theirs
-    side = "faster" if target.sign == ">=" else "as long"
-    reached = "yes" if target.reached(float(np.median(ratios))) else "no"
-    return [
-        what,
-        seconds(ours),
-        against,
-        seconds(theirs),
-        str(len(ours)),
-        f"{quotient(ratios)} x {side}",
-        str(target),
-        reached,
-    ]
 
 
 if __name__ == "__main__":
