@@ -44,6 +44,8 @@ class Accumulator:
             instead of raising `DuplicateStateError`.
     """
 
+    _add_to: Any = None  # what gets the batches instead, where this says only which arguments add takes
+
     def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
         self._set_name(_default_name(type(self)) if name is None else name)
         self.validate = validate
@@ -85,6 +87,9 @@ class Accumulator:
                 run, and ``compute`` reports it.
             StaticProgramError: called twice for one static program, or with arrays after static variables.
         """
+        if self._add_to is not None:
+            self._add_to(prediction, label, weight, mask, **columns)
+            return
         self._check_is_free()
         members = self._members().values()
         for member in members:

@@ -95,13 +95,17 @@ class State:
         Raises:
             InvalidInputError: naming the state.
         """
-        if self.reduction in ("max", "min"):
-            return
         if value is None:
             value = self.value
             if not isinstance(value, (np.ndarray, np.generic)) or value.size > _SHORT:
                 return
-        if value.dtype.kind == "f" and not (math.isfinite(value) if value.ndim == 0 else np.isfinite(value).all()):
+        if value.dtype.kind != "f":
+            return
+        if self.reduction in ("max", "min"):  # without samples it is infinite, on the other side
+            finite = bool((value != -identity(self.reduction, "float64")).all())
+        else:
+            finite = math.isfinite(value) if value.ndim == 0 else bool(np.isfinite(value).all())
+        if not finite:
             raise InvalidInputError(
                 f"{self.name} would no longer be finite: the values or weights are too large for a sum in float64, "
                 "whose largest number is 1.8e308. Scale them, or leave such samples out"

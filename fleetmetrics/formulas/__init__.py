@@ -22,7 +22,6 @@ from fleetmetrics.formulas.auc import (
     average_precision_bounds,
     average_precision_from_histogram,
 )
-from fleetmetrics.formulas.bootstrap import BootstrapResult, PairedDifference, bootstrap_result, paired_difference
 from fleetmetrics.formulas.calibration import (
     BrierParts,
     CalibrationPoints,
@@ -96,13 +95,11 @@ from fleetmetrics.formulas.retrieval import average_precision, average_precision
 
 __all__ = [
     "ROC",
-    "BootstrapResult",
     "BoundedArea",
     "BrierParts",
     "CalibrationPoints",
     "HistogramCounts",
     "OperatingPoint",
-    "PairedDifference",
     "PrecisionRecall",
     "Sweep",
     "accuracy",
@@ -113,7 +110,6 @@ __all__ = [
     "average_precision_from_histogram",
     "average_precision_of_ranking",
     "balanced_accuracy",
-    "bootstrap_result",
     "brier_decomposition",
     "brier_score",
     "bucket_error",
@@ -147,7 +143,6 @@ __all__ = [
     "mean_squared_log_error",
     "normalized_confusion",
     "normalized_entropy",
-    "paired_difference",
     "pearson_correlation",
     "precision",
     "precision_at_fixed_recall",

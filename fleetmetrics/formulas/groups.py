@@ -99,10 +99,9 @@ def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tupl
     if weight is None:
         pairs = positives * negatives
     else:  # shares of the group's weight: a product of weights may be too large or too small
-        number = np.cumsum(first) - 1
-        positive = positive / np.where(both, positives, np.inf)[number]
-        negative = negative / np.where(both, negatives, np.inf)[number]
-        pairs = both.astype(np.float64)
+        number, pairs = np.cumsum(first) - 1, both
+        positive = positive / np.where(positives > 0, positives, 1)[number]
+        negative = negative / np.where(negatives > 0, negatives, 1)[number]
     new_tie = first.copy()
     new_tie[1:] |= score[1:] != score[:-1]
     ties = np.flatnonzero(new_tie)

@@ -198,6 +198,8 @@ class Throughput(Metric):
         64.0
     """
 
+    #: Of `fleetmetrics.wrappers`, none can stand around it.
+    unfit = "its time is that of a worker as a whole"
     requirements = (
         Requirement(
             "prediction",

@@ -9,17 +9,31 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 
-__all__ = ["array_of", "choice_of", "column_of", "edges_of", "number_of", "whole_number_of", "zero_division_of"]
+#: So many entries of 8 bytes are 8 GiB.
+MOST_ENTRIES = 2**30
+
+__all__ = [
+    "MOST_ENTRIES",
+    "array_of",
+    "choice_of",
+    "column_of",
+    "edges_of",
+    "number_of",
+    "whole_number_of",
+    "zero_division_of",
+]
 
 
-def whole_number_of(argument: str, value: Any, least: int) -> int:
+def whole_number_of(argument: str, value: Any, least: int, most: int | None = None) -> int:
     """An integer.
 
     Raises:
-        InvalidInputError: it is none, or below the least one allowed.
+        InvalidInputError: it is none, or outside of the range.
     """
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
         raise InvalidInputError(f"{argument} must be an integer of at least {least}, not {value!r}")
+    if most is not None and value > most:
+        raise InvalidInputError(f"{argument} must be at most {most}, not {value!r}")
     return int(value)
 
 
@@ -109,7 +123,7 @@ def edges_of(bins: Any, low: float, high: float) -> tuple[float, ...]:
     """
     edges = array_of(bins)
     if edges.ndim == 0:
-        number = whole_number_of("bins", bins, 1)
+        number = whole_number_of("bins", bins, 1, MOST_ENTRIES)
         with np.errstate(over="ignore", invalid="ignore"):
             edges = np.linspace(low, high, number + 1)
         if not (edges[1:] > edges[:-1]).all():

@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import choice_of, whole_number_of, zero_division_of
+from fleetmetrics.metrics.arguments import MOST_ENTRIES, choice_of, whole_number_of, zero_division_of
 from fleetmetrics.xp.buckets import LOG_ODDS_MAX, lowest_scores
 
 __all__ = ["BUCKETS", "ScoreHistogram"]
@@ -82,11 +82,11 @@ def _layout(buckets: int | None, spacing: str | None, num_thresholds: int | None
         choice_of("spacing", spacing, _SPACINGS)
     if num_thresholds is None:
         spacing = spacing or "log_odds"
-        number = BUCKETS if buckets is None else whole_number_of("buckets", buckets, 2)
+        number = BUCKETS if buckets is None else whole_number_of("buckets", buckets, 2, MOST_ENTRIES)
         if spacing == "log_odds" and number > LOG_ODDS_MAX:
             raise InvalidInputError(f"buckets must be at most 2**24 with spacing='log_odds', not {number}")
         return number, spacing
-    number = whole_number_of("num_thresholds", num_thresholds, 1) + 1
+    number = whole_number_of("num_thresholds", num_thresholds, 1, MOST_ENTRIES) + 1
     if spacing == "log_odds":
         raise InvalidInputError(
             "num_thresholds means Paddle's buckets, spacing='linear'; give buckets= instead for spacing='log_odds'"

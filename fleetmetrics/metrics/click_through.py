@@ -13,7 +13,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import number_of, whole_number_of, zero_division_of
+from fleetmetrics.metrics.arguments import MOST_ENTRIES, number_of, whole_number_of, zero_division_of
 from fleetmetrics.metrics.buckets import BUCKETS, ScoreHistogram
 from fleetmetrics.metrics.classification.losses import log_likelihood
 from fleetmetrics.requirements import Requirement
@@ -364,7 +364,7 @@ class BucketError(ScoreHistogram):
     ) -> None:
         super().__init__(
             name,
-            buckets=whole_number_of("buckets", buckets, 2),
+            buckets=whole_number_of("buckets", buckets, 2, MOST_ENTRIES),
             spacing="linear",
             from_logits=from_logits,
             zero_division=zero_division,

@@ -12,7 +12,7 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.operating_points import OperatingPoint, Sweep
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import array_of, number_of, whole_number_of, zero_division_of
+from fleetmetrics.metrics.arguments import MOST_ENTRIES, array_of, number_of, whole_number_of, zero_division_of
 from fleetmetrics.metrics.buckets import ScoreHistogram
 
 __all__ = [
@@ -221,7 +221,7 @@ class ThresholdSweep(Metric):
 def _thresholds(given: Any) -> tuple[float, ...]:
     values = array_of(given)
     if values.ndim == 0:
-        return tuple(np.linspace(0, 1, whole_number_of("thresholds", given, 2)).tolist())
+        return tuple(np.linspace(0, 1, whole_number_of("thresholds", given, 2, MOST_ENTRIES)).tolist())
     in_range = (
         values.ndim == 1 and values.size > 0 and values.dtype.kind in "iuf" and ((values >= 0) & (values <= 1)).all()
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import ClassVar, Iterable
+from typing import Any, ClassVar, Iterable
 
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.batch import Batch
@@ -30,7 +30,7 @@ class Wrapper(Metric):
 
     #: The wrappers that cannot stand inside, and what to do instead.
     refused: ClassVar[dict[str, str]] = {}
-    #: What must change before it can stand inside of another wrapper.
+    #: Why it cannot stand inside of another wrapper, or what must change first; any metric may have one.
     unfit = ""
 
     def __init__(self, metric: Metric, name: str | None, validate: bool | None, share: bool | None) -> None:
@@ -40,7 +40,7 @@ class Wrapper(Metric):
         if metric.program is not None or metric.holds_samples():
             raise InvalidInputError(f"{metric.name} holds samples already; {kind} takes new metrics")
         for inner in _all_inside(metric):
-            reason = self.refused.get(type(inner).__name__) or (inner.unfit if isinstance(inner, Wrapper) else "")
+            reason = self.refused.get(type(inner).__name__) or getattr(inner, "unfit", "")
             if reason:
                 raise InvalidInputError(f"{kind} cannot stand around this {type(inner).__name__}: {reason}")
         super().__init__(
@@ -55,6 +55,25 @@ class Wrapper(Metric):
         self.metric = metric.fresh(metric.name)
         self.requirements = metric.requirements
         self.columns = metric.columns
+
+    def add(self, *args: Any, **given: Any) -> None:
+        """Accumulate one batch; see `Metric.add`.
+
+        Args:
+            *args: those of the metric's own ``add``, in its order.
+            **given: those of the metric's own ``add``, and the further ones of this one by name.
+
+        Raises:
+            InvalidInputError, StaticProgramError: as for `Metric.add`.
+        """
+        own: Any = super().add
+        if type(self.metric).add is Accumulator.add or "prediction" in given:
+            own(*args, **given)
+            return
+        more = {name: given.pop(name) for name in self.columns if name in given and name not in self.metric.columns}
+        stand_in = copy.copy(self.metric)  # which knows the order of its arguments
+        stand_in._add_to = lambda *arguments, **columns: own(*arguments, **columns, **more)
+        stand_in.add(*args, **given)
 
     def refuse_records(self, instead: str) -> None:
         """Raise if the metric keeps every sample.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar, Iterable, Mapping
 
 import numpy as np
@@ -34,7 +33,8 @@ class Bootstrap(Wrapper):
 
     The Poisson bootstrap: in each replicate a sample counts as often as a Poisson variable of mean 1 says, instead of
     once. Formula: for replicates r = 1, ..., R the metric of the samples with weights ``w_i N_ir``; the interval is
-    that of their percentiles, see `fleetmetrics.formulas.bootstrap_result`. A row of ``[n, m]`` input is one sample.
+    that of their percentiles, see `fleetmetrics.formulas.bootstrap.bootstrap_result`. A row of ``[n, m]`` input is one
+    sample.
 
     ``N_ir`` is a hash of the seed, r, and the sample's id. With ``ids="request"``, ``add(..., request=)`` takes an
     integer or text for each sample, and the interval depends neither on the number of workers nor on the order of the
@@ -47,7 +47,7 @@ class Bootstrap(Wrapper):
 
     ``add`` is that of the metric. Every state of it is kept ``replicates`` times, and goes into the one exchange; each
     sample costs ``replicates`` hashes. Texts as ids are not for static programs. Returns a
-    `fleetmetrics.formulas.BootstrapResult`; of a metric whose value is a dict or a named tuple one for each entry.
+    `fleetmetrics.BootstrapResult`; of a metric whose value is a dict or a named tuple one for each entry.
 
     Source: Chamandy, Muralidharan, Najmi and Naidu, "Estimating uncertainty for massive data streams", Google (2012);
     Hanley and MacGibbon, "Creating non-parametric bootstrap samples using Poisson frequencies", Computer Methods and
@@ -97,7 +97,8 @@ class Bootstrap(Wrapper):
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
             raise InvalidInputError(f"seed must be an integer, not {seed!r}")
         self.seed = int(seed)
-        self.confidence = number_of("confidence", confidence, math.ulp(0.0), 1 - 2.0**-53, "a number between 0 and 1")
+        above, below = np.nextafter([0.0, 1.0], [1.0, 0.0]).tolist()
+        self.confidence = number_of("confidence", confidence, above, below, "a number between 0 and 1")
         if ids is not None and (not isinstance(ids, str) or not ids.isidentifier()):
             raise InvalidInputError(f"ids must be the name of a further argument of add, or None, not {ids!r}")
         self.ids = ids

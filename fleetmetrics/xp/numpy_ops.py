@@ -16,7 +16,7 @@ from fleetmetrics.xp.buckets import log_odds
 from fleetmetrics.xp.scattered import Scattered
 
 #: What a sum overflows to is looked at afterwards, and told as an error.
-quiet = functools.partial(np.errstate, over="ignore", invalid="ignore", under="ignore")
+quiet = functools.partial(np.errstate, over="ignore", invalid="ignore", under="ignore", divide="ignore")
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 

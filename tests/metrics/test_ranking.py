@@ -135,6 +135,18 @@ def test_queries_may_come_from_a_data_frame_and_not_be_missing():
         metric.add([0.9, 0.1], [0, 1], query=[1.0, np.nan])
 
 
+def test_users_of_one_class_and_great_weight_do_not_disturb_the_others():
+    rng = np.random.default_rng(0)
+    user, score, label = np.repeat(np.arange(40), 8), rng.random(320), rng.integers(0, 2, 320)
+    label[user % 2 == 0] = 1
+    weight = np.where(user % 2 == 0, 1e15, 1.0)
+    heavy, alone = fm.UAUC(), fm.UAUC()
+    heavy.add(score, label, weight, user=user)
+    odd = user % 2 == 1
+    alone.add(score[odd], label[odd], user=user[odd])
+    assert heavy.compute() == pytest.approx(alone.compute(), rel=1e-12)
+
+
 @pytest.mark.parametrize("scale", [1e-300, 1e300])
 def test_weights_of_any_size_give_the_same_areas(scale):
     data = contract.draw("gauc", weight="real")

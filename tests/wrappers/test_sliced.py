@@ -147,6 +147,19 @@ def test_a_slice_of_masked_samples_leaves_no_trace(mode: str) -> None:
     assert metric.compute() == {7: 0.5}
 
 
+def test_add_takes_the_arguments_of_the_metric_in_its_order() -> None:
+    for wrap in (lambda metric: metric, lambda metric: fm.Windowed(metric, 3, lifetime=False)):
+        mean = wrap(fm.Sliced(fm.Mean(), keys=[1, 2]))
+        mean.add([1.0, 3.0, 5.0], [1.0, 3.0, 0.5], slot=[1, 1, 2])  # values and weights
+        mean.add(value=[5.0], mask=[False], slot=[1])
+        mean.add(prediction=[6.5], weight=[0.5], slot=[2])
+        assert mean.compute() == {1: 2.5, 2: 5.75}
+    with pytest.raises(TypeError, match="label"):
+        fm.Sliced(fm.Mean()).add([1.0], label=[1], slot=[1])
+    with pytest.raises(fm.InvalidInputError, match="slot is missing"):
+        fm.Sliced(fm.Mean()).add([1.0])
+
+
 def test_rows_of_a_matrix_have_one_key_each() -> None:
     metric = fm.Sliced(fm.Count())
     metric.add(np.zeros((3, 2)), slot=[4, 5, 4])
@@ -366,6 +379,7 @@ def test_what_cannot_be_sliced_says_what_to_do() -> None:
         "metric must be a Metric, not type": lambda: fm.Sliced(fm.Count),
         "around this Sliced: join the two columns": lambda: fm.Sliced(fm.Sliced(fm.Count())),
         "around this Windowed: put it around": lambda: fm.Sliced(fm.Windowed(fm.Count(), 3)),
+        "around this Throughput: its time is that of a worker as a whole": lambda: fm.Sliced(fm.Throughput()),
         "around this Bootstrap: give Bootstrap ids=": lambda: fm.Sliced(fm.Bootstrap(fm.Count())),
     }
     for told, make in cases.items():

@@ -44,6 +44,7 @@ class ConfusionMetric(Metric):
         share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
+        choice("task", task, type(self).tasks)
         if task == "multiclass":
             from_logits = False  # softmax does not change which score is the highest
         self.task = task_of(
@@ -180,7 +181,7 @@ class FBeta(_Averaged):
     ) -> None:
         super().__init__(name, average=average, **settings)
         number("beta", beta, 0, math.inf)
-        self.beta = float(beta)
+        self.beta = math.inf if beta > 1e300 else float(beta)
 
     def formula(self, confusion: np.ndarray) -> Any:
         return formulas.f_beta(confusion, self.average, self.zero_division, beta=self.beta)

@@ -201,7 +201,7 @@ def average_of(task: Task, average: str | None) -> str | None:
         InvalidInputError: it is none of those that the task has.
     """
     if task.kind == "binary":
-        if average in ("auto", "binary"):
+        if isinstance(average, str) and average in ("auto", "binary"):
             return "binary"
         raise InvalidInputError(
             f"average must be left out with task='binary', which looks at class 1 alone, not {average!r}; for both "
