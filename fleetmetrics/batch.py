@@ -113,7 +113,7 @@ class Batch(Sums):
 
     def _column(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
         """A further column, flat; not necessarily in the batch's namespace: texts have none but NumPy's."""
-        array = value if is_paddle(value) else _texts_or_numbers(value)
+        array = value if is_paddle(value) else _texts_or_numbers(value, argument)
         xp = namespace(array)
         kind = array.dtype.kind if xp is numpy_ops else xp.kind(array)
         if kind not in "biuSU":
@@ -358,9 +358,12 @@ class Batch(Sums):
         return xp.logical_not(xp.all_rows(xp.reshape(xp.logical_not(counts), [-1, self.width])))
 
 
-def _texts_or_numbers(value: Any) -> np.ndarray:
+def _texts_or_numbers(value: Any, argument: str) -> np.ndarray:
     """An array; of objects that are all texts, as a data frame has them, one of texts."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # ragged lists
+        raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
     if array.dtype == object and array.size and all(isinstance(each, str) for each in array.flat):
         return array.astype(str)
     return array

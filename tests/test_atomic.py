@@ -17,7 +17,7 @@ def test_a_sum_that_overflows_leaves_the_other_members_as_they_were():
     before = state_bytes(metrics)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(fm.InvalidInputError, match=r"it\.mae\.absolute_error would no longer be finite: the values"):
+        with pytest.raises(fm.InvalidInputError, match=r"it\.mae\.absolute_error would no longer be finite"):
             metrics.add([1.7e308, 1.7e308], [0.0, 0.0])
     assert state_bytes(metrics) == before
     assert metrics.compute() == {"n": 2, "max": 2.0, "mae": 1.5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+
 import numpy as np
 import paddle
 import pytest

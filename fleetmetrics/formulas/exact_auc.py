@@ -164,10 +164,14 @@ def fold_exact_auc(
 
     Returns:
         The next carry: what the negative and positive samples weigh so far; and twice the pairs in the right order (of
-        counts an int), or the area so far.
+        counts an int), or the area so far. Weights are multiplied by a power of two that depends on the totals.
     """
     negative, positive, area = carry["negative"], carry["positive"], carry["area"]
     fraction = area_fraction(max_fpr)
+    if isinstance(totals[0], float):  # products of weights might leave the range of a float: a power of two before them
+        factor = 2.0 ** -max(-1000, min(1000, math.frexp(max(totals))[1]))
+        totals = totals[0] * factor, totals[1] * factor
+        weight = np.full(len(score), factor) if weight is None else weight * factor
     start, length = 0, len(score)
     while start < length:
         end = min(start + _BLOCK, length)
@@ -235,7 +239,7 @@ def _area_up_to(
     true_positive = np.maximum(totals[1] - (positive + np.cumsum(p)), 0.0)
     false_positive = np.maximum(totals[0] - (negative + np.cumsum(n)), 0.0)
     width = np.clip(fraction * totals[0] - false_positive, 0, n)
-    rise = np.divide(p * width, n, out=np.zeros_like(p), where=n > 0)
+    rise = p * np.divide(width, n, out=np.zeros_like(p), where=n > 0)
     return float(np.sum(width * (true_positive + rise / 2)))
 
 

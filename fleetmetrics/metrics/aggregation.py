@@ -97,16 +97,22 @@ class Sum(Values):
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         if batch.weight is not None or batch.xp.kind(batch.prediction) == "f":
             return {"floats": batch.weighted_sum(batch.values), "number_of_floats": batch.number}
-        return {"integers": batch.weighted_sum(batch.prediction), "estimate": batch.weighted_sum(batch.values)}
+        integers, estimate = batch.weighted_sum(batch.prediction), batch.weighted_sum(batch.values)
+        if batch.xp.FILTERS and batch.lanes is None:  # else compute will tell
+            self._raise_if_wrapped(integers, estimate)
+        return {"integers": integers, "estimate": estimate}
 
-    def formula(
-        self, integers: np.ndarray, floats: np.ndarray, estimate: np.ndarray, number_of_floats: np.ndarray
-    ) -> float:
+    def _raise_if_wrapped(self, integers: Any, estimate: Any) -> None:
         if abs(estimate.item() - integers.item()) > 2**62:
             raise IntegerOverflowError(
                 f"{self.name}: the integers add up to about {estimate.item():.6g}; a sum must stay below "
                 "2**63 = 9.22e18. Add them as float64"
             )
+
+    def formula(
+        self, integers: np.ndarray, floats: np.ndarray, estimate: np.ndarray, number_of_floats: np.ndarray
+    ) -> float:
+        self._raise_if_wrapped(integers, estimate)
         return integers.item() + floats.item() if number_of_floats.item() else integers.item()
 
 

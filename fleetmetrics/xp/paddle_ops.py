@@ -12,14 +12,26 @@ import contextlib
 import sys
 from typing import Any
 
-import numpy as np
 import paddle
 
-from fleetmetrics import reductions
-from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.moments import WIDTHS, merged
-from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, numpy_ops
+from fleetmetrics.xp import Scattered, is_eager_tensor
 from fleetmetrics.xp.buckets import odds_bounds
+from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, too
+    all_true,
+    arange,
+    asarray,
+    cast,
+    constant,
+    host,
+    identity,
+    integers,
+    is_eager,
+    kind,
+    number,
+    reshape,
+    shape,
+)
 
 #: Paddle does not warn of an overflow.
 quiet = contextlib.nullcontext
@@ -46,82 +58,6 @@ subtract = paddle.subtract
 where = paddle.where
 zeros_like = paddle.zeros_like
 ones_like = paddle.ones_like
-
-_KINDS = {
-    paddle.bool: "b",
-    **{getattr(paddle, name): "i" for name in ("uint8", "int8", "int16", "int32", "int64")},
-    **{getattr(paddle, name): "f" for name in ("float16", "bfloat16", "float32", "float64")},
-}
-
-
-def asarray(value: Any, argument: str) -> Any:
-    """A tensor, variable or value: bool, int64, float32 or float64; anything else is an error.
-
-    The other dtypes are widened to these, which loses nothing: few of Paddle's functions take them all.
-
-    Args:
-        value: what the caller was given.
-        argument: its name, for the message.
-    """
-    if is_eager_tensor(value):
-        value = value.detach()
-    elif not is_static(value):
-        array = numpy_ops.asarray(value, argument)
-        if paddle.in_dynamic_mode():
-            value = paddle.to_tensor(array)
-        elif array.ndim == 0:
-            value = paddle.full([], array.item(), str(array.dtype))
-        else:
-            raise InvalidInputError(
-                f"{argument} must be a variable of the static program or one number, not an array of shape "
-                f"{list(array.shape)}"
-            )
-    if value.dtype not in _KINDS:
-        raise InvalidInputError(f"{argument} must hold numbers or bools, not {value.dtype}")
-    if kind(value) == "i":
-        if value.dtype == paddle.int8 and is_static(value) and isinstance(value, paddle.static.Variable):
-            raise InvalidInputError(
-                f"{argument} is int8, which no static program of Paddle 2.6 can cast; feed it as int32"
-            )
-        return cast(value, "int64")
-    return cast(value, "float32") if value.dtype in (paddle.float16, paddle.bfloat16) else value
-
-
-def host(tensor: Any) -> np.ndarray:
-    """A tensor as a NumPy array; NumPy has no bfloat16, and Paddle would hand out its bits as uint16."""
-    return cast(tensor, "float32").numpy() if tensor.dtype == paddle.bfloat16 else tensor.numpy()
-
-
-def is_eager(tensor: Any) -> bool:
-    """Whether its values can be looked at now without waiting for a device."""
-    return is_eager_tensor(tensor) and bool(tensor.place.is_cpu_place())
-
-
-def all_true(flags: Any) -> bool:
-    """Whether all flags of an eager tensor on the CPU are true."""
-    return bool(flags.numpy().all())
-
-
-def kind(tensor: Any) -> str:
-    """``"b"``, ``"i"`` or ``"f"``: bool, integer, floating."""
-    return _KINDS[tensor.dtype]
-
-
-def shape(tensor: Any) -> tuple[int, ...]:
-    """The shape; -1 where a static program leaves a size open."""
-    return tuple(tensor.shape)
-
-
-def cast(tensor: Any, dtype: str) -> Any:
-    """The tensor as another dtype, by its NumPy name."""
-    return tensor if tensor.dtype == getattr(paddle, dtype) else paddle.cast(tensor, dtype)
-
-
-def reshape(tensor: Any, shape: list[int]) -> Any:
-    """The tensor in another shape; one size may be -1. No operation where nothing would change."""
-    if len(shape) == len(tensor.shape) == 1 and shape[0] in (-1, tensor.shape[0]):
-        return tensor
-    return tensor if list(tensor.shape) == shape == [] else paddle.reshape(tensor, shape)
 
 
 def equal(one: Any, other: Any) -> Any:
@@ -196,16 +132,6 @@ def sum(tensor: Any) -> Any:
     return paddle.sum(tensor, dtype="float64" if kind(tensor) == "f" else "int64")
 
 
-def identity(shape: Any, dtype: str, reduction: str) -> Any:
-    """A tensor of the value that changes nothing when it is reduced with another."""
-    value = reductions.identity(reduction, dtype)
-    if dtype == "float64":
-        return paddle.full(shape, float(value), dtype)
-    # Paddle makes an int64 constant from a double: split, so that both parts are exact.
-    high = (int(value) >> 11) << 11
-    return paddle.add(paddle.full(shape, high, dtype), paddle.full(shape, int(value) - high, dtype))
-
-
 def or_one(tensor: Any) -> Any:
     """The tensor with 1 for 0, to divide by."""
     return paddle.add(tensor, paddle.cast(paddle.logical_not(paddle.cast(tensor, "bool")), tensor.dtype))
@@ -221,45 +147,6 @@ def sigmoid(tensor: Any) -> Any:
     return paddle.nn.functional.sigmoid(cast(tensor, "float64"))
 
 
-def arange(size: int) -> Any:
-    """The numbers from 0 to ``size - 1``, int64."""
-    return paddle.arange(size, dtype="int64")
-
-
-#: So many numbers fit into an operation of the legacy graph that holds an array: 1 MiB of 8 bytes each.
-_ASSIGNED = 2**17
-
-
-def constant(values: np.ndarray) -> Any:
-    """A float64 array that the program holds, to the last bit.
-
-    The legacy graph stores arrays of float64 as float32: there it is made of whole numbers and powers of two.
-    """
-    if paddle.in_dynamic_mode():
-        return paddle.to_tensor(values)
-    if getattr(paddle.framework, "in_pir_mode", bool)():
-        return paddle.assign(values)
-    if values.size > _ASSIGNED:
-        return paddle.concat([constant(values[i : i + _ASSIGNED]) for i in range(0, values.size, _ASSIGNED)])
-    with np.errstate(over="ignore"):
-        short = values.astype(np.float32)
-    if (short == values).all():
-        return paddle.cast(paddle.assign(short), "float64")
-    fraction, exponent = np.frexp(values)
-    tensor = paddle.cast(paddle.assign((fraction * 2.0**53).astype(np.int64)), "float64")
-    exponent = exponent - 53
-    while exponent.any():
-        step = np.clip(exponent, -100, 100)
-        tensor = paddle.multiply(tensor, paddle.cast(paddle.assign(np.ldexp(1.0, step).astype(np.float32)), "float64"))
-        exponent = exponent - step
-    return tensor
-
-
-def number(value: int) -> Any:
-    """An int64 that the program holds; of less than 53 bits."""
-    return paddle.full([], value, "int64")
-
-
 def bitwise_and(tensor: Any, value: int) -> Any:
     """The bits that each int64 and one number have in common."""
     return paddle.bitwise_and(tensor, number(value))
@@ -268,15 +155,6 @@ def bitwise_and(tensor: Any, value: int) -> Any:
 def quotient(tensor: Any, divisor: int) -> Any:
     """Integers divided by one number, rounded down; they are at least 0, or multiples of it."""
     return paddle.floor_divide(tensor, number(divisor))
-
-
-def integers(values: np.ndarray) -> Any:
-    """An int64 array that the program holds, to the last bit: PIR makes it from doubles, so it is made of two."""
-    if paddle.in_dynamic_mode():
-        return paddle.to_tensor(values)
-    high = values >> 32
-    low = paddle.assign(values - (high << 32))
-    return paddle.add(paddle.multiply(paddle.assign(high), paddle.full([], 2**32, "int64")), low)
 
 
 def position(edges: Any, tensor: Any, right: bool = False) -> Any:

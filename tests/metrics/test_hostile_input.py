@@ -135,7 +135,7 @@ def test_what_is_no_array_of_numbers_is_an_error_that_names_the_argument(broken)
     for name in NAMES:
         good = draw(name, first_dtypes(name), samples=2)
         for argument in ("prediction", "label", "weight", "mask"):
-            if broken is None and argument != "prediction" or argument == "label" and good.label is None:
+            if (broken is None and argument != "prediction") or (argument == "label" and good.label is None):
                 continue
             metric = CASES[name].make()
             given = {**arguments(metric, good), argument: broken}
@@ -170,7 +170,7 @@ def hostile(data: Data) -> Iterator[tuple[str, Data]]:
         "integers at the bounds",
         data._replace(prediction=np.where(np.indices(p.shape).sum(0) % 2, 2**63 - 1, -(2**63))),
     )
-    for weight in (1e300, 1e308, 1e-300, 1e-310):
+    for weight in (1e300, 1e-300, 1e-310):
         yield f"weights {weight}", data._replace(weight=np.full(n, weight))
     yield "weights of all sizes", data._replace(weight=np.where(np.arange(n) % 2, 1e300, 1e-300))
     for weight in (
@@ -188,9 +188,9 @@ def hostile(data: Data) -> Iterator[tuple[str, Data]]:
         yield f"prediction {value}", data._replace(prediction=replaced(p, value))
         if y is not None:
             yield f"label {value}", data._replace(label=replaced(y, value))
-    for size in (1.7e308, 1e155, 1e-200, 5e-324):
+    for size in (1.7e308, 1e300, 1e155, 1e-200, 5e-324):
         yield f"predictions up to {size}", data._replace(prediction=as_large_as(p, size))
-        if y is not None:
+        if y is not None and size < 1e308:
             yield f"all up to {size}", data._replace(prediction=as_large_as(p, size), label=as_large_as(y, size))
     for shape in ((n, 1, 1), (n, 0), (1, n), (n, 7), (0,)):
         yield f"prediction {list(shape)}", data._replace(prediction=np.zeros(shape))
@@ -386,7 +386,7 @@ def test_a_column_has_a_name_of_its_own():
         for by in ("score", "weight", "label", "prediction", "mask", "", None, 3):
             with pytest.raises(fm.InvalidInputError, match="by must be a name other than"):
                 kind(by=by)
-    with pytest.raises(fm.InvalidInputError, match="by must be a name other than .*relevance"):
+    with pytest.raises(fm.InvalidInputError, match=r"by must be a name other than .*relevance"):
         fm.NDCG(by="relevance")
 
 
@@ -401,7 +401,7 @@ def test_exponential_gains_take_small_relevances_and_refuse_those_without_a_gain
     metric = fm.NDCG(gains="exponential")
     metric.add([0.9, 0.1], [1e-160, 2e-160], **query)
     assert metric.compute() == pytest.approx((1 + 2 / np.log2(3)) / (2 + 1 / np.log2(3)))
-    with pytest.raises(fm.InvalidInputError, match="label must be a relevance from 0 to 1000, .* 1 of 2 samples"):
+    with pytest.raises(fm.InvalidInputError, match=r"label must be a relevance from 0 to 1000, .* 1 of 2 samples"):
         metric.add([0.9, 0.1], [0, 1024], **query)
 
 
@@ -433,7 +433,8 @@ def is_sound(name: str, row: Data) -> bool:
 
 
 def test_a_static_program_leaves_out_the_samples_that_are_an_error_elsewhere_and_no_others():
-    of_each_kind = {type(CASES[name].make()): name for name in STATIC}
+    made = {name: CASES[name].make() for name in STATIC}
+    of_each_kind = {(type(m).batch_statistics, getattr(m, "sum_of_errors", None)): name for name, m in made.items()}
     batches = {name: broken_batch(name) for name in of_each_kind.values()}
     entries = [(CASES[name].make(), data, [data, data]) for name, data in batches.items()]
     scope = contract.feed_together(entries)

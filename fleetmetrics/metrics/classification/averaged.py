@@ -181,7 +181,10 @@ class FBeta(_Averaged):
     ) -> None:
         super().__init__(name, average=average, **settings)
         number("beta", beta, 0, math.inf)
-        self.beta = math.inf if beta > 1e300 else float(beta)
+        try:
+            self.beta = float(beta)
+        except OverflowError:  # an int that no float holds
+            self.beta = math.inf
 
     def formula(self, confusion: np.ndarray) -> Any:
         return formulas.f_beta(confusion, self.average, self.zero_division, beta=self.beta)

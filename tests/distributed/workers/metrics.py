@@ -27,7 +27,6 @@ from tests.contract import (
 )
 from tests.fakes import Recorder
 
-
 #: So many metrics share a static program: to prepare one takes Paddle time by the square of its operations.
 PROGRAM = 12
 
