@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, Sequence
 
 import numpy as np
@@ -108,10 +109,12 @@ def zero_division_of(value: Any) -> float:
 
 def array_of(value: Any) -> np.ndarray:
     """The array that an argument makes: one without entries for ragged lists, which make none."""
-    try:
-        return np.asarray(value)
-    except ValueError:
-        return np.empty(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # before 1.24, NumPy makes an array of objects of them, and warns
+        try:
+            return np.asarray(value)
+        except ValueError:
+            return np.empty(0)
 
 
 def edges_of(bins: Any, low: float, high: float) -> tuple[float, ...]:

@@ -108,8 +108,11 @@ def is_class(tensor: Any, classes: int) -> Any:
 
 
 def at_least(tensor: Any, low: float) -> Any:
-    """The tensor with smaller entries raised to ``low``, a power of two (others would pass through float32)."""
-    return paddle.clip(tensor, min=low)
+    """The tensor with smaller entries raised to ``low``, 0 or a power of two (others would pass through float32).
+
+    Not by ``clip``, which on 2.6 has an upper end as well: the largest float32.
+    """
+    return paddle.maximum(tensor, paddle.full([], low, tensor.dtype))
 
 
 def zero_unless(flags: Any, tensor: Any) -> Any:

@@ -83,7 +83,7 @@ MAKES = {
     "read-only": read_only,
     "big-endian": lambda array: array.astype(array.dtype.newbyteorder(">")),
     "long doubles": lambda array: array.astype(np.longdouble) if array.dtype.kind == "f" else array,
-    "a matrix": lambda array: np.asmatrix(array) if array.ndim > 1 else np.asmatrix(array).T,
+    "a matrix": lambda array: array.reshape(len(array), -1).view(np.matrix),
     "a masked array that masks nothing": np.ma.array,
     "a column": lambda array: array[:, None] if array.ndim == 1 else array,
 }

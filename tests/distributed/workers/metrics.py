@@ -39,7 +39,8 @@ def every_metric(channel: Recorder, util: Any) -> dict[str, Any]:
     """Value and digest of the global states of each case, mode and split."""
     found = {}
     for split, weight in arguments()["splits"]:
-        names = [name for name, case in CASES.items() if not (case.brief and split != "empty")]
+        brief = arguments()["brief"] and split == "empty"
+        names = [name for name, case in CASES.items() if brief or not case.brief]
         entries = {}
         for name in names:
             data = draw(name, first_dtypes(name), weight, mask=True)
