@@ -227,7 +227,9 @@ class Batch(Sums):
                 f"prediction has shape [n, {self.classes}] and label [n]; this metric compares them number by "
                 "number: give both the same shape"
             )
-        return self.cached("values", lambda: self.xp.cast(self.prediction, "float64"))
+        if "values" not in self.memo:
+            self.memo["values"] = self.xp.cast(self.prediction, "float64")
+        return self.memo["values"]
 
     @property
     def labels(self) -> Any:
@@ -239,7 +241,9 @@ class Batch(Sums):
     @property
     def targets(self) -> Any:
         """Labels as float64: ``[n]``."""
-        return self.cached("targets", lambda: self.xp.cast(self.labels, "float64"))
+        if "targets" not in self.memo:
+            self.memo["targets"] = self.xp.cast(self.labels, "float64")
+        return self.memo["targets"]
 
     def probability(self, from_logits: bool) -> Any:
         """`probabilities`, of logits by the logistic function; of ``[n, 2]`` logits by softmax, the last class's."""

@@ -12,13 +12,14 @@ import numpy as np
 from fleetmetrics.comm.base import Block
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError
 from fleetmetrics.reductions import combine, identity, widen
-from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, namespace
+from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, namespace, numpy_ops
 
 __all__ = ["State", "name_of", "read"]
 
 
 #: States of so many entries are looked at with every batch; larger ones when they are read.
 _SHORT = 16
+_SCALARS = frozenset([np.float64, np.int64])
 
 
 @functools.lru_cache(maxsize=256)
@@ -74,8 +75,11 @@ class State:
 
             static.accumulate(self.static, increment)
         else:
-            parts = increment.indices if isinstance(increment, Scattered) else [increment]
-            xp = namespace(self.value, *parts)
+            # Most states are one number, and most batches small: then to look for Paddle's values is half of the time.
+            if type(self.value) in _SCALARS and type(increment) in _SCALARS:
+                xp: Any = numpy_ops
+            else:
+                xp = namespace(self.value, *(increment.indices if isinstance(increment, Scattered) else [increment]))
             self.value = xp.merge(self.reduction, self.current(), increment)
 
     def mark(self) -> Any:
@@ -97,6 +101,8 @@ class State:
         """
         if value is None:
             value = self.value
+            if type(value) is np.int64 or (type(value) is np.float64 and math.isfinite(value)):
+                return
             if not isinstance(value, (np.ndarray, np.generic)) or value.size > _SHORT:
                 return
         if value.dtype.kind != "f":

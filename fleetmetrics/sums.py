@@ -58,11 +58,15 @@ class Sums:
     @property
     def total(self) -> Any:
         """The number (int64) or the weight (float64) of the samples that count."""
+        if self.weight is None:
+            return self.number
         return self.cached("total", self._total)
 
     @property
     def number(self) -> Any:
         """The number of the samples that count, whatever their weight: int64."""
+        if self.keep is None and self.lanes is None:
+            return self.xp.count(self.label if self.classes else self.prediction)
         return self.cached("number", self._number)
 
     def histogram(self, *indices: Any, amount: Any = None) -> Scattered:
@@ -137,17 +141,13 @@ class Sums:
         return self.cached(("number", id(flags)), lambda: self.xp.sum(flags))
 
     def _total(self) -> Any:
-        if self.weight is None:
-            return self.number
         return self.xp.sum(self.weight) if self.lanes is None else self.lanes.sum(self.weight)
 
     def _number(self) -> Any:
         if self.lanes is not None:
             ones = None if self.keep is None else self.ones_of(self.keep)
             return self.lanes.sum(ones)
-        if self.keep is not None:
-            return self.number_of(self.keep)
-        return self.xp.count(self._each)
+        return self.number_of(self.keep)
 
 
 def statistic(function: Callable[..., Any]) -> Callable[..., Any]:

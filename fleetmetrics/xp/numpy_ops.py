@@ -118,7 +118,7 @@ def _unsigned(dtype: np.dtype, value: float) -> tuple[str, int]:
 
 def known_finite(array: np.ndarray) -> bool:
     """Whether all entries are known to be finite; False: some may not be."""
-    flat = array.reshape(-1)
+    flat = array if array.ndim == 1 else array.reshape(-1)
     return math.isfinite(flat.dot(flat))  # the quickest pass there is; squares that are too large say nothing
 
 
