@@ -119,7 +119,8 @@ def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) ->
         >>> mae(6.0, 4)
         1.5
     """
-    return formulas.mean_absolute_error(*_totals("mae", scope, util, abserr=abserr, total_ins_num=total_ins_num))
+    error, total = _totals("mae", scope, util, abserr=abserr, total_ins_num=total_ins_num)
+    return formulas.mean_absolute_error(error, total)
 
 
 def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
@@ -143,7 +144,8 @@ def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) ->
         >>> mse(16.0, 4)
         4.0
     """
-    return formulas.mean_squared_error(*_totals("mse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num))
+    error, total = _totals("mse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num)
+    return formulas.mean_squared_error(error, total)
 
 
 def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
@@ -167,7 +169,8 @@ def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -
         >>> rmse(16.0, 4)
         2.0
     """
-    return formulas.root_mean_squared_error(*_totals("rmse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num))
+    error, total = _totals("rmse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num)
+    return formulas.root_mean_squared_error(error, total)
 
 
 def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> float:

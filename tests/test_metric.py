@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import warnings
 
 import numpy as np
 import paddle
@@ -245,3 +247,24 @@ def test_an_array_beside_static_variables_is_an_error_that_names_it():
         fm.InvalidInputError, match="label must be a variable of the static program or one"
     ):
         fm.AUC().add(paddle.static.data("p", [-1]), np.array([1, 0]))
+
+
+def test_every_metric_without_samples_is_what_zero_division_asks_for():
+    """But for those whose value without samples is no number: sums and counts, which are 0, and curves."""
+    exempt = {"Count", "Sum", "Histogram", "Throughput", "BrierDecomposition", "CalibrationCurve"}
+    lacking = []
+    for name in sorted(set(fm.metrics.__all__) - exempt):
+        parameters = inspect.signature(getattr(fm, name)).parameters.values()
+        given = {p.name: 0.5 for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY}
+        if name == "ExactMatch":
+            given["num_labels"] = 2
+        try:
+            metric = getattr(fm, name)(**given, zero_division=4.0)
+        except TypeError as error:
+            lacking.append((name, str(error)))
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", fm.UndefinedMetricWarning)
+            value = metric.compute()
+        assert not isinstance(value, (int, float)) or value == 4.0, name
+    assert lacking == []

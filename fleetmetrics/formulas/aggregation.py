@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.formulas.ratio import ratio, undefined
+from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
 
 __all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", "throughput", "variance"]
 
@@ -28,7 +28,7 @@ class HistogramCounts(NamedTuple):
     above: float
 
 
-def mean(value_sum: Any, total: Any) -> float:
+def mean(value_sum: Any, total: Any, zero_division: float = math.nan) -> float:
     """Arithmetic mean.
 
     Formula: ``sum(w * x) / sum(w)``.
@@ -38,6 +38,7 @@ def mean(value_sum: Any, total: Any) -> float:
     Args:
         value_sum: the (weighted) sum of the values.
         total: number (or weight) of all values.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number in the unit of the values; nan with `UndefinedMetricWarning` if there are no values.
@@ -46,10 +47,10 @@ def mean(value_sum: Any, total: Any) -> float:
         >>> mean(6.0, 4)
         1.5
     """
-    return ratio(value_sum, total, "mean")
+    return ratio(value_sum, total, "mean", zero_division)
 
 
-def variance(moments: Any, ddof: float = 0, name: str = "variance") -> float:
+def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_division: float = math.nan) -> float:
     """Variance.
 
     Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a weight counts as so many equal values.
@@ -62,6 +63,7 @@ def variance(moments: Any, ddof: float = 0, name: str = "variance") -> float:
         ddof: what is subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of
             the variance of what they are a sample of.
         name: what the warning calls it.
+        zero_division: the value if the weight is not above ``ddof``, without a warning; nan: nan, with one.
 
     Returns:
         A number of at least 0 in the squared unit of the values; nan with `UndefinedMetricWarning` if the weight is
@@ -77,10 +79,10 @@ def variance(moments: Any, ddof: float = 0, name: str = "variance") -> float:
     if weight > ddof:
         return squares / (weight - ddof)
     reason = "there are no samples" if weight == 0 else f"the total weight is {weight:g}, and ddof is {ddof:g}"
-    return undefined(name, reason)
+    return stand_in(name, reason, zero_division)
 
 
-def standard_deviation(moments: Any, ddof: float = 0) -> float:
+def standard_deviation(moments: Any, ddof: float = 0, zero_division: float = math.nan) -> float:
     """Standard deviation: the square root of the `variance`.
 
     Formula: ``sqrt(sum(w * (x - mean(x))**2) / (sum(w) - ddof))``.
@@ -90,6 +92,7 @@ def standard_deviation(moments: Any, ddof: float = 0) -> float:
     Args:
         moments: ``[3]``: weight, mean, sum of squared deviations from it.
         ddof: as for `variance`.
+        zero_division: as for `variance`; the value, not its square.
 
     Returns:
         A number of at least 0 in the unit of the values; nan with `UndefinedMetricWarning` if the weight is not above
@@ -99,7 +102,8 @@ def standard_deviation(moments: Any, ddof: float = 0) -> float:
         >>> standard_deviation([4.0, 2.5, 16.0])
         2.0
     """
-    return math.sqrt(variance(moments, ddof, "standard_deviation"))
+    value = variance(moments, ddof, "standard_deviation", zero_division)
+    return math.sqrt(value) if np.ravel(moments)[0] > ddof else value
 
 
 def histogram_counts(cells: Any, edges: Any) -> HistogramCounts:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.formulas.ratio import ratio, undefined
+from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
 
 __all__ = [
     "BrierParts",
@@ -63,7 +63,7 @@ class CalibrationPoints(NamedTuple):
     upper: np.ndarray
 
 
-def brier_score(squared_error: Any, total: Any) -> float:
+def brier_score(squared_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean squared error of predicted probabilities.
 
     Formula: ``sum(w * (p - y)**2) / sum(w)``.
@@ -73,6 +73,7 @@ def brier_score(squared_error: Any, total: Any) -> float:
     Args:
         squared_error: the (weighted) sum of ``(p - y)**2``.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
@@ -81,7 +82,7 @@ def brier_score(squared_error: Any, total: Any) -> float:
         >>> brier_score(0.5, 4)
         0.125
     """
-    return ratio(squared_error, total, "brier_score")
+    return ratio(squared_error, total, "brier_score", zero_division)
 
 
 def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, centers: Any) -> BrierParts:
@@ -137,7 +138,9 @@ def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, c
     return BrierParts(score, reliability, resolution, uncertainty, *within)
 
 
-def expected_calibration_error(number: Any, probability: Any, norm: str = "l1") -> float:
+def expected_calibration_error(
+    number: Any, probability: Any, norm: str = "l1", zero_division: float = math.nan
+) -> float:
     """How far predicted probabilities are from rates, over bins.
 
     Formula: with weight n_k, mean prediction p_k and rate y_k of bin k: ``"l1"`` is
@@ -151,6 +154,7 @@ def expected_calibration_error(number: Any, probability: Any, norm: str = "l1") 
         number: ``[2, bins]``, number or weight of the samples by outcome and bin.
         probability: ``[2, bins]``, the (weighted) sum of their predicted probabilities.
         norm: ``"l1"``, ``"l2"`` or ``"max"``.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A fraction in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
@@ -161,7 +165,7 @@ def expected_calibration_error(number: Any, probability: Any, norm: str = "l1") 
     """
     points = _points(number, probability)
     if not points.weight.size:
-        return undefined("expected_calibration_error", "there are no samples")
+        return stand_in("expected_calibration_error", "there are no samples", zero_division)
     gap = np.abs(points.predicted - points.actual)
     if norm == "max":
         return float(gap.max())

@@ -21,7 +21,7 @@ __all__ = [
 _NO_SAMPLES = "there are no samples (their total weight is 0)"
 
 
-def click_through_rate(clicks: Any, total: Any) -> float:
+def click_through_rate(clicks: Any, total: Any, zero_division: float = math.nan) -> float:
     """Share of the samples that are clicks: the actual click-through rate.
 
     Formula: ``sum(w * y) / sum(w)``.
@@ -31,6 +31,7 @@ def click_through_rate(clicks: Any, total: Any) -> float:
     Args:
         clicks: number (or weight) of the samples labelled 1.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A fraction in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
@@ -39,10 +40,10 @@ def click_through_rate(clicks: Any, total: Any) -> float:
         >>> click_through_rate(1, 4)
         0.25
     """
-    return ratio(clicks, total, "click_through_rate")
+    return ratio(clicks, total, "click_through_rate", zero_division)
 
 
-def predicted_click_through_rate(predicted: Any, total: Any) -> float:
+def predicted_click_through_rate(predicted: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean predicted probability of a click.
 
     Formula: ``sum(w * p) / sum(w)``.
@@ -52,6 +53,7 @@ def predicted_click_through_rate(predicted: Any, total: Any) -> float:
     Args:
         predicted: the (weighted) sum of the predicted probabilities.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A fraction in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
@@ -60,7 +62,7 @@ def predicted_click_through_rate(predicted: Any, total: Any) -> float:
         >>> predicted_click_through_rate(0.5, 4)
         0.125
     """
-    return ratio(predicted, total, "predicted_click_through_rate")
+    return ratio(predicted, total, "predicted_click_through_rate", zero_division)
 
 
 def calibration_ratio(predicted: Any, clicks: Any, total: Any, zero_division: float = math.nan) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning, warn
 
-__all__ = ["part_named", "ratio", "ratios", "stand_in", "undefined"]
+__all__ = ["part_named", "ratio", "ratios", "root_of_ratio", "stand_in", "undefined"]
 
 _part: contextvars.ContextVar[str] = contextvars.ContextVar("_part", default="")
 
@@ -86,6 +86,26 @@ def ratio(
     if below == 0:
         return stand_in(metric, reason, zero_division)
     return float(above / below)
+
+
+def root_of_ratio(numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan) -> float:
+    """The square root of a quotient of two totals; see `ratio`.
+
+    Args:
+        numerator: a number, or an array of one element, at least 0.
+        denominator: a number, or an array of one element, at least 0.
+        metric: name of the metric, for the warning.
+        zero_division: the value, not its square, where the denominator is 0.
+
+    Returns:
+        The root.
+
+    Examples:
+        >>> root_of_ratio(8, 2, "root_mean_squared_error")
+        2.0
+    """
+    value = ratio(numerator, denominator, metric, zero_division)
+    return math.sqrt(value) if _number(denominator) else value
 
 
 def ratios(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.formulas.ratio import ratio, undefined
+from fleetmetrics.formulas.ratio import ratio, root_of_ratio, stand_in
 
 __all__ = [
     "log_cosh_error",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def mean_absolute_error(absolute_error: Any, total: Any) -> float:
+def mean_absolute_error(absolute_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean of the absolute errors.
 
     Formula: ``sum(w * |p - y|) / sum(w)``.
@@ -37,6 +37,7 @@ def mean_absolute_error(absolute_error: Any, total: Any) -> float:
     Args:
         absolute_error: the (weighted) sum of absolute errors.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number in the unit of the label; nan with `UndefinedMetricWarning` if there
@@ -46,10 +47,10 @@ def mean_absolute_error(absolute_error: Any, total: Any) -> float:
         >>> mean_absolute_error(6.0, 4)
         1.5
     """
-    return ratio(absolute_error, total, "mean_absolute_error")
+    return ratio(absolute_error, total, "mean_absolute_error", zero_division)
 
 
-def mean_squared_error(squared_error: Any, total: Any) -> float:
+def mean_squared_error(squared_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean of the squared errors.
 
     Formula: ``sum(w * (p - y)**2) / sum(w)``.
@@ -60,6 +61,7 @@ def mean_squared_error(squared_error: Any, total: Any) -> float:
     Args:
         squared_error: the (weighted) sum of squared errors.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number in the squared unit of the label; nan with `UndefinedMetricWarning` if
@@ -69,10 +71,10 @@ def mean_squared_error(squared_error: Any, total: Any) -> float:
         >>> mean_squared_error(16.0, 4)
         4.0
     """
-    return ratio(squared_error, total, "mean_squared_error")
+    return ratio(squared_error, total, "mean_squared_error", zero_division)
 
 
-def root_mean_squared_error(squared_error: Any, total: Any) -> float:
+def root_mean_squared_error(squared_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Square root of the mean of the squared errors.
 
     Formula: ``sqrt(sum(w * (p - y)**2) / sum(w))``.
@@ -82,6 +84,7 @@ def root_mean_squared_error(squared_error: Any, total: Any) -> float:
     Args:
         squared_error: the (weighted) sum of squared errors, at least 0.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number in the unit of the label; nan with `UndefinedMetricWarning` if there
@@ -91,10 +94,12 @@ def root_mean_squared_error(squared_error: Any, total: Any) -> float:
         >>> root_mean_squared_error(16.0, 4)
         2.0
     """
-    return math.sqrt(ratio(squared_error, total, "root_mean_squared_error"))
+    return root_of_ratio(squared_error, total, "root_mean_squared_error", zero_division)
 
 
-def mean_absolute_percentage_error(absolute_percentage_error: Any, total: Any) -> float:
+def mean_absolute_percentage_error(
+    absolute_percentage_error: Any, total: Any, zero_division: float = math.nan
+) -> float:
     """Mean of the absolute errors, each relative to its label.
 
     Formula: ``sum(w * |p - y| / max(|y|, 2**-52)) / sum(w)``.
@@ -105,6 +110,7 @@ def mean_absolute_percentage_error(absolute_percentage_error: Any, total: Any) -
     Args:
         absolute_percentage_error: the (weighted) sum of ``|p - y| / max(|y|, 2**-52)``.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A fraction, 0.1 for ten percent; nan with `UndefinedMetricWarning` if there are no samples.
@@ -113,10 +119,12 @@ def mean_absolute_percentage_error(absolute_percentage_error: Any, total: Any) -
         >>> mean_absolute_percentage_error(0.5, 4)
         0.125
     """
-    return ratio(absolute_percentage_error, total, "mean_absolute_percentage_error")
+    return ratio(absolute_percentage_error, total, "mean_absolute_percentage_error", zero_division)
 
 
-def symmetric_mean_absolute_percentage_error(symmetric_error: Any, total: Any) -> float:
+def symmetric_mean_absolute_percentage_error(
+    symmetric_error: Any, total: Any, zero_division: float = math.nan
+) -> float:
     """Mean of the absolute errors, each relative to the mean size of prediction and label.
 
     Formula: ``sum(w * 2 * |p - y| / (|p| + |y|)) / sum(w)``, where 0 / 0 is 0.
@@ -127,6 +135,7 @@ def symmetric_mean_absolute_percentage_error(symmetric_error: Any, total: Any) -
     Args:
         symmetric_error: the (weighted) sum of ``2 * |p - y| / (|p| + |y|)``.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A fraction in [0, 2]; nan with `UndefinedMetricWarning` if there are no samples.
@@ -135,7 +144,7 @@ def symmetric_mean_absolute_percentage_error(symmetric_error: Any, total: Any) -
         >>> symmetric_mean_absolute_percentage_error(0.5, 4)
         0.125
     """
-    return ratio(symmetric_error, total, "symmetric_mean_absolute_percentage_error")
+    return ratio(symmetric_error, total, "symmetric_mean_absolute_percentage_error", zero_division)
 
 
 def weighted_mean_absolute_percentage_error(
@@ -165,7 +174,7 @@ def weighted_mean_absolute_percentage_error(
     return ratio(absolute_error, absolute_label, "weighted_mean_absolute_percentage_error", zero_division, reason)
 
 
-def mean_squared_log_error(squared_log_error: Any, total: Any) -> float:
+def mean_squared_log_error(squared_log_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean of the squared differences of the logarithms.
 
     Formula: ``sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w)``.
@@ -176,6 +185,7 @@ def mean_squared_log_error(squared_log_error: Any, total: Any) -> float:
     Args:
         squared_log_error: the (weighted) sum of ``(ln(1 + p) - ln(1 + y))**2``.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number of at least 0; nan with `UndefinedMetricWarning` if there are no samples.
@@ -184,10 +194,10 @@ def mean_squared_log_error(squared_log_error: Any, total: Any) -> float:
         >>> mean_squared_log_error(0.5, 4)
         0.125
     """
-    return ratio(squared_log_error, total, "mean_squared_log_error")
+    return ratio(squared_log_error, total, "mean_squared_log_error", zero_division)
 
 
-def root_mean_squared_log_error(squared_log_error: Any, total: Any) -> float:
+def root_mean_squared_log_error(squared_log_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Square root of `mean_squared_log_error`.
 
     Formula: ``sqrt(sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w))``.
@@ -197,6 +207,7 @@ def root_mean_squared_log_error(squared_log_error: Any, total: Any) -> float:
     Args:
         squared_log_error: the (weighted) sum of ``(ln(1 + p) - ln(1 + y))**2``, at least 0.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number of at least 0; nan with `UndefinedMetricWarning` if there are no samples.
@@ -205,10 +216,10 @@ def root_mean_squared_log_error(squared_log_error: Any, total: Any) -> float:
         >>> root_mean_squared_log_error(1.0, 4)
         0.5
     """
-    return math.sqrt(ratio(squared_log_error, total, "root_mean_squared_log_error"))
+    return root_of_ratio(squared_log_error, total, "root_mean_squared_log_error", zero_division)
 
 
-def mean_bias(error: Any, total: Any) -> float:
+def mean_bias(error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean of the signed errors: above 0 where predictions are too high.
 
     Formula: ``sum(w * (p - y)) / sum(w)``.
@@ -219,6 +230,7 @@ def mean_bias(error: Any, total: Any) -> float:
     Args:
         error: the (weighted) sum of ``p - y``.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number in the unit of the label; nan with `UndefinedMetricWarning` if there are no samples.
@@ -227,10 +239,10 @@ def mean_bias(error: Any, total: Any) -> float:
         >>> mean_bias(-2.0, 4)
         -0.5
     """
-    return ratio(error, total, "mean_bias")
+    return ratio(error, total, "mean_bias", zero_division)
 
 
-def max_error(largest: Any) -> float:
+def max_error(largest: Any, zero_division: float = math.nan) -> float:
     """The largest absolute error.
 
     Formula: ``max(|p - y|)``.
@@ -239,6 +251,7 @@ def max_error(largest: Any) -> float:
 
     Args:
         largest: the largest absolute error, minus infinity if there are no samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number in the unit of the label; nan with `UndefinedMetricWarning` if there are no samples.
@@ -248,10 +261,10 @@ def max_error(largest: Any) -> float:
         1.5
     """
     value = float(np.max(largest))
-    return undefined("max_error", "there are no samples") if value == -math.inf else value
+    return stand_in("max_error", "there are no samples", zero_division) if value == -math.inf else value
 
 
-def quantile_loss(under: Any, over: Any, total: Any, quantile: float = 0.5) -> float:
+def quantile_loss(under: Any, over: Any, total: Any, quantile: float = 0.5, zero_division: float = math.nan) -> float:
     """Mean pinball loss.
 
     Formula: ``(q * sum(w * max(y - p, 0)) + (1 - q) * sum(w * max(p - y, 0))) / sum(w)`` for the quantile q; at 0.5
@@ -264,6 +277,7 @@ def quantile_loss(under: Any, over: Any, total: Any, quantile: float = 0.5) -> f
         over: the (weighted) sum of ``max(p - y, 0)``.
         total: number (or weight) of all samples.
         quantile: in [0, 1].
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number of at least 0 in the unit of the label; nan with `UndefinedMetricWarning` if there are no samples.
@@ -273,10 +287,10 @@ def quantile_loss(under: Any, over: Any, total: Any, quantile: float = 0.5) -> f
         1.75
     """
     loss = quantile * float(np.sum(under)) + (1 - quantile) * float(np.sum(over))
-    return ratio(loss, total, "quantile_loss")
+    return ratio(loss, total, "quantile_loss", zero_division)
 
 
-def tweedie_deviance(deviance: Any, total: Any) -> float:
+def tweedie_deviance(deviance: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean Tweedie deviance.
 
     Formula: ``sum(w * d(y, p)) / sum(w)``, where the unit deviance of power k is
@@ -291,6 +305,7 @@ def tweedie_deviance(deviance: Any, total: Any) -> float:
     Args:
         deviance: the (weighted) sum of the unit deviances.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number of at least 0; nan with `UndefinedMetricWarning` if there are no samples.
@@ -299,10 +314,10 @@ def tweedie_deviance(deviance: Any, total: Any) -> float:
         >>> tweedie_deviance(2.0, 4)
         0.5
     """
-    return ratio(deviance, total, "tweedie_deviance")
+    return ratio(deviance, total, "tweedie_deviance", zero_division)
 
 
-def log_cosh_error(log_cosh: Any, total: Any) -> float:
+def log_cosh_error(log_cosh: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean logarithm of the hyperbolic cosine of the error: squared where it is small, absolute where it is large.
 
     Formula: ``sum(w * ln(cosh(p - y))) / sum(w)``.
@@ -313,6 +328,7 @@ def log_cosh_error(log_cosh: Any, total: Any) -> float:
     Args:
         log_cosh: the (weighted) sum of ``ln(cosh(p - y))``.
         total: number (or weight) of all samples.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
 
     Returns:
         A number of at least 0; nan with `UndefinedMetricWarning` if there are no samples.
@@ -321,4 +337,4 @@ def log_cosh_error(log_cosh: Any, total: Any) -> float:
         >>> log_cosh_error(2.0, 4)
         0.5
     """
-    return ratio(log_cosh, total, "log_cosh_error")
+    return ratio(log_cosh, total, "log_cosh_error", zero_division)

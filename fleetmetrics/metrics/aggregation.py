@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
-from fleetmetrics.formulas.ratio import undefined
+from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import zero_division_of
 from fleetmetrics.metrics.regression.errors import number_above
 from fleetmetrics.requirements import Requirement
 from fleetmetrics.xp import is_static
@@ -119,8 +121,16 @@ class Sum(Values):
 class _Extreme(Values):
     reduction = ""
 
-    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
         super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
         for kind, dtype in (("integers", "int64"), ("floats", "float64")):
             self.declare(kind, dtype=dtype, reduction=self.reduction, key=f"{self.reduction} of {kind}")
             self.declare(f"number_of_{kind}", key=f"number of counted {kind}")
@@ -132,7 +142,7 @@ class _Extreme(Values):
     def formula(self, **states: np.ndarray) -> Any:
         pick = max if self.reduction == "max" else min
         found = [states[kind].item() for kind in ("integers", "floats") if states[f"number_of_{kind}"].item()]
-        return pick(found) if found else undefined(self.name, "there are no samples")
+        return pick(found) if found else stand_in(self.name, "there are no samples", self.zero_division)
 
 
 @statistic
@@ -151,6 +161,7 @@ class Max(_Extreme):
 
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
         validate: False skips the check that values are finite and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import choice_of, edges_of
+from fleetmetrics.metrics.arguments import choice_of, edges_of, zero_division_of
 from fleetmetrics.metrics.click_through import probability_rules
 from fleetmetrics.requirements import Requirement
 
@@ -38,6 +39,7 @@ class BrierScore(Metric):
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
         validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
@@ -49,9 +51,16 @@ class BrierScore(Metric):
     """
 
     def __init__(
-        self, name: str | None = None, *, from_logits: bool = False, validate: bool = True, share: bool = False
+        self,
+        name: str | None = None,
+        *,
+        from_logits: bool = False,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
         self.from_logits = bool(from_logits)
         self.requirements = probability_rules(self.from_logits)
         self.declare("squared_error", dtype="float64", key=("squared error of a probability", self.from_logits))
@@ -61,7 +70,7 @@ class BrierScore(Metric):
         return {"squared_error": _squared_error(batch, self.from_logits), "total": batch.total}
 
     def formula(self, squared_error: np.ndarray, total: np.ndarray) -> float:
-        return formulas.brier_score(squared_error, total)
+        return formulas.brier_score(squared_error, total, self.zero_division)
 
 
 # -- over bins -------------------------------------------------------------------------------------------
@@ -226,6 +235,7 @@ class ExpectedCalibrationError(_Binned):
         norm: ``"l1"``, ``"l2"`` or ``"max"``.
         task: ``"binary"`` or ``"multiclass"``.
         from_logits: predictions are logits, of which the sigmoid, or the softmax, is taken.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
         validate: False skips the check that predictions are probabilities, labels classes, and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
@@ -247,10 +257,12 @@ class ExpectedCalibrationError(_Binned):
         norm: str = "l1",
         task: str = "binary",
         from_logits: bool = False,
+        zero_division: float = math.nan,
         validate: bool = True,
         share: bool = False,
     ) -> None:
         super().__init__(name, bins=bins, from_logits=from_logits, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
         self.norm = choice_of("norm", norm, ("l1", "l2", "max"))
         self.task = choice_of("task", task, ("binary", "multiclass"))
         if self.task == "multiclass":
@@ -266,7 +278,7 @@ class ExpectedCalibrationError(_Binned):
         return self.requirements
 
     def formula(self, number: np.ndarray, probability: np.ndarray) -> float:
-        return formulas.expected_calibration_error(number, probability, self.norm)
+        return formulas.expected_calibration_error(number, probability, self.norm, self.zero_division)
 
 
 class BrierDecomposition(_Binned):

@@ -81,6 +81,7 @@ class ClickThroughRate(Metric):
 
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
         validate: False skips the check that labels are 0 or 1, and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
@@ -93,8 +94,16 @@ class ClickThroughRate(Metric):
 
     requirements = ("class_label",)
 
-    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
         super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
         self.declare("clicks", key="clicks")
         self.declare("total", key="total")
 
@@ -102,7 +111,7 @@ class ClickThroughRate(Metric):
         return {"clicks": _clicks(batch), "total": batch.total}
 
     def formula(self, clicks: np.ndarray, total: np.ndarray) -> float:
-        return formulas.click_through_rate(clicks, total)
+        return formulas.click_through_rate(clicks, total, self.zero_division)
 
 
 class PredictedClickThroughRate(Metric):
@@ -119,6 +128,7 @@ class PredictedClickThroughRate(Metric):
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
         validate: False skips the check that predictions are probabilities, and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
@@ -130,9 +140,16 @@ class PredictedClickThroughRate(Metric):
     """
 
     def __init__(
-        self, name: str | None = None, *, from_logits: bool = False, validate: bool = True, share: bool = False
+        self,
+        name: str | None = None,
+        *,
+        from_logits: bool = False,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
         self.from_logits = bool(from_logits)
         self.requirements = probability_rules(self.from_logits)[:1]
         self.declare("predicted", dtype="float64", key=("predicted clicks", self.from_logits))
@@ -142,7 +159,7 @@ class PredictedClickThroughRate(Metric):
         return {"predicted": _predicted(batch, self.from_logits), "total": batch.total}
 
     def formula(self, predicted: np.ndarray, total: np.ndarray) -> float:
-        return formulas.predicted_click_through_rate(predicted, total)
+        return formulas.predicted_click_through_rate(predicted, total, self.zero_division)
 
 
 class Calibration(Metric):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.aggregation import Values
-from fleetmetrics.metrics.arguments import edges_of, number_of
+from fleetmetrics.metrics.arguments import edges_of, number_of, zero_division_of
 
 __all__ = ["Histogram", "Mean", "StandardDeviation", "Variance"]
 
@@ -27,6 +28,7 @@ class Mean(Values):
 
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
         validate: False skips the check that values are finite and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
@@ -37,8 +39,16 @@ class Mean(Values):
         1.5
     """
 
-    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
         super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
         self.declare("value_sum", dtype="float64", key="sum of values")
         self.declare("total", key="total")
 
@@ -46,7 +56,7 @@ class Mean(Values):
         return {"value_sum": _value_sum(batch), "total": batch.total}
 
     def formula(self, value_sum: np.ndarray, total: np.ndarray) -> float:
-        return formulas.mean(value_sum, total)
+        return formulas.mean(value_sum, total, self.zero_division)
 
 
 @statistic
@@ -75,6 +85,7 @@ class Variance(Values):
         name: prefix of the states' names; None: made up, in the order of creation.
         ddof: what is subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of
             the variance of what they are a sample of.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
         validate: False skips the check that values are finite and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
@@ -88,8 +99,17 @@ class Variance(Values):
         1.0
     """
 
-    def __init__(self, name: str | None = None, *, ddof: float = 0, validate: bool = True, share: bool = False) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        ddof: float = 0,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
         super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
         self.ddof = number_of("ddof", ddof, 0)
         self.declare("moments", (3,), "float64", "moments", key="moments of values")
 
@@ -97,7 +117,7 @@ class Variance(Values):
         return {"moments": _value_moments(batch)}
 
     def formula(self, moments: np.ndarray) -> float:
-        return formulas.variance(moments, self.ddof)
+        return formulas.variance(moments, self.ddof, zero_division=self.zero_division)
 
 
 class StandardDeviation(Variance):
@@ -115,7 +135,7 @@ class StandardDeviation(Variance):
     """
 
     def formula(self, moments: np.ndarray) -> float:
-        return formulas.standard_deviation(moments, self.ddof)
+        return formulas.standard_deviation(moments, self.ddof, self.zero_division)
 
 
 class Histogram(Values):

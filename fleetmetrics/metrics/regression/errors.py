@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import zero_division_of
 from fleetmetrics.requirements import Requirement
 
 __all__ = [
@@ -100,6 +102,7 @@ class MeanError(Metric):
 
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
         validate: False skips the check that predictions and labels are finite and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
     """
@@ -108,10 +111,18 @@ class MeanError(Metric):
     #: Name and key of the state that sums the errors.
     error = ""
     sum_of_errors: Callable[[Batch], Any]
-    mean: Callable[[Any, Any], float]
+    mean: Callable[[Any, Any, float], float]
 
-    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
         super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
         self.declare(self.error, dtype="float64", key=self.error)
         self.declare("total", key="total")
 
@@ -119,7 +130,7 @@ class MeanError(Metric):
         return {self.error: self.sum_of_errors(batch), "total": batch.total}
 
     def formula(self, total: np.ndarray, **error: np.ndarray) -> float:
-        return self.mean(error[self.error], total)
+        return self.mean(error[self.error], total, self.zero_division)
 
 
 class MeanAbsoluteError(MeanError):
@@ -310,6 +321,7 @@ class MaxError(Metric):
 
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
         validate: False skips the check that predictions and labels are finite and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
@@ -322,12 +334,20 @@ class MaxError(Metric):
 
     requirements = ("finite_prediction", "finite_label")
 
-    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
         super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
         self.declare("largest_error", dtype="float64", reduction="max", key="largest_error")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"largest_error": batch.extreme(_absolute(batch), "max")}
 
     def formula(self, largest_error: np.ndarray) -> float:
-        return formulas.max_error(largest_error)
+        return formulas.max_error(largest_error, self.zero_division)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import array_of, number_of
+from fleetmetrics.metrics.arguments import array_of, number_of, zero_division_of
 from fleetmetrics.metrics.regression.errors import floats, number_above
 from fleetmetrics.requirements import Requirement
 
@@ -42,6 +43,7 @@ class QuantileLoss(Metric):
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
         quantile: a number in [0, 1], or a sequence of them.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
         validate: False skips the check that predictions and labels are finite and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
@@ -66,10 +68,12 @@ class QuantileLoss(Metric):
         name: str | None = None,
         *,
         quantile: float | Sequence[float] = 0.5,
+        zero_division: float = math.nan,
         validate: bool = True,
         share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
         self.quantile: float | None = None  # None: there are several
         given: Sequence[Any] = [quantile]
         array = array_of(quantile)
@@ -106,11 +110,13 @@ class QuantileLoss(Metric):
 
     def formula(self, total: np.ndarray, **sums: np.ndarray) -> Any:
         if self.quantile is not None:
-            return formulas.quantile_loss(sums["under"], sums["over"], total, self.quantile)
+            return formulas.quantile_loss(sums["under"], sums["over"], total, self.quantile, self.zero_division)
         pairs = [(sums[f"under_{place}"], sums[f"over_{place}"]) for place in range(len(self.quantiles))]
         if not total.item():
-            return np.full(len(pairs), formulas.quantile_loss(0.0, 0.0, total))
-        return np.array([formulas.quantile_loss(*pair, total, q) for pair, q in zip(pairs, self.quantiles)])
+            return np.full(len(pairs), formulas.quantile_loss(0.0, 0.0, total, zero_division=self.zero_division))
+        return np.array(
+            [formulas.quantile_loss(*pair, total, q, self.zero_division) for pair, q in zip(pairs, self.quantiles)]
+        )
 
 
 #: Of what the domain of each power is made up, as in scikit-learn.
@@ -174,6 +180,7 @@ class TweedieDeviance(Metric):
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
         power: at most 0, or at least 1: between them there is no such distribution.
+        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
         validate: False skips the check of the table above, and that weights are at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
@@ -188,9 +195,16 @@ class TweedieDeviance(Metric):
     """
 
     def __init__(
-        self, name: str | None = None, *, power: float = 0, validate: bool = True, share: bool = False
+        self,
+        name: str | None = None,
+        *,
+        power: float = 0,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
         allowed = "a finite number of at most 0 or at least 1"
         self.power = number_of("power", power, allowed=allowed)
         if 0 < self.power < 1:
@@ -203,4 +217,4 @@ class TweedieDeviance(Metric):
         return {"deviance": _deviance(batch, self.power), "total": batch.total}
 
     def formula(self, deviance: np.ndarray, total: np.ndarray) -> float:
-        return formulas.tweedie_deviance(deviance, total)
+        return formulas.tweedie_deviance(deviance, total, self.zero_division)
