@@ -38,8 +38,8 @@ EXTRAS = {
     "mpi": ["mpi4py"],
     "examples": ["pandas", "scikit-learn", "statsmodels", "tqdm"],
     "test": ["pytest>=7.4", "pytest-timeout", "scikit-learn", "mpi4py", "mpich"],
-    # The peers that benchmarks/metrics.py and benchmarks/catalogue.py time beside this package; CPU wheels will do.
-    "bench": ["torch", "torchmetrics", "torcheval", "scikit-learn"],
+    # The peers that benchmarks/metrics.py and benchmarks/catalogue.py time beside this package; a CPU wheel will do.
+    "bench": ["torch==2.13.0", "torchmetrics", "torcheval", "scikit-learn"],
     "dev": ["mypy", "ruff", "vermin"],
     "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26"],
 }
