@@ -68,13 +68,13 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def choice_of(argument: str, value: Any, allowed: Sequence[str]) -> str:
-    """One of several texts.
+def choice_of(argument: str, value: Any, allowed: Sequence[str | None]) -> Any:
+    """One of several texts, of which None may be one.
 
     Raises:
         InvalidInputError: it is none of them.
     """
-    if not isinstance(value, str) or value not in allowed:
+    if not any(value is None if each is None else isinstance(value, str) and value == each for each in allowed):
         raise InvalidInputError(f"{argument} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
     return value
 

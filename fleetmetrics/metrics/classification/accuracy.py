@@ -11,10 +11,9 @@ from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import number_of, whole_number_of
+from fleetmetrics.metrics.arguments import choice_of, number_of, whole_number_of
 from fleetmetrics.metrics.classification.task import (
     Task,
-    choice,
     confusion,
     counted,
     counted_total,
@@ -116,7 +115,7 @@ class Accuracy(Metric):
         super().__init__(name, validate=validate, share=share)
         self.top_k, self.threshold = whole_number_of("top_k", top_k, 1), number_of("threshold", threshold)
         self.zero_division = zero_division_of(zero_division)
-        choice("average", average, ("micro", "macro", "weighted", "none", None))
+        choice_of("average", average, ("micro", "macro", "weighted", "none", None))
         self.average = average
         self.task: Task | None = None
         if task is None:

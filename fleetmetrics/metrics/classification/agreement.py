@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.metrics.arguments import choice_of
 from fleetmetrics.metrics.classification.averaged import ConfusionMetric
-from fleetmetrics.metrics.classification.task import choice
 
 __all__ = ["BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "HammingLoss", "MatthewsCorrelation"]
 
@@ -41,7 +41,7 @@ class ConfusionMatrix(ConfusionMetric):
 
     def __init__(self, name: str | None = None, *, normalize: str | None = None, **settings: Any) -> None:
         super().__init__(name, **settings)
-        choice("normalize", normalize, ("true", "pred", "all", None))
+        choice_of("normalize", normalize, ("true", "pred", "all", None))
         self.normalize = normalize
 
     def formula(self, confusion: np.ndarray) -> np.ndarray:
@@ -107,7 +107,7 @@ class CohenKappa(ConfusionMetric):
 
     def __init__(self, name: str | None = None, *, weights: str | None = None, **settings: Any) -> None:
         super().__init__(name, **settings)
-        choice("weights", weights, ("linear", "quadratic", None))
+        choice_of("weights", weights, ("linear", "quadratic", None))
         self.weights = weights
 
     def formula(self, confusion: np.ndarray) -> float:

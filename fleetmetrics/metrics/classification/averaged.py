@@ -10,10 +10,10 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch
 from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import choice_of
 from fleetmetrics.metrics.classification.task import (
     TASKS,
     average_of,
-    choice,
     confusion,
     number,
     task_of,
@@ -44,7 +44,7 @@ class ConfusionMetric(Metric):
         share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
-        choice("task", task, type(self).tasks)
+        choice_of("task", task, type(self).tasks)
         if task == "multiclass":
             from_logits = False  # softmax does not change which score is the highest
         self.task = task_of(
@@ -251,7 +251,7 @@ class StatScores(ConfusionMetric):
 
     def __init__(self, name: str | None = None, *, average: str | None = None, **settings: Any) -> None:
         super().__init__(name, **settings)
-        choice("average", average, ("micro", "none", None))
+        choice_of("average", average, ("micro", "none", None))
         self.average = "binary" if self.task.kind == "binary" else average
 
     def formula(self, confusion: np.ndarray) -> np.ndarray:

@@ -11,9 +11,9 @@ from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
+from fleetmetrics.metrics.arguments import choice_of
 from fleetmetrics.metrics.classification.task import (
     Task,
-    choice,
     counted,
     counted_total,
     label_classes,
@@ -158,7 +158,7 @@ class LogLoss(Metric):
     ) -> None:
         super().__init__(name, validate=validate, share=share)
         self.task = task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index)
-        choice("average", average, ("micro", "macro", "none", None))
+        choice_of("average", average, ("micro", "macro", "none", None))
         if average != "macro" and task != "multilabel":
             raise InvalidInputError(f"average belongs to task='multilabel'; with task={task!r} there is one loss")
         self.average = average

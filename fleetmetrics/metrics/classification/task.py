@@ -9,13 +9,12 @@ import numpy as np
 
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metrics.arguments import zero_division_of
+from fleetmetrics.metrics.arguments import choice_of, zero_division_of
 from fleetmetrics.requirements import REQUIREMENTS, Requirement
 
 __all__ = [
     "Task",
     "average_of",
-    "choice",
     "confusion",
     "counted",
     "counted_total",
@@ -155,7 +154,7 @@ def task_of(
     Raises:
         InvalidInputError: an argument is not what it should be, missing, or belongs to another task.
     """
-    choice("task", task, allowed)
+    choice_of("task", task, allowed)
     for name, value, owner in (("num_classes", num_classes, "multiclass"), ("num_labels", num_labels, "multilabel")):
         if task == owner:
             least = 2 if owner == "multiclass" else 1
@@ -181,12 +180,6 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def choice(argument: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    """Raise unless an argument is one of those that are allowed."""
-    if not any(value is None if one is None else isinstance(value, str) and value == one for one in allowed):
-        raise InvalidInputError(f"{argument} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
-
-
 def number(argument: str, value: Any, low: float, high: float) -> None:
     """Raise unless an argument is a number in [low, high]."""
     good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
@@ -207,7 +200,7 @@ def average_of(task: Task, average: str | None) -> str | None:
             f"average must be left out with task='binary', which looks at class 1 alone, not {average!r}; for both "
             "classes use task='multiclass', num_classes=2"
         )
-    choice("average", average, ("auto", "micro", "macro", "weighted", "none", None))
+    choice_of("average", average, ("auto", "micro", "macro", "weighted", "none", None))
     return {"auto": "macro", "none": None}.get(average, average)  # type: ignore[arg-type]
 
 
