@@ -26,12 +26,11 @@ class _Broken(Exception):
 
 
 class _Peer:
-    """A connected worker: its stream, the frames not looked at yet, and the last exchange it was told about."""
+    """A connected worker: its stream, and the frames not looked at yet."""
 
     def __init__(self, rank: int, stream: Stream) -> None:
         self.rank = rank
         self.stream = stream
-        self.told = 0
         self.inbox: deque[Frame] = deque()
 
 
@@ -57,6 +56,7 @@ class Hub(Member):
         try:
             frames, last_moment = self._collect(frame, label, deadline)
             answer = self._decide(frames, combine)
+            self._look_again(frame.call)
             if time.monotonic() > last_moment:  # somebody has given up, so all must
                 raise DeadlineError(f"rank 0 needed more than the {deadline.timeout:g} s that there are at {label}.")
         except _Broken as reason:
@@ -114,6 +114,13 @@ class Hub(Member):
             if time.monotonic() >= end:
                 raise DeadlineError(self._missing(frames, timeout, label))
 
+    def _look_again(self, call: int) -> None:
+        """Raise if somebody gave up in the meantime: after this the answer stands."""
+        while self._receive(0):
+            pass
+        for peer in self._peers.values():
+            self._sort(peer, call)
+
     def _start_listening(self) -> None:
         if self._listener is None and len(self._peers) < self._job.world_size - 1:
             self._listener = listen(self._job)
@@ -125,15 +132,13 @@ class Hub(Member):
         return late_text(missing, "arrive" if connected else "connect", timeout, label)
 
     def _sort(self, peer: _Peer, call: int) -> Frame | None:
-        """Take from the inbox what belongs to this exchange or an earlier one."""
+        """Take from the inbox what belongs to this exchange; the verdict on an earlier one is on its way already."""
         arrival = None
         while peer.inbox and peer.inbox[0].call <= call:
             frame = peer.inbox.popleft()
-            if frame.call < call:
-                self._tell_late(peer, frame.call)
-            elif frame.kind == GAVE_UP:
+            if frame.call == call and frame.kind == GAVE_UP:
                 raise DeadlineError(frame.header.decode())
-            elif frame.kind in (ARRIVAL, TROUBLE):
+            if frame.call == call and frame.kind in (ARRIVAL, TROUBLE):
                 arrival = frame
         if peer.inbox:
             raise DeadlineError(
@@ -141,12 +146,6 @@ class Hub(Member):
                 " call the same metrics in the same order."
             )
         return arrival
-
-    def _tell_late(self, peer: _Peer, call: int) -> None:
-        verdict = self._abandoned.get(call)
-        if verdict is not None and peer.told < call:
-            peer.told = call
-            self._send(peer, verdict)
 
     def _receive(self, end: float) -> bool:
         """Handle what happens until then; False if nothing did."""
@@ -162,8 +161,9 @@ class Hub(Member):
         return bool(events)
 
     def _read(self, peer: _Peer) -> None:
-        try:
+        with contextlib.suppress(OSError):  # that it has gone away is for reading to find, after its last words
             self._flush(peer)
+        try:
             frame = peer.stream.receive()
         except OSError:
             raise _Broken(_gone(peer)) from None
@@ -215,13 +215,16 @@ class Hub(Member):
             if len(taken) < world - 1:  # otherwise all are here, and the second one is some helper of a worker
                 raise _Broken(reason)
         else:
-            self._peers[sock.fileno()] = _Peer(rank, Stream(sock))
+            peer = self._peers[sock.fileno()] = _Peer(rank, Stream(sock))
+            for verdict in self._abandoned.values():
+                self._tell(peer, verdict)
 
     # Answering
 
-    def _send(self, peer: _Peer, frame: Frame) -> None:
-        peer.stream.send(frame)
-        self._watch(peer)
+    def _tell(self, peer: _Peer, verdict: Frame) -> None:
+        with contextlib.suppress(OSError):  # that it has gone away is for the next exchange to find
+            peer.stream.send(verdict)
+            self._watch(peer)
 
     def _flush(self, peer: _Peer) -> None:
         if peer.stream.sending:
@@ -232,20 +235,16 @@ class Hub(Member):
         self._poll.register(peer.stream, select.POLLIN | (select.POLLOUT if peer.stream.sending else 0))
 
     def _abandon(self, verdict: Frame) -> None:
-        """Tell everybody, the late ones too: they find the verdict when they come."""
+        """Tell everybody, the late ones too: they find the verdict when they come, or when they connect."""
         self._abandoned[verdict.call] = verdict
         self._abandoned.pop(verdict.call - _ABANDONED_KEPT, None)
         for peer in self._peers.values():
-            peer.told = verdict.call
-            with contextlib.suppress(OSError):  # that it has gone away is for the next exchange to find
-                self._send(peer, verdict)
+            self._tell(peer, verdict)
 
     def _send_all(self, frame: Frame, deadline: Deadline) -> None:
         """Answer all; whoever cannot take the answer breaks the channel, but the answer stands."""
         lost = ""
         waiting = list(self._peers.values())
-        for peer in waiting:
-            peer.told = frame.call
         first: Frame | None = frame
         while waiting and (first or deadline.remaining):
             still = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import time
@@ -30,6 +31,7 @@ class Spoke(Member):
         self._token = job.token(channel)
         self._stream: Stream | None = None
         self._missed: list[Frame] = []
+        self._verdicts: dict[int, Frame] = {}  # of later calls
 
     def exchange(self, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
         """Send the frame and wait for rank 0's answer; see `Meeting.exchange`."""
@@ -64,23 +66,24 @@ class Spoke(Member):
         return self._stream
 
     def _converse(self, stream: Stream, frame: Frame, late: Frame, deadline: Deadline) -> Answer:
-        gives_up_at = deadline.end - margin(deadline.timeout)
-        told = False
+        gives_up_at, leaves_at = deadline.end - margin(deadline.timeout), 0.0
         answer = self._answer_to(frame.call, stream)
-        while self._missed:
-            stream.send(self._missed.pop(0))
         if answer is None:
-            stream.send(frame)
+            while self._missed:
+                self._tell(stream, self._missed.pop(0))
+            self._tell(stream, frame)
         while answer is None:
             self._poll.register(stream, select.POLLIN | (select.POLLOUT if stream.sending else 0))
-            wait_for(self._poll, deadline.end if told else gives_up_at)
-            stream.flush()
+            wait_for(self._poll, leaves_at or gives_up_at)
+            now = time.monotonic()  # before the look, so that an answer that is here by then counts
+            self._tell(stream)
             answer = self._answer_to(frame.call, stream)
-            now = time.monotonic()
-            if answer is None and not told and now >= gives_up_at:
-                stream.send(late)
-                told = True
-            if answer is None and now >= deadline.end:
+            if answer is None and not leaves_at and now >= gives_up_at:
+                self._tell(stream, late)
+                # A process that was not scheduled says this late. What rank 0 sent before it heard must be waited
+                # for all the same, or there is a number on rank 0 and an error here.
+                leaves_at = max(deadline.end, time.monotonic() + margin(deadline.timeout))
+            elif answer is None and leaves_at and now >= leaves_at:
                 # the frame for rank 0 is on its way already, so it must not be sent again
                 raise DeadlineError(late.header.decode())
         if answer.kind == ANSWER:
@@ -90,12 +93,23 @@ class Spoke(Member):
             self.broken = report["text"]
         raise named_error(report["class"], report["text"])
 
+    def _tell(self, stream: Stream, frame: Frame | None = None) -> None:
+        """Send a frame, or what is left of one; that rank 0 has gone is for reading to find, after its last words."""
+        with contextlib.suppress(OSError):
+            if frame is None:
+                stream.flush()
+            else:
+                stream.send(frame)
+
     def _answer_to(self, call: int, stream: Stream) -> Frame | None:
-        while True:
+        """Read up to the answer; what belongs to an exchange that this worker gave up is forgotten."""
+        while call not in self._verdicts:
             frame = stream.receive()
-            # what belongs to an exchange that this worker gave up is read and forgotten
             if frame is None or frame.call == call or (frame.kind == ERROR and json.loads(frame.header)["broken"]):
                 return frame
+            if frame.call > call:  # rank 0 is ahead, and has given up what this worker has yet to call
+                self._verdicts[frame.call] = frame
+        return self._verdicts.pop(call)
 
     def _break(self, reason: str) -> Answer:
         self.broken = reason

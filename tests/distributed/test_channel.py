@@ -113,6 +113,16 @@ def test_a_worker_that_never_connected_is_named() -> None:
     assert the_same(reports, "after").tolist() == [3]
 
 
+def test_a_worker_that_lags_hears_at_once_what_the_others_gave_up() -> None:
+    """In whatever call it reads the verdicts on later ones, and also when rank 0 has ended since."""
+    first, second = start("lagging")
+    assert second["texts"] == first["texts"]
+    for call, (how, seconds) in enumerate([("connect", 0.05)] * 2 + [("arrive", 1.5)] + [("arrive", 0.05)] * 2):
+        said = f"DeadlineError: rank 1 did not {how} within {seconds:g} s at exchange {call + 1} (all_reduce)"
+        assert first["texts"][call].startswith(said)
+    assert second["seconds"] < 10
+
+
 def test_random_lateness_never_gives_a_number_to_one_and_an_error_to_another() -> None:
     columns = list(zip(*[report["outcomes"] for report in start("random_lateness", 3, seed=1)]))
     late = 0

@@ -104,6 +104,26 @@ def late_to_connect() -> None:
     report(after=comm.all_reduce([1], timeout=20))
 
 
+def lagging() -> None:
+    """Rank 0 has given up five calls, two of them before rank 1 connected, and ended, when rank 1 comes to them."""
+    texts, timeouts = [], [0.05, 0.05, 1.5, 0.05, 0.05] if rank == 0 else [30.0] * 5
+    start = time.monotonic()
+    for call, timeout in enumerate(timeouts):
+        if rank == 1 and call == 0:
+            wait_for_file("two calls are over")
+            start = time.monotonic()
+        if rank == 1 and call == 1:
+            wait_for_file("0.json")
+        if rank == 0 and call == 2:
+            touch("two calls are over")
+        if rank == 0 and call == 3:
+            wait_for_file("rank 1 has heard")
+        texts.append(error_text(lambda: comm.all_reduce([1], timeout=timeout)))  # noqa: B023
+        if rank == 1:
+            touch("rank 1 has heard")
+    report(texts=texts, seconds=time.monotonic() - start)
+
+
 def random_lateness() -> None:
     """Everybody is late by chance, often by just about the timeout."""
     delays = np.random.default_rng([arguments()["seed"], rank])
