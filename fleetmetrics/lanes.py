@@ -50,11 +50,11 @@ class Whole:
     def centred(self, weight: Any, total: Any, values: Any) -> tuple[Any, Any]:
         """The weighted mean of each lane, and what is left of each value without that of its lane, ``[n]``."""
         xp, total = self.xp, self.xp.or_one(total)
-        mean = xp.divide(self.floats(_weighted(xp, weight, values)), total)
-        near = xp.subtract(values, self.of_samples(mean))
+        mean = self.floats(_weighted(xp, weight, values)) / total
+        near = values - self.of_samples(mean)
         # What rounding has left: of equal values the deviations are 0, however many there are.
-        rest = xp.divide(self.floats(_weighted(xp, weight, near)), total)
-        return xp.add(mean, rest), xp.subtract(near, self.of_samples(rest))
+        rest = self.floats(_weighted(xp, weight, near)) / total
+        return mean + rest, near - self.of_samples(rest)
 
 
 class Groups(Whole):

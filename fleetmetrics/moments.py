@@ -9,15 +9,12 @@ Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance",
 
 from __future__ import annotations
 
-import operator
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 __all__ = ["WIDTHS", "gathered", "merged", "merged_floats"]
 
 #: How many numbers each reduction keeps, in the last axis of a state.
 WIDTHS = {"moments": 3, "comoments": 6}
-#: Of which two variables each sum of products is, by the number of variables.
-_PAIRS = {1: [(0, 0)], 2: [(0, 0), (0, 1), (1, 1)]}
 
 
 def gathered(xp: Any, total: Any, means: Sequence[Any], products: Sequence[Any]) -> Any:
@@ -41,32 +38,33 @@ def merged(xp: Any, one: Any, other: Any) -> Any:
         other: the same shape.
     """
     width = xp.shape(one)[-1]
-    return xp.stack_last(_merged(xp, [one[..., i] for i in range(width)], [other[..., i] for i in range(width)]))
+    return xp.stack_last(_merged(xp.or_one, [one[..., i] for i in range(width)], [other[..., i] for i in range(width)]))
 
 
 def merged_floats(one: Sequence[float], other: Sequence[float]) -> list[float]:
     """The same for the three or six numbers of one group: as Python's, several times faster than as arrays."""
-    return _merged(_Floats, one, other)
+    return _merged(_or_one, one, other)
 
 
-class _Floats:
-    """Python's operators under the names of an array namespace."""
-
-    add, subtract, multiply, divide = operator.add, operator.sub, operator.mul, operator.truediv
-
-    @staticmethod
-    def or_one(number: float) -> float:
-        return number or 1.0
+def _or_one(number: float) -> float:
+    return number or 1.0
 
 
-def _merged(xp: Any, mine: Sequence[Any], theirs: Sequence[Any]) -> list[Any]:
-    variables = 1 if len(mine) == WIDTHS["moments"] else 2
-    total = xp.add(mine[0], theirs[0])
-    share = xp.divide(theirs[0], xp.or_one(total))
-    deltas = [xp.subtract(theirs[1 + i], mine[1 + i]) for i in range(variables)]
-    parts = [total, *[xp.add(mine[1 + i], xp.multiply(delta, share)) for i, delta in enumerate(deltas)]]
-    lever = xp.multiply(mine[0], share)
-    for place, (i, j) in enumerate(_PAIRS[variables], 1 + variables):
-        between = xp.multiply(xp.multiply(deltas[i], deltas[j]), lever)
-        parts.append(xp.add(xp.add(mine[place], theirs[place]), between))
-    return parts
+def _merged(or_one: Callable[[Any], Any], one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+    weight = one[0] + other[0]
+    share = other[0] / or_one(weight)
+    lever = one[0] * share
+    if len(one) == WIDTHS["moments"]:
+        x, xx = one[1:]
+        dx = other[1] - x
+        return [weight, x + dx * share, xx + other[2] + dx * dx * lever]
+    x, y, xx, xy, yy = one[1:]
+    dx, dy = other[1] - x, other[2] - y
+    return [
+        weight,
+        x + dx * share,
+        y + dy * share,
+        xx + other[3] + dx * dx * lever,
+        xy + other[4] + dx * dy * lever,
+        yy + other[5] + dy * dy * lever,
+    ]

@@ -17,7 +17,7 @@ import numpy as np
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 from fleetmetrics.moments import WIDTHS, merged
 
-__all__ = ["REDUCTIONS", "combine", "identity", "widen"]
+__all__ = ["REDUCTIONS", "combine", "identity", "sum_of_numbers", "widen"]
 
 #: "moments" and "comoments" merge groups of 3 and 6 numbers, see `fleetmetrics.moments`.
 REDUCTIONS = ("sum", "max", "min", *WIDTHS)
@@ -118,6 +118,29 @@ def combine(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     # The bits of a nan that IEEE leaves open would otherwise tell the order of the ranks.
     np.copyto(result, np.nan, where=np.isnan(result))
     return result
+
+
+def sum_of_numbers(one: Any, other: Any) -> Any:
+    """Add two numbers as `combine` does, by Python's operators: NumPy's functions take ten times as long.
+
+    Args:
+        one: an int64 or a float64.
+        other: the same.
+
+    Returns:
+        A float64 if one of them is, else an int64.
+
+    Raises:
+        IntegerOverflowError: if a sum of integers does not fit into 64 bits.
+
+    Examples:
+        >>> int(sum_of_numbers(np.int64(2), np.int64(3)))
+        5
+    """
+    if type(one) is np.float64 or type(other) is np.float64:
+        return one + other
+    total = one.item() + other.item()
+    return np.int64(total) if -(2**63) <= total < 2**63 else combine("sum", [one, other])  # which raises
 
 
 def _check_reduction(reduction: str) -> None:

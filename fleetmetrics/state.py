@@ -11,8 +11,8 @@ import numpy as np
 
 from fleetmetrics.comm.base import Block
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError
-from fleetmetrics.reductions import combine, identity, widen
-from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, namespace, numpy_ops
+from fleetmetrics.reductions import combine, identity, sum_of_numbers, widen
+from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, namespace
 
 __all__ = ["State", "name_of", "read"]
 
@@ -70,16 +70,15 @@ class State:
         Args:
             increment: an array of the state's shape, or `Scattered`.
         """
-        if self.static is not None:
+        # Most states are one number, and most batches small: then to look for Paddle's values is half of the time.
+        if type(self.value) in _SCALARS and type(increment) in _SCALARS and self.reduction == "sum":
+            self.value = sum_of_numbers(self.value, increment)
+        elif self.static is not None:
             from fleetmetrics import static
 
             static.accumulate(self.static, increment)
         else:
-            # Most states are one number, and most batches small: then to look for Paddle's values is half of the time.
-            if type(self.value) in _SCALARS and type(increment) in _SCALARS:
-                xp: Any = numpy_ops
-            else:
-                xp = namespace(self.value, *(increment.indices if isinstance(increment, Scattered) else [increment]))
+            xp = namespace(self.value, *(increment.indices if isinstance(increment, Scattered) else [increment]))
             self.value = xp.merge(self.reduction, self.current(), increment)
 
     def mark(self) -> Any:

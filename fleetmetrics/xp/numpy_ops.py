@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.moments import WIDTHS, merged, merged_floats
-from fleetmetrics.reductions import combine, identity, widen
+from fleetmetrics.reductions import combine, identity, sum_of_numbers, widen
 from fleetmetrics.xp.buckets import log_odds
 from fleetmetrics.xp.scattered import Scattered
 
@@ -20,8 +20,6 @@ quiet = functools.partial(np.errstate, over="ignore", invalid="ignore", under="i
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 
-#: Integers from minus this to below it fit into 64 bits.
-_LIMIT = 2**63
 _KEPT = frozenset(np.dtype(name) for name in ("bool", "int64", "float32", "float64"))
 
 absolute = np.absolute
@@ -152,12 +150,14 @@ def count(array: np.ndarray) -> Any:
 
 def sum(array: np.ndarray) -> Any:
     """The sum: of bools and integers an int64, of floats a float64."""
+    if array.dtype.kind == "b":
+        return np.int64(np.count_nonzero(array))
     return np.add.reduce(array, None, np.float64 if array.dtype.kind == "f" else np.int64)
 
 
 def or_one(array: np.ndarray) -> Any:
     """The array with 1 for 0, to divide by."""
-    return np.where(array == 0, 1.0, array) if np.ndim(array) else array or 1.0
+    return np.where(array == 0, 1.0, array) if isinstance(array, np.ndarray) else array or 1.0
 
 
 def stack_last(arrays: Any) -> np.ndarray:
@@ -361,10 +361,8 @@ def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
         return merged(sys.modules[__name__], state, increment)
     if reduction != "sum":
         return (np.maximum if reduction == "max" else np.minimum)(state, increment)
+    if not state.ndim:
+        return sum_of_numbers(state[()], increment[()])
     if increment.dtype.kind == "f" or state.dtype.kind == "f":
         return np.add(state, increment)
-    if not state.ndim:
-        total = state.item() + increment.item()
-        if -_LIMIT <= total < _LIMIT:
-            return np.int64(total)
     return combine("sum", [state, increment])  # an error where int64 would wrap
