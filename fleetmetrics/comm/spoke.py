@@ -29,6 +29,7 @@ class Spoke(Member):
     def __init__(self, job: Job, channel: str) -> None:
         self._job = job
         self._token = job.token(channel)
+        self._poll = select.poll()
         self._stream: Stream | None = None
         self._missed: list[Frame] = []
         self._verdicts: dict[int, Frame] = {}  # of later calls
@@ -62,7 +63,6 @@ class Spoke(Member):
     def _connected(self, deadline: Deadline) -> Stream:
         if self._stream is None:
             self._stream = Stream(connect(self._job, self._token, deadline.end))
-            self._poll = select.poll()
         return self._stream
 
     def _converse(self, stream: Stream, frame: Frame, late: Frame, deadline: Deadline) -> Answer:
