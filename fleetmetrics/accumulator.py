@@ -16,13 +16,14 @@ from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
 from fleetmetrics.comm.base import DEFAULT_TIMEOUT, Deadline, resolve_timeout
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
 from fleetmetrics.records.folding import fold_in_order
+from fleetmetrics.settings import flag_of
 from fleetmetrics.state import State
 from fleetmetrics.sync import exchange
 
 if TYPE_CHECKING:
     from fleetmetrics.metric import Metric
 
-__all__ = ["Accumulator", "kind_of"]
+__all__ = ["Accumulator", "kind_of", "label_taken"]
 
 _ordinals: dict[str, Iterator[int]] = {}
 
@@ -39,17 +40,20 @@ class Accumulator:
     Args:
         name: prefix of the states' names, and how errors call it; the same on every worker. None: the class
             name and a number, in the order of creation.
-        validate: False skips the check of the inputs.
+        validate: False skips the check of the inputs. What an invalid sample counts for is then not defined; one of a
+            class, bucket or bin that does not exist is left out of the states that would have a place for it.
         share: in a static program, use the variables that an accumulator of the same name has made already,
             instead of raising `DuplicateStateError`.
     """
 
+    #: Whether ``add`` takes a label; None: it may be given one, and does not look at it. False: it is an error, since in
+    #: the place of a label stand the weights of the metric's own ``add``.
+    takes_label: bool | None = True
     _add_to: Any = None  # what gets the batches instead, where this says only which arguments add takes
 
     def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
         self._set_name(_default_name(type(self)) if name is None else name)
-        self.validate = validate
-        self.share = share
+        self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
         self.program: Any = None  # the static program that add was called in
 
     def _set_name(self, name: str) -> None:
@@ -91,6 +95,11 @@ class Accumulator:
             self._add_to(prediction, label, weight, mask, **columns)
             return
         self._check_is_free()
+        if label is not None and self.takes_label is False:
+            raise InvalidInputError(
+                f"{self.name} was given a label, and its metrics take values without one; give weights by keyword, "
+                "add(values, weight=...)"
+            )
         members = self._members().values()
         for member in members:
             if columns or member.columns:
@@ -114,6 +123,8 @@ class Accumulator:
             for member in members:
                 for state, increment in member.statistics(batch):
                     increments.setdefault(state, increment)
+            if not self.validate:
+                increments = {each: namespaces.without_strays(batch.xp, by, each) for each, by in increments.items()}
             if not static:
                 increments.update(self._check.statistics(batch))
                 self._accumulate(increments, look=self.validate and batch.xp is namespaces.numpy_ops)
@@ -268,6 +279,16 @@ class Accumulator:
             one.merge(another, scope)
         for table, more in zip(own, given):
             table.merge(more)
+
+
+def label_taken(by: Iterable[Accumulator]) -> bool | None:
+    """`Accumulator.takes_label` of what adds to several others.
+
+    Args:
+        by: those.
+    """
+    asked = {each.takes_label for each in by}
+    return True if True in asked or not asked else False if False in asked else None
 
 
 def kind_of(state: State) -> tuple[Any, ...]:

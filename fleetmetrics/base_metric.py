@@ -13,6 +13,7 @@ from fleetmetrics.records.columns import Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.share import Share, check_defined, check_mode, check_size, condenses, record_blocks
 from fleetmetrics.records.states import states_of
+from fleetmetrics.settings import flag_of
 
 __all__ = ["BaseMetric"]
 
@@ -98,9 +99,9 @@ class BaseMetric:
         self.logger = logger or logging.getLogger("fleetmetrics")
         self.sampler = sampler
         self.batch_size = batch_size
-        self.allow_pickle = allow_pickle
+        self.allow_pickle = flag_of("allow_pickle", allow_pickle)
         self.collect_dir = collect_dir
-        self.collect_dir_shared = collect_dir_shared
+        self.collect_dir_shared = flag_of("collect_dir_shared", collect_dir_shared)
         self._records: list[Any] = []
         self._columns = Columns()
         self._epoch: int | None = None  # of the sampler's pass, from the first record on

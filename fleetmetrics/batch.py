@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.lanes import Groups, Nested, Replicates
-from fleetmetrics.requirements import Requirement, applicable, raise_unless
+from fleetmetrics.requirements import FLAGS, Requirement, applicable, raise_unless
 from fleetmetrics.sums import Sums, statistic
 from fleetmetrics.xp import is_paddle, namespace, numpy_ops, to_host
 
@@ -49,6 +49,7 @@ class Batch(Sums):
         self.memo: dict[Any, Any] = {}
         self.lanes: Groups | Replicates | Nested | None = None  # None: each state once
         self.keep: Any = None  # flags of the samples that count; None: all that are here
+        self.checked = True  # False: nobody has asked whether the samples are as they should be
         self.valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not asked
         self.prediction: Any = xp.asarray(prediction, "prediction")
         self.label: Any = None if label is None else xp.asarray(label, "label")
@@ -100,11 +101,9 @@ class Batch(Sums):
             return xp.multiply(self._ones(), xp.cast(array, "float64"))
         if len(shape) == 1 < len(full):
             _same_size(full[:1], shape, "prediction", argument)
-            column = xp.reshape(xp.cast(array, "float64"), [-1, *[1] * (len(full) - 1)])
-            array = xp.multiply(xp.reshape(self._ones(), [-1, *full[1:]]), column)
-        else:
-            _same_size(full, shape, "prediction", argument)
-            self.by_element = argument if len(shape) > 1 else self.by_element
+            return xp.repeat(array, self.width)
+        _same_size(full, shape, "prediction", argument)
+        self.by_element = argument if len(shape) > 1 else self.by_element
         return xp.reshape(array, [-1])
 
     def _ones(self) -> Any:
@@ -149,7 +148,11 @@ class Batch(Sums):
         xp = self.xp
         live = self._live()
         ok = None
-        for requirement in applicable(tuple(requirements), self.classes) if validate else ():
+        rules = applicable(tuple(requirements), self.classes) if validate else []
+        self.checked = validate
+        if validate and self.mask is not None:
+            rules = [FLAGS, *rules]
+        for requirement in rules:
             if requirement.argument == "label" and self.label is None:
                 raise InvalidInputError("label is missing; give add(prediction, label)")
             holds = requirement.holds(self)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetmetrics.batch import Batch
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.requirements import Requirement, applicable
+from fleetmetrics.requirements import FLAGS, Requirement, applicable
 from fleetmetrics.state import State
 
 __all__ = ["Check"]
@@ -46,7 +46,7 @@ class Check:
         """Raise if any worker met an invalid sample."""
         invalid = values[self.invalid].item()
         if invalid:
-            rules = "; ".join(rule.text for rule in applicable(tuple(requirements)))
+            rules = "; ".join(rule.text for rule in [*applicable(tuple(requirements)), FLAGS])
             raise InvalidInputError(
                 f"{self.owner}: {invalid} of {values[self.seen].item()} samples were invalid and left out, the first "
                 f"at position {values[self.first].item()} of its worker's samples; required: {rules}. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping
 
-from fleetmetrics.accumulator import Accumulator
+from fleetmetrics.accumulator import Accumulator, label_taken
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
@@ -16,6 +16,10 @@ class MetricCollection(Accumulator):
     """Several metrics over the same batches: one add, one exchange, a dict of values.
 
     States that members declare under the same key (the number of samples, say) are kept once.
+
+    ``add(prediction, label, weight=None, mask=None)`` is that of `Metric`, whatever the members' own looks like:
+    `Mean` and the like take the predictions as their values. If all members are such, a label is an error: weights go
+    by keyword, ``add(values, weight=...)``.
 
     Args:
         metrics: metrics by the key that each has in the result; or a sequence of them, each keyed by its
@@ -55,6 +59,7 @@ class MetricCollection(Accumulator):
         shared: dict[Any, Any] = {}
         for key, metric in entries:
             self._take(key, metric, shared)
+        self.takes_label = label_taken(self.metrics.values())
 
     def _take(self, key: str, metric: Metric, shared: dict[Any, Any]) -> None:
         if not isinstance(metric, Metric):

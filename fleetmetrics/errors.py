@@ -31,6 +31,9 @@ __all__ = [
 ]
 
 _muted: contextvars.ContextVar[tuple[type[Warning], ...]] = contextvars.ContextVar("_muted", default=())
+_gathered: contextvars.ContextVar[tuple[type[Warning], list[str]] | None] = contextvars.ContextVar(
+    "_gathered", default=None
+)
 
 
 class FleetMetricsError(Exception):
@@ -112,6 +115,24 @@ def muted(category: type[Warning]) -> Iterator[None]:
         _muted.reset(token)
 
 
+@contextlib.contextmanager
+def gathered(category: type[Warning]) -> Iterator[list[str]]:
+    """Have what `warn` would say inside of this category, to say it in one sentence afterwards.
+
+    Args:
+        category: the class of the warnings.
+
+    Returns:
+        The messages so far.
+    """
+    texts: list[str] = []
+    token = _gathered.set((category, texts))
+    try:
+        yield texts
+    finally:
+        _gathered.reset(token)
+
+
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn the caller of this package: the warning points at the first line outside of it.
 
@@ -120,6 +141,10 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
         category: the class of the warning.
     """
     if issubclass(category, _muted.get()):
+        return
+    gathering = _gathered.get()
+    if gathering is not None and issubclass(category, gathering[0]):
+        gathering[1].append(text)
         return
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:

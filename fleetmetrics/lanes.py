@@ -90,6 +90,10 @@ class Groups(Whole):
         """The largest (``"max"``) or smallest value by lane, of those that are kept (None: all)."""
         return self.xp.extreme_by(self.index, values, keep, self.size, reduction)
 
+    def repeated(self, times: int) -> Groups:
+        """The lanes of samples that each come so many times in a row."""
+        return Groups(self.xp, self.xp.repeat(self.index, times), self.size)
+
 
 class Replicates:
     """Each sample in every lane, so many times.
@@ -147,6 +151,10 @@ class Replicates:
             members = xp.logical_and(members, xp.reshape(keep, [-1, 1]))
         return xp.extreme_by_column(xp.reshape(values, [-1, 1]), members, reduction)
 
+    def repeated(self, times: int) -> Replicates:
+        """See `Groups.repeated`."""
+        return Replicates(self.xp, self.xp.repeat(self.times, times), self.size)
+
     @functools.cached_property
     def _factors(self) -> Any:
         return self.xp.cast(self.times, "float64")
@@ -193,6 +201,10 @@ class Nested:
             drawn = xp.logical_and(drawn, xp.repeat(keep, self.replicates.size))
         found = xp.extreme_by(place, xp.repeat(values, self.replicates.size), drawn, self.size, reduction)
         return xp.reshape(found, [self.groups.size, self.replicates.size])
+
+    def repeated(self, times: int) -> Nested:
+        """See `Groups.repeated`."""
+        return Nested(self.groups.repeated(times), self.replicates.repeated(times))
 
     def _flat(self, amount: Any) -> tuple[Any, Any]:
         """The lane of each sample in each replicate, and the amount there: ``[n * replicates]``."""

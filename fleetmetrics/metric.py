@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
 import numpy as np
 
-from fleetmetrics.accumulator import Accumulator, kind_of
+from fleetmetrics.accumulator import Accumulator, kind_of, label_taken
 from fleetmetrics.batch import Batch
 from fleetmetrics.check import Check
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.requirements import Requirement
+from fleetmetrics.settings import raise_if_too_large
 from fleetmetrics.state import State
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Metric(Accumulator):
                 shape ``[..., 6]``, float64, see `fleetmetrics.moments`.
             key: what it counts, if metrics of one collection may share it; None: never shared.
         """
+        raise_if_too_large(f"{self.name}: one of the settings", shape, f"the state {name!r}")
         self.states[name] = State(f"{self.name}.{name}", shape, dtype, reduction, key)
 
     def _members(self) -> Mapping[str, Metric]:
@@ -270,6 +272,7 @@ class Expression(Metric):
                 raise InvalidInputError(f"{symbol} takes metrics and numbers, not {type(operand).__name__} {operand!r}")
         self.symbol, self.function, self.operands = symbol, function, operands
         self._metrics = [operand for operand in operands if isinstance(operand, Metric)]
+        self.takes_label = label_taken(self._metrics)
         super().__init__()
         self.requirements = tuple(dict.fromkeys(rule for each in self._metrics for rule in each.requirements))
         self.columns = tuple(dict.fromkeys(name for each in self._metrics for name in each.columns))

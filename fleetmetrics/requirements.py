@@ -11,7 +11,7 @@ from fleetmetrics.errors import InvalidInputError
 if TYPE_CHECKING:
     from fleetmetrics.batch import Batch
 
-__all__ = ["REQUIREMENTS", "Requirement", "applicable", "raise_unless"]
+__all__ = ["FLAGS", "REQUIREMENTS", "Requirement", "applicable", "raise_unless"]
 
 
 class Requirement(NamedTuple):
@@ -70,6 +70,17 @@ REQUIREMENTS: dict[str, Requirement] = {
 }
 
 
+def _flags(batch: Batch) -> Any:
+    """Flags of the entries of a mask that are flags; None if all are."""
+    xp, mask = batch.xp, batch.mask
+    known = xp.kind(mask) == "b" or (xp.kind(mask) == "i" and xp.within(mask, 0, 1))
+    return None if known else xp.is_class(mask, 2)
+
+
+#: Whatever a metric asks for, a mask must be this.
+FLAGS = Requirement("mask", "True or False, or 1 or 0, for each sample", _flags)
+
+
 @functools.lru_cache(maxsize=256)
 def applicable(asked: tuple[str | Requirement, ...], classes: int = 0) -> list[Requirement]:
     """The requirements, without those that a stricter one implies, and that of the weight.
@@ -110,8 +121,9 @@ def raise_unless(xp: Any, holds: Any, live: Any, owner: str, requirement: Requir
         return
     first = int(broken.argmax())
     value = xp.host(getattr(batch, requirement.argument))[first]
+    way = "make flags of it, such as mask > 0.5" if requirement is FLAGS else "mask such samples"
     raise InvalidInputError(
         f"{owner}: {requirement.argument} must be {requirement.allowed}; {broken.sum()} of {broken.size} samples "
-        f"are not, the first at position {first}: {value}. Nothing of this batch was added; mask such samples, or "
+        f"are not, the first at position {first}: {value}. Nothing of this batch was added; {way}, or "
         "pass validate=False to skip the check"
     )

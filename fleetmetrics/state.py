@@ -19,6 +19,8 @@ __all__ = ["State", "name_of", "read"]
 
 #: States of so many entries are looked at with every batch; larger ones when they are read.
 _SHORT = 16
+#: Formulas add the entries of histograms and matrices up, and multiply them by small numbers.
+_MOST_IN_ALL = 2.0**1014
 _SCALARS = frozenset([np.float64, np.int64])
 
 
@@ -109,12 +111,18 @@ class State:
         if self.reduction in ("max", "min"):  # without samples it is infinite, on the other side
             finite = bool((value != -identity(self.reduction, "float64")).all())
         else:
-            finite = math.isfinite(value) if value.ndim == 0 else bool(np.isfinite(value).all())
+            finite = math.isfinite(value) if value.ndim == 0 else self._leaves_room(value)
         if not finite:
             raise InvalidInputError(
                 f"{self.name} would no longer be finite: the values or weights are too large for a sum in float64, "
                 "whose largest number is 1.8e308. Scale them, or leave such samples out"
             )
+
+    def _leaves_room(self, value: np.ndarray) -> bool:
+        if self.reduction != "sum":
+            return bool(np.isfinite(value).all())
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(abs(value.sum()) < _MOST_IN_ALL)
 
     def enter_program(self, dtype: str, share: bool) -> None:
         """Move into the static program that is being built.

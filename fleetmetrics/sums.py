@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Any, Callable
 
@@ -114,6 +115,26 @@ class Sums:
         lanes = self.lanes or Whole(xp)
         total = lanes.floats(weight)
         return gathered(xp, total, *lanes.moments(weight, total, variables))
+
+    def one_vs_rest(self) -> Any:
+        """A batch with an element for each score: beside it, whether the label is its class.
+
+        Scores of classes are then those of as many labels, of which one is true: `label_index` is the class.
+        """
+        return self.cached("one versus rest", self._one_vs_rest)
+
+    def _one_vs_rest(self) -> Any:
+        xp, classes = self.xp, self.classes
+        batch: Any = copy.copy(self)
+        batch.memo, batch.columns, batch._dropped = {}, {}, None
+        batch.classes, batch.width = 0, classes
+        batch.prediction = xp.reshape(self.prediction, [-1])
+        batch.label = xp.reshape(xp.equal(xp.arange(classes), xp.reshape(self.label, [-1, 1])), [-1])
+        for name in ("weight", "keep"):
+            array = getattr(self, name)
+            setattr(batch, name, None if array is None else xp.repeat(array, classes))
+        batch.lanes = None if self.lanes is None else self.lanes.repeated(classes)
+        return batch
 
     def _weights(self) -> Any:
         """What each sample counts for, float64 ``[n]``."""

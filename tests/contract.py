@@ -213,9 +213,10 @@ def feed(metric: Any, parts: Sequence[Data], mode: str, like: Data | None = None
 def arguments(metric: Any, part: Data) -> dict[str, Any]:
     """A batch as the keyword arguments of a metric's `add`."""
     given = part.given()
+    if metric.takes_label is False:
+        given.pop("label", None)
     if "value" in inspect.signature(metric.add).parameters:
         given["value"] = given.pop("prediction")
-        given.pop("label", None)
     return given
 
 

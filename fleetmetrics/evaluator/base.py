@@ -13,6 +13,7 @@ from fleetmetrics.records.columns import Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.share import Share, check_defined, check_size, condenses
 from fleetmetrics.records.states import states_of
+from fleetmetrics.settings import flag_of
 from fleetmetrics.xp import is_eager_tensor
 
 __all__ = ["BaseMetric", "to_cpu"]
@@ -81,8 +82,8 @@ class BaseMetric:
         self.results: list[Any] = []
         self.prefix = prefix or self.default_prefix
         self.collect_dir = collect_dir
-        self.collect_dir_shared = collect_dir_shared
-        self.allow_pickle = allow_pickle
+        self.collect_dir_shared = flag_of("collect_dir_shared", collect_dir_shared)
+        self.allow_pickle = flag_of("allow_pickle", allow_pickle)
         #: How an `Evaluator` that asks for the value has put the samples together; arguments of `share`.
         self.arrangement: dict[str, Any] = {}
         if self.prefix is None:

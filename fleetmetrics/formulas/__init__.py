@@ -30,6 +30,7 @@ from fleetmetrics.formulas.calibration import (
     calibration_curve,
     expected_calibration_error,
 )
+from fleetmetrics.formulas.class_areas import auc_of_classes, average_precision_of_classes
 from fleetmetrics.formulas.classification import accuracy, exact_match, hinge_loss, log_loss
 from fleetmetrics.formulas.click_through import (
     bucket_error,
@@ -75,6 +76,7 @@ from fleetmetrics.formulas.operating_points import (
     specificity_at_sensitivity,
     threshold_sweep,
 )
+from fleetmetrics.formulas.pairs import PairCounts, kendall_correlation, pair_counts, xauc
 from fleetmetrics.formulas.ratio import ratio
 from fleetmetrics.formulas.regression import (
     log_cosh_error,
@@ -100,14 +102,17 @@ __all__ = [
     "CalibrationPoints",
     "HistogramCounts",
     "OperatingPoint",
+    "PairCounts",
     "PrecisionRecall",
     "Sweep",
     "accuracy",
     "auc_bounds",
     "auc_from_histogram",
+    "auc_of_classes",
     "average_precision",
     "average_precision_bounds",
     "average_precision_from_histogram",
+    "average_precision_of_classes",
     "average_precision_of_ranking",
     "balanced_accuracy",
     "brier_decomposition",
@@ -129,6 +134,7 @@ __all__ = [
     "hinge_loss",
     "histogram_counts",
     "jaccard",
+    "kendall_correlation",
     "kolmogorov_smirnov",
     "lift",
     "log_cosh_error",
@@ -143,6 +149,7 @@ __all__ = [
     "mean_squared_log_error",
     "normalized_confusion",
     "normalized_entropy",
+    "pair_counts",
     "pearson_correlation",
     "precision",
     "precision_at_fixed_recall",
@@ -170,4 +177,5 @@ __all__ = [
     "tweedie_deviance",
     "variance",
     "weighted_mean_absolute_percentage_error",
+    "xauc",
 ]

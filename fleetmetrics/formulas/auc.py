@@ -28,14 +28,14 @@ class BoundedArea(NamedTuple):
     """An area, and the lowest and highest that any order inside the buckets could give.
 
     Args:
-        value: the area with the samples of a bucket tied.
+        value: the area with the samples of a bucket tied; of several classes, where each is wanted, an array.
         low: at most the area of the raw scores.
         high: at least the area of the raw scores.
     """
 
-    value: float
-    low: float
-    high: float
+    value: Any
+    low: Any
+    high: Any
 
 
 def area_fraction(max_fpr: Any) -> float:

@@ -134,7 +134,8 @@ def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, c
     # The rate of the zeros from their own sum: 1 - rate would lose the digits of a rate close to 1.
     uncertainty = rate * (float(number[0].sum()) / total)
     within = mean_of(variance), 2 * mean_of(covariance)
-    score = math.fsum([reliability, -resolution, uncertainty, within[0], -within[1]])
+    parts = [reliability, -resolution, uncertainty, within[0], -within[1]]
+    score = math.fsum(parts) if all(map(math.isfinite, parts)) else math.nan
     return BrierParts(score, reliability, resolution, uncertainty, *within)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.formulas.ratio import stand_in, undefined
+from fleetmetrics.formulas.ratio import listed, stand_in, undefined
 
 __all__ = [
     "Counts",
@@ -258,19 +258,13 @@ def averaged(
         return math.nan
     if warns and gaps.any():
         left_out = "" if average is None else f", and left out of the {average} average"
-        undefined(f"{name} of {_listed(counts.entry, gaps)}", f"{reason}{left_out}")
+        undefined(f"{name} of {listed(counts.entry, gaps)}", f"{reason}{left_out}")
     return values if average is None else _mean(values[kept], weights[kept])
 
 
 def _mean(values: np.ndarray, weights: np.ndarray) -> float:
     total = weights.sum()
     return float((values * weights).sum() / total if total else values.mean())
-
-
-def _listed(entry: str, flags: np.ndarray) -> str:
-    places = np.flatnonzero(flags).tolist()
-    more = f" and {len(places) - 5} more" if len(places) > 5 else ""
-    return f"{entry} {', '.join(map(str, places[:5]))}{more}"
 
 
 def stat_scores(confusion: Any, average: str | None = None) -> np.ndarray:

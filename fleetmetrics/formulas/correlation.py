@@ -9,7 +9,14 @@ import numpy as np
 
 from fleetmetrics.formulas.ratio import stand_in
 
-__all__ = ["explained_variance", "pearson_correlation", "r2_score", "rank_comoments", "spearman_correlation"]
+__all__ = [
+    "explained_variance",
+    "pearson_correlation",
+    "r2_score",
+    "rank_comoments",
+    "root_of_product",
+    "spearman_correlation",
+]
 
 #: Relative to the mean: a standard deviation below it is rounding, not variation.
 _ROUNDING = 8 * np.finfo(np.float64).eps
@@ -117,10 +124,23 @@ def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: s
     reason = _trouble("labels", weight, of_y, yy) or _trouble("predictions", weight, of_p, pp)
     if reason:
         return stand_in(name, reason, zero_division)
-    product = pp * yy
+    return min(1.0, max(-1.0, py / root_of_product(pp, yy)))
+
+
+def root_of_product(one: float, other: float) -> float:
+    """The square root of the product of two numbers of at least 0, which may leave the range of a float.
+
+    Args:
+        one: the first.
+        other: the second.
+
+    Examples:
+        >>> root_of_product(2.0, 8.0)
+        4.0
+    """
+    product = one * other
     # The root of the product rounds once; two roots do not overflow.
-    root = math.sqrt(product) if 1e-280 < product < 1e300 else math.sqrt(pp) * math.sqrt(yy)
-    return min(1.0, max(-1.0, py / root))
+    return math.sqrt(product) if 1e-280 < product < 1e300 else math.sqrt(one) * math.sqrt(other)
 
 
 def spearman_correlation(prediction: Any, label: Any, weight: Any = None, zero_division: float = math.nan) -> float:

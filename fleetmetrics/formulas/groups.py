@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 import numpy as np
 
-__all__ = ["auc_by_group", "best_first", "starts_of", "sums_of"]
+_LARGEST = np.finfo(np.float64).max
+
+__all__ = ["added_up", "auc_by_group", "best_first", "scaled", "starts_of", "sums_of"]
 
 
 def starts_of(group: np.ndarray) -> np.ndarray:
@@ -39,7 +41,8 @@ def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.n
         >>> best_first(np.array([1.0, 2.0, 5.0]), np.array([0, 2]), np.array([2, 1])).tolist()
         [1, 0, 2]
     """
-    values = -values.astype(np.float64, copy=False)
+    # nan and the lowest infinity, if nobody has checked, come last; below, nothing comes after what pads a row
+    values = np.fmin(-values.astype(np.float64, copy=False), _LARGEST)
     longest = int(sizes.max(initial=0))
     if longest * len(sizes) > 2 * len(values):
         return np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
@@ -62,6 +65,47 @@ def sums_of(values: np.ndarray, start: np.ndarray) -> np.ndarray:
         [3, 4]
     """
     return np.add.reduceat(values, start) if len(start) else values[:0]
+
+
+def scaled(weight: np.ndarray | None) -> tuple[np.ndarray | None, int]:
+    """Weights times a power of two that makes all of them at most 1, so that their sums are finite; small ones stay.
+
+    Args:
+        weight: ``[n]`` finite numbers of at least 0; None: there are none.
+
+    Returns:
+        The weights, and the exponent of the power of two that would undo it.
+
+    Examples:
+        >>> weight, exponent = scaled(np.array([4.0, 1.0]))
+        >>> weight.tolist(), exponent
+        ([0.5, 0.125], 3)
+    """
+    if weight is None:
+        return None, 0
+    weight = np.asarray(weight, np.float64)
+    exponent = max(0, int(np.frexp(weight.max(initial=0.0))[1]))
+    return (np.ldexp(weight, -exponent), exponent) if exponent else (weight, 0)
+
+
+def added_up(carry: Mapping[str, Any], exponent: int, **sums: Any) -> dict[str, Any]:
+    """Add sums of `scaled` weights to those of other ones.
+
+    Args:
+        carry: by name, and their ``"exponent"``.
+        exponent: of the weights behind the sums.
+        **sums: numbers or arrays.
+
+    Examples:
+        >>> added_up({"weight": 0.5, "exponent": 3}, 1, weight=0.5)
+        {'weight': 0.625, 'exponent': 3}
+    """
+    common = max(carry["exponent"], exponent)
+    found = {
+        name: np.ldexp(carry[name], carry["exponent"] - common) + np.ldexp(value, exponent - common)
+        for name, value in sums.items()
+    }
+    return {**{name: value if np.ndim(value) else float(value) for name, value in found.items()}, "exponent": common}
 
 
 def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

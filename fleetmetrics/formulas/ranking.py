@@ -20,6 +20,7 @@ __all__ = [
     "RankedQueries",
     "average_precision_at",
     "dcg_at",
+    "fall_out_at",
     "hit_rate_at",
     "hits_at",
     "ideal_dcg_at",
@@ -142,11 +143,32 @@ def r_precision(ranked: RankedQueries) -> np.ndarray:
         >>> r_precision(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [1, 0, 1])).tolist()
         [0.5]
     """
-    return _per_relevant(hits_at(ranked, ranked.relevant), ranked.relevant)
+    return _shares(hits_at(ranked, ranked.relevant), ranked.relevant)
 
 
-def _per_relevant(values: np.ndarray, relevant: Any) -> np.ndarray:
-    return np.where(relevant > 0, values / np.maximum(relevant, 1), np.nan)
+def fall_out_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
+    """Share of the irrelevant answers that are among the first k.
+
+    Source: van Rijsbergen, Information Retrieval (1979), chapter 7.
+
+    Args:
+        ranked: from `rank_queries`.
+        k: None: all answers.
+
+    Returns:
+        float64 ``[queries]``: a mean over the orders of tied answers; nan where everything is relevant.
+
+    Examples:
+        >>> fall_out_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [0, 1, 0]), 2).tolist()
+        [0.5]
+    """
+    misses = ranked.tie_size - ranked.tie_hits
+    found = sums_of(misses / ranked.tie_size * _within(ranked, k), ranked.start)
+    return _shares(found, np.diff(np.append(ranked.start, len(ranked.query))) - ranked.relevant)
+
+
+def _shares(part: np.ndarray, whole: Any) -> np.ndarray:
+    return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
 
 
 def dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = False) -> np.ndarray:
@@ -299,4 +321,4 @@ def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndar
     among = drawn * (ranked.tie_hits - 1) / np.maximum(ranked.tie_size - 1, 1)
     precision = (before + among + 1) / (ranked.place + 1)
     total = sums_of(ranked.tie_hits / ranked.tie_size * precision * _within(ranked, k), ranked.start)
-    return _per_relevant(total, ranked.relevant if k is None else np.minimum(ranked.relevant, k))
+    return _shares(total, ranked.relevant if k is None else np.minimum(ranked.relevant, k))

@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning, warn
 
-__all__ = ["part_named", "ratio", "ratios", "root_of_ratio", "stand_in", "undefined"]
+__all__ = ["listed", "part_named", "ratio", "ratios", "root_of_ratio", "stand_in", "undefined"]
 
 _part: contextvars.ContextVar[str] = contextvars.ContextVar("_part", default="")
 
@@ -134,10 +134,24 @@ def ratios(
     empty = below == 0
     quotient = np.where(empty, zero_division, above / np.where(empty, 1, below))
     if empty.any() and math.isnan(zero_division):
-        places = np.flatnonzero(empty).tolist()
-        shown = ", ".join(map(str, places[:5])) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
-        undefined(metric, f"nothing to divide by for {of} {shown}")
+        undefined(metric, f"nothing to divide by for {listed(of, empty)}")
     return quotient
+
+
+def listed(entry: str, flags: np.ndarray) -> str:
+    """Which entries of an array are meant, in words, for a warning.
+
+    Args:
+        entry: what an entry stands for.
+        flags: of the entries, bool.
+
+    Examples:
+        >>> listed("class", np.array([False, True, True]))
+        'class 1, 2'
+    """
+    places = np.flatnonzero(flags).tolist()
+    more = f" and {len(places) - 5} more" if len(places) > 5 else ""
+    return f"{entry} {', '.join(map(str, places[:5]))}{more}"
 
 
 def _number(value: Any) -> int | float:

@@ -38,6 +38,8 @@ class Count(Metric):
         2
     """
 
+    takes_label = None
+
     def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
         super().__init__(name, validate=validate, share=share)
         self.declare("total", key="total")
@@ -53,6 +55,7 @@ class Values(Metric):
     """What aggregates of values share: they take no label."""
 
     requirements = ("finite_prediction",)
+    takes_label = False
 
     def add(self, value: Any, weight: Any = None, mask: Any = None) -> None:
         """Accumulate one batch of values.
@@ -100,22 +103,23 @@ class Sum(Values):
         if batch.weight is not None or batch.xp.kind(batch.prediction) == "f":
             return {"floats": batch.weighted_sum(batch.values), "number_of_floats": batch.number}
         integers, estimate = batch.weighted_sum(batch.prediction), batch.weighted_sum(batch.values)
-        if batch.xp.FILTERS and batch.lanes is None:  # else compute will tell
-            self._raise_if_wrapped(integers, estimate)
+        if batch.lanes is None and batch.xp.is_eager(integers):  # else compute will tell
+            _raise_if_wrapped(self.name, integers, estimate)
         return {"integers": integers, "estimate": estimate}
-
-    def _raise_if_wrapped(self, integers: Any, estimate: Any) -> None:
-        if abs(estimate.item() - integers.item()) > 2**62:
-            raise IntegerOverflowError(
-                f"{self.name}: the integers add up to about {estimate.item():.6g}; a sum must stay below "
-                "2**63 = 9.22e18. Add them as float64"
-            )
 
     def formula(
         self, integers: np.ndarray, floats: np.ndarray, estimate: np.ndarray, number_of_floats: np.ndarray
     ) -> float:
-        self._raise_if_wrapped(integers, estimate)
+        _raise_if_wrapped(self.name, integers, estimate)
         return integers.item() + floats.item() if number_of_floats.item() else integers.item()
+
+
+def _raise_if_wrapped(owner: str, integers: Any, estimate: Any) -> None:
+    if abs(estimate.item() - integers.item()) > 2**62:
+        raise IntegerOverflowError(
+            f"{owner}: the integers add up to about {estimate.item():.6g}; a sum must stay below 2**63 = 9.22e18. Add "
+            "them as float64"
+        )
 
 
 class _Extreme(Values):
@@ -229,6 +233,7 @@ class Throughput(Metric):
     def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
         super().__init__(name, validate=validate, share=share)
         self.declare("number")
+        self.declare("estimate", dtype="float64")  # of the number, as for `Sum`
         self.declare("seconds", dtype="float64", reduction="max")
 
     def add(self, number: Any, seconds: Any, mask: Any = None) -> None:
@@ -255,7 +260,12 @@ class Throughput(Metric):
         # Seconds of one worker add up; only between workers the longest counts.
         so_far = xp.at_least(xp.asarray(self.states["seconds"].current(), "seconds"), 0.0)
         seconds = xp.add(so_far, batch.weighted_sum(batch.targets, zero_at_zero=True))
-        return {"number": batch.weighted_sum(batch.prediction, zero_at_zero=True), "seconds": seconds}
+        number = batch.weighted_sum(batch.prediction, zero_at_zero=True)
+        estimate = batch.weighted_sum(batch.values, zero_at_zero=True)
+        if xp.is_eager(number):
+            _raise_if_wrapped(self.name, number, estimate)
+        return {"number": number, "estimate": estimate, "seconds": seconds}
 
-    def formula(self, number: np.ndarray, seconds: np.ndarray) -> float:
+    def formula(self, number: np.ndarray, estimate: np.ndarray, seconds: np.ndarray) -> float:
+        _raise_if_wrapped(self.name, number, estimate)
         return formulas.throughput(number, seconds)

@@ -9,16 +9,19 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.settings import MOST_ENTRIES, flag_of
 
-#: So many entries of 8 bytes are 8 GiB.
-MOST_ENTRIES = 2**30
+#: Bins, thresholds and the like are kept as tuples, too, of which each entry takes 32 bytes.
+MOST_EDGES = 2**24
 
 __all__ = [
+    "MOST_EDGES",
     "MOST_ENTRIES",
     "array_of",
     "choice_of",
     "column_of",
     "edges_of",
+    "flag_of",
     "number_of",
     "whole_number_of",
     "zero_division_of",
@@ -126,7 +129,7 @@ def edges_of(bins: Any, low: float, high: float) -> tuple[float, ...]:
     """
     edges = array_of(bins)
     if edges.ndim == 0:
-        number = whole_number_of("bins", bins, 1, MOST_ENTRIES)
+        number = whole_number_of("bins", bins, 1, MOST_EDGES)
         with np.errstate(over="ignore", invalid="ignore"):
             edges = np.linspace(low, high, number + 1)
         if not (edges[1:] > edges[:-1]).all():

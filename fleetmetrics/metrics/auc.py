@@ -9,16 +9,16 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.auc import BoundedArea, area_fraction
-from fleetmetrics.metrics.arguments import choice_of
-from fleetmetrics.metrics.buckets import ScoreHistogram
+from fleetmetrics.formulas.auc import area_fraction
+from fleetmetrics.metrics.arguments import choice_of, flag_of
+from fleetmetrics.metrics.buckets import ClassHistograms
 
 __all__ = ["AUC", "AveragePrecision"]
 
 CURVES = ("ROC", "PR")
 
 
-class AUC(ScoreHistogram):
+class AUC(ClassHistograms):
     """Area under the ROC or the precision-recall curve, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.auc_from_histogram` and, for ``curve="PR"``,
@@ -36,31 +36,50 @@ class AUC(ScoreHistogram):
     digits: for the ROC curve `sklearn.metrics.roc_auc_score` (with ``max_fpr`` too), for the PR curve
     `sklearn.metrics.average_precision_score`.
 
-    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
-    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined if a class has no samples (for the PR curve
-    class 1).
+    Several classes: each has the area of its scores against all samples that are not of it, and ``average`` says what
+    becomes of them, see `fleetmetrics.formulas.auc_of_classes`. Averages have the averaged bounds. The histograms are
+    64 KiB for each class and 4,096 buckets.
+
+    ``add(prediction, label)`` takes, by task:
+
+    - ``"binary"``: probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or ``[n, 2]``
+      probabilities of both classes, and labels 0 or 1;
+    - ``"multiclass"``: probabilities ``[n, num_classes]`` that add up to 1, and labels ``[n]``;
+    - ``"multilabel"``: probabilities ``[n, num_labels]`` with labels 0 or 1 of the same shape.
+
+    Undefined if all samples are of the class, or none (for the PR curve none): nan with `UndefinedMetricWarning`. Of
+    several classes such a one is left out of the average, or counts as ``zero_division``.
 
     Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic
     (ROC) curve", Radiology 143 (1982). For ``max_fpr`` McClish, "Analyzing a portion of the ROC curve", Medical
-    Decision Making 9 (1989).
+    Decision Making 9 (1989). For several classes Fawcett, "An introduction to ROC analysis", Pattern Recognition
+    Letters 27 (2006), section 9.
 
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
+        num_labels: how many labels a sample has; with ``"multilabel"`` only.
+        average: of several classes or labels: ``"macro"``, the mean of their areas; ``"weighted"``, by how often each
+            is true; ``"micro"``, the area of all their scores together; None (or ``"none"``): an array, one for each.
         curve: "ROC", or "PR" for the average precision.
         buckets: how many, at least 2; None: 4,096, or ``num_thresholds + 1``.
         spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
         max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
             the whole area.
         bounds: whether ``compute`` returns the bounds as well.
-        from_logits: predictions are logits, of which the logistic function is taken (of ``[n, 2]`` the softmax).
+        from_logits: predictions are logits, of which the logistic function is taken; of several classes (and
+            ``[n, 2]``) the softmax.
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
         zero_division: the value where it is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
-        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at
-            least 0.
+        ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count.
+        validate: False skips the check that predictions are probabilities, labels 0 or 1 (or one of the classes), and
+            weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
-        InvalidInputError: an argument is not what it should be, or contradicts another one.
+        InvalidInputError: an argument is not what it should be, or contradicts another one, or the histograms would be
+            larger than 8 GiB; in ``add``, shapes are not those of the task.
 
     Examples:
         >>> metric = AUC()
@@ -71,12 +90,20 @@ class AUC(ScoreHistogram):
         >>> metric.add([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
         >>> metric.compute()
         BoundedArea(value=0.875, low=0.75, high=1.0)
+        >>> metric = AUC(task="multiclass", num_classes=3, average=None)
+        >>> metric.add([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.3, 0.2, 0.5], [0.4, 0.6, 0.0]], [0, 1, 2, 1])
+        >>> metric.compute().tolist()
+        [1.0, 1.0, 0.6666666666666666]
     """
 
     def __init__(
         self,
         name: str | None = None,
         *,
+        task: str = "binary",
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        average: str | None = "macro",
         curve: str = "ROC",
         buckets: int | None = None,
         spacing: str | None = None,
@@ -85,11 +112,17 @@ class AUC(ScoreHistogram):
         from_logits: bool = False,
         num_thresholds: int | None = None,
         zero_division: float = math.nan,
+        ignore_index: int | None = None,
         validate: bool = True,
         share: bool = False,
     ) -> None:
         super().__init__(
             name,
+            task=task,
+            num_classes=num_classes,
+            num_labels=num_labels,
+            average=average,
+            ignore_index=ignore_index,
             buckets=buckets,
             spacing=spacing,
             num_thresholds=num_thresholds,
@@ -99,23 +132,28 @@ class AUC(ScoreHistogram):
             share=share,
         )
         self.curve, self.max_fpr = curve_of(curve, max_fpr)
-        self.bounds = bool(bounds)
+        self.bounds = flag_of("bounds", bounds)
 
-    def formula(self, histogram: np.ndarray) -> float | BoundedArea:
-        negative, positive = histogram
+    def formula(self, histogram: np.ndarray) -> Any:
         if self.curve == "PR":
-            return average_precision(positive, negative, self.bounds, self.zero_division)
+            return average_precision(self, histogram)
+        if self.task.kind != "binary":
+            settings = self.average, self.max_fpr, self.zero_division
+            return formulas.auc_of_classes(histogram, *settings, bounds=self.bounds, of=self.entry)
+        negative, positive = histogram
         area: Any = formulas.auc_bounds if self.bounds else formulas.auc_from_histogram
         return area(positive, negative, self.max_fpr, self.zero_division)
 
 
-def average_precision(
-    positive: np.ndarray, negative: np.ndarray, bounds: bool, zero_division: float
-) -> float | BoundedArea:
-    """Average precision from two histograms, with its bounds if they are wanted."""
-    if bounds:
-        return formulas.average_precision_bounds(positive, negative, zero_division)
-    return formulas.average_precision_from_histogram(positive, negative, zero_division)
+def average_precision(metric: AUC | AveragePrecision, histogram: np.ndarray) -> Any:
+    """Average precision as a metric's arguments say, from its global histogram."""
+    if metric.task.kind != "binary":
+        return formulas.average_precision_of_classes(
+            histogram, metric.average, metric.zero_division, bounds=metric.bounds, of=metric.entry
+        )
+    negative, positive = histogram
+    area: Any = formulas.average_precision_bounds if metric.bounds else formulas.average_precision_from_histogram
+    return area(positive, negative, metric.zero_division)
 
 
 def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:
@@ -131,7 +169,7 @@ def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:
     return curve, max_fpr
 
 
-class AveragePrecision(ScoreHistogram):
+class AveragePrecision(ClassHistograms):
     """Average precision: the area under the steps of the precision-recall curve, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.average_precision_from_histogram`. It is ``AUC(curve="PR")`` under the name that
@@ -139,18 +177,19 @@ class AveragePrecision(ScoreHistogram):
     at a rate of 0.02 % by about 1 % of it with 4,096 log-odds buckets, and by a sixteenth of that with 65,536.
     ``bounds=True`` says by how much it can be off.
 
-    Inputs, buckets and bounds as for `AUC`. Undefined if no sample is positive.
+    Inputs, tasks, buckets and bounds as for `AUC`; of several classes the mean of their average precisions (mAP), or
+    what ``average`` says. Undefined if no sample is positive.
 
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
 
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
         bounds: whether ``compute`` returns the bounds as well.
-        **settings: ``buckets``, ``spacing``, ``from_logits``, ``num_thresholds``, ``zero_division``, ``validate`` and
-            ``share`` of `AUC`.
+        **settings: ``task``, ``num_classes``, ``num_labels``, ``average``, ``buckets``, ``spacing``, ``from_logits``,
+            ``num_thresholds``, ``zero_division``, ``ignore_index``, ``validate`` and ``share`` of `AUC`.
 
     Raises:
-        InvalidInputError: an argument is not what it should be, or contradicts another one.
+        InvalidInputError: as for `AUC`.
 
     Examples:
         >>> metric = AveragePrecision()
@@ -161,7 +200,7 @@ class AveragePrecision(ScoreHistogram):
 
     def __init__(self, name: str | None = None, *, bounds: bool = False, **settings: Any) -> None:
         super().__init__(name, **settings)
-        self.bounds = bool(bounds)
+        self.bounds = flag_of("bounds", bounds)
 
-    def formula(self, histogram: np.ndarray) -> float | BoundedArea:
-        return average_precision(histogram[1], histogram[0], self.bounds, self.zero_division)
+    def formula(self, histogram: np.ndarray) -> Any:
+        return average_precision(self, histogram)

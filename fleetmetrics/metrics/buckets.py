@@ -1,4 +1,4 @@
-"""The histogram of the scores of both classes, from which areas, curves and points of them are read."""
+"""The histograms of scores, of a class and of what is not of it, from which areas, curves and points are read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,23 @@ import numpy as np
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import MOST_ENTRIES, choice_of, whole_number_of, zero_division_of
+from fleetmetrics.metrics.arguments import MOST_ENTRIES, choice_of, flag_of, whole_number_of, zero_division_of
+from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores
+from fleetmetrics.metrics.classification.task import (
+    Task,
+    counted,
+    label_classes,
+    logits,
+    scores,
+    task_of,
+    unless_ignored,
+    zero_unless,
+)
+from fleetmetrics.requirements import Requirement
+from fleetmetrics.wrappers.states import InPlace
 from fleetmetrics.xp.buckets import LOG_ODDS_MAX, lowest_scores
 
-__all__ = ["BUCKETS", "ScoreHistogram"]
+__all__ = ["BUCKETS", "ClassHistograms", "ScoreHistogram"]
 
 BUCKETS = 4096
 _SPACINGS = ("log_odds", "linear")
@@ -21,10 +34,44 @@ _SPACINGS = ("log_odds", "linear")
 
 @statistic
 def _by_class_and_bucket(batch: Batch, buckets: int, spacing: str, from_logits: bool) -> Any:
-    xp = batch.xp
     score = batch.probability(True) if from_logits else batch.scores
-    bucket = xp.bucket(score, buckets - 1) if spacing == "linear" else xp.log_odds_bucket(score, buckets)
-    return batch.histogram(xp.cast(batch.labels, "int64"), bucket)
+    return batch.histogram(batch.xp.cast(batch.labels, "int64"), _bucket(batch.xp, score, buckets, spacing))
+
+
+def _bucket(xp: Any, score: Any, buckets: int, spacing: str) -> Any:
+    return xp.bucket(score, buckets - 1) if spacing == "linear" else xp.log_odds_bucket(score, buckets)
+
+
+@statistic
+def _by_task(batch: Batch, task: Task, buckets: int, spacing: str) -> Any:
+    """Each class against all others, or each label by itself; or one, whose labels may be ignored."""
+    xp, flags, score = batch.xp, counted(batch, task), _probabilities(batch, task)
+    which: tuple[Any, ...] = ()
+    if task.kind == "multiclass":
+        batch = batch.one_vs_rest()
+        flags = None if flags is None else xp.repeat(flags, task.size)
+        label = batch.labels
+    else:
+        label = label_classes(batch, task)
+    if task.kind != "binary":
+        which = (batch.label_index,)
+    return batch.histogram(*which, xp.cast(label, "int64"), _bucket(xp, score, buckets, spacing), amount=flags)
+
+
+def _probabilities(batch: Batch, task: Task) -> Any:
+    """One for each label, or for each class of each sample: flat; any where the label is ignored."""
+    xp = batch.xp
+    if task.from_logits:
+        if task.kind != "multiclass":
+            return xp.sigmoid(logits(batch, task))
+        table = scores(batch, task)
+        odds = xp.exp(xp.subtract(table, xp.reshape(xp.largest_of_rows(table), [-1, 1])))
+        return xp.reshape(xp.divide(odds, xp.reshape(xp.sum_of_rows(odds), [-1, 1])), [-1])
+    flags = counted(batch, task)
+    if task.kind != "multiclass":
+        return zero_unless(batch, flags, batch.scores)
+    rows = flags if flags is None else xp.reshape(flags, [-1, 1])
+    return xp.reshape(zero_unless(batch, rows, batch.prediction), [-1])
 
 
 class ScoreHistogram(Metric):
@@ -60,9 +107,9 @@ class ScoreHistogram(Metric):
     ) -> None:
         super().__init__(name, validate=validate, share=share)
         self.buckets, self.spacing = _layout(buckets, spacing, num_thresholds)
-        self.from_logits = bool(from_logits)
+        self.from_logits = flag_of("from_logits", from_logits)
         self.zero_division = zero_division_of(zero_division)
-        self.requirements = ("finite_prediction" if from_logits else "probability", "class_label")
+        self.requirements = ("finite_prediction" if self.from_logits else "probability", "class_label")
         # Row 0 holds the samples labelled 0, row 1 those labelled 1.
         key = ("scores by class", self.spacing, self.buckets, self.from_logits)
         self.declare("histogram", (2, self.buckets), key=key)
@@ -76,17 +123,99 @@ class ScoreHistogram(Metric):
         return lowest_scores(self.buckets, self.spacing)
 
 
+class ClassHistograms(ScoreHistogram):
+    """A histogram of scores as `ScoreHistogram` has it, or of several classes or labels one for each.
+
+    In one `fleetmetrics.MetricCollection` all of them with the same task and buckets keep the same histograms.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
+        num_labels: how many labels a sample has; with ``"multilabel"`` only.
+        average: ``"macro"``, ``"weighted"``, ``"micro"``, or None (or ``"none"``) for a value per class or label.
+        from_logits: predictions are logits.
+        ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count.
+        **settings: as for `ScoreHistogram`.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be, missing, or belongs to another task; or the histograms
+            would be too large.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        task: str = "binary",
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        average: str | None = "macro",
+        from_logits: bool = False,
+        ignore_index: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(name, from_logits=from_logits, **settings)
+        self.task = task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index)
+        choice_of("average", average, ("macro", "weighted", "micro", "none", None))
+        if average != "macro" and task == "binary":
+            raise InvalidInputError(
+                f"average belongs to task='multiclass' and 'multilabel', not {average!r} to task='binary', of which "
+                "there is one area"
+            )
+        self.average = average
+        self._plain = task == "binary" and ignore_index is None
+        if self._plain:
+            return
+        rule: Requirement | str = self.requirements[0]
+        if task == "multiclass" and not from_logits:
+            rule = DISTRIBUTION
+        self.requirements = (unless_ignored(rule, self.task.ignore_index), self.task.label_rule)
+        shape = (2, self.buckets) if task == "binary" else (self.task.size, 2, self.buckets)
+        if math.prod(shape) > MOST_ENTRIES:
+            argument = "num_classes" if task == "multiclass" else "num_labels"
+            fits = MOST_ENTRIES // (2 * self.task.size)
+            raise InvalidInputError(
+                f"{argument}={self.task.size} with buckets={self.buckets} would be {math.prod(shape)} numbers; at most "
+                f"{MOST_ENTRIES} (8 GiB) are allowed: give "
+                + (f"buckets={fits} or fewer" if fits > 1 else f"fewer {argument[4:]}")
+            )
+        self.declare("histogram", shape, key=("scores by class", self.spacing, self.buckets, self.task))
+
+    def declare(
+        self, name: str, shape: tuple[int, ...] = (), dtype: str = "int64", reduction: str = "sum", key: Any = None
+    ) -> None:
+        super().declare(name, shape, dtype, reduction, key)
+        if len(shape) > 2:  # of a thousand classes 64 MiB, of which a batch touches a few entries
+            self.states[name] = InPlace(f"{self.name}.{name}", shape, dtype, reduction, key)
+
+    @property
+    def entry(self) -> str:
+        """What there is a histogram for each of."""
+        return "label" if self.task.kind == "multilabel" else "class"
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        if not self._plain:
+            check_scores(self.task, batch)
+        return self.requirements
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        if self._plain:
+            return super().batch_statistics(batch)
+        return {"histogram": _by_task(batch, self.task, self.buckets, self.spacing)}
+
+
 def _layout(buckets: int | None, spacing: str | None, num_thresholds: int | None) -> tuple[int, str]:
     """The number of buckets and their spacing."""
     if spacing is not None:
         choice_of("spacing", spacing, _SPACINGS)
     if num_thresholds is None:
         spacing = spacing or "log_odds"
-        number = BUCKETS if buckets is None else whole_number_of("buckets", buckets, 2, MOST_ENTRIES)
+        number = BUCKETS if buckets is None else whole_number_of("buckets", buckets, 2, MOST_ENTRIES // 2)
         if spacing == "log_odds" and number > LOG_ODDS_MAX:
             raise InvalidInputError(f"buckets must be at most 2**24 with spacing='log_odds', not {number}")
         return number, spacing
-    number = whole_number_of("num_thresholds", num_thresholds, 1, MOST_ENTRIES) + 1
+    number = whole_number_of("num_thresholds", num_thresholds, 1, MOST_ENTRIES // 2 - 1) + 1
     if spacing == "log_odds":
         raise InvalidInputError(
             "num_thresholds means Paddle's buckets, spacing='linear'; give buckets= instead for spacing='log_odds'"

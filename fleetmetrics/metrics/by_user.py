@@ -8,7 +8,7 @@ from typing import Any, Mapping
 import numpy as np
 
 from fleetmetrics.batch import Batch
-from fleetmetrics.formulas.groups import auc_by_group
+from fleetmetrics.formulas.groups import added_up, auc_by_group, scaled
 from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.metrics.arguments import choice_of, column_of, zero_division_of
 from fleetmetrics.record_metric import RecordMetric
@@ -77,21 +77,20 @@ class GAUC(RecordMetric):
         return {self.by: batch.column(self.by), "score": batch.scores, "label": positive, "weight": batch.weight}
 
     def start(self) -> dict[str, Any]:
-        return {"total": 0.0, "weight": 0.0}
+        return {"total": 0.0, "weight": 0.0, "exponent": 0}
 
     def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        area, positive, negative = records.cached(
-            "auc by user",
-            lambda each: auc_by_group(each[self.by], each["score"], each["label"], each["weight"]),
-        )
+        area, positive, negative, exponent = records.cached("auc by user", self._areas)
         counts = {"samples": positive + negative, "clicks": positive, "uniform": np.ones(len(area))}[self.user_weight]
         both = ~np.isnan(area)
-        return {
-            "total": carry["total"] + float(np.sum(area[both] * counts[both])),
-            "weight": carry["weight"] + float(np.sum(counts[both])),
-        }
+        total, weight = np.sum(area[both] * counts[both]), np.sum(counts[both])
+        return added_up(carry, 0 if self.user_weight == "uniform" else exponent, total=total, weight=weight)
 
-    def formula(self, total: float, weight: float) -> float:
+    def _areas(self, records: Records) -> tuple[Any, ...]:
+        weight, exponent = scaled(records["weight"])
+        return (*auc_by_group(records[self.by], records["score"], records["label"], weight), exponent)
+
+    def formula(self, total: float, weight: float, exponent: int) -> float:
         if not weight:
             return stand_in(self.title, "no user has samples of both classes", self.zero_division)
         return total / weight

@@ -11,7 +11,7 @@ from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import choice_of, edges_of, zero_division_of
+from fleetmetrics.metrics.arguments import choice_of, edges_of, flag_of, zero_division_of
 from fleetmetrics.metrics.click_through import probability_rules
 from fleetmetrics.requirements import Requirement
 
@@ -61,7 +61,7 @@ class BrierScore(Metric):
     ) -> None:
         super().__init__(name, validate=validate, share=share)
         self.zero_division = zero_division_of(zero_division)
-        self.from_logits = bool(from_logits)
+        self.from_logits = flag_of("from_logits", from_logits)
         self.requirements = probability_rules(self.from_logits)
         self.declare("squared_error", dtype="float64", key=("squared error of a probability", self.from_logits))
         self.declare("total", key="total")
@@ -162,7 +162,7 @@ class _Binned(Metric):
         share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
-        self.edges, self.from_logits = edges_of(bins, 0.0, 1.0), bool(from_logits)
+        self.edges, self.from_logits = edges_of(bins, 0.0, 1.0), flag_of("from_logits", from_logits)
         if self.edges[0] != 0 or self.edges[-1] != 1:
             raise InvalidInputError(f"bins must begin with 0 and end with 1, as probabilities do; not {bins!r}")
         self.requirements = probability_rules(self.from_logits)

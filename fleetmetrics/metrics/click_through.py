@@ -13,7 +13,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import MOST_ENTRIES, number_of, whole_number_of, zero_division_of
+from fleetmetrics.metrics.arguments import MOST_ENTRIES, flag_of, number_of, whole_number_of, zero_division_of
 from fleetmetrics.metrics.buckets import BUCKETS, ScoreHistogram
 from fleetmetrics.metrics.classification.losses import log_likelihood
 from fleetmetrics.requirements import Requirement
@@ -150,7 +150,7 @@ class PredictedClickThroughRate(Metric):
     ) -> None:
         super().__init__(name, validate=validate, share=share)
         self.zero_division = zero_division_of(zero_division)
-        self.from_logits = bool(from_logits)
+        self.from_logits = flag_of("from_logits", from_logits)
         self.requirements = probability_rules(self.from_logits)[:1]
         self.declare("predicted", dtype="float64", key=("predicted clicks", self.from_logits))
         self.declare("total", key="total")
@@ -200,7 +200,7 @@ class Calibration(Metric):
         share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
-        self.from_logits, self.zero_division = bool(from_logits), zero_division_of(zero_division)
+        self.from_logits, self.zero_division = flag_of("from_logits", from_logits), zero_division_of(zero_division)
         self.requirements = probability_rules(self.from_logits)
         self.declare("predicted", dtype="float64", key=("predicted clicks", self.from_logits))
         self.declare("clicks", key="clicks")
@@ -272,7 +272,7 @@ class NormalizedEntropy(Metric):
         share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
-        self.from_logits, self.zero_division = bool(from_logits), zero_division_of(zero_division)
+        self.from_logits, self.zero_division = flag_of("from_logits", from_logits), zero_division_of(zero_division)
         self.requirements = probability_rules(self.from_logits)
         self._declare(1.0)
 
@@ -381,7 +381,7 @@ class BucketError(ScoreHistogram):
     ) -> None:
         super().__init__(
             name,
-            buckets=whole_number_of("buckets", buckets, 2, MOST_ENTRIES),
+            buckets=whole_number_of("buckets", buckets, 2, MOST_ENTRIES // 2),
             spacing="linear",
             from_logits=from_logits,
             zero_division=zero_division,

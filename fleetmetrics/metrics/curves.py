@@ -9,7 +9,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.curves import ROC, PrecisionRecall
-from fleetmetrics.metrics.arguments import MOST_ENTRIES, array_of, whole_number_of
+from fleetmetrics.metrics.arguments import MOST_EDGES, array_of, whole_number_of
 from fleetmetrics.metrics.buckets import ScoreHistogram
 
 __all__ = ["CumulativeGain", "KolmogorovSmirnov", "Lift", "PrecisionRecallCurve", "ROCCurve"]
@@ -166,7 +166,7 @@ class Lift(CumulativeGain):
 def _fractions(given: Any) -> np.ndarray:
     values = array_of(given)
     if values.ndim == 0:
-        number = whole_number_of("fractions", given, 1, MOST_ENTRIES)
+        number = whole_number_of("fractions", given, 1, MOST_EDGES)
         return np.arange(1, number + 1) / number
     if (
         values.ndim != 1

@@ -12,7 +12,7 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.operating_points import OperatingPoint, Sweep
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import MOST_ENTRIES, array_of, number_of, whole_number_of, zero_division_of
+from fleetmetrics.metrics.arguments import MOST_EDGES, array_of, flag_of, number_of, whole_number_of, zero_division_of
 from fleetmetrics.metrics.buckets import ScoreHistogram
 
 __all__ = [
@@ -205,7 +205,7 @@ class ThresholdSweep(Metric):
         self.beta = number_of("beta", beta, allowed="a finite number above 0")
         if self.beta <= 0:
             raise InvalidInputError(f"beta must be a finite number above 0, not {beta!r}")
-        self.from_logits = bool(from_logits)
+        self.from_logits = flag_of("from_logits", from_logits)
         self.zero_division = zero_division_of(zero_division)
         self.requirements = ("finite_prediction" if from_logits else "probability", "class_label")
         key = ("classes between thresholds", self.thresholds, self.from_logits)
@@ -221,7 +221,7 @@ class ThresholdSweep(Metric):
 def _thresholds(given: Any) -> tuple[float, ...]:
     values = array_of(given)
     if values.ndim == 0:
-        return tuple(np.linspace(0, 1, whole_number_of("thresholds", given, 2, MOST_ENTRIES)).tolist())
+        return tuple(np.linspace(0, 1, whole_number_of("thresholds", given, 2, MOST_EDGES)).tolist())
     in_range = (
         values.ndim == 1 and values.size > 0 and values.dtype.kind in "iuf" and ((values >= 0) & (values <= 1)).all()
     )

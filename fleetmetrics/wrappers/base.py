@@ -54,6 +54,7 @@ class Wrapper(Metric):
         """Take the settings of a metric."""
         self.metric = metric.fresh(metric.name)
         self.requirements = metric.requirements
+        self.takes_label = metric.takes_label
         self.columns = metric.columns
 
     def add(self, *args: Any, **given: Any) -> None:

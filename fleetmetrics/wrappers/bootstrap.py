@@ -13,12 +13,13 @@ from fleetmetrics.formulas.bootstrap import bootstrap_result
 from fleetmetrics.lanes import Groups, Nested, Replicates
 from fleetmetrics.metric import Metric
 from fleetmetrics.metrics.arguments import number_of, whole_number_of
+from fleetmetrics.settings import raise_if_too_large
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.base import Wrapper, names_of
 from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, words
 from fleetmetrics.wrappers.keys import host_ids
 from fleetmetrics.wrappers.states import InPlace, Lanes, Place, Ranks
-from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops
+from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, without_strays
 
 __all__ = ["Bootstrap"]
 
@@ -128,6 +129,8 @@ class Bootstrap(Wrapper):
         self._lanes: dict[State, Lanes] = {}
         states = list(self.metric.own_states())
         for state, name in zip(states, names_of(prefix, states, "_replicates")):
+            shape = (self.replicates, *state.shape)
+            raise_if_too_large(f"replicates={self.replicates}", shape, f"{state.name!r} of all replicates")
             lanes = Lanes(state, self.replicates, name, (*self._kind, state.key))
             self._lanes[state] = own.setdefault(state, lanes)
         first = [state for state in (self._place, self._ranks) if state is not None]
@@ -170,7 +173,9 @@ class Bootstrap(Wrapper):
                 if state not in totals:
                     shape = state.shape if groups is None else (groups.size, *state.shape)
                     totals[state] = InPlace(state.name, shape, state.declared_dtype, state.reduction)
-                totals[state].accumulate(increment)
+                totals[state].accumulate(
+                    increment if batch.checked else without_strays(batch.xp, increment, totals[state])
+                )
         return [(state, total.value) for state, total in totals.items()]
 
     def _resampled(self, batch: Batch, words_of_ids: tuple[Any, Any]) -> Batch:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Iterable, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.batch import Batch
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, gathered, warn
 from fleetmetrics.formulas.ratio import part_named, undefined
 from fleetmetrics.metric import Metric
 from fleetmetrics.metrics.arguments import whole_number_of
@@ -21,6 +21,8 @@ from fleetmetrics.xp import is_paddle
 
 __all__ = ["Sliced"]
 
+#: So many slices are named in a warning.
+_NAMED = 5
 _ARGUMENTS = ("prediction", "label", "weight", "mask")
 
 
@@ -31,7 +33,7 @@ class Sliced(Wrapper):
     for each sample. Returns a dict of values by key, the keys in sorted order (texts by code points), and last that of
     ``other``, if there is any sample of another key. Workers may meet different keys; one exchange brings all slices,
     also in a `MetricCollection`, where `Sliced` metrics of equal settings share what they have in common. Each value
-    is the metric's own over the samples of the slice, with its warnings, which name the slice.
+    is the metric's own over the samples of the slice. Where it is undefined for some, one warning names these slices.
 
     Without ``keys``, the slices are found as samples come. At most ``max_keys`` keys are kept, the smallest in sorted
     order, and all other samples are put together under ``other``, with a warning that says how many. Which keys these
@@ -153,6 +155,7 @@ class Sliced(Wrapper):
         slicing.warn_of_the_rest(self.name, values)
         names = [*keys, self.other] if values[slicing.samples][-1] else keys
         result = {}
+        warnings: dict[Any, str] = {}
         for place, key in enumerate(names):
             place = place if place < len(keys) else -1
             own = {state: values[entry][place, ...] for state, entry in self._entries.items()}
@@ -160,9 +163,29 @@ class Sliced(Wrapper):
                 metric: records.carry_of(carries[records], place % (len(keys) + 1))
                 for metric, records in self._records.items()
             }
-            with part_named(f"{self.by} {key!r}"):
+            part = f"{self.by} {key!r}"
+            with part_named(part), gathered(UndefinedMetricWarning) as texts:
                 result[key] = self.metric.evaluate(own, carry)
+            if texts:
+                warnings[key] = texts[0] if part in texts[0] else f"{part}: {texts[0]}"
+        self._warn(warnings, len(names))
         return result
+
+    def _warn(self, warnings: Mapping[Any, str], slices: int) -> None:
+        """Warn once, of all slices that had a warning.
+
+        Args:
+            warnings: the first one of each, by key.
+            slices: how many there are.
+        """
+        if not warnings:
+            return
+        (_, text), *rest = warnings.items()
+        if rest:
+            more = f" and {len(rest) - _NAMED} more" if len(rest) > _NAMED else ""
+            named = ", ".join(repr(key) for key, _ in rest[:_NAMED])
+            text += f" ({len(warnings)} of {slices} slices by {self.by} have such a warning: also {named}{more})"
+        warn(text, UndefinedMetricWarning)
 
 
 def _typed(column: Any, argument: str) -> Any:

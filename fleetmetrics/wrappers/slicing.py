@@ -10,6 +10,7 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.errors import InvalidInputError, StaticProgramError, warn
 from fleetmetrics.lanes import Groups
 from fleetmetrics.records.table import Table
+from fleetmetrics.settings import raise_if_too_large
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.keys import KeyTable, Rows, check_kind, found_in, host_keys
 from fleetmetrics.wrappers.states import Lanes
@@ -61,6 +62,9 @@ class Slicing:
 
     def _new_state(self, state: State) -> State:
         raise NotImplementedError
+
+    def _check_size(self, setting: str, keys: int, state: State) -> None:
+        raise_if_too_large(setting, (keys + 1, *state.shape), f"{state.name!r} of all slices")
 
     def first_states(self) -> Iterable[State]:
         """The states that must be accumulated before the others."""
@@ -121,6 +125,7 @@ class FixedSlicing(Slicing):
         return FixedSlicing(self.by, self.other, prefix, self._keys)
 
     def _new_state(self, state: State) -> State:
+        self._check_size(f"keys, of which there are {len(self._keys)},", len(self._keys), state)
         return Lanes(state, len(self._keys) + 1, state.name, (*self.kind, state.key))
 
     def _enter(self, batch: Batch) -> tuple[Batch | None, list[tuple[State, Any]]]:
@@ -176,6 +181,7 @@ class GrowingSlicing(Slicing):
         return GrowingSlicing(self.by, self.other, prefix, self.limit)
 
     def _new_state(self, state: State) -> State:
+        self._check_size(f"max_keys={self.limit}", self.limit, state)
         return Rows(state, self.table, state.name, (*self.kind, state.key))
 
     def first_states(self) -> Sequence[State]:

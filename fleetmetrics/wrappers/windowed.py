@@ -9,7 +9,8 @@ import numpy as np
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas.ratio import part_named
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import whole_number_of
+from fleetmetrics.metrics.arguments import flag_of, whole_number_of
+from fleetmetrics.settings import raise_if_too_large
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.base import Wrapper, names_of
 from fleetmetrics.wrappers.states import Ring, Turn
@@ -81,7 +82,7 @@ class Windowed(Wrapper):
         share: bool | None = None,
     ) -> None:
         self.last = whole_number_of("last", last, 1)
-        self.lifetime = bool(lifetime)
+        self.lifetime = flag_of("lifetime", lifetime)
         super().__init__(metric, name, validate, share)
 
     def _wrap(self, metric: Metric) -> None:
@@ -99,6 +100,7 @@ class Windowed(Wrapper):
         self._rings: dict[State, Ring] = {}
         own = list(self.metric.own_states())
         for state, name in zip(own, names_of(prefix, own, "_window")):
+            raise_if_too_large(f"last={self.last}", (self.last, *state.shape), f"the window of {state.name!r}")
             ring = Ring(state, self._turn, name, ("window", self.last, state.key))
             self._rings[state] = rings.setdefault(state, ring)
         whole = own if self.lifetime else ()

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.xp import numpy_ops
-from fleetmetrics.xp.scattered import Scattered
+from fleetmetrics.xp.scattered import Scattered, without_strays
 
-__all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "namespace", "to_host"]
+__all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "namespace", "to_host", "without_strays"]
 
 
 #: Looked up before the question is asked, which takes longer.

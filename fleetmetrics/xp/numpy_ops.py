@@ -292,8 +292,8 @@ def replaced(array: np.ndarray, place: Any, row: np.ndarray, really: Any) -> np.
 
 
 def repeat(array: np.ndarray, times: int) -> np.ndarray:
-    """Each entry so many times in a row."""
-    return np.repeat(array, times)
+    """Each entry, of a matrix each row, so many times in a row."""
+    return np.repeat(array, times, axis=0)
 
 
 def all_true(flags: np.ndarray) -> bool:
@@ -333,7 +333,10 @@ def log_odds_bucket(score: np.ndarray, buckets: int) -> np.ndarray:
 def rank_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
     """How many classes come before the label's: higher scores, then equal ones of a lower class."""
     label = label.astype(np.int64, copy=False)[:, None]
-    own = np.take_along_axis(scores, label, axis=1)
+    try:
+        own = np.take_along_axis(scores, label, axis=1)
+    except IndexError:  # no class, where the check is switched off
+        own = np.take_along_axis(scores, label.clip(0, scores.shape[1] - 1), axis=1)
     lower = np.arange(scores.shape[1]) < label
     return np.sum((scores > own) | ((scores == own) & lower), axis=1)
 

@@ -257,8 +257,9 @@ def replaced(tensor: Any, place: Any, row: Any, really: Any) -> Any:
 
 
 def repeat(tensor: Any, times: int) -> Any:
-    """Each entry so many times in a row."""
-    return paddle.reshape(paddle.tile(paddle.reshape(tensor, [-1, 1]), [1, times]), [-1])
+    """Each entry, of a matrix each row, so many times in a row."""
+    row = list(tensor.shape[1:])
+    return paddle.reshape(paddle.tile(paddle.reshape(tensor, [-1, 1, *row]), [1, times, *[1] * len(row)]), [-1, *row])
 
 
 def all_rows(flags: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Scattered"]
+__all__ = ["Scattered", "without_strays"]
 
 
 class Scattered(NamedTuple):
@@ -16,3 +16,29 @@ class Scattered(NamedTuple):
 
     indices: tuple[Any, ...]
     amount: Any
+
+
+def without_strays(xp: Any, increment: Any, state: Any) -> Any:
+    """An increment without what lies outside of its state, where that was not checked before.
+
+    What would come of it: an error of NumPy's or Paddle's, an entry of another row, or, on a device, the end of it.
+
+    Args:
+        xp: the namespace of the batch.
+        increment: `Scattered`, or anything else, which is returned as it is.
+        state: what it is merged into; lanes that only the increment has, in front, are right whatever a sample holds.
+    """
+    if not isinstance(increment, Scattered):
+        return increment
+    indices, inside = list(increment.indices), None
+    for place, size in zip(range(len(indices))[::-1], state.shape[::-1]):
+        index = indices[place]
+        fits = xp.is_class(index, size)
+        indices[place] = xp.where(fits, index, xp.zeros_like(index))
+        inside = fits if inside is None else xp.logical_and(inside, fits)
+    if inside is None or (xp.is_eager(inside) and xp.all_true(inside)):
+        return increment
+    amount = increment.amount
+    if amount is None:
+        return Scattered(tuple(indices), xp.cast(inside, "int64"))
+    return Scattered(tuple(indices), xp.where(inside, amount, xp.zeros_like(amount)))

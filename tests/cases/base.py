@@ -159,9 +159,9 @@ def area(bucket: Callable[[Any], Any]) -> Callable[[Any, Any, Any], float]:
         place = bucket(p[:, 1] if p.ndim == 2 else p)
         positive = y.astype(bool)
         theirs = sklearn("roc_auc_score")(place, positive, w)
-        if w is not None:
-            return theirs
         pairs = place[positive][:, None] - place[~positive][None, :]
+        if w is not None or not pairs.size:
+            return theirs
         exact = float(Fraction(int(2 * (pairs > 0).sum() + (pairs == 0).sum()), 2 * pairs.size))
         assert abs(exact - theirs) <= 1e-12
         return exact

@@ -80,6 +80,17 @@ def sklearn(name: str, ignored: int | None = None, value: Callable[[Any], Any] =
     return reference
 
 
+def among_two(name: str, **options: Any) -> Any:
+    """scikit-learn's function of the labels where they are among the two highest scores, elsewhere of the highest."""
+
+    def reference(p: Any, y: Any, w: Any) -> Any:
+        y = y.astype(int)
+        best = np.argsort(-p.astype(float), axis=1)
+        return sklearn(name, **options)(np.where((best[:, :2] == y[:, None]).any(axis=1), y, best[:, 0]), y, w)
+
+    return reference
+
+
 def negatives(p: Any, y: Any, w: Any) -> float:
     """Specificity: the mean over the classes of the recall of all that is not of it."""
     from sklearn.metrics import multilabel_confusion_matrix
@@ -167,6 +178,13 @@ CASES = {
         sklearn("recall_score", average="micro"),
         shapes=OF_SCORES,
         by_row=True,
+    ),
+    "precision of scores, top 2": Case(
+        made(fm.Precision, "multiclass", top_k=2),
+        scores,
+        among_two("precision_score", average="macro"),
+        shapes=OF_SCORES,
+        kinds="fi",
     ),
     "f1 of classes, micro": Case(
         of_classes(fm.F1, average="micro"), few_classes, sklearn("f1_score", average="micro"), kinds="i"

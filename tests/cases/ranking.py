@@ -130,6 +130,9 @@ CASES = {
         of(fm.PrecisionAtK, k=2), mean_over_queries(lambda r: (r[:2] > 0).sum() / 2, lambda r: True)
     ),
     "recall at 2": ranking(of(fm.RecallAtK, k=2), mean_over_queries(lambda r: (r[:2] > 0).sum() / (r > 0).sum())),
+    "fall-out at 2": ranking(
+        of(fm.FallOutAtK, k=2), mean_over_queries(lambda r: (r[:2] == 0).sum() / (r == 0).sum(), lambda r: not r.all())
+    ),
     "f2 at 3": ranking(
         of(fm.FBetaAtK, k=3, beta=2),
         mean_over_queries(lambda r: 5 * (r[:3] > 0).sum() / (4 * (r > 0).sum() + 3)),

@@ -96,6 +96,30 @@ def spearman(p: Any, y: Any, w: Any) -> float:
     return weighted_pearson(*map(np.array, ranks), w)
 
 
+def kendall(p: Any, y: Any, w: Any) -> float:
+    """SciPy's, or with weights by the definition."""
+    from scipy import stats
+
+    p, y = p.astype(float), y.astype(float)
+    if w is None:
+        return float(stats.kendalltau(p, y).statistic)
+    of_p, of_y, product = signs(p), signs(y), np.outer(w, w)
+    return float(
+        (of_p * of_y * product).sum() / np.sqrt((of_p**2 * product).sum()) / np.sqrt((of_y**2 * product).sum())
+    )
+
+
+def in_order(p: Any, y: Any, w: Any) -> float:
+    """Pairs whose labels fall, and of them those whose predictions do: XAUC by the definition."""
+    product = np.ones((len(p), len(p)), int) if w is None else np.outer(w, w)
+    product = np.where(signs(y.astype(float)) > 0, product, 0)
+    return float((product * (signs(p.astype(float)) + 1)).sum() / (2 * product.sum()))
+
+
+def signs(x: Any) -> Any:
+    return np.sign(x[:, None] - x[None, :]).astype(int)
+
+
 def tweedie(power: float) -> Any:
     return functools.partial(fm.TweedieDeviance, power=power)
 
@@ -139,4 +163,6 @@ CASES = {
     "explained variance": Case(fm.ExplainedVariance, alike, sklearn("explained_variance_score"), shapes=SCALARS),
     "pearson correlation": Case(fm.PearsonCorrelation, alike, pearson, shapes=SCALARS, kinds="fib"),
     "spearman correlation": Case(fm.SpearmanCorrelation, alike, spearman, shapes=SCALARS, modes=("numpy", "dynamic")),
+    "kendall correlation": Case(fm.KendallCorrelation, alike, kendall, shapes=SCALARS, modes=("numpy", "dynamic")),
+    "xauc": Case(fm.XAUC, alike, in_order, exact=True, shapes=SCALARS, modes=("numpy", "dynamic")),
 }

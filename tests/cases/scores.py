@@ -10,7 +10,8 @@ import fleetmetrics as fm
 from fleetmetrics.formulas import ROC, BoundedArea, OperatingPoint, PrecisionRecall, Sweep
 from fleetmetrics.metrics.curves import Shares
 from fleetmetrics.xp.buckets import lowest_scores
-from tests.cases.base import Case, linear_bucket, log_odds_bucket, probabilities, sklearn, two_columns
+from tests.cases.base import Case, labels, linear_bucket, log_odds_bucket, probabilities, sklearn, two_columns
+from tests.cases.classification import many_labels, with_ignored
 from tests.cases.click_through import from_logits, logits
 
 SHAPES = ("[n]", "[n, 1]", "[n, m]")
@@ -136,6 +137,38 @@ def of(kind: Any, **settings: Any) -> Callable[..., Any]:
     return lambda *names, **more: kind(*names, **settings, **more)
 
 
+def three_classes(rng: np.random.Generator, samples: int, dtype: str, label_dtype: str) -> tuple[Any, Any]:
+    """Of about half of the samples in 64ths, which meet edges of buckets."""
+    table = np.where(rng.random((samples, 1)) < 0.5, rng.multinomial(64, [1 / 3] * 3, samples) / 64, 0)
+    table = np.where(table.any(axis=1, keepdims=True), table, rng.dirichlet([1, 1, 1], samples))
+    return table.astype(dtype), labels(rng, samples, label_dtype, 3)
+
+
+def logits_of_three(rng: np.random.Generator, samples: int, dtype: str, label_dtype: str) -> tuple[Any, Any]:
+    return (rng.normal(size=(samples, 3)) * 3).astype(dtype), labels(rng, samples, label_dtype, 3)
+
+
+def softmax(p: Any) -> Any:
+    odds = np.exp(p.astype(float) - p.max(axis=1, keepdims=True).astype(float))
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+def by_class(curve: str, average: str | None = "macro", made: Callable[[Any], Any] = np.asarray) -> Callable[..., Any]:
+    """scikit-learn's areas of scores that are rounded to their buckets, without samples labelled -1."""
+
+    def reference(p: Any, y: Any, w: Any) -> Any:
+        from sklearn import metrics
+
+        function = metrics.roc_auc_score if curve == "roc" else metrics.average_precision_score
+        p, y = made(p), y.astype(int)
+        truth = y if y.ndim == 2 else (y[:, None] == np.arange(3)).astype(int)
+        score = np.stack([rounded(column) for column in p.T], axis=1)
+        keep = (y != -1).reshape(len(y), -1).all(axis=1)
+        return function(truth[keep], score[keep], average=average, sample_weight=None if w is None else w[keep])
+
+    return reference
+
+
 def scores(make: Any, reference: Any, undefined: Any = np.nan, **more: Any) -> Case:
     return Case(make, probabilities, reference, shapes=SHAPES, undefined=undefined, **more)
 
@@ -160,6 +193,28 @@ CASES = {
     "average precision": scores(fm.AveragePrecision, of_buckets(AVERAGE_PRECISION)),
     "average precision of two columns": Case(
         fm.AveragePrecision, two_columns, of_buckets(AVERAGE_PRECISION), shapes=("[n]", "[n, 1]")
+    ),
+    "auc of classes": Case(
+        of(fm.AUC, task="multiclass", num_classes=3),
+        three_classes,
+        by_class("roc"),
+        kinds="f",
+        shapes=("[n]", "[n, 1]"),
+    ),
+    "weighted auc of labels": Case(
+        of(fm.AUC, task="multilabel", num_labels=3, average="weighted"),
+        many_labels,
+        by_class("roc", "weighted"),
+        shapes=("[n]",),
+        by_row=True,
+    ),
+    "average precision of classes of logits": Case(
+        of(fm.AveragePrecision, task="multiclass", num_classes=3, average=None, from_logits=True, ignore_index=-1),
+        with_ignored(logits_of_three, -1),
+        by_class("pr", None, softmax),
+        kinds="f",
+        shapes=("[n]", "[n, 1]"),
+        undefined=np.full(3, np.nan),
     ),
     "roc curve": scores(fm.ROCCurve, of_buckets(curve), ROC(NAN, NAN, np.array([np.inf]))),
     "precision-recall curve": scores(

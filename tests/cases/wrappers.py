@@ -129,7 +129,6 @@ CASES = {
         kinds="f",
         columns=slot,
         undefined=dict.fromkeys(KEYS, np.nan),
-        warnings=len(KEYS),
     ),
     "sliced gauc": Case(
         lambda name=None, **k: fm.Sliced(fm.GAUC(), name=name, **k),
@@ -148,7 +147,6 @@ CASES = {
         columns=lambda rng, samples: {"slot": rng.integers(0, 2, samples)},
         modes=IN_MEMORY,
         undefined=dict.fromkeys((0, 1), np.nan),
-        warnings=2,
     ),
     "windowed mean squared error": Case(
         lambda name=None, **k: fm.Windowed(fm.MeanSquaredError(), 100, name=name, **k),
@@ -174,7 +172,6 @@ CASES = {
         shapes=SHAPES,
         columns=slot_and_request,
         undefined=dict.fromkeys((0, 1), NO_REPLICATES),
-        warnings=2,
         tolerance=1e-10,
     ),
 }

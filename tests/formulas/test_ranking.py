@@ -16,6 +16,10 @@ FORMULAS = {
     "hit rate": (ranking.hit_rate_at, lambda r, k: float((r[:k] > 0).any())),
     "reciprocal rank": (ranking.reciprocal_rank_at, reciprocal_rank),
     "average precision": (ranking.average_precision_at, lambda r, k: average_precision(r, k) if r.any() else np.nan),
+    "fall-out": (
+        ranking.fall_out_at,
+        lambda r, k: (r[:k] == 0).sum() / (r == 0).sum() if not r.all() else np.nan,
+    ),
     "r-precision": (
         lambda ranked, k: ranking.r_precision(ranked),
         lambda r, k: (r[: (r > 0).sum()] > 0).mean() if r.any() else np.nan,

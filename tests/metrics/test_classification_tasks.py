@@ -332,7 +332,7 @@ SETTINGS = [
     (fm.Accuracy, {"average": None}, "average='None' needs task="),
     (fm.Accuracy, {"from_logits": True}, "from_logits=True needs task="),
     (fm.Accuracy, {"task": "binary", "average": "macro"}, "average must be 'micro' with task='binary', not 'macro'"),
-    (fm.Accuracy, {"task": "binary", "top_k": 2}, "top_k=2 needs task='multiclass' and average='micro'"),
+    (fm.Accuracy, {"task": "binary", "top_k": 2}, "top_k=2 needs task='multiclass', not 'binary'"),
 ]
 
 

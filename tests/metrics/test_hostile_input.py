@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import warnings
@@ -170,8 +171,9 @@ def hostile(data: Data) -> Iterator[tuple[str, Data]]:
         "integers at the bounds",
         data._replace(prediction=np.where(np.indices(p.shape).sum(0) % 2, 2**63 - 1, -(2**63))),
     )
-    for weight in (1e300, 1e-300, 1e-310):
+    for weight in (1.7e308, 1e300, 1e-300, 1e-310):
         yield f"weights {weight}", data._replace(weight=np.full(n, weight))
+    yield "one weight of 1.7e308", data._replace(weight=np.where(np.arange(n) == 5, 1.7e308, 1.0))
     yield "weights of all sizes", data._replace(weight=np.where(np.arange(n) % 2, 1e300, 1e-300))
     for weight in (
         np.full(n, -1.0),
@@ -184,6 +186,8 @@ def hostile(data: Data) -> Iterator[tuple[str, Data]]:
         False,
     ):
         yield f"weight {weight}", data._replace(weight=weight)
+    for flag in (math.nan, 2, -1, 0.5):
+        yield f"a flag of {flag}", data._replace(mask=replaced(np.ones(n), flag))
     for value in (2, -1, 0.5, 2**62, math.nan, math.inf, 1e300, -1e308, 5e-324, -5e-324):
         yield f"prediction {value}", data._replace(prediction=replaced(p, value))
         if y is not None:
@@ -286,6 +290,211 @@ def test_an_overflow_is_an_error_and_nothing_of_the_batch_is_added():
         assert metric.compute() == known
 
 
+def test_numbers_that_add_up_beyond_64_bits_are_an_error_and_nothing_of_the_batch_is_added():
+    import paddle
+
+    for make in (np.array, list, paddle.to_tensor):
+        metric = fm.Throughput()
+        metric.add(5, 1.0)
+        with pytest.raises(fm.IntegerOverflowError, match=f"^{metric.name}: the integers add up to about 1.38351e.19"):
+            metric.add(make([2**62] * 3), make([1.0] * 3))
+        assert metric.compute() == 5.0
+        metric.add(make([2**62, 2**62 - 6]), make([1.0, 2.0]))
+        assert metric.compute() == (2**63 - 1) / 4
+    with pytest.raises(fm.IntegerOverflowError):
+        fm.Sum().add(paddle.to_tensor([2**62] * 3))
+
+
+def test_values_beside_no_label_are_weighted_by_keyword_only():
+    values, weights = [1.0, 2.0], [1.0, 3.0]
+    for metric in (
+        fm.MetricCollection({"mean": fm.Mean(), "count": fm.Count()}),
+        fm.MetricCollection({"of slices": fm.Sliced(fm.Mean(), by="slot")}),
+        fm.MetricCollection([fm.Mean() * 2]),
+        fm.Mean() + fm.Max(),
+    ):
+        slot = {"slot": [1, 1]} if "slot" in str(getattr(metric, "metrics", "")) else {}
+        with pytest.raises(
+            fm.InvalidInputError, match=r"was given a label, and its metrics take values.*weight=\.\.\."
+        ):
+            metric.add(values, weights, **slot)
+    collection = fm.MetricCollection({"mean": fm.Mean(), "count": fm.Count()})
+    collection.add(values, weight=weights)
+    assert collection.compute() == {"mean": 1.75, "count": 4.0}
+    collection.reset()
+    collection.add(values, None, weights)
+    assert collection.compute() == {"mean": 1.75, "count": 4.0}
+    mixed = fm.MetricCollection({"mean": fm.Mean(), "mae": fm.MeanAbsoluteError(), "count": fm.Count()})
+    mixed.add(values, weights)
+    assert mixed.compute() == {"mean": 1.5, "mae": 0.5, "count": 2}
+    counted = fm.MetricCollection([fm.Count(name="count")])
+    counted.add(values, weights)
+    assert counted.compute() == {"count": 2}
+
+
+# -- masks -------------------------------------------------------------------------------------------------
+
+NO_FLAGS = [math.nan, 2.0, -1.0, 0.5, math.inf]
+
+
+@pytest.mark.parametrize("flag", NO_FLAGS)
+def test_a_mask_holds_flags_and_an_error_says_where_it_does_not(flag):
+    import paddle
+
+    data = draw("mean squared error", first_dtypes("mean squared error"))
+    mask = np.arange(53) % 3 > 0
+    broken = mask.astype(np.float64)
+    broken[[7, 9]] = flag
+    told = "mask must be True or False, or 1 or 0, for each sample; 2 of 53 samples are not, the first at position 7: "
+    known = fm.MeanSquaredError()
+    known.add(*data[:2], mask=mask)
+    for make in (np.asarray, paddle.to_tensor):
+        for dtype in ("bool", "int8", "int64", "float32", "float64"):
+            metric = fm.MeanSquaredError()
+            metric.add(make(data.prediction), make(data.label), mask=make(mask.astype(dtype)))
+            assert metric.compute() == pytest.approx(known.compute(), rel=1e-12)
+        value = metric.compute()
+        with pytest.raises(fm.InvalidInputError, match=told + str(flag)):
+            metric.add(make(data.prediction), make(data.label), mask=make(broken))
+        assert metric.compute() == value
+    weighted_out = fm.MeanSquaredError()
+    weighted_out.add(*data[:2], weight=(broken == mask).astype(int), mask=broken)  # a weight of 0: nothing is looked at
+    lenient = fm.MeanSquaredError(validate=False)
+    lenient.add(*data[:2], mask=broken)
+    assert lenient.states["total"].read() == np.count_nonzero(broken)
+
+
+def test_a_mask_of_rows_holds_flags():
+    for flag in (2, 0.5):
+        metric = fm.MeanSquaredError()
+        for mask in ([1, flag], [[1, 1], [flag, 1]], flag):
+            with pytest.raises(fm.InvalidInputError, match="mask must be True or False"):
+                metric.add([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 5.0]], mask=mask)
+        for mask in ([1, 0], [True, False], [[1, 1], [0, 0]], [1.0, 0.0]):
+            metric.add([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 5.0]], mask=mask)
+        metric.add([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 5.0]], mask=True)
+        metric.add([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 5.0]], mask=0)
+        assert metric.compute() == 1 / 12
+
+
+def test_a_mask_that_holds_no_flags_is_told_by_compute_in_static_programs():
+    import paddle
+
+    data = draw("mean squared error", first_dtypes("mean squared error"))
+    metric = fm.MeanSquaredError(name="masked")
+    with contract.new_programs() as (main, startup):
+        columns = {"prediction": data.prediction, "label": data.label, "mask": np.ones(53, np.float32)}
+        given = {name: paddle.static.data(name, [-1], str(part.dtype)) for name, part in columns.items()}
+        metric.add(**given)
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(startup)
+        for mask, invalid in ((np.arange(53) % 2, 0), (np.resize([*NO_FLAGS, 1, 0, 1, 0, 0], 53), 28)):
+            metric.reset()
+            executor.run(main, feed={**columns, "mask": mask.astype(np.float32)})
+            if not invalid:
+                expected = fm.MeanSquaredError()
+                expected.add(*data[:2], mask=mask == 1)
+                assert metric.compute() == pytest.approx(expected.compute(), rel=1e-12)
+                continue
+            told = rf"^masked: {invalid} of 53 samples were invalid .* position 0 .* mask: True or False, or 1 or 0"
+            with pytest.raises(fm.InvalidInputError, match=told):
+                metric.compute()
+
+
+# -- unchecked ---------------------------------------------------------------------------------------------
+
+
+def strays(data: Data) -> Iterator[Data]:
+    """The same samples, one of which has a class, a probability or a relevance that does not exist."""
+    for argument in ("prediction", "label"):
+        array = getattr(data, argument)
+        if array is None or array.dtype.kind == "b":
+            continue
+        for value in (7, -1, 2**40, -(2**63), 1.5, math.nan):
+            if isinstance(value, int) or array.dtype.kind == "f":
+                yield data._replace(**{argument: replaced(array, value)})
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+@pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning", "ignore:.*encountered in:RuntimeWarning")
+def test_what_is_not_checked_ends_nothing_and_loses_nothing(mode):
+    for name in NAMES:
+        if mode not in CASES[name].modes:
+            continue
+        data = draw(name, first_dtypes(name), samples=9)
+        metric = CASES[name].make()
+        metric.validate = False
+        for part in strays(data):
+            contract.feed(metric, [part], mode)
+            with contextlib.suppress(fm.InvalidInputError):  # of metrics without a value for such samples
+                metric.compute()
+        metric.reset()
+        metric.validate = True
+        contract.feed(metric, [data], mode)
+        with contextlib.suppress(fm.InvalidInputError):
+            fresh = CASES[name].make()
+            contract.feed(fresh, [data], mode)
+            assert same(metric.compute(), fresh.compute(), True), name
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic", "static"])
+def test_where_nothing_is_checked_a_sample_of_no_place_is_left_out(mode):
+    nowhere, somewhere = 53, np.arange(53)
+    scores = np.random.default_rng(0).random(54)
+    labels = np.append(somewhere % 3, 1)
+    metrics = {
+        "label": (lambda: fm.ConfusionMatrix(task="multiclass", num_classes=3, validate=False), labels[::-1].copy(), 7),
+        "class": (lambda: fm.F1(task="multiclass", num_classes=3, validate=False), labels[::-1].copy(), -1),
+        "bucket": (lambda: fm.AUC(num_thresholds=100, validate=False), scores, 1.5),
+        "nan": (lambda: fm.AUC(validate=False), scores, math.nan),
+    }
+    for name, (make, prediction, value) in metrics.items():
+        label = labels.copy() if prediction.dtype.kind == "i" else labels % 2
+        if name == "label":
+            label[nowhere] = value
+        else:
+            prediction = prediction.copy()
+            prediction[nowhere] = value
+        if name == "nan" and mode != "numpy":
+            continue  # it counts for some bucket there
+        metric, reference = make(), make()
+        scope = contract.feed(metric, [Data(prediction, label)], mode)
+        reference.add(prediction[:nowhere], label[:nowhere])
+        assert same(metric.compute(scope), reference.compute(), True), name
+        state = next(iter(metric.states.values()))
+        assert state.read(scope).sum() == 53, name
+
+
+def values_alone(value: Any) -> Any:
+    """A value, of `Bootstrap` without how many samples were drawn: they were, whatever came of them."""
+    if isinstance(value, dict):
+        return {key: values_alone(each) for key, each in value.items()}
+    return value._replace(drawn=0) if isinstance(value, fm.BootstrapResult) else value
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda metric: fm.Sliced(metric, by="key"),
+        lambda metric: fm.Sliced(metric, by="key", keys=[0, 1]),
+        lambda metric: fm.Windowed(metric, last=2),
+        lambda metric: fm.Bootstrap(metric, replicates=5, ids="key"),
+        lambda metric: fm.Sliced(fm.Bootstrap(metric, replicates=5, ids="id"), by="key"),
+    ],
+)
+def test_lanes_leave_out_what_has_no_place(wrap, monkeypatch):
+    monkeypatch.setattr("fleetmetrics.wrappers.bootstrap._AT_ONCE", 100)  # in parts, too
+    label = np.arange(54) % 3
+    stray = label.copy()
+    stray[53] = 7
+    metric = wrap(fm.ConfusionMatrix(task="multiclass", num_classes=3, validate=False))
+    columns = {name: np.arange(54) // (27 if name == "key" else 1) for name in metric.columns}
+    metric.add(label[::-1].copy(), stray, **columns)
+    reference = metric.fresh()
+    reference.add(label[::-1].copy(), label, mask=np.arange(54) < 53, **columns)
+    assert same(values_alone(metric.compute()), values_alone(reference.compute()), True)
+
+
 # -- settings ----------------------------------------------------------------------------------------------
 
 #: What any argument might be given by mistake.
@@ -301,17 +510,15 @@ NEEDED = {
     "SpecificityAtSensitivity": {"min_sensitivity": 0.5},
     "ExactMatch": {"num_labels": 2},
 }
-#: Anything is true or false.
-FLAGS = {"validate", "share", "from_logits", "bounds", "squared"}
 
 
-def settings_of(kind: type) -> set[str]:
-    """The keyword arguments of a metric and of those it passes them on to."""
-    found: set[str] = set()
+def settings_of(kind: type) -> dict[str, Any]:
+    """The keyword arguments of a metric and of those it passes them on to, with their defaults."""
+    found: dict[str, Any] = {}
     for each in kind.__mro__:
         if "__init__" in vars(each):
             parameters = inspect.signature(each.__init__).parameters.values()
-            found |= {every.name for every in parameters if every.kind is every.KEYWORD_ONLY}
+            found = {**{every.name: every.default for every in parameters if every.kind is every.KEYWORD_ONLY}, **found}
             if all(every.kind is not every.VAR_KEYWORD for every in parameters):
                 break
     return found
@@ -324,8 +531,7 @@ def test_a_setting_is_taken_or_refused_by_name(name):
     tasks: list[dict[str, Any]] = [{}]
     if "num_classes" in arguments_:
         tasks.append({"task": "multiclass", "num_classes": 3})
-    flags = FLAGS if kind is fm.R2Score else {*FLAGS, "adjusted"}
-    for argument in [*sorted(arguments_ - flags), "name"]:
+    for argument in [*sorted(arguments_), "name"]:
         refused = 0
         for task in tasks:
             for value in MISTAKES:
@@ -337,6 +543,81 @@ def test_a_setting_is_taken_or_refused_by_name(name):
                         assert argument in str(error), (value, error)
                         refused += 1
         assert refused, argument
+
+
+@pytest.mark.parametrize("name", fm.metrics.__all__)
+def test_a_flag_is_true_or_false_and_nothing_else(name):
+    kind = getattr(fm, name)
+    flags = [argument for argument, default in settings_of(kind).items() if isinstance(default, bool)]
+    assert {"validate", "share"} <= set(flags)
+    needed = {**NEEDED.get(name, {}), **({"task": "binary"} if kind is fm.Accuracy else {})}
+    for argument in flags:
+        for value in (True, False, np.True_, np.False_):
+            kind(**{**needed, argument: value})
+        for wrong in (0, 1, "no", "False", 1.5, None, [], np.array([True, False])):
+            with pytest.raises(fm.InvalidInputError, match=f"^{argument} must be True or False, not "):
+                kind(**{**needed, argument: wrong})
+
+
+def test_the_flags_of_what_stands_around_metrics_are_true_or_false():
+    class Records(fm.BaseMetric):
+        def compute_metric(self, results):
+            return {}
+
+    for wrong in (0, 1, "no", 1.5):
+        for make, argument in (
+            (lambda **flag: fm.Windowed(fm.Mean(), 2, **flag), "lifetime"),
+            (lambda **flag: fm.Windowed(fm.Mean(), 2, **flag), "validate"),
+            (lambda **flag: fm.Sliced(fm.Mean(), **flag), "share"),
+            (lambda **flag: fm.MetricCollection([], **flag), "validate"),
+            (Records, "allow_pickle"),
+            (Records, "collect_dir_shared"),
+        ):
+            with pytest.raises(fm.InvalidInputError, match=f"^{argument} must be True or False, not {wrong!r}"):
+                make(**{argument: wrong})
+    assert fm.Sliced(fm.Mean(validate=False), validate=None).validate is False
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: fm.ConfusionMatrix(task="multiclass", num_classes=10**6), "num_classes=1000000"),
+        (lambda: fm.Accuracy(task="multiclass", num_classes=10**6), "num_classes=1000000"),
+        (lambda: fm.F1(task="multiclass", num_classes=10**30), "num_classes"),
+        (lambda: fm.Precision(task="multilabel", num_labels=2**29), "num_labels=536870912"),
+        (lambda: fm.LogLoss(task="multilabel", num_labels=2**40), "num_labels"),
+        (lambda: fm.AUC(task="multiclass", num_classes=2**20), "num_classes=1048576"),
+        (lambda: fm.AUC(spacing="linear", buckets=2**30), "buckets"),
+        (lambda: fm.AUC(num_thresholds=2**30), "num_thresholds"),
+        (lambda: fm.BucketError(buckets=2**30), "buckets"),
+        (lambda: fm.Histogram(bins=2**30), "bins"),
+        (lambda: fm.ExpectedCalibrationError(bins=10**12), "bins"),
+        (lambda: fm.ThresholdSweep(thresholds=2**30), "thresholds"),
+        (lambda: fm.Lift(fractions=2**30), "fractions"),
+        (lambda: fm.Bootstrap(fm.AUC(), replicates=10**6), "replicates=1000000"),
+        (lambda: fm.Windowed(fm.AUC(), last=10**6), "last=1000000"),
+        (lambda: fm.Windowed(fm.Sliced(fm.AUC(), keys=range(1000)), last=1000), "last=1000"),
+        (lambda: fm.Sliced(fm.AUC(), max_keys=10**6), "max_keys=1000000"),
+        (lambda: fm.Sliced(fm.Bootstrap(fm.AUC(), ids="id")), "max_keys=1000"),
+        (lambda: fm.Sliced(fm.AUC(), keys=range(2**18)), "keys, of which there are 262144,"),
+    ],
+)
+def test_a_state_beyond_8_gib_is_an_error_that_names_the_setting_before_it_is_made(make, named):
+    with pytest.raises(fm.InvalidInputError, match=f"^{named} .*at most"):
+        make()
+
+
+def test_what_needs_no_large_state_may_have_many_classes_and_a_state_of_one_s_own_has_the_limit_too():
+    fm.Accuracy(task="multiclass", num_classes=10**6, top_k=3)
+    fm.Sliced(fm.Accuracy(), max_keys=10**6)
+
+    class Wide(fm.Metric):
+        def __init__(self) -> None:
+            super().__init__("wide")
+            self.declare("cells", (2**16, 2**15))
+
+    with pytest.raises(fm.InvalidInputError, match=r"^wide: .* 'cells' would have the shape \[65536, 32768\]"):
+        Wide()
 
 
 @pytest.mark.parametrize("zero_division", [0.0, 1.0, -7.0])

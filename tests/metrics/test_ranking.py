@@ -10,8 +10,10 @@ import pytest
 import fleetmetrics as fm
 from tests import contract
 
-RANKING = [fm.DCG, fm.NDCG, fm.MRR, fm.MAP, fm.HitRate, fm.PrecisionAtK, fm.RecallAtK, fm.FBetaAtK, fm.RPrecision]
-CUT = [kind for kind in RANKING if kind is not fm.RPrecision]
+CUT = [fm.DCG, fm.NDCG, fm.MRR, fm.MAP, fm.HitRate, fm.PrecisionAtK, fm.RecallAtK, fm.FallOutAtK, fm.FBetaAtK]
+RANKING = [*CUT, fm.RPrecision]
+#: Those without a value where nothing is relevant.
+OF_RELEVANT = [kind for kind in RANKING if kind not in (fm.DCG, fm.PrecisionAtK, fm.FallOutAtK)]
 DATA = contract.draw("ndcg at 4")
 
 
@@ -40,7 +42,7 @@ def test_ndcg_is_scikit_learns():
         assert metric.compute() == pytest.approx(ndcg_score(relevance, score, k=k), rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in RANKING if kind not in (fm.DCG, fm.PrecisionAtK)])
+@pytest.mark.parametrize("kind", OF_RELEVANT)
 def test_a_query_without_a_relevant_answer_is_left_out_with_a_warning_or_counts_as_asked(kind):
     def fed(**settings):
         metric = kind(**settings)
@@ -57,6 +59,21 @@ def test_a_query_without_a_relevant_answer_is_left_out_with_a_warning_or_counts_
     nothing.add([0.8, 0.7], [0, 0], query=[2, 2])
     with pytest.warns(fm.UndefinedMetricWarning, match="no query has a relevant answer; the value is nan"):
         assert np.isnan(nothing.compute())
+
+
+def test_fall_out_leaves_out_queries_to_which_everything_is_relevant():
+    def fed(**settings):
+        metric = fm.FallOutAtK(k=1, **settings)
+        metric.add([0.9, 0.1, 0.8, 0.7], [1, 2, 0, 0], query=[1, 1, 2, 2])
+        return metric
+
+    with pytest.warns(fm.UndefinedMetricWarning, match="fall-out at k .* 1 queries, to which everything is relevant"):
+        assert fed().compute() == 0.5
+    assert fed(zero_division=1).compute() == 0.75  # as torchmetrics has it by default
+    everything = fm.FallOutAtK()
+    everything.add([0.8, 0.7], [1, 1], query=[2, 2])
+    with pytest.warns(fm.UndefinedMetricWarning, match="no query has an irrelevant answer; the value is nan"):
+        assert np.isnan(everything.compute())
 
 
 def test_metrics_of_a_collection_keep_the_answers_once():

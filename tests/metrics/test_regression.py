@@ -54,7 +54,11 @@ def test_a_spread_of_1_around_1e8_survives_on_several_workers(weighted, mode):
     assert abs(naive / covariance(y, y) - 1) > 0.1
 
 
-@pytest.mark.parametrize("make", [fm.R2Score, fm.ExplainedVariance, fm.PearsonCorrelation, fm.SpearmanCorrelation])
+OF_ALL_SAMPLES = [fm.SpearmanCorrelation, fm.KendallCorrelation, fm.XAUC]
+OF_VARIATION = [fm.R2Score, fm.ExplainedVariance, fm.PearsonCorrelation, *OF_ALL_SAMPLES]
+
+
+@pytest.mark.parametrize("make", OF_VARIATION)
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e8 + 0.3])
 def test_a_constant_target_on_several_workers_is_undefined(make, constant):
     data = Data(RNG.normal(size=400), np.full(400, constant), RNG.random(400))
@@ -65,7 +69,7 @@ def test_a_constant_target_on_several_workers_is_undefined(make, constant):
 
 
 def test_one_sample_has_no_variance():
-    for make in (fm.R2Score, fm.ExplainedVariance, fm.PearsonCorrelation, fm.SpearmanCorrelation):
+    for make in OF_VARIATION:
         metric = make()
         metric.add(1.0, 2.0)
         with pytest.warns(fm.UndefinedMetricWarning, match="all labels are equal"):
@@ -84,7 +88,7 @@ def test_adjusted_r2_counts_samples_and_not_weights():
         assert math.isnan(few.compute())
 
 
-# -- Spearman ----------------------------------------------------------------------------------------------
+# -- all samples at once -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["numpy", "dynamic"])
@@ -92,13 +96,38 @@ def test_ties_between_workers_share_their_rank(mode):
     from scipy import stats
 
     prediction, label = RNG.integers(0, 20, (2, 400)) / 4 + [[0.0], [1.0]]
-    metric = merged(fm.SpearmanCorrelation, Data(prediction, label), mode)
-    assert metric.compute() == pytest.approx(stats.spearmanr(prediction, label).statistic, rel=1e-12)
+    for make, function in ((fm.SpearmanCorrelation, stats.spearmanr), (fm.KendallCorrelation, stats.kendalltau)):
+        metric = merged(make, Data(prediction, label), mode)
+        assert metric.compute() == pytest.approx(function(prediction, label).statistic, rel=1e-12)
 
 
-def test_spearman_in_a_static_program_says_what_to_do():
-    with pytest.raises(fm.StaticProgramError, match=r"SpearmanCorrelation\).* fetch prediction, label"):
-        feed(fm.SpearmanCorrelation(), [Data(np.ones(3), np.ones(3))], "static")
+@pytest.mark.parametrize("make", OF_ALL_SAMPLES)
+def test_what_keeps_every_sample_says_in_a_static_program_what_to_do(make):
+    with pytest.raises(fm.StaticProgramError, match=rf"{make.__name__}\).* fetch prediction, label"):
+        feed(make(), [Data(np.ones(3), np.ones(3))], "static")
+
+
+def test_a_collection_keeps_the_samples_once_and_counts_the_pairs_once(monkeypatch):
+    counted = []
+    count = fm.formulas.pair_counts
+    monkeypatch.setattr(fm.formulas, "pair_counts", lambda *args: counted.append(1) or count(*args))
+    collection = fm.MetricCollection([make(make.__name__) for make in OF_ALL_SAMPLES])
+    prediction, label = RNG.integers(0, 9, (2, 60))
+    collection.add(prediction, label)
+    values = collection.compute()
+    assert len(collection._tables()) == len(counted) == 1
+    for make in OF_ALL_SAMPLES:
+        alone = make()
+        alone.add(prediction, label)
+        assert values[make.__name__] == alone.compute()
+
+
+def test_xauc_of_clicks_is_the_area_under_the_curve():
+    prediction, label = RNG.integers(0, 20, 300) / 4, RNG.integers(0, 2, 300)
+    pairs, area = fm.XAUC(), fm.ExactAUC()
+    for metric in (pairs, area):
+        metric.add(prediction, label)
+    assert pairs.compute() == area.compute()
 
 
 # -- domains -----------------------------------------------------------------------------------------------
@@ -244,7 +273,8 @@ def test_a_wrong_argument_is_named_with_its_value_and_what_is_allowed(make, text
 
 
 def test_a_collection_keeps_one_state_of_a_kind():
-    members = {name: getattr(fm, name)() for name in fm.metrics.regression.__all__ if name != "SpearmanCorrelation"}
+    kinds = [getattr(fm, name) for name in fm.metrics.regression.__all__]
+    members = {kind.__name__: kind() for kind in kinds if kind not in OF_ALL_SAMPLES}
     collection = fm.MetricCollection({**members, "adjusted": fm.R2Score(adjusted=1)})
     alone = {name: getattr(fm, name)() for name in members}
     prediction, label = RNG.random((2, 50)) + 0.1

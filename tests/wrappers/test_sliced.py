@@ -287,6 +287,30 @@ def test_states_of_fixed_keys_go_through_the_normal_exchange() -> None:
 # -- undefined ------------------------------------------------------------------------------------------------
 
 
+def test_many_undefined_slices_are_told_in_one_warning_that_names_some() -> None:
+    slot = np.arange(60) // 2
+    metric = fm.Sliced(fm.AUC(name="auc"), by="slot")
+    metric.add(np.linspace(0, 1, 60), np.where(slot < 50 / 2, 1, np.arange(60) % 2), slot=slot)
+    with pytest.warns(fm.UndefinedMetricWarning) as told:
+        values = metric.compute()
+    assert np.isnan([values[key] for key in range(25)]).all() and all(values[key] == 1 for key in range(25, 30))
+    (text,) = [str(each.message) for each in told]
+    assert text.startswith("auc of slot 0 is undefined: ")
+    assert text.endswith(" (25 of 30 slices by slot have such a warning: also 1, 2, 3, 4, 5 and 19 more)")
+    assert told[0].filename == __file__
+    of_queries = fm.Sliced(fm.NDCG(), by="country")
+    of_queries.add([0.1, 0.2, 0.3], [0, 0, 1], country=["fr", "de", "de"], query=[1, 2, 3])
+    with pytest.warns(fm.UndefinedMetricWarning) as told:
+        of_queries.compute()
+    (text,) = [str(each.message) for each in told]
+    assert text.startswith("country 'de': ndcg is undefined for 1 ") and text.endswith("warning: also 'fr')")
+    both = fm.Windowed(fm.Sliced(fm.AUC(name="auc"), by="slot", keys=[1, 2, 3]), last=2)
+    both.add([0.5, 0.5, 0.5], [1, 1, 1], slot=[1, 2, 3])
+    with pytest.warns(fm.UndefinedMetricWarning) as told:
+        both.compute()
+    assert len(told) == 2 and "of the last 2 batches of slot 1 is undefined" in str(told[0].message)
+
+
 def test_an_undefined_slice_is_nan_and_the_warning_names_it() -> None:
     metric = fm.Sliced(fm.AUC("area"), "country")
     metric.add([0.5, 0.7, 0.2], [1, 1, 0], country=["fr", "de", "de"])

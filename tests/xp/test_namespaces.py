@@ -67,6 +67,8 @@ CASES = {
     "quotient": (lambda xp, x: xp.quotient(x, 2**15), np.array([0, 1, 2**15 - 1, 2**15, 2**62 + 1])),
     "quotient of multiples": (lambda xp, x: xp.quotient(x, 2**32), np.array([-(2**63), -(2**32), 2**62])),
     "remainder": (lambda xp, x: xp.remainder(x, 7), np.array([0, 6, 7, 2**62])),
+    "repeat": (lambda xp, x: xp.repeat(x, 3), FLAGS),
+    "repeat of rows": (lambda xp, x: xp.repeat(x, 3), SCORES),
     "replaced": (lambda xp, x, i, r: xp.replaced(x, i, r, None), SCORES[:3] + 0, np.array(1), SCORES[9]),
     "replaced in vain": (
         lambda xp, x, i, r, k: xp.replaced(x, i, r, k),

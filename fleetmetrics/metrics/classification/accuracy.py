@@ -11,9 +11,10 @@ from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import choice_of, number_of, whole_number_of
+from fleetmetrics.metrics.arguments import choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.metrics.classification.task import (
     Task,
+    among_highest,
     confusion,
     counted,
     counted_total,
@@ -40,13 +41,8 @@ def _correct(batch: Batch, top_k: int, threshold: float) -> Any:
 
 
 @statistic
-def _correct_among(batch: Batch, top_k: int, task: Task) -> Any:
-    if not batch.classes:
-        raise InvalidInputError(
-            f"prediction has the label's shape; top_k={top_k} needs scores of shape [n, {task.size}]"
-        )
-    right = batch.xp.rank_of_label(batch.prediction, label_classes(batch, task)) < top_k
-    keep = counted(batch, task)
+def _correct_among(batch: Batch, task: Task) -> Any:
+    right, keep = among_highest(batch, task), counted(batch, task)
     return batch.weighted_sum(right if keep is None else batch.xp.logical_and(right, keep))
 
 
@@ -70,7 +66,7 @@ class Accuracy(Metric):
 
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
-        top_k: how many of the highest scores may hold the label, at least 1.
+        top_k: how many of the highest scores may hold the label, at least 1; with ``task`` as for `Precision`.
         threshold: above which a single score means class 1.
         task: None, or as for `Precision`, and so the arguments below, which need a task.
         num_classes: as for `Precision`.
@@ -116,6 +112,7 @@ class Accuracy(Metric):
         self.top_k, self.threshold = whole_number_of("top_k", top_k, 1), number_of("threshold", threshold)
         self.zero_division = zero_division_of(zero_division)
         choice_of("average", average, ("micro", "macro", "weighted", "none", None))
+        from_logits = flag_of("from_logits", from_logits)
         self.average = average
         self.task: Task | None = None
         if task is None:
@@ -130,16 +127,14 @@ class Accuracy(Metric):
             self.declare("total", key="total")
             return
         from_logits = from_logits and task != "multiclass"
-        self.task = task_of(task, num_classes, num_labels, threshold, from_logits, ignore_index)
+        self.task = task_of(task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=top_k)
         self.requirements = self.task.rules
         if task == "binary" and average != "micro":
             raise InvalidInputError(f"average must be 'micro' with task='binary', not {average!r}")
-        if top_k == 1:
+        if top_k == 1 or average != "micro":
             self.declare("confusion", self.task.shape, key=("confusion", self.task))
             return
-        if task != "multiclass" or average != "micro":
-            raise InvalidInputError(f"top_k={top_k} needs task='multiclass' and average='micro'")
-        self.declare("correct", key=("correct", self.top_k, self.task))
+        self.declare("correct", key=("correct", self.task))
         self.declare("total", key=total_key(self.task))
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
@@ -151,12 +146,9 @@ class Accuracy(Metric):
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         if self.task is None:
             return {"correct": _correct(batch, self.top_k, self.threshold), "total": batch.total}
-        if self.top_k == 1:
+        if "confusion" in self.states:
             return {"confusion": confusion(batch, self.task)}
-        return {
-            "correct": _correct_among(batch, self.top_k, self.task),
-            "total": counted_total(batch, self.task),
-        }
+        return {"correct": _correct_among(batch, self.task), "total": counted_total(batch, self.task)}
 
     def formula(self, **states: np.ndarray) -> Any:
         if "confusion" in states:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.metrics.arguments import choice_of
+from fleetmetrics.metrics.arguments import choice_of, flag_of
 from fleetmetrics.metrics.classification.averaged import ConfusionMetric
 
 __all__ = ["BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "HammingLoss", "MatthewsCorrelation"]
@@ -27,7 +27,7 @@ class ConfusionMatrix(ConfusionMetric):
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
         normalize: ``"true"``: shares of each row; ``"pred"``: of each column; ``"all"``: of all samples; None: counts.
-        **settings: as for `Precision`, without ``average``.
+        **settings: as for `Precision`, without ``average`` and ``top_k``.
 
     Raises:
         InvalidInputError: as for `Precision`; ``normalize`` is none of those.
@@ -60,7 +60,7 @@ class BalancedAccuracy(ConfusionMetric):
     Args:
         name: prefix of the states' names; None: made up, in the order of creation.
         adjusted: adjust for chance: 0 for chance, 1 for a perfect prediction.
-        **settings: as for `Precision`, without ``average``.
+        **settings: as for `Precision`, without ``average`` and ``top_k``.
 
     Examples:
         >>> metric = BalancedAccuracy()
@@ -71,7 +71,7 @@ class BalancedAccuracy(ConfusionMetric):
 
     def __init__(self, name: str | None = None, *, adjusted: bool = False, **settings: Any) -> None:
         super().__init__(name, **settings)
-        self.adjusted = bool(adjusted)
+        self.adjusted = flag_of("adjusted", adjusted)
 
     def formula(self, confusion: np.ndarray) -> float:
         return formulas.balanced_accuracy(confusion, self.adjusted, self.zero_division)
@@ -91,7 +91,7 @@ class CohenKappa(ConfusionMetric):
         name: prefix of the states' names; None: made up, in the order of creation.
         weights: how much a confusion of two classes counts: None: 1; ``"linear"``: their distance; ``"quadratic"``:
             its square.
-        **settings: as for `Precision`, without ``average`` and ``num_labels``.
+        **settings: as for `Precision`, without ``average``, ``top_k`` and ``num_labels``.
 
     Raises:
         InvalidInputError: as for `Precision`; ``weights`` is none of those, ``task`` is ``"multilabel"``.

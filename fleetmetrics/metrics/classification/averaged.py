@@ -9,8 +9,9 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import choice_of
+from fleetmetrics.metrics.arguments import choice_of, flag_of
 from fleetmetrics.metrics.classification.task import (
     TASKS,
     average_of,
@@ -28,6 +29,8 @@ class ConfusionMetric(Metric):
     """What all metrics of the confusion matrix have in common; for the arguments see `Precision`."""
 
     tasks: tuple[str, ...] = TASKS
+    #: With ``top_k`` what is predicted depends on the label: fit for counts of each class, not for agreement.
+    takes_top_k = False
 
     def __init__(
         self,
@@ -40,16 +43,23 @@ class ConfusionMetric(Metric):
         from_logits: bool = False,
         zero_division: float = math.nan,
         ignore_index: int | None = None,
+        top_k: int = 1,
         validate: bool = True,
         share: bool = False,
     ) -> None:
         super().__init__(name, validate=validate, share=share)
         choice_of("task", task, type(self).tasks)
-        if task == "multiclass":
+        if flag_of("from_logits", from_logits) and task == "multiclass":
             from_logits = False  # softmax does not change which score is the highest
+        allowed = type(self).tasks
         self.task = task_of(
-            task, num_classes, num_labels, threshold, from_logits, ignore_index, allowed=type(self).tasks
+            task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=top_k, allowed=allowed
         )
+        if self.task.top_k > 1 and not type(self).takes_top_k:
+            raise InvalidInputError(
+                f"top_k must be 1 for {type(self).__name__}, not {top_k!r}: what counts as predicted would depend on "
+                "the label"
+            )
         self.zero_division = zero_division_of(zero_division)
         self.requirements = self.task.rules
         self.declare("confusion", self.task.shape, key=("confusion", self.task))
@@ -62,6 +72,8 @@ class ConfusionMetric(Metric):
 
 
 class _Averaged(ConfusionMetric):
+    takes_top_k = True
+
     def __init__(self, name: str | None = None, *, average: str | None = "auto", **settings: Any) -> None:
         super().__init__(name, **settings)
         self.average = average_of(self.task, average)
@@ -76,7 +88,7 @@ class Precision(_Averaged):
     - ``"binary"``: probabilities of class 1 of the label's shape or ``[n, 2]`` of both classes, of which class 1 is
       predicted above ``threshold``; or predicted classes, integers or bools; labels 0 or 1. ``[n, 1]`` equals ``[n]``;
     - ``"multiclass"``: scores ``[n, num_classes]`` with labels ``[n]``: the class of the highest score is predicted,
-      the lower one of equals; or predicted classes of the label's shape;
+      the lower one of equals, but for ``top_k``; or predicted classes of the label's shape;
     - ``"multilabel"``: probabilities, or 0 and 1, ``[n, num_labels]`` with labels 0 or 1 of the same shape.
 
     Undefined for a class that was never predicted, and without samples: nan with `UndefinedMetricWarning`; the
@@ -98,6 +110,8 @@ class Precision(_Averaged):
         ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count, whatever
             their prediction; it may be negative or one of the classes. In a collection, members that are not told to
             ignore it count it, or find it invalid.
+        top_k: of scores ``[n, num_classes]``, a label that is among so many of the highest counts as predicted, and
+            otherwise the class of the highest one; at least 1, above it with ``"multiclass"`` only.
         validate: False skips the check that predictions are probabilities, finite scores or classes, labels one of
             the classes, and weights at least 0.
         share: in a static program, share the variables of an earlier metric of this name.
@@ -248,6 +262,8 @@ class StatScores(ConfusionMetric):
         >>> metric.compute().tolist()
         [2, 1, 0, 1, 3]
     """
+
+    takes_top_k = True
 
     def __init__(self, name: str | None = None, *, average: str | None = None, **settings: Any) -> None:
         super().__init__(name, **settings)

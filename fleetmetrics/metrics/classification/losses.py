@@ -11,7 +11,7 @@ from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import choice_of
+from fleetmetrics.metrics.arguments import choice_of, flag_of
 from fleetmetrics.metrics.classification.task import (
     Task,
     counted,
@@ -27,7 +27,7 @@ from fleetmetrics.metrics.classification.task import (
 )
 from fleetmetrics.requirements import Requirement
 
-__all__ = ["HingeLoss", "LogLoss", "log_likelihood"]
+__all__ = ["DISTRIBUTION", "HingeLoss", "LogLoss", "check_scores", "log_likelihood"]
 
 #: The label's probability counts as at least this, as in scikit-learn for float64: a loss stays finite.
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -174,7 +174,7 @@ class LogLoss(Metric):
         self.declare("total", shape, key=total_key(self.task))
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        _check_scores(self.task, batch)
+        check_scores(self.task, batch)
         return self.requirements
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
@@ -190,7 +190,8 @@ class LogLoss(Metric):
         return formulas.log_loss(log_likelihood, total, self.average, self.zero_division)
 
 
-def _check_scores(task: Task, batch: Batch) -> None:
+def check_scores(task: Task, batch: Batch) -> None:
+    """Raise if a batch has other shapes than the task, or no score for each of several classes."""
     task.check_shape(batch)
     if task.kind == "multiclass" and not batch.classes:
         raise InvalidInputError(
@@ -257,14 +258,14 @@ class HingeLoss(Metric):
     ) -> None:
         super().__init__(name, validate=validate, share=share)
         self.task = task_of(task, num_classes, ignore_index=ignore_index, allowed=("binary", "multiclass"))
-        self.squared = bool(squared)
+        self.squared = flag_of("squared", squared)
         self.zero_division = zero_division_of(zero_division)
         self.requirements = (unless_ignored("finite_prediction", self.task.ignore_index), self.task.label_rule)
         self.declare("loss", dtype="float64", key=("hinge loss", self.task, self.squared))
         self.declare("total", key=total_key(self.task))
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        _check_scores(self.task, batch)
+        check_scores(self.task, batch)
         return self.requirements
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:

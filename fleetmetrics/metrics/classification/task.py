@@ -9,11 +9,13 @@ import numpy as np
 
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metrics.arguments import choice_of, zero_division_of
+from fleetmetrics.metrics.arguments import MOST_ENTRIES, choice_of, flag_of, whole_number_of, zero_division_of
 from fleetmetrics.requirements import REQUIREMENTS, Requirement
+from fleetmetrics.settings import raise_if_too_large
 
 __all__ = [
     "Task",
+    "among_highest",
     "average_of",
     "confusion",
     "counted",
@@ -41,11 +43,15 @@ class Task(NamedTuple):
     threshold: float = 0.5
     from_logits: bool = False
     ignore_index: int | None = None
+    top_k: int = 1  # a label among so many of the highest scores counts as predicted
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the confusion matrix."""
-        return (self.size, 2, 2) if self.kind == "multilabel" else (self.size, self.size)
+        several = self.kind == "multilabel"
+        shape = (self.size, 2, 2) if several else (self.size, self.size)
+        raise_if_too_large(f"num_{'labels' if several else 'classes'}={self.size}", shape, "the confusion matrix")
+        return shape
 
     @property
     def classes(self) -> int:
@@ -97,6 +103,10 @@ class Task(NamedTuple):
                 f"prediction has shape [n, {batch.classes}]; with task='binary' it must be [n], [n, 1], the label's "
                 "shape, or [n, 2] of both classes"
             )
+        if self.top_k > 1 and not batch.classes:
+            raise InvalidInputError(
+                f"prediction has the label's shape; top_k={self.top_k} needs scores of shape [n, {self.size}]"
+            )
         if self.kind == "multiclass" and batch.classes not in (0, self.size):
             raise InvalidInputError(
                 f"prediction has shape [n, {batch.classes}]; with task='multiclass', num_classes={self.size} it must "
@@ -147,6 +157,7 @@ def task_of(
     from_logits: bool = False,
     ignore_index: int | None = None,
     *,
+    top_k: int = 1,
     allowed: tuple[str, ...] = TASKS,
 ) -> Task:
     """The task behind the arguments that all metrics of classification have.
@@ -162,6 +173,7 @@ def task_of(
                 raise InvalidInputError(
                     f"{name} must be an integer of at least {least} with task={task!r}, not {value!r}"
                 )
+            whole_number_of(name, value, least, MOST_ENTRIES)
         elif value is not None:
             raise InvalidInputError(
                 f"{name} belongs to task={owner!r}; with task={task!r} it must be None, not {value!r}"
@@ -169,11 +181,15 @@ def task_of(
     if ignore_index is not None and not (_is_whole(ignore_index) and -(2**63) <= ignore_index < 2**63):
         raise InvalidInputError(f"ignore_index must be an integer or None, not {ignore_index!r}")
     number("threshold", threshold, 0, 1)
+    if whole_number_of("top_k", top_k, 1) > 1 and task != "multiclass":
+        raise InvalidInputError(f"top_k={top_k!r} needs task='multiclass', not {task!r}")
     size = {"binary": 2, "multiclass": num_classes, "multilabel": num_labels}[task]
     # what is highest needs no threshold
     bound = 0.5 if task == "multiclass" else float(threshold)
     ignored = None if ignore_index is None else int(ignore_index)
-    return Task(task, int(size), bound, bool(from_logits), ignored)  # type: ignore[arg-type]
+    size = int(size)  # type: ignore[arg-type]
+    # more than all classes are all
+    return Task(task, size, bound, flag_of("from_logits", from_logits), ignored, min(int(top_k), size))
 
 
 def _is_whole(value: Any) -> bool:
@@ -254,12 +270,19 @@ def logits(batch: Batch, task: Task) -> Any:
 
 
 @statistic
+def among_highest(batch: Batch, task: Task) -> Any:
+    """Flags of the samples whose label is among the ``top_k`` highest scores, the lower class first of equal ones."""
+    return batch.xp.rank_of_label(batch.prediction, label_classes(batch, task)) < task.top_k
+
+
+@statistic
 def predicted_classes(batch: Batch, task: Task) -> Any:
-    """Predictions as classes, int64; 0 where the label is ignored."""
+    """Predictions as classes, int64; where the label is ignored any class."""
     xp = batch.xp
     if task.kind == "multiclass":
         if batch.classes:
-            return xp.highest_of_rows(batch.prediction)
+            best = xp.highest_of_rows(batch.prediction)
+            return best if task.top_k == 1 else xp.where(among_highest(batch, task), label_classes(batch, task), best)
         return xp.cast(zero_unless(batch, counted(batch, task), batch.prediction), "int64")
     if task.from_logits:
         found = xp.greater(xp.sigmoid(logits(batch, task)), task.threshold)

@@ -4,7 +4,6 @@ from fleetmetrics.metrics.regression.correlation import (
     ExplainedVariance,
     PearsonCorrelation,
     R2Score,
-    SpearmanCorrelation,
 )
 from fleetmetrics.metrics.regression.errors import (
     LogCoshError,
@@ -17,6 +16,11 @@ from fleetmetrics.metrics.regression.errors import (
     RootMeanSquaredLogError,
 )
 from fleetmetrics.metrics.regression.losses import QuantileLoss, TweedieDeviance
+from fleetmetrics.metrics.regression.ranks import (
+    XAUC,
+    KendallCorrelation,
+    SpearmanCorrelation,
+)
 from fleetmetrics.metrics.regression.relative import (
     MeanAbsolutePercentageError,
     SymmetricMeanAbsolutePercentageError,
@@ -24,7 +28,9 @@ from fleetmetrics.metrics.regression.relative import (
 )
 
 __all__ = [
+    "XAUC",
     "ExplainedVariance",
+    "KendallCorrelation",
     "LogCoshError",
     "MaxError",
     "MeanAbsoluteError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,8 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metric import Metric
 from fleetmetrics.metrics.arguments import whole_number_of, zero_division_of
 from fleetmetrics.metrics.regression.errors import squared_error
-from fleetmetrics.record_metric import RecordMetric
 
-__all__ = ["ExplainedVariance", "PearsonCorrelation", "R2Score", "SpearmanCorrelation"]
+__all__ = ["ExplainedVariance", "PearsonCorrelation", "R2Score"]
 
 
 @statistic
@@ -187,60 +186,3 @@ class PearsonCorrelation(Metric):
 
     def formula(self, comoments: np.ndarray) -> float:
         return formulas.pearson_correlation(comoments, self.zero_division)
-
-
-class SpearmanCorrelation(RecordMetric):
-    """Spearman's rank correlation of predictions and labels, in [-1, 1].
-
-    Formula: Pearson's coefficient of the ranks among the samples of all workers; equal values share their mean rank. A
-    sample of weight w counts as w samples of weight 1 would: its rank is the weight below it plus half of the weight
-    that is level with it, its own included.
-
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Every sample is kept, and one worker sees them all when the value is computed. Undefined if all
-    predictions, or all labels, are equal, or without samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
-
-    Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15
-    (1904); Kendall, Rank Correlation Methods (1948), chapter 3, for ties.
-
-    Args:
-        name: how errors call it; None: made up, in the order of creation.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: has no use here: it is not for static programs.
-
-    Raises:
-        InvalidInputError: ``zero_division`` is no number.
-
-    Examples:
-        >>> metric = SpearmanCorrelation()
-        >>> metric.add([1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 6.0, 7.0, 8.0, 7.0])
-        >>> round(metric.compute(), 12)
-        0.820782681668
-    """
-
-    requirements = ("finite_prediction", "finite_label")
-
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
-        self.keep_records(("prediction", "label", "weight"), key="prediction, label and weight")
-
-    def batch_records(self, batch: Batch) -> dict[str, Any]:
-        return {"prediction": batch.values, "label": batch.targets, "weight": batch.weight}
-
-    def start(self) -> dict[str, Any]:
-        return {"comoments": np.zeros(6)}
-
-    def fold(self, carry: dict[str, Any], records: Any, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        return {"comoments": formulas.rank_comoments(records["prediction"], records["label"], records["weight"])}
-
-    def formula(self, comoments: np.ndarray) -> float:
-        return formulas.pearson_correlation(comoments, self.zero_division, "spearman_correlation")

@@ -1,0 +1,165 @@
+"""Areas of several classes, each against all others, and their averages, from a histogram of the scores of each."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable
+
+import numpy as np
+
+from fleetmetrics.formulas.auc import (
+    BoundedArea,
+    area_fraction,
+    auc_bounds,
+    auc_from_histogram,
+    average_precision_bounds,
+    average_precision_from_histogram,
+)
+from fleetmetrics.formulas.ratio import listed, stand_in, undefined
+
+__all__ = ["auc_of_classes", "average_precision_of_classes"]
+
+
+def auc_of_classes(
+    histogram: Any,
+    average: str | None = "macro",
+    max_fpr: float | None = None,
+    zero_division: float = math.nan,
+    *,
+    bounds: bool = False,
+    of: str = "class",
+) -> Any:
+    """Areas under the ROC curves of several classes, each against all others, or their average.
+
+    Formula: `auc_from_histogram` of each class; ``"macro"``: their mean; ``"weighted"``: the same with the weight of
+    the samples of the class; ``"micro"``: the area from the sum of all histograms.
+
+    Source: Provost and Domingos, "Well-trained PETs: improving probability estimation trees", CeDER working paper
+    IS-00-04, New York University (2000), for the weighted mean; Fawcett, "An introduction to ROC analysis", Pattern
+    Recognition Letters 27 (2006), section 9.
+
+    Args:
+        histogram: weight by class, by whether the sample is of it (0: not, 1: it is), and by bucket, rising scores;
+            ``[classes, 2, buckets]``, int64 or float64.
+        average: ``"macro"``, ``"weighted"`` or ``"micro"``; None (or ``"none"``): a value per class.
+        max_fpr: as for `auc_from_histogram`.
+        zero_division: what a class has that all samples are of, or none, without a warning; nan: nan, and it is left
+            out of the average, with an `UndefinedMetricWarning` that names it.
+        bounds: whether the bounds come with it: those of each class, or their average.
+        of: what an entry stands for, for the warning.
+
+    Returns:
+        A fraction in [0, 1], or float64 ``[classes]``; with ``bounds`` a `BoundedArea` of three of them.
+
+    Examples:
+        >>> auc_of_classes([[[1, 1, 0], [0, 0, 2]], [[0, 1, 0], [1, 1, 1]]], average=None).tolist()
+        [1.0, 0.5]
+        >>> auc_of_classes([[[1, 1, 0], [0, 0, 2]], [[0, 1, 0], [1, 1, 1]]], "weighted")
+        0.7
+    """
+    area_fraction(max_fpr)  # also where there is no area to take
+
+    def area(positive: Any, negative: Any) -> Any:
+        make: Any = auc_bounds if bounds else auc_from_histogram
+        return make(positive, negative, max_fpr, zero_division)
+
+    table = np.asarray(histogram)
+    some = (table != 0).any(axis=2)
+    return _averaged("auc", "never true, or always", area, table, some.all(axis=1), average, zero_division, bounds, of)
+
+
+def average_precision_of_classes(
+    histogram: Any,
+    average: str | None = "macro",
+    zero_division: float = math.nan,
+    *,
+    bounds: bool = False,
+    of: str = "class",
+) -> Any:
+    """Average precisions of several classes, each against all others, or their average.
+
+    Formula: `average_precision_from_histogram` of each class; the averages as for `auc_of_classes`.
+
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
+
+    Args:
+        histogram: as for `auc_of_classes`.
+        average: as for `auc_of_classes`.
+        zero_division: as for `auc_of_classes`, of a class that no sample is of.
+        bounds: as for `auc_of_classes`.
+        of: as for `auc_of_classes`.
+
+    Returns:
+        As for `auc_of_classes`.
+
+    Examples:
+        >>> average_precision_of_classes([[[1, 1, 0], [0, 0, 2]], [[0, 1, 0], [1, 0, 1]]])
+        0.9166666666666666
+    """
+
+    def area(positive: Any, negative: Any) -> Any:
+        make: Any = average_precision_bounds if bounds else average_precision_from_histogram
+        return make(positive, negative, zero_division)
+
+    table = np.asarray(histogram)
+    true = (table[:, 1] != 0).any(axis=1)
+    return _averaged("average_precision", "never true", area, table, true, average, zero_division, bounds, of)
+
+
+def _averaged(
+    name: str,
+    reason: str,
+    area: Callable[[Any, Any], Any],
+    table: np.ndarray,
+    defined: np.ndarray,
+    average: str | None,
+    zero_division: float,
+    bounds: bool,
+    of: str,
+) -> Any:
+    """The areas of the classes or their average.
+
+    Args:
+        name: of the metric, for the warning.
+        reason: what a class is that has no area, for the warning.
+        area: of the positive and the negative histogram of a class.
+        table: ``[classes, 2, buckets]``.
+        defined: flags of the classes that have an area.
+        average: as for `auc_of_classes`.
+        zero_division: as for `auc_of_classes`.
+        bounds: whether an area has three numbers.
+        of: what an entry stands for.
+    """
+    if average == "micro":
+        negative, positive = table.sum(axis=0)
+        return area(positive, negative)
+    values = np.full((3 if bounds else 1, len(table)), zero_division, np.float64)
+    for place in np.flatnonzero(defined):
+        values[:, place] = area(table[place, 1], table[place, 0])
+    each, warns = average in (None, "none"), math.isnan(zero_division)
+    weights = [_total(row) for row in table[:, 1]] if average == "weighted" else [1.0] * len(table)
+    gaps = ~defined & (np.array(weights) != 0)
+    if not table.any():
+        stand_in(name, "there are no samples", zero_division)
+    elif warns and not each and not defined.any():
+        undefined(name, f"every {of} is {reason}")
+    elif warns and gaps.any():
+        undefined(
+            f"{name} of {listed(of, gaps)}", reason if each else f"{reason}, and left out of the {average} average"
+        )
+    found = list(values) if each else [_mean(row, weights) for row in values]
+    return BoundedArea(*found) if bounds else found[0]
+
+
+def _total(weights: np.ndarray) -> float:
+    """The sum, of floats the same bits whatever the machine's vector width."""
+    return float(weights.sum()) if weights.dtype.kind in "iub" else math.fsum(weights)
+
+
+def _mean(values: np.ndarray, weights: list[float]) -> float:
+    """The weighted mean of what is defined; where all that is has no weight, the plain mean."""
+    pairs = [(value, weight) for value, weight in zip(values.tolist(), weights) if not math.isnan(value)]
+    total = math.fsum(weight for _, weight in pairs)
+    if not total:
+        return math.fsum(value for value, _ in pairs) / len(pairs) if pairs else math.nan
+    return math.fsum(value * weight for value, weight in pairs) / total

@@ -1,0 +1,179 @@
+"""Formulas of pairs of samples: whether predictions are in the order of the labels.
+
+Pairs are not looked at one by one: n samples take O(n log n).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fleetmetrics.formulas.correlation import root_of_product
+from fleetmetrics.formulas.groups import starts_of, sums_of
+from fleetmetrics.formulas.ratio import stand_in
+
+__all__ = ["PairCounts", "kendall_correlation", "pair_counts", "xauc"]
+
+
+class PairCounts(NamedTuple):
+    """How many pairs of samples there are of each kind, or the sum of their weights; made by `pair_counts`.
+
+    Args:
+        concordant: pairs of which one sample has both the higher prediction and the higher label.
+        discordant: pairs of which one has the higher prediction and the other the higher label.
+        by_prediction: pairs of different predictions.
+        by_label: pairs of different labels.
+        samples: the number of samples, or their weight.
+    """
+
+    concordant: float = 0
+    discordant: float = 0
+    by_prediction: float = 0
+    by_label: float = 0
+    samples: float = 0
+
+
+def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
+    """Count the pairs of samples that are in order, and those that are not.
+
+    Formula: sums of ``w_i * w_j`` over the pairs i < j; without weights their exact numbers.
+
+    Source: Knight, "A computer method for calculating Kendall's tau with ungrouped data", Journal of the American
+    Statistical Association 61 (1966).
+
+    Args:
+        prediction: ``[n]`` numbers, without nan.
+        label: ``[n]`` numbers, without nan.
+        weight: ``[n]`` numbers above 0; None: 1 each.
+
+    Returns:
+        Integers; with weights floats, of weights that are multiplied by a power of two, so that the largest is about 1.
+
+    Examples:
+        >>> pair_counts([1.0, 2.0, 2.0, 3.0], [1.0, 3.0, 2.0, 2.0])
+        PairCounts(concordant=3, discordant=1, by_prediction=5, by_label=5, samples=4)
+    """
+    prediction, label = np.ravel(prediction), np.ravel(label)
+    if not prediction.size:
+        return PairCounts()
+    if weight is None:
+        count = np.ones(prediction.size, np.int64)
+    else:  # scaled: the product of two may leave the range of a float
+        count = np.ravel(weight).astype(np.float64)
+        count = np.ldexp(count, -np.frexp(count.max())[1])
+    by_label = np.lexsort((prediction, label))
+    by_prediction = np.argsort(prediction[by_label], kind="stable")
+    discordant = _inversions(by_prediction, count[by_label])
+    labels_apart = _apart(label[by_label], count[by_label])
+    order = by_label[by_prediction]
+    predictions_apart = _apart(prediction[order], count[order])
+    # Upside down, the other pairs are inverted. To subtract what is left would cost digits of weighted sums.
+    prediction = -prediction.astype(np.float64, copy=False)
+    by_label = np.lexsort((prediction, label))
+    concordant = _inversions(np.argsort(prediction[by_label], kind="stable"), count[by_label])
+    return PairCounts(concordant, discordant, predictions_apart, labels_apart, count.sum().item())
+
+
+def _apart(values: np.ndarray, count: np.ndarray) -> float:
+    """Pairs of different values, which are sorted."""
+    level = sums_of(count, np.flatnonzero(starts_of(values)))
+    return np.sum(level * (np.cumsum(level) - level)).item()
+
+
+def _inversions(permutation: np.ndarray, count: np.ndarray) -> float:
+    """Pairs that a permutation has in falling order.
+
+    Digit by digit, the highest first, as a binary radix sort looks at numbers: a pair is inverted if, in the first
+    digit in which the two differ, the 1 comes before the 0.
+
+    Args:
+        permutation: of 0, 1, ..., n - 1.
+        count: ``[n]``, what each number counts for.
+    """
+    n = len(permutation)
+    size = 1 << (n - 1).bit_length()
+    numbers = np.concatenate([permutation, np.arange(n, size)])  # larger ones at the end invert nothing
+    counts = np.concatenate([count[permutation], np.zeros(size - n, count.dtype)])
+    place = np.arange(size // 2)
+    total = count.dtype.type(0)
+    half = size // 2
+    while half:
+        # Of each 2 * half in a row, half have the digit 0 and half 1; the higher digits they have in common.
+        digit = (numbers & half) != 0
+        zeros, ones = np.flatnonzero(~digit), np.flatnonzero(digit)
+        of_zeros, of_ones = counts[zeros].reshape(-1, half), counts[ones].reshape(-1, half)
+        before = np.zeros((len(of_ones), half + 1), counts.dtype)
+        np.cumsum(of_ones, axis=1, out=before[:, 1:])
+        # Before a zero come as many ones as its place in the row is further on than its place among the zeros.
+        number = (zeros & (2 * half - 1)) - (place & (half - 1))
+        number += place // half * (half + 1)
+        total += np.sum(before.ravel()[number] * of_zeros.ravel())
+        numbers, counts = (
+            np.concatenate([each[zeros].reshape(-1, half), each[ones].reshape(-1, half)], axis=1).ravel()
+            for each in (numbers, counts)
+        )
+        half //= 2
+    return total.item()
+
+
+def kendall_correlation(pairs: PairCounts, zero_division: float = math.nan) -> float:
+    """Kendall's rank correlation, tau-b: pairs in order against pairs out of order.
+
+    Formula: ``(C - D) / sqrt(P * Y)``, where C pairs are concordant, D are discordant, P have different predictions and
+    Y different labels.
+
+    Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945).
+
+    Args:
+        pairs: from `pair_counts`.
+        zero_division: what to return where it is undefined; nan warns.
+
+    Returns:
+        A number in [-1, 1]. Undefined if all predictions, or all labels, are equal, or there are no samples:
+        ``zero_division``, with `UndefinedMetricWarning` if that is nan.
+
+    Examples:
+        >>> kendall_correlation(pair_counts([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 4.0, 3.0]))
+        0.6666666666666666
+    """
+    reason = _trouble(pairs) or ("" if pairs.by_prediction else "all predictions are equal")
+    if reason:
+        return stand_in("kendall_correlation", reason, zero_division)
+    value = (pairs.concordant - pairs.discordant) / root_of_product(pairs.by_prediction, pairs.by_label)
+    return min(1.0, max(-1.0, value))
+
+
+def xauc(pairs: PairCounts, zero_division: float = math.nan) -> float:
+    """Share of the pairs of different labels whose predictions are in the same order; equal predictions count as half.
+
+    Formula: ``(C + T / 2) / (C + D + T)``, where C pairs are concordant, D are discordant, and T have different labels
+    and equal predictions. Of labels 0 and 1 it is the area under the ROC curve.
+
+    Source: Zhan et al., "Deconfounding duration bias in watch-time prediction for video recommendation", KDD 2022; ties
+    as in Harrell et al., "Evaluating the yield of medical tests", JAMA 247 (1982).
+
+    Args:
+        pairs: from `pair_counts`.
+        zero_division: what to return where it is undefined; nan warns.
+
+    Returns:
+        A number in [0, 1]. Undefined if all labels are equal, or there are no samples: ``zero_division``, with
+        `UndefinedMetricWarning` if that is nan.
+
+    Examples:
+        >>> xauc(pair_counts([0.5, 0.25, 0.5, 1.0], [10.0, 20.0, 30.0, 30.0]))
+        0.7
+    """
+    reason = _trouble(pairs)
+    if reason:
+        return stand_in("xauc", reason, zero_division)
+    value = (pairs.by_label + pairs.concordant - pairs.discordant) / (2 * pairs.by_label)
+    return min(1.0, max(0.0, value))
+
+
+def _trouble(pairs: PairCounts) -> str:
+    if not pairs.samples:
+        return "there are no samples (their total weight is 0)"
+    return "" if pairs.by_label else "all labels are equal"

@@ -1,0 +1,183 @@
+"""Metrics of which answers are among the first k."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas import ranking
+from fleetmetrics.formulas.ranking import RankedQueries
+from fleetmetrics.metrics.arguments import number_of
+from fleetmetrics.metrics.ranking.base import RankingMetric, where_relevant
+
+__all__ = ["FBetaAtK", "FallOutAtK", "HitRate", "PrecisionAtK", "RPrecision", "RecallAtK"]
+
+
+class HitRate(RankingMetric):
+    """Share of queries with a relevant answer among the first k.
+
+    Formula: ``[some answer of relevance > 0 is among the first k]``, the mean over queries; where the k-th place is
+    tied, the probability over the orders of the tie. Undefined for a query to which nothing is relevant.
+
+    Source: Deshpande and Karypis, "Item-based top-N recommendation algorithms", ACM TOIS 22 (2004). Inputs, arguments
+    and errors as for `DCG`, without ``gains``.
+
+    Examples:
+        >>> metric = HitRate(k=2)
+        >>> metric.add([0.9, 0.5, 0.1, 0.8], [0, 1, 1, 1], query=[7, 7, 7, 9])
+        >>> metric.compute()
+        1.0
+    """
+
+    title = "hit rate"
+
+    def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
+        return where_relevant(ranked, ranking.hit_rate_at(ranked, k))
+
+
+class PrecisionAtK(RankingMetric):
+    """Share of relevant answers among the first k, the mean over queries.
+
+    Formula: ``|relevant among the first k| / k``; without k over the number of answers. A query of fewer answers is
+    divided by k all the same.
+
+    Source: Manning, Raghavan and Schuetze (2008), section 8.4. Inputs, arguments and errors as for `DCG`, without
+    ``gains``.
+
+    Examples:
+        >>> metric = PrecisionAtK(k=2)
+        >>> metric.add([0.9, 0.5, 0.1], [1, 0, 1], query=[7, 7, 7])
+        >>> metric.compute()
+        0.5
+    """
+
+    title = "precision at k"
+
+    def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
+        return ranking.hits_at(ranked, k) / _places(ranked, k)
+
+
+class RecallAtK(RankingMetric):
+    """Share of the relevant answers that are among the first k, the mean over queries.
+
+    Formula: ``|relevant among the first k| / R``, where R answers are relevant. Undefined for a query to which nothing
+    is relevant.
+
+    Source: Manning, Raghavan and Schuetze (2008), section 8.4. Inputs, arguments and errors as for `DCG`, without
+    ``gains``.
+
+    Examples:
+        >>> metric = RecallAtK(k=1)
+        >>> metric.add([0.9, 0.5, 0.1], [1, 0, 1], query=[7, 7, 7])
+        >>> metric.compute()
+        0.5
+    """
+
+    title = "recall at k"
+
+    def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
+        return where_relevant(ranked, ranking.hits_at(ranked, k) / np.maximum(ranked.relevant, 1))
+
+
+class FallOutAtK(RankingMetric):
+    """Share of the irrelevant answers that are among the first k, the mean over queries: the lower, the better.
+
+    Formula: ``|irrelevant among the first k| / N``, where N answers have a relevance of 0. Undefined for a query to
+    which everything is relevant.
+
+    Source: van Rijsbergen, Information Retrieval (1979), chapter 7. Inputs, arguments and errors as for `DCG`, without
+    ``gains``.
+
+    Examples:
+        >>> metric = FallOutAtK(k=2)
+        >>> metric.add([0.9, 0.5, 0.1], [0, 1, 0], query=[7, 7, 7])
+        >>> metric.compute()
+        0.5
+    """
+
+    title = "fall-out at k"
+    undefined_for = "to which everything is relevant"
+    all_undefined = "no query has an irrelevant answer"
+
+    def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
+        return ranking.fall_out_at(ranked, k)
+
+
+class FBetaAtK(RankingMetric):
+    """Weighted harmonic mean of `PrecisionAtK` and `RecallAtK` of a query, the mean over queries.
+
+    Formula: ``(1 + beta**2) * |relevant among the first k| / (beta**2 * R + k)``, where R answers are relevant.
+    Undefined for a query to which nothing is relevant.
+
+    Source: van Rijsbergen, Information Retrieval (1979), chapter 7. Inputs, arguments and errors as for `DCG`, with
+    ``beta`` (above 0; 1: both count alike) instead of ``gains``.
+
+    Examples:
+        >>> metric = FBetaAtK(k=2)
+        >>> metric.add([0.9, 0.5, 0.1], [1, 0, 1], query=[7, 7, 7])
+        >>> metric.compute()
+        0.5
+    """
+
+    title = "f-beta at k"
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        k: int | Sequence[int] | None = None,
+        beta: float = 1.0,
+        by: str = "query",
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, k=k, by=by, zero_division=zero_division, validate=validate, share=share)
+        self.beta = number_of("beta", beta, allowed="a finite number above 0")
+        if self.beta <= 0:
+            raise InvalidInputError(f"beta must be a finite number above 0, not {beta!r}")
+
+    def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
+        square = min(self.beta, 1e100) ** 2  # a larger one changes no digit
+        below = square * ranked.relevant + _places(ranked, k)
+        return where_relevant(ranked, (1 + square) * ranking.hits_at(ranked, k) / below)
+
+
+class RPrecision(RankingMetric):
+    """Precision at R, where R is how many relevant answers a query has; the mean over queries.
+
+    Formula: ``|relevant among the first R| / R``. Undefined for a query to which nothing is relevant.
+
+    Source: Manning, Raghavan and Schuetze (2008), section 8.4. Inputs, arguments and errors as for `DCG`, without
+    ``k`` and ``gains``.
+
+    Examples:
+        >>> metric = RPrecision()
+        >>> metric.add([0.9, 0.5, 0.1], [1, 0, 1], query=[7, 7, 7])
+        >>> metric.compute()
+        0.5
+    """
+
+    title = "r-precision"
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        by: str = "query",
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, by=by, zero_division=zero_division, validate=validate, share=share)
+
+    def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
+        return ranking.r_precision(ranked)
+
+
+def _places(ranked: RankedQueries, k: int | None) -> Any:
+    """How many answers count: k, or all that the query has."""
+    return np.diff(np.append(ranked.start, len(ranked.query))) if k is None else k

@@ -1,0 +1,116 @@
+"""What the metrics of ranked answers share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.batch import Batch
+from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
+from fleetmetrics.formulas import ranking
+from fleetmetrics.formulas.groups import added_up, scaled
+from fleetmetrics.formulas.ranking import RankedQueries
+from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.metrics.arguments import column_of, zero_division_of
+from fleetmetrics.record_metric import RecordMetric
+from fleetmetrics.records.table import Records
+from fleetmetrics.requirements import Requirement
+
+__all__ = ["RankingMetric", "where_relevant"]
+
+_RELEVANCE = Requirement(
+    "label", "a relevance: a finite number of at least 0", lambda batch: batch.xp.is_weight(batch.label)
+)
+
+
+def _cutoffs(k: Any) -> list[int | None]:
+    asked = list(k) if isinstance(k, (list, tuple, set, range)) or np.ndim(k) == 1 else [k]
+    for each in asked:
+        whole = isinstance(each, (int, np.integer)) and not isinstance(each, bool) and 1 <= each < 2**63
+        if not whole and not (each is None and asked == [k]):
+            raise InvalidInputError(f"k must be None, an integer of at least 1, or a sequence of them, not {k!r}")
+    if not asked or len(set(asked)) < len(asked):
+        raise InvalidInputError(f"k must name each number of places once, not {k!r}")
+    return [None if each is None else int(each) for each in asked]
+
+
+class RankingMetric(RecordMetric):
+    """What is kept of an answer, and the mean over queries; for the arguments see `DCG`."""
+
+    requirements = ("finite_prediction", _RELEVANCE)
+    #: How warnings call it.
+    title = ""
+    #: Which queries have no value, and what it means if all are like that, for warnings.
+    undefined_for = "to which nothing is relevant"
+    all_undefined = "no query has a relevant answer"
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        k: int | Sequence[int] | None = None,
+        by: str = "query",
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.k, self.by = k, column_of("by", by, ("score", "relevance"))
+        self.zero_division = zero_division_of(zero_division)
+        self._cutoffs = _cutoffs(k)
+        self.columns = (by,)
+        self.keep_records((by, "score", "relevance", "weight"), order=by, key="answers to queries")
+
+    def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
+        """The value of each query, nan where it is undefined."""
+        raise NotImplementedError
+
+    def batch_records(self, batch: Batch) -> Mapping[str, Any]:
+        score = batch.values if batch.classes else batch.prediction  # scores of several classes are an error there
+        return {self.by: batch.column(self.by), "score": score, "relevance": batch.labels, "weight": batch.weight}
+
+    def start(self) -> dict[str, Any]:
+        sums = {"total": np.zeros(len(self._cutoffs)), "weight": 0.0, "weight_left_out": 0.0}
+        return {**sums, "exponent": 0, "left_out": 0}
+
+    def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        ranked, exponent = records.cached("ranked", self._ranked)
+        values = np.stack([self.of_queries(ranked, k) for k in self._cutoffs])
+        undefined = np.isnan(values[0])
+        sums = added_up(
+            carry,
+            exponent,
+            # no matrix product: its rounding depends on how many rows there are
+            total=(np.where(undefined, 0, values) * ranked.weight).sum(axis=1),
+            weight=ranked.weight[~undefined].sum(),
+            weight_left_out=ranked.weight[undefined].sum(),
+        )
+        return {**sums, "left_out": carry["left_out"] + int(undefined.sum())}
+
+    def _ranked(self, records: Records) -> tuple[RankedQueries, int]:
+        weight, exponent = scaled(records["weight"])
+        return ranking.rank_queries(records[self.by], records["score"], records["relevance"], weight), exponent
+
+    def formula(self, total: Any, weight: float, weight_left_out: float, exponent: int, left_out: int) -> Any:
+        if not math.isnan(self.zero_division):
+            total, weight = total + self.zero_division * weight_left_out, weight + weight_left_out
+        elif left_out and weight:
+            warn(
+                f"{self.title} is undefined for {left_out} queries, {self.undefined_for}: they are left out; "
+                "zero_division= would give them a value",
+                UndefinedMetricWarning,
+            )
+        if not weight:
+            reason = self.all_undefined if left_out else "there are no samples"
+            total, weight = np.full(len(self._cutoffs), stand_in(self.title, reason, self.zero_division)), 1.0
+        values = (np.asarray(total) / weight).tolist()
+        return (
+            dict(zip(self._cutoffs, values)) if isinstance(self.k, (list, tuple, set, range, np.ndarray)) else values[0]
+        )
+
+
+def where_relevant(ranked: RankedQueries, values: np.ndarray) -> np.ndarray:
+    """Values of the queries, and nan for those to which nothing is relevant."""
+    return np.where(ranked.relevant > 0, values, np.nan)

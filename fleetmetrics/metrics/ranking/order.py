@@ -1,0 +1,158 @@
+"""Metrics of the places of all answers, of which the first count more."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Sequence
+
+import numpy as np
+
+from fleetmetrics.batch import Batch
+from fleetmetrics.formulas import ranking
+from fleetmetrics.formulas.ranking import RankedQueries
+from fleetmetrics.metrics.arguments import choice_of
+from fleetmetrics.metrics.ranking.base import RankingMetric, where_relevant
+from fleetmetrics.requirements import Requirement
+
+__all__ = ["DCG", "MAP", "MRR", "NDCG"]
+
+
+def _has_a_sum(batch: Batch) -> Any:
+    xp = batch.xp
+    if xp.within(batch.targets, 0, 1e280):
+        return None
+    return xp.logical_and(xp.is_weight(batch.label), xp.logical_not(xp.greater(batch.targets, 1e280)))
+
+
+_GAIN = Requirement("label", "a relevance from 0 to 1e280, so that sums of them are finite numbers", _has_a_sum)
+_EXPONENT = Requirement(
+    "label",
+    "a relevance from 0 to 1000, so that the gain 2**relevance - 1 is a finite number",
+    lambda batch: batch.xp.logical_and(
+        batch.xp.is_weight(batch.label), batch.xp.logical_not(batch.xp.greater(batch.label, 1000.0))
+    ),
+)
+
+
+class DCG(RankingMetric):
+    """Discounted cumulative gain of the answers to a query, the mean over all queries.
+
+    Formula: ``sum_i gain_i / log2(i + 1)`` over the places i = 1, 2, ..., k of the answers in the order of their
+    scores, the highest first. Tied answers share the mean of their gains: the value is the mean over all their orders.
+
+    ``add(prediction, label, query=)`` takes scores and relevances (from 0 to 1e280; with exponential gains at most
+    1000) of equal shape, and which query each answer belongs to: integers or texts. The answers to a query may come in
+    any batch and on any worker. A query counts for the mean weight of its answers. Undefined without samples: nan with
+    `UndefinedMetricWarning`.
+
+    Every worker keeps its own samples; rank 0 looks at those of all workers query by query, and never holds them all.
+
+    Source: Jaervelin and Kekaelaeinen, "Cumulated gain-based evaluation of IR techniques", ACM TOIS 20 (2002); ties:
+    McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of tied
+    scores", ECIR 2008.
+
+    Args:
+        name: prefix of the states' names; None: made up, in the order of creation.
+        k: how many answers count; None: all. Several at once: the value is a dict by k.
+        by: the argument of ``add`` that says which query an answer belongs to.
+        gains: "linear", the relevance as scikit-learn has it, or "exponential", ``2**relevance - 1``.
+        zero_division: the value of an undefined query, without a warning; nan: it is left out, with one.
+        validate: False skips the check of scores, relevances and weights.
+        share: has no use here; as in `fleetmetrics.Metric`.
+
+    Raises:
+        InvalidInputError: an argument is not what is allowed.
+
+    Examples:
+        >>> metric = DCG(k=2)
+        >>> metric.add([0.9, 0.1, 0.5], [3, 2, 0], query=[7, 7, 7])
+        >>> metric.compute()
+        3.0
+    """
+
+    title = "dcg"
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        k: int | Sequence[int] | None = None,
+        by: str = "query",
+        gains: str = "linear",
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, k=k, by=by, zero_division=zero_division, validate=validate, share=share)
+        self.gains = choice_of("gains", gains, ("linear", "exponential"))
+        self.requirements = ("finite_prediction", _EXPONENT if gains == "exponential" else _GAIN)
+
+    def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
+        return ranking.dcg_at(ranked, k, self.gains == "exponential")
+
+
+class NDCG(DCG):
+    """Normalized discounted cumulative gain: `DCG` over the highest that any order of the answers would have.
+
+    Formula: ``DCG@k / IDCG@k`` for each query, then the mean over queries. The number of scikit-learn's ``ndcg_score``
+    with ``ignore_ties=False``. Undefined for a query to which nothing is relevant.
+
+    Inputs, arguments, errors and source as for `DCG`.
+
+    Examples:
+        >>> metric = NDCG(k=[1, 3])
+        >>> metric.add([0.9, 0.1, 0.5], [2, 4, 0], query=["shoes", "shoes", "shoes"])
+        >>> metric.compute()
+        {1: 0.5, 3: 0.7601875334318685}
+    """
+
+    title = "ndcg"
+
+    def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
+        ideal = ranking.ideal_dcg_at(ranked, k, self.gains == "exponential")
+        return where_relevant(ranked, super().of_queries(ranked, k) / np.where(ranked.relevant > 0, ideal, 1))
+
+
+class MRR(RankingMetric):
+    """Mean reciprocal rank: one over the place of the first relevant answer, the mean over queries.
+
+    Formula: ``1 / place of the first answer with relevance > 0``, 0 if it comes after the k-th; where it is tied, the
+    mean over the orders of the tie. Undefined for a query to which nothing is relevant.
+
+    Source: Voorhees, "The TREC-8 question answering track report", TREC 1999. Inputs, arguments and errors as for
+    `DCG`, without ``gains``.
+
+    Examples:
+        >>> metric = MRR()
+        >>> metric.add([0.9, 0.5, 0.1], [0, 1, 1], query=[7, 7, 7])
+        >>> metric.compute()
+        0.5
+    """
+
+    title = "mrr"
+
+    def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
+        return where_relevant(ranked, ranking.reciprocal_rank_at(ranked, k))
+
+
+class MAP(RankingMetric):
+    """Mean average precision over queries.
+
+    Formula: ``sum_i precision_i * [i is relevant] / min(R, k)`` over the places i = 1, ..., k, where R answers are
+    relevant. Undefined for a query to which nothing is relevant. torchmetrics divides by the relevant answers found
+    among the first k, which rewards a ranking for missing some.
+
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4. Inputs, arguments
+    and errors as for `DCG`, without ``gains``.
+
+    Examples:
+        >>> metric = MAP()
+        >>> metric.add([0.9, 0.5, 0.1], [1, 0, 1], query=[7, 7, 7])
+        >>> metric.compute()
+        0.8333333333333333
+    """
+
+    title = "map"
+
+    def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
+        return ranking.average_precision_at(ranked, k)

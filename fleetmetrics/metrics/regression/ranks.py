@@ -1,0 +1,162 @@
+"""Correlation of ranks, and the order of pairs of samples: metrics that look at all samples at once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Mapping
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.batch import Batch
+from fleetmetrics.formulas import PairCounts
+from fleetmetrics.metrics.arguments import zero_division_of
+from fleetmetrics.record_metric import RecordMetric
+from fleetmetrics.records.table import Records
+
+__all__ = ["XAUC", "KendallCorrelation", "SpearmanCorrelation"]
+
+
+class _OfAllSamples(RecordMetric):
+    """What these metrics have in common: a collection keeps the samples once."""
+
+    requirements = ("finite_prediction", "finite_label")
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        zero_division: float = math.nan,
+        validate: bool = True,
+        share: bool = False,
+    ) -> None:
+        super().__init__(name, validate=validate, share=share)
+        self.zero_division = zero_division_of(zero_division)
+        self.keep_records(("prediction", "label", "weight"), key="prediction, label and weight")
+
+    def batch_records(self, batch: Batch) -> dict[str, Any]:
+        return {"prediction": batch.values, "label": batch.targets, "weight": batch.weight}
+
+
+class SpearmanCorrelation(_OfAllSamples):
+    """Spearman's rank correlation of predictions and labels, in [-1, 1].
+
+    Formula: Pearson's coefficient of the ranks among the samples of all workers; equal values share their mean rank. A
+    sample of weight w counts as w samples of weight 1 would: its rank is the weight below it plus half of the weight
+    that is level with it, its own included.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Every sample is kept, and one worker sees them all when the value is computed. Undefined if all
+    predictions, or all labels, are equal, or without samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
+
+    Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15
+    (1904); Kendall, Rank Correlation Methods (1948), chapter 3, for ties.
+
+    Args:
+        name: how errors call it; None: made up, in the order of creation.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: has no use here: it is not for static programs.
+
+    Raises:
+        InvalidInputError: ``zero_division`` is no number.
+
+    Examples:
+        >>> metric = SpearmanCorrelation()
+        >>> metric.add([1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 6.0, 7.0, 8.0, 7.0])
+        >>> round(metric.compute(), 12)
+        0.820782681668
+    """
+
+    def start(self) -> dict[str, Any]:
+        return {"comoments": np.zeros(6)}
+
+    def fold(self, carry: dict[str, Any], records: Any, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        return {"comoments": formulas.rank_comoments(records["prediction"], records["label"], records["weight"])}
+
+    def formula(self, comoments: np.ndarray) -> float:
+        return formulas.pearson_correlation(comoments, self.zero_division, "spearman_correlation")
+
+
+class _OfPairs(_OfAllSamples):
+    """Metrics of how many pairs of samples are in order: a collection counts them once."""
+
+    def start(self) -> dict[str, Any]:
+        return PairCounts()._asdict()
+
+    def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        pairs = records.cached(
+            "pairs", lambda each: formulas.pair_counts(each["prediction"], each["label"], each["weight"])
+        )
+        return pairs._asdict()
+
+
+class KendallCorrelation(_OfPairs):
+    """Kendall's rank correlation of predictions and labels, tau-b, in [-1, 1].
+
+    Formula: ``(C - D) / sqrt(P * Y)`` over the pairs of samples of all workers: C are concordant (one sample has both
+    the higher prediction and the higher label), D discordant (one has the higher prediction, the other the higher
+    label), P have different predictions and Y different labels. A pair counts for the product of its weights: a sample
+    of weight w counts as w samples of weight 1 would.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
+    element counts. Every sample is kept, and one worker sees them all when the value is computed, in O(n log n).
+    Undefined if all predictions, or all labels, are equal, or without samples: nan with `UndefinedMetricWarning`, or
+    ``zero_division``.
+
+    Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945); Knight, "A computer method for
+    calculating Kendall's tau with ungrouped data", Journal of the American Statistical Association 61 (1966).
+
+    Args:
+        name: how errors call it; None: made up, in the order of creation.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: has no use here: it is not for static programs.
+
+    Raises:
+        InvalidInputError: ``zero_division`` is no number.
+
+    Examples:
+        >>> metric = KendallCorrelation()
+        >>> metric.add([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 4.0, 3.0])
+        >>> metric.compute()
+        0.6666666666666666
+    """
+
+    def formula(self, **pairs: Any) -> float:
+        return formulas.kendall_correlation(PairCounts(**pairs), self.zero_division)
+
+
+class XAUC(_OfPairs):
+    """Share of the pairs of samples that are predicted in the order of their labels: AUC of labels that are numbers.
+
+    Formula: ``sum w_i * w_j * ([p_i > p_j] + [p_i = p_j] / 2) / sum w_i * w_j`` over the pairs of samples, of all
+    workers, with ``y_i > y_j``. Pairs of equal labels have no order and do not count; of labels 0 and 1 it is the area
+    under the ROC curve.
+
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), such as watch times; of a
+    matrix every element counts. Every sample is kept, and one worker sees them all when the value is computed, in
+    O(n log n). Undefined if all labels are equal, or without samples: nan with `UndefinedMetricWarning`, or
+    ``zero_division``.
+
+    Source: Zhan et al., "Deconfounding duration bias in watch-time prediction for video recommendation", KDD 2022; ties
+    as in Harrell et al., "Evaluating the yield of medical tests", JAMA 247 (1982).
+
+    Args:
+        name: how errors call it; None: made up, in the order of creation.
+        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
+        validate: False skips the check that predictions and labels are finite and weights at least 0.
+        share: has no use here: it is not for static programs.
+
+    Raises:
+        InvalidInputError: ``zero_division`` is no number.
+
+    Examples:
+        >>> metric = XAUC()
+        >>> metric.add([4.0, 11.0, 9.0, 30.0], [3.0, 8.0, 14.0, 25.0])  # seconds
+        >>> metric.compute()
+        0.8333333333333334
+    """
+
+    def formula(self, **pairs: Any) -> float:
+        return formulas.xauc(PairCounts(**pairs), self.zero_division)
