@@ -46,8 +46,8 @@ class Accumulator:
             instead of raising `DuplicateStateError`.
     """
 
-    #: Whether ``add`` takes a label; None: it may be given one, and does not look at it. False: it is an error, since in
-    #: the place of a label stand the weights of the metric's own ``add``.
+    #: Whether ``add`` takes a label; None: it may be given one, and does not look at it. False: a label is an error,
+    #: since the weights stand in its place in the metric's own ``add``.
     takes_label: bool | None = True
     _add_to: Any = None  # what gets the batches instead, where this says only which arguments add takes
 

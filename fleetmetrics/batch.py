@@ -18,7 +18,7 @@ from fleetmetrics.requirements import FLAGS, Requirement, applicable, raise_unle
 from fleetmetrics.sums import Sums, statistic
 from fleetmetrics.xp import is_paddle, namespace, numpy_ops, to_host
 
-__all__ = ["Batch", "statistic"]
+__all__ = ["Batch", "statistic", "texts_or_numbers"]
 
 
 class Batch(Sums):
@@ -112,7 +112,7 @@ class Batch(Sums):
 
     def _column(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
         """A further column, flat; not necessarily in the batch's namespace: texts have none but NumPy's."""
-        array = value if is_paddle(value) else _texts_or_numbers(value, argument)
+        array = value if is_paddle(value) else texts_or_numbers(value, argument)
         xp = namespace(array)
         kind = array.dtype.kind if xp is numpy_ops else xp.kind(array)
         if kind not in "biuSU":
@@ -365,14 +365,31 @@ class Batch(Sums):
         return xp.logical_not(xp.all_rows(xp.reshape(xp.logical_not(counts), [-1, self.width])))
 
 
-def _texts_or_numbers(value: Any, argument: str) -> np.ndarray:
-    """An array; of objects that are all texts, as a data frame has them, one of texts."""
+def texts_or_numbers(value: Any, argument: str) -> np.ndarray:
+    """An array; of objects that are all texts, as a data frame has them, one of texts.
+
+    Args:
+        value: an array or a sequence.
+        argument: its name, for the message.
+
+    Raises:
+        InvalidInputError: it is ragged, or holds texts and other things: NumPy makes texts of all in a list.
+    """
     try:
         array = np.asarray(value)
     except ValueError as error:  # ragged lists
         raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
-    if array.dtype == object and array.size and all(isinstance(each, str) for each in array.flat):
-        return array.astype(str)
+    if array.dtype == object or (array.dtype.kind in "SU" and not isinstance(value, (np.ndarray, str, bytes))):
+        objects = array if array.dtype == object else np.asarray(value, object)
+        texts = [issubclass(kind, (str, bytes)) for kind in set(map(type, objects.flat))]
+        if any(texts) and not all(texts):
+            other = next(each for each in objects.flat if not isinstance(each, (str, bytes)))
+            raise InvalidInputError(
+                f"{argument} must hold integers or texts, not both; among texts it holds {other!r} of type "
+                f"{type(other).__name__}"
+            )
+        if array.dtype == object and texts and all(isinstance(each, str) for each in array.flat):
+            return array.astype(str)
     return array
 
 

@@ -203,6 +203,8 @@ class Metric(Accumulator):
 
     # -- arithmetic: a formula that waits for the values -----------------------------------------------------
 
+    __array_ufunc__ = None  # or an array times a metric would be an array of objects
+
     def __add__(self, other: Any) -> Expression:
         return Expression("+", operator.add, self, other)
 
@@ -228,10 +230,10 @@ class Metric(Accumulator):
         return Expression("/", _quotient, other, self)
 
     def __pow__(self, other: Any) -> Expression:
-        return Expression("**", operator.pow, self, other)
+        return Expression("**", _power, self, other)
 
     def __rpow__(self, other: Any) -> Expression:
-        return Expression("**", operator.pow, other, self)
+        return Expression("**", _power, other, self)
 
     def __neg__(self) -> Expression:
         return Expression("-", operator.neg, self)
@@ -247,7 +249,8 @@ class Expression(Metric):
     all of them. ``add`` to the expression adds to its metrics: add to it or to them, not to both. In a
     `MetricCollection` an expression may stand beside its metrics, and they share states as others do.
 
-    Formula: ``function(values of the operands)``, in float64; x / 0 is undefined: nan with `UndefinedMetricWarning`.
+    Formula: ``function(values of the operands)``, in float64. A quotient by 0, and a power that is no finite number,
+    are undefined: nan with `UndefinedMetricWarning`.
 
     Args:
         symbol: how it is written.
@@ -331,3 +334,14 @@ def _quotient(one: Any, other: Any) -> Any:
     if (below == 0).any():
         undefined("a quotient of metrics", f"{np.count_nonzero(below == 0)} of {below.size} divisors are 0")
     return np.where(below == 0, np.nan, one / np.where(below == 0, 1, below))
+
+
+def _power(one: Any, other: Any) -> Any:
+    base, exponent = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    with np.errstate(all="ignore"):
+        value = np.power(base, exponent)
+    none = ~np.isfinite(value) & ~np.isnan(base) & ~np.isnan(exponent)
+    if none.any():
+        undefined("a power of metrics", f"{np.count_nonzero(none)} of {none.size} are no finite number")
+        value = np.where(none, np.nan, value)
+    return value if value.ndim else value.item()

@@ -19,7 +19,8 @@ class Requirement(NamedTuple):
 
     argument: str
     allowed: str
-    holds: Callable[[Batch], Any]  # flags, one per sample; None: it cannot be otherwise
+    #: Flags, one per sample; None: it cannot be otherwise. No closure: metrics are pickled.
+    holds: Callable[[Batch], Any]
 
     @property
     def text(self) -> str:
@@ -40,6 +41,23 @@ def _finite(batch: Batch, array: Any) -> Any:
     return batch.xp.all_rows(finite) if len(batch.xp.shape(array)) > 1 else finite
 
 
+def _finite_prediction(batch: Batch) -> Any:
+    return _finite(batch, batch.prediction)
+
+
+def _finite_label(batch: Batch) -> Any:
+    return _finite(batch, batch.label)
+
+
+def _probability(batch: Batch) -> Any:
+    return None if batch.xp.within(batch.scores, 0, 1) else batch.xp.is_probability(batch.scores)
+
+
+def _weight(batch: Batch) -> Any:
+    known = batch.weight is None or batch.xp.within(batch.weight, 0, _LARGEST)
+    return None if known else batch.xp.is_weight(batch.weight)
+
+
 def _class(batch: Batch) -> Any:
     """Flags of the labels that are a class; None if all are."""
     classes = max(batch.classes, 2)
@@ -50,13 +68,13 @@ def _class(batch: Batch) -> Any:
 
 #: By name; a metric lists those that it needs.
 REQUIREMENTS: dict[str, Requirement] = {
-    "finite_prediction": Requirement("prediction", "a finite number", lambda b: _finite(b, b.prediction)),
+    "finite_prediction": Requirement("prediction", "a finite number", _finite_prediction),
     "probability": Requirement(
         "prediction",
         "a probability in [0, 1] (apply the sigmoid or softmax to logits first)",
-        lambda b: None if b.xp.within(b.scores, 0, 1) else b.xp.is_probability(b.scores),
+        _probability,
     ),
-    "finite_label": Requirement("label", "a finite number", lambda b: _finite(b, b.label)),
+    "finite_label": Requirement("label", "a finite number", _finite_label),
     "class_label": Requirement(
         "label",
         "a class: 0 or 1, or with several scores a whole number below their number",
@@ -65,7 +83,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "weight": Requirement(
         "weight",
         "a finite number of at least 0",
-        lambda b: None if b.weight is None or b.xp.within(b.weight, 0, _LARGEST) else b.xp.is_weight(b.weight),
+        _weight,
     ),
 }
 

@@ -90,6 +90,28 @@ def test_a_divisor_of_zero_is_undefined_with_a_warning():
         assert np.isnan((1 / metric).compute())
 
 
+@pytest.mark.parametrize(
+    "expression, batch",
+    [
+        (fm.ClickThroughRate() ** -1, ([0.5, 0.5], [0, 0])),
+        (2 ** fm.Sum(), ([5000.0],)),
+        ((fm.AUC() - 2) ** 0.5, ([0.1, 0.9], [0, 1])),
+        (fm.Count() ** 1e300, ([1, 2],)),
+    ],
+)
+def test_a_power_that_is_no_finite_number_is_undefined_with_a_warning(expression, batch):
+    for operand in expression.operands:
+        if isinstance(operand, fm.Metric):
+            operand.add(*batch)
+    with pytest.warns(fm.UndefinedMetricWarning, match="a power of metrics is undefined: 1 of 1 are no finite number"):
+        assert np.isnan(expression.compute())
+
+
+def test_arrays_are_no_operands():
+    with pytest.raises(fm.InvalidInputError, match=r"\* takes metrics and numbers, not ndarray"):
+        np.array([1.0, 2.0]) * fm.AUC()
+
+
 def test_records_take_part_too():
     gauc, uauc = fm.GAUC(), fm.UAUC()
     difference = gauc - uauc

@@ -16,11 +16,13 @@ from fleetmetrics.formulas.ratio import stand_in, undefined
 
 __all__ = [
     "BoundedArea",
+    "are_counts",
     "area_fraction",
     "auc_bounds",
     "auc_from_histogram",
     "average_precision_bounds",
     "average_precision_from_histogram",
+    "exact_total",
 ]
 
 
@@ -126,18 +128,18 @@ def auc_bounds(
 def _areas(positive: Any, negative: Any, max_fpr: float) -> BoundedArea | None:
     """The three areas; None if a class has no samples."""
     positive, negative = np.ravel(positive), np.ravel(negative)
-    if positive.dtype.kind not in "iub" or negative.dtype.kind not in "iub":
+    if not are_counts(positive) or not are_counts(negative):
         used = (positive != 0) | (negative != 0)
         positive, negative = positive[used].astype(np.float64), negative[used].astype(np.float64)
         return _areas_of_weights(positive, negative, max_fpr)
-    positive, negative = positive.astype(np.int64, copy=False), negative.astype(np.int64, copy=False)
+    positive, negative = _as_integers(positive), _as_integers(negative)
     if max_fpr == 1:
         return _areas_of_counts(positive, negative)
     return _areas_of_weights(positive.astype(np.float64), negative.astype(np.float64), max_fpr)
 
 
 def _areas_of_counts(positive: np.ndarray, negative: np.ndarray) -> BoundedArea | None:
-    positives, negatives = _exact_total(positive), _exact_total(negative)
+    positives, negatives = exact_total(positive), exact_total(negative)
     pairs = positives * negatives
     if not pairs:
         return None
@@ -152,9 +154,29 @@ def _areas_of_counts(positive: np.ndarray, negative: np.ndarray) -> BoundedArea 
     return BoundedArea(*((twice_area + d) / (2 * pairs) for d in (0, -tied, tied)))
 
 
-def _exact_total(counts: np.ndarray) -> int:
+def are_counts(weights: np.ndarray) -> bool:
+    """Whether weights are numbers of samples.
+
+    Args:
+        weights: of any shape: integers, bools or floats; objects, if they are Python's integers.
+    """
+    return weights.dtype.kind in "iub" or (weights.dtype == object and all(type(each) is int for each in weights.flat))
+
+
+def _as_integers(counts: np.ndarray) -> np.ndarray:
+    if counts.dtype == object or (counts.dtype.kind == "u" and counts.size and int(counts.max()) >= 2**63):
+        return counts.astype(object, copy=False)
+    return counts.astype(np.int64, copy=False)
+
+
+def exact_total(counts: np.ndarray) -> int:
+    """The sum of integers, however large it is.
+
+    Args:
+        counts: of any shape; integers, or bools.
+    """
     if counts.size and int(counts.max()) > (2**63 - 1) // counts.size:
-        return sum(counts.tolist())
+        return sum(counts.ravel().tolist())
     return int(counts.sum())
 
 
@@ -179,7 +201,8 @@ def _areas_of_weights(positive: np.ndarray, negative: np.ndarray, max_fpr: float
 
 
 def _one_class(positive: Any, negative: Any, metric: str, zero_division: float | None) -> float:
-    weights = np.sum(positive), np.sum(negative)
+    arrays = np.asarray(positive), np.asarray(negative)
+    weights = [exact_total(each) if are_counts(each) else np.sum(each) for each in arrays]
     reason = f"the weight of the samples labelled 1 is {weights[0]}, of those labelled 0 {weights[1]}"
     return undefined(metric, reason, 0.5) if zero_division is None else stand_in(metric, reason, zero_division)
 
@@ -245,7 +268,7 @@ def average_precision_bounds(positive: Any, negative: Any, zero_division: float 
     p, n, true_positive, false_positive = _from_the_top(positive, negative)
     if not p.size:
         return BoundedArea(*[_no_positive(zero_division)] * 3)
-    counts = all(np.asarray(weights).dtype.kind in "iub" for weights in (positive, negative))
+    counts = all(are_counts(np.asarray(weights)) for weights in (positive, negative))
     value = _mean(p, true_positive / (true_positive + false_positive))
     highest = true_positive / (true_positive + false_positive - n)
     before = true_positive - p + false_positive

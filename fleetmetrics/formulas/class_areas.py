@@ -7,17 +7,22 @@ from typing import Any, Callable
 
 import numpy as np
 
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import (
     BoundedArea,
+    are_counts,
     area_fraction,
     auc_bounds,
     auc_from_histogram,
     average_precision_bounds,
     average_precision_from_histogram,
+    exact_total,
 )
-from fleetmetrics.formulas.ratio import listed, stand_in, undefined
+from fleetmetrics.formulas.ratio import left_out, listed, stand_in, undefined
 
 __all__ = ["auc_of_classes", "average_precision_of_classes"]
+
+_AVERAGES = ("macro", "weighted", "micro", "none")
 
 
 def auc_of_classes(
@@ -51,6 +56,9 @@ def auc_of_classes(
     Returns:
         A fraction in [0, 1], or float64 ``[classes]``; with ``bounds`` a `BoundedArea` of three of them.
 
+    Raises:
+        InvalidInputError: the histogram has another shape, or holds no numbers; an argument is not what it should be.
+
     Examples:
         >>> auc_of_classes([[[1, 1, 0], [0, 0, 2]], [[0, 1, 0], [1, 1, 1]]], average=None).tolist()
         [1.0, 0.5]
@@ -63,7 +71,7 @@ def auc_of_classes(
         make: Any = auc_bounds if bounds else auc_from_histogram
         return make(positive, negative, max_fpr, zero_division)
 
-    table = np.asarray(histogram)
+    table = _table(histogram, average)
     some = (table != 0).any(axis=2)
     return _averaged("auc", "never true, or always", area, table, some.all(axis=1), average, zero_division, bounds, of)
 
@@ -92,6 +100,9 @@ def average_precision_of_classes(
     Returns:
         As for `auc_of_classes`.
 
+    Raises:
+        InvalidInputError: the histogram has another shape, or holds no numbers; ``average`` is none of these.
+
     Examples:
         >>> average_precision_of_classes([[[1, 1, 0], [0, 0, 2]], [[0, 1, 0], [1, 0, 1]]])
         0.9166666666666666
@@ -101,7 +112,7 @@ def average_precision_of_classes(
         make: Any = average_precision_bounds if bounds else average_precision_from_histogram
         return make(positive, negative, zero_division)
 
-    table = np.asarray(histogram)
+    table = _table(histogram, average)
     true = (table[:, 1] != 0).any(axis=1)
     return _averaged("average_precision", "never true", area, table, true, average, zero_division, bounds, of)
 
@@ -131,7 +142,7 @@ def _averaged(
         of: what an entry stands for.
     """
     if average == "micro":
-        negative, positive = table.sum(axis=0)
+        negative, positive = _pooled(table)
         return area(positive, negative)
     values = np.full((3 if bounds else 1, len(table)), zero_division, np.float64)
     for place in np.flatnonzero(defined):
@@ -144,16 +155,37 @@ def _averaged(
     elif warns and not each and not defined.any():
         undefined(name, f"every {of} is {reason}")
     elif warns and gaps.any():
-        undefined(
-            f"{name} of {listed(of, gaps)}", reason if each else f"{reason}, and left out of the {average} average"
-        )
+        those = f"{name} of {listed(of, gaps)}"
+        undefined(those, reason) if each else left_out(those, reason, str(average))
     found = list(values) if each else [_mean(row, weights) for row in values]
     return BoundedArea(*found) if bounds else found[0]
 
 
+def _table(histogram: Any, average: Any) -> np.ndarray:
+    """The histogram as an array; raises if it, or the average, is none."""
+    if average is not None and not (isinstance(average, str) and average in _AVERAGES):
+        raise InvalidInputError(f"average must be one of {', '.join(map(repr, _AVERAGES))}, None, not {average!r}")
+    try:
+        table = np.asarray(histogram)
+    except ValueError as error:  # ragged lists
+        raise InvalidInputError(f"histogram has no rectangular array form: {error}") from None
+    if table.ndim != 3 or table.shape[1] != 2 or not (table.dtype.kind == "f" or are_counts(table)):
+        raise InvalidInputError(
+            f"histogram must hold numbers in the shape [classes, 2, buckets]; it is {table.dtype} {list(table.shape)}"
+        )
+    return table
+
+
+def _pooled(table: np.ndarray) -> np.ndarray:
+    """The sum over the classes; counts that no int64 would hold are Python's."""
+    if table.dtype.kind in "iu" and table.size and int(table.max()) > (2**63 - 1) // len(table):
+        table = table.astype(object)
+    return np.sum(table, axis=0)
+
+
 def _total(weights: np.ndarray) -> float:
     """The sum, of floats the same bits whatever the machine's vector width."""
-    return float(weights.sum()) if weights.dtype.kind in "iub" else math.fsum(weights)
+    return math.fsum(weights) if weights.dtype.kind == "f" else float(exact_total(weights))
 
 
 def _mean(values: np.ndarray, weights: list[float]) -> float:

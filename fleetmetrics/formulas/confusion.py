@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.formulas.ratio import listed, stand_in, undefined
+from fleetmetrics.formulas.ratio import left_out, listed, stand_in, undefined
 
 __all__ = [
     "Counts",
@@ -257,8 +257,8 @@ def averaged(
         undefined(name, f"every {counts.entry} is {reason}")
         return math.nan
     if warns and gaps.any():
-        left_out = "" if average is None else f", and left out of the {average} average"
-        undefined(f"{name} of {listed(counts.entry, gaps)}", f"{reason}{left_out}")
+        those = f"{name} of {listed(counts.entry, gaps)}"
+        undefined(those, reason) if average is None else left_out(those, reason, average)
     return values if average is None else _mean(values[kept], weights[kept])
 
 

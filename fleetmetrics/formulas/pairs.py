@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.correlation import root_of_product
 from fleetmetrics.formulas.groups import starts_of, sums_of
 from fleetmetrics.formulas.ratio import stand_in
@@ -44,18 +45,26 @@ def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
     Statistical Association 61 (1966).
 
     Args:
-        prediction: ``[n]`` numbers, without nan.
-        label: ``[n]`` numbers, without nan.
+        prediction: ``[n]`` numbers, without nan; integers are compared as integers.
+        label: ``[n]`` numbers, without nan; likewise.
         weight: ``[n]`` numbers above 0; None: 1 each.
 
     Returns:
         Integers; with weights floats, of weights that are multiplied by a power of two, so that the largest is about 1.
+
+    Raises:
+        InvalidInputError: they are not equally many.
 
     Examples:
         >>> pair_counts([1.0, 2.0, 2.0, 3.0], [1.0, 3.0, 2.0, 2.0])
         PairCounts(concordant=3, discordant=1, by_prediction=5, by_label=5, samples=4)
     """
     prediction, label = np.ravel(prediction), np.ravel(label)
+    for argument, given in (("label", label), ("weight", weight)):
+        if given is not None and np.size(given) != prediction.size:
+            raise InvalidInputError(
+                f"{argument} has {np.size(given)} entries and prediction {prediction.size}; give one for each sample"
+            )
     if not prediction.size:
         return PairCounts()
     if weight is None:
@@ -68,11 +77,13 @@ def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
     discordant = _inversions(by_prediction, count[by_label])
     labels_apart = _apart(label[by_label], count[by_label])
     order = by_label[by_prediction]
-    predictions_apart = _apart(prediction[order], count[order])
+    in_order = prediction[order]
+    predictions_apart = _apart(in_order, count[order])
     # Upside down, the other pairs are inverted. To subtract what is left would cost digits of weighted sums.
-    prediction = -prediction.astype(np.float64, copy=False)
-    by_label = np.lexsort((prediction, label))
-    concordant = _inversions(np.argsort(prediction[by_label], kind="stable"), count[by_label])
+    place = np.empty(prediction.size, np.int64)
+    place[order] = -np.cumsum(starts_of(in_order))
+    by_label = np.lexsort((place, label))
+    concordant = _inversions(np.argsort(place[by_label], kind="stable"), count[by_label])
     return PairCounts(concordant, discordant, predictions_apart, labels_apart, count.sum().item())
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning, warn
 
-__all__ = ["listed", "part_named", "ratio", "ratios", "root_of_ratio", "stand_in", "undefined"]
+__all__ = ["left_out", "listed", "part_named", "ratio", "ratios", "root_of_ratio", "stand_in", "undefined"]
 
 _part: contextvars.ContextVar[str] = contextvars.ContextVar("_part", default="")
 
@@ -43,6 +43,18 @@ def undefined(metric: str, reason: str, value: Any = math.nan) -> Any:
     """
     warn(f"{metric}{_part.get()} is undefined: {reason}; the value is {value}", UndefinedMetricWarning)
     return value
+
+
+def left_out(metric: str, reason: str, average: str) -> None:
+    """Warn that something has no value, and that an average is one of the others.
+
+    Args:
+        metric: name of the metric, and of which class.
+        reason: why it has none.
+        average: "macro" or "weighted".
+    """
+    text = f"{metric}{_part.get()} is undefined: {reason}, and left out of the {average} average"
+    warn(text, UndefinedMetricWarning)
 
 
 def stand_in(metric: str, reason: str, zero_division: float = math.nan) -> float:

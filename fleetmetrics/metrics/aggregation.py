@@ -194,6 +194,10 @@ class Min(_Extreme):
     reduction = "min"
 
 
+def _is_number(batch: Batch) -> Any:
+    return batch.xp.is_weight(batch.prediction)
+
+
 class Throughput(Metric):
     """Samples per second over all workers, which work side by side.
 
@@ -225,7 +229,7 @@ class Throughput(Metric):
         Requirement(
             "prediction",
             "a finite number of at least 0, the number of samples",
-            lambda batch: batch.xp.is_weight(batch.prediction),
+            _is_number,
         ),
         number_above("label", 0)._replace(allowed="a finite number above 0, the seconds"),
     )

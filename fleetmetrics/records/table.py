@@ -72,7 +72,7 @@ class Table:
         self.columns = columns
         self.order = order
         self.key = key
-        self._prepare = prepare or self._sorted
+        self._prepare = prepare
         self._batches: list[Kept] = []
 
     @property
@@ -120,7 +120,7 @@ class Table:
     @property
     def only_sorts(self) -> bool:
         """Whether nothing but sorting is done with the records before they are sent."""
-        return getattr(self._prepare, "__func__", None) is Table._sorted
+        return self._prepare is None
 
     def prepare(self, records: Records) -> Records:
         """Do what is done with records before they are sent.
@@ -128,12 +128,12 @@ class Table:
         Args:
             records: of this table; not empty.
         """
-        return self._prepare(records)
+        return self._prepare(records) if self._prepare else self._sorted(records)
 
     def prepared(self) -> Records:
         """All that was kept, as it is sent: sorted."""
         records = self.records()
-        return self._prepare(records) if records else records
+        return self.prepare(records) if records else records
 
     def _sorted(self, records: Records) -> Records:
         if self.order is None:

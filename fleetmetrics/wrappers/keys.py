@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.batch import texts_or_numbers
 from fleetmetrics.comm import Block
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.keyed import KeyedRows, Keys
@@ -25,9 +26,9 @@ def host_keys(values: Any, argument: str) -> np.ndarray:
         argument: its name, for the message.
 
     Raises:
-        InvalidInputError: if it holds neither integers nor texts.
+        InvalidInputError: if it holds neither integers nor texts, or both.
     """
-    array = np.asarray(to_host(values))
+    array = texts_or_numbers(to_host(values), argument)
     if array.dtype.kind == "S":
         return np.char.decode(array, "utf-8", "backslashreplace")
     if array.dtype.kind == "U":

@@ -306,6 +306,7 @@ def rank_of_label(scores: Any, label: Any) -> Any:
     The label's score is picked by comparison: ``take_along_axis`` with a class that does not exist ends the
     process on 2.6.
     """
+    scores = cast(scores, "int64") if kind(scores) == "b" else scores
     label = paddle.reshape(cast(label, "int64"), [-1, 1])
     classes = paddle.arange(scores.shape[1], dtype="int64")
     of_label = paddle.where(paddle.equal(classes, label), scores, paddle.zeros_like(scores))

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from fleetmetrics import UndefinedMetricWarning, formulas
+from fleetmetrics import InvalidInputError, UndefinedMetricWarning, formulas
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.integers(0, 9, (4, 2, 30))
@@ -94,3 +94,48 @@ def test_more_than_five_classes_are_counted_and_a_large_table_is_averaged_withou
         assert formulas.auc_of_classes(table) == 0.5
     assert formulas.auc_of_classes(np.full((7, 2, 9), 0.1), "weighted") == 0.5
     assert math.isclose(formulas.average_precision_of_classes(np.full((7, 2, 9), 2**61), "weighted"), 0.5)
+
+
+@pytest.mark.parametrize("bounds", [False, True])
+@pytest.mark.parametrize("average", ["macro", "weighted", "micro", None])
+@pytest.mark.parametrize("name", NAMES)
+def test_counts_may_be_as_large_as_integers_get(name, average, bounds):
+    small = of_classes(name, COUNTS.astype(float), average, bounds=bounds)
+    for scale in (2**59, 2**70):  # the second one makes Python's integers
+        found = of_classes(name, (COUNTS.astype(object) * scale).tolist(), average, bounds=bounds)
+        if name == "auc" or not bounds:
+            np.testing.assert_allclose(found, small, rtol=1e-12)
+        else:  # the lowest order of so many samples is that of weights
+            np.testing.assert_allclose(found, small, rtol=1e-6)
+        whole = of_classes(name, COUNTS * 2**59, average, bounds=bounds)
+        np.testing.assert_allclose(whole, found, rtol=1e-12)
+
+
+def test_the_area_of_all_together_is_the_correctly_rounded_quotient():
+    table = np.array([[[2**62, 3], [1, 2**62]], [[2**62, 5], [7, 2**62 - 1]], [[2**62, 1], [0, 2**62]]])
+    negative, positive = [[sum(column) for column in zip(*rows)] for rows in zip(*table.tolist())]
+    right = negative[0] * (2 * positive[1] + positive[0]) + negative[1] * positive[1]
+    assert formulas.auc_of_classes(table, "micro") == right / (2 * sum(negative) * sum(positive))
+    assert formulas.auc_from_histogram(positive, negative) == right / (2 * sum(negative) * sum(positive))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        areas = formulas.auc_of_classes(table, None)
+        assert formulas.auc_of_classes(table, "weighted") == pytest.approx(np.mean(areas), rel=1e-15)
+    with pytest.warns(UndefinedMetricWarning, match=f"labelled 1 is 0, of those labelled 0 {3 * 2**62}"):
+        formulas.auc_of_classes([[[2**62, 2**62, 2**62], [0, 0, 0]]], "micro")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_no_histogram_of_classes_or_no_average_is_an_error(name):
+    for average in ("foo", "auto", 1, ["macro"]):
+        with pytest.raises(
+            InvalidInputError, match="average must be one of 'macro', 'weighted', 'micro', 'none', None"
+        ):
+            of_classes(name, COUNTS, average)
+    for table in (COUNTS[0], COUNTS[:, :1], COUNTS[:, [0, 1, 1]], [], 1.0, COUNTS.astype(str), [[[None], [1]]]):
+        with pytest.raises(
+            InvalidInputError, match=r"histogram must hold numbers in the shape \[classes, 2, buckets\]"
+        ):
+            of_classes(name, table)
+    with pytest.raises(InvalidInputError, match="histogram "):
+        of_classes(name, [[[1, 2], [1]], [[1, 2], [1, 2]]])

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from fleetmetrics import UndefinedMetricWarning
+from fleetmetrics import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas import PairCounts, kendall_correlation, pair_counts, xauc
 
 RNG = np.random.default_rng(11)
@@ -51,6 +51,23 @@ def test_pairs_of_the_orders_that_have_extremes():
         right, wrong = pair_counts(rising, rising, weight), pair_counts(rising, -rising, weight)
         assert kendall_correlation(right) == pytest.approx(1, rel=1e-15) and xauc(right) == pytest.approx(1, rel=1e-15)
         assert kendall_correlation(wrong) == pytest.approx(-1, rel=1e-15) and xauc(wrong) == pytest.approx(0, abs=1e-15)
+
+
+def test_integers_that_no_float_tells_apart_are_told_apart():
+    """Beyond 2**53, and one that has no opposite."""
+    small = RNG.integers(0, 30, (2, 200))
+    for dtype, offset in ((np.int64, 2**62), (np.int64, -(2**63)), (np.uint64, 2**63), (np.int8, -128)):
+        prediction, label = (values.astype(dtype) + np.array(offset, dtype) for values in small)
+        assert pair_counts(prediction, label) == pair_counts(*small)
+    flags = small > 15
+    assert pair_counts(*flags) == pair_counts(*flags.astype(float))
+
+
+def test_samples_that_are_not_equally_many_are_an_error():
+    with pytest.raises(InvalidInputError, match="label has 1 entries and prediction 2"):
+        pair_counts([1, 2], [1])
+    with pytest.raises(InvalidInputError, match="weight has 3 entries and prediction 2"):
+        pair_counts([1, 2], [1, 2], [1, 1, 1])
 
 
 @pytest.mark.parametrize("digits", [0, 1, 9])

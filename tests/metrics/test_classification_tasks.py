@@ -396,3 +396,22 @@ def test_a_matrix_that_was_returned_may_be_changed():
     metric.compute_local()[:] = 7
     metric.compute()[:] = 7
     assert metric.compute().tolist() == [[1, 0], [0, 1]]
+
+
+def test_flags_are_scores_in_every_mode():
+    import paddle
+
+    score, label = np.eye(3, dtype=bool), np.array([0, 1, 2])
+    several = {"task": "multiclass", "num_classes": 3}
+    metrics = fm.AUC(**several), fm.F1(**several, top_k=2), fm.Accuracy(top_k=2), 1 - fm.LogLoss(**several)
+    for metric in metrics:
+        metric.add(score, label)
+        metric.add(paddle.to_tensor(score), paddle.to_tensor(label))
+        assert metric.compute() == 1.0
+
+
+def test_what_an_average_leaves_out_is_no_value_of_nan():
+    metric = fm.Recall(task="multiclass", num_classes=3)
+    metric.add([0, 1, 2], [0, 1, 1])
+    with pytest.warns(fm.UndefinedMetricWarning, match="never true, and left out of the macro average$"):
+        assert metric.compute() == 0.75

@@ -11,6 +11,7 @@ import pytest
 
 import fleetmetrics as fm
 from tests.contract import MODES, Data, batches, feed, new_scope
+from tests.fakes import together
 
 RNG = np.random.default_rng(7)
 CUTS = [0, 100, 100, 170, 400]  # four workers, the second one empty
@@ -55,6 +56,48 @@ def test_a_spread_of_1_around_1e8_survives_on_several_workers(weighted, mode):
 
 
 OF_ALL_SAMPLES = [fm.SpearmanCorrelation, fm.KendallCorrelation, fm.XAUC]
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+@pytest.mark.parametrize("make", OF_ALL_SAMPLES)
+def test_integers_that_no_float_tells_apart_are_told_apart(make, mode):
+    prediction, label = RNG.integers(0, 50, (2, 90))
+    lowest = np.int64(-(2**63))
+    small, large, one = make(), make(), make()
+    small.add(prediction, label)
+    for start, stop in ((0, 40), (40, 90)):
+        worker = make()
+        feed(worker, [Data(prediction[start:stop] + 2**62, lowest + (49 - label[start:stop]))], mode)
+        feed(one, [Data(prediction[start:stop] + 2**62, label[start:stop] + 2**62)], mode)
+        large.merge(worker)
+    assert one.compute() == small.compute()
+    reversed_label = make()
+    reversed_label.add(prediction, -label)
+    assert large.compute() == reversed_label.compute()
+
+
+@pytest.mark.parametrize("make", OF_ALL_SAMPLES)
+def test_integers_beside_floats_are_compared_as_floats(make):
+    prediction, label = RNG.integers(-500, 500, (2, 60))
+    expected = make()
+    expected.add(prediction / 4, label.astype(float))
+    mixed = make()
+    mixed.add(prediction[:30] * 4, label[:30].astype(np.float32))
+    mixed.add(prediction[30:] * 4.0, label[30:])
+    assert mixed.compute() == expected.compute()
+    workers = [
+        lambda channel: one_worker(make, prediction[:30] * 4, label[:30].astype(float), channel),
+        lambda channel: one_worker(make, prediction[30:] * 4.0, label[30:], channel),
+    ]
+    assert together(workers) == [expected.compute()] * 2
+
+
+def one_worker(make, prediction, label, channel):
+    metric = make("it")
+    metric.add(prediction, label)
+    return metric.compute(communicator=channel)
+
+
 OF_VARIATION = [fm.R2Score, fm.ExplainedVariance, fm.PearsonCorrelation, *OF_ALL_SAMPLES]
 
 

@@ -38,7 +38,8 @@ _ROUNDING = 2.0**-6
 
 def _is_distribution(batch: Batch) -> Any:
     xp = batch.xp
-    within, values = xp.is_probability(batch.prediction), xp.cast(batch.prediction, "float64")
+    values = xp.cast(batch.prediction, "float64")
+    within = xp.is_probability(values)
     total = xp.sum_of_rows(xp.where(within, values, xp.zeros_like(values)))
     return xp.logical_and(xp.all_rows(within), xp.logical_not(xp.greater(xp.absolute(total - 1), _ROUNDING)))
 
@@ -192,6 +193,8 @@ class LogLoss(Metric):
 
 def check_scores(task: Task, batch: Batch) -> None:
     """Raise if a batch has other shapes than the task, or no score for each of several classes."""
+    if batch.label is None:
+        raise InvalidInputError("label is missing; give add(prediction, label)")
     task.check_shape(batch)
     if task.kind == "multiclass" and not batch.classes:
         raise InvalidInputError(

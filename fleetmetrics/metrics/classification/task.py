@@ -114,13 +114,33 @@ class Task(NamedTuple):
             )
 
 
+class _Class(NamedTuple):
+    """Flags of the samples of which an argument is a class, or whose label is ignored; equal ones are one."""
+
+    argument: str
+    classes: int
+    ignore_index: int | None
+
+    def __call__(self, batch: Batch) -> Any:
+        flags = batch.xp.is_class(getattr(batch, self.argument), self.classes)
+        return _or_ignored(batch, flags, self.ignore_index)
+
+
+class _Tolerant(NamedTuple):
+    """Flags of the samples that meet a requirement, or whose label is ignored; equal ones are one."""
+
+    rule: Requirement
+    ignore_index: int
+
+    def __call__(self, batch: Batch) -> Any:
+        return _or_ignored(batch, self.rule.holds(batch), self.ignore_index)
+
+
 @functools.lru_cache(maxsize=None)
 def _class_rule(argument: str, classes: int, more: str, ignore_index: int | None) -> Requirement:
-    def holds(batch: Batch) -> Any:
-        return _or_ignored(batch, batch.xp.is_class(getattr(batch, argument), classes), ignore_index)
-
     if ignore_index is not None and argument == "label":
         more = f", or ignore_index={ignore_index}"
+    holds: Any = _Class(argument, classes, ignore_index)
     return Requirement(argument, f"a class: a whole number from 0 to {classes - 1}{more}", holds)
 
 
@@ -134,7 +154,8 @@ def unless_ignored(rule: Requirement | str, ignore_index: int | None) -> Require
 
 @functools.lru_cache(maxsize=None)
 def _tolerant(rule: Requirement, ignore_index: int) -> Requirement:
-    return rule._replace(holds=lambda batch: _or_ignored(batch, rule.holds(batch), ignore_index))
+    holds: Any = _Tolerant(rule, ignore_index)
+    return rule._replace(holds=holds)
 
 
 def _or_ignored(batch: Batch, flags: Any, ignore_index: int | None) -> Any:

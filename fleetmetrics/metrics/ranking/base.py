@@ -20,9 +20,12 @@ from fleetmetrics.requirements import Requirement
 
 __all__ = ["RankingMetric", "where_relevant"]
 
-_RELEVANCE = Requirement(
-    "label", "a relevance: a finite number of at least 0", lambda batch: batch.xp.is_weight(batch.label)
-)
+
+def _is_relevance(batch: Batch) -> Any:
+    return batch.xp.is_weight(batch.label)
+
+
+_RELEVANCE = Requirement("label", "a relevance: a finite number of at least 0", _is_relevance)
 
 
 def _cutoffs(k: Any) -> list[int | None]:

@@ -24,13 +24,16 @@ def _has_a_sum(batch: Batch) -> Any:
     return xp.logical_and(xp.is_weight(batch.label), xp.logical_not(xp.greater(batch.targets, 1e280)))
 
 
+def _has_a_gain(batch: Batch) -> Any:
+    xp = batch.xp
+    return xp.logical_and(xp.is_weight(batch.label), xp.logical_not(xp.greater(batch.label, 1000.0)))
+
+
 _GAIN = Requirement("label", "a relevance from 0 to 1e280, so that sums of them are finite numbers", _has_a_sum)
 _EXPONENT = Requirement(
     "label",
     "a relevance from 0 to 1000, so that the gain 2**relevance - 1 is a finite number",
-    lambda batch: batch.xp.logical_and(
-        batch.xp.is_weight(batch.label), batch.xp.logical_not(batch.xp.greater(batch.label, 1000.0))
-    ),
+    _has_a_gain,
 )
 
 

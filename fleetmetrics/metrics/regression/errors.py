@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,17 @@ def floats(batch: Batch, argument: str) -> Any:
     return batch.xp.cast(getattr(batch, argument), "float64")
 
 
+class _Above(NamedTuple):
+    """Flags of the samples of which an argument is finite and above a number."""
+
+    argument: str
+    bound: float
+
+    def __call__(self, batch: Batch) -> Any:
+        array = floats(batch, self.argument)
+        return batch.xp.logical_and(batch.xp.greater(array, self.bound), batch.xp.isfinite(array))
+
+
 def number_above(argument: str, bound: float) -> Requirement:
     """The requirement that an argument be finite and above a number.
 
@@ -44,11 +55,7 @@ def number_above(argument: str, bound: float) -> Requirement:
         argument: ``"prediction"`` or ``"label"``.
         bound: the number.
     """
-
-    def holds(batch: Batch) -> Any:
-        array = floats(batch, argument)
-        return batch.xp.logical_and(batch.xp.greater(array, bound), batch.xp.isfinite(array))
-
+    holds: Any = _Above(argument, bound)
     return Requirement(argument, f"a finite number above {bound:g}", holds)
 
 

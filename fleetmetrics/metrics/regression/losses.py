@@ -119,11 +119,13 @@ class QuantileLoss(Metric):
         )
 
 
+def _is_not_negative(batch: Batch) -> Any:
+    return batch.xp.is_weight(floats(batch, "label"))
+
+
 #: Of what the domain of each power is made up, as in scikit-learn.
 _POSITIVE = {argument: number_above(argument, 0) for argument in ("prediction", "label")}
-_NOT_NEGATIVE = Requirement(
-    "label", "a finite number of at least 0", lambda batch: batch.xp.is_weight(floats(batch, "label"))
-)
+_NOT_NEGATIVE = Requirement("label", "a finite number of at least 0", _is_not_negative)
 
 
 def _domain(power: float) -> tuple[str | Requirement, ...]:

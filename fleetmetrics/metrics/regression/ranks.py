@@ -35,7 +35,16 @@ class _OfAllSamples(RecordMetric):
         self.keep_records(("prediction", "label", "weight"), key="prediction, label and weight")
 
     def batch_records(self, batch: Batch) -> dict[str, Any]:
-        return {"prediction": batch.values, "label": batch.targets, "weight": batch.weight}
+        return {
+            "prediction": _in_order(batch, batch.prediction, batch.values),
+            "label": _in_order(batch, batch.labels, batch.targets),
+            "weight": batch.weight,
+        }
+
+
+def _in_order(batch: Batch, given: Any, floats: Any) -> Any:
+    """What the order is told from: integers stay what they are, since those beyond 2**53 have no float64."""
+    return floats if batch.xp.kind(given) == "f" else batch.xp.cast(given, "int64")
 
 
 class SpearmanCorrelation(_OfAllSamples):
@@ -45,9 +54,10 @@ class SpearmanCorrelation(_OfAllSamples):
     sample of weight w counts as w samples of weight 1 would: its rank is the weight below it plus half of the weight
     that is level with it, its own included.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Every sample is kept, and one worker sees them all when the value is computed. Undefined if all
-    predictions, or all labels, are equal, or without samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), integers of any size unless
+    some batches hold floats (then float64 is compared); of a matrix every element counts. Every sample is kept, and one
+    worker sees them all when the value is computed. Undefined if all predictions, or all labels, are equal, or without
+    samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
 
     Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15
     (1904); Kendall, Rank Correlation Methods (1948), chapter 3, for ties.
@@ -99,10 +109,10 @@ class KendallCorrelation(_OfPairs):
     label), P have different predictions and Y different labels. A pair counts for the product of its weights: a sample
     of weight w counts as w samples of weight 1 would.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Every sample is kept, and one worker sees them all when the value is computed, in O(n log n).
-    Undefined if all predictions, or all labels, are equal, or without samples: nan with `UndefinedMetricWarning`, or
-    ``zero_division``.
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), integers of any size unless
+    some batches hold floats (then float64 is compared); of a matrix every element counts. Every sample is kept, and one
+    worker sees them all when the value is computed, in O(n log n). Undefined if all predictions, or all labels, are
+    equal, or without samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
 
     Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945); Knight, "A computer method for
     calculating Kendall's tau with ungrouped data", Journal of the American Statistical Association 61 (1966).
@@ -134,10 +144,10 @@ class XAUC(_OfPairs):
     workers, with ``y_i > y_j``. Pairs of equal labels have no order and do not count; of labels 0 and 1 it is the area
     under the ROC curve.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), such as watch times; of a
-    matrix every element counts. Every sample is kept, and one worker sees them all when the value is computed, in
-    O(n log n). Undefined if all labels are equal, or without samples: nan with `UndefinedMetricWarning`, or
-    ``zero_division``.
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), such as watch times, integers
+    of any size unless some batches hold floats (then float64 is compared); of a matrix every element counts. Every
+    sample is kept, and one worker sees them all when the value is computed, in O(n log n). Undefined if all labels are
+    equal, or without samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
 
     Source: Zhan et al., "Deconfounding duration bias in watch-time prediction for video recommendation", KDD 2022; ties
     as in Harrell et al., "Evaluating the yield of medical tests", JAMA 247 (1982).

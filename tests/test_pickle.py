@@ -1,0 +1,110 @@
+"""Metrics are pickled and deep-copied, with what they have accumulated, and go on from there."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.requirements import REQUIREMENTS, applicable
+from tests.contract import CASES, batches, draw, feed, first_dtypes, same, state_bytes
+
+WAYS = {
+    "pickle": lambda metric: pickle.loads(pickle.dumps(metric)),
+    "oldest protocol": lambda metric: pickle.loads(pickle.dumps(metric, 2)),
+    "deepcopy": copy.deepcopy,
+}
+
+#: What the contract has with other settings, or not at all.
+MORE = {
+    "precision without some": lambda: fm.Precision(ignore_index=-1),
+    "auc of classes": lambda: fm.AUC(task="multiclass", num_classes=3),
+    "log loss without some": lambda: fm.LogLoss(task="multiclass", num_classes=3, ignore_index=-1),
+    "calibration of classes": lambda: fm.ExpectedCalibrationError(task="multiclass"),
+    "throughput": fm.Throughput,
+    "expression": lambda: 2 * fm.MeanSquaredError() / (fm.Count() + 1) - abs(fm.Mean()) ** 2,
+    "collection": lambda: fm.MetricCollection([fm.AUC(), fm.Precision(), fm.ExactAUC(), fm.GAUC()]),
+    "sliced deviance": lambda: fm.Sliced(fm.TweedieDeviance(power=1.5)),
+    "windowed precision": lambda: fm.Windowed(fm.Precision(ignore_index=-1), 10),
+    "bootstrapped recall": lambda: fm.Bootstrap(fm.Recall(task="multiclass", num_classes=3)),
+}
+
+
+def value_of(metric):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a case has none of may be undefined
+        return metric.compute_local()
+
+
+def test_every_metric_of_the_catalogue_is_here():
+    made = [case.make() for case in CASES.values()] + [make() for make in MORE.values()]
+    kinds = {type(member).__name__ for metric in made for member in metric._members().values()}
+    kinds |= {type(metric.metric).__name__ for metric in made if isinstance(metric, fm.Windowed)}
+    assert set(fm.metrics.__all__) <= kinds
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "numpy" in case.modes])
+def test_a_copy_has_the_value_and_goes_on_by_itself(name):
+    metric = CASES[name].make()
+    parts = batches(draw(name, first_dtypes(name)))
+    for make in WAYS.values():
+        copied = make(metric)
+        feed(copied, parts[:2], "numpy")
+        again = make(copied)
+        value, states = value_of(copied), state_bytes(copied)
+        assert state_bytes(again) == states and same(value_of(again), value, exact=True)
+        feed(again, parts[2:], "numpy")
+        assert state_bytes(copied) == states and same(value_of(copied), value, exact=True)
+        feed(copied, parts[2:], "numpy")
+        assert state_bytes(again) == state_bytes(copied) and same(value_of(again), value_of(copied), exact=True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", MORE)
+def test_a_copy_of_other_settings_is_made(name, way):
+    metric = MORE[name]()
+    assert state_bytes(WAYS[way](metric)) == state_bytes(metric)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_members_of_a_collection_share_their_states_afterwards(way):
+    expression = fm.Precision(ignore_index=-1) * fm.Recall(ignore_index=-1)
+    collection = WAYS[way](
+        fm.MetricCollection([fm.Precision("p", ignore_index=-1), fm.F1("f", ignore_index=-1), expression], "it")
+    )
+    collection.add([0.9, 0.2, 0.7, 0.1], [1, 1, 0, -1])
+    again = WAYS[way](collection)
+    again.add([0.9], [1])
+    assert collection.compute()["p"] == 1 / 2 and again.compute()["p"] == 2 / 3
+    members = list(again._members().values())
+    assert len({id(state) for member in members for state in member.states.values()}) == 1
+    table = WAYS[way](fm.MetricCollection([fm.XAUC("x"), fm.KendallCorrelation("k")]))._members()
+    assert table["x"].table is table["k"].table
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_copy_asks_of_a_sample_is_what_a_new_metric_asks(way):
+    """Equal rules are one: a collection looks once, whoever asks."""
+    made = [
+        fm.Precision(ignore_index=-1),
+        fm.Recall(task="multiclass", num_classes=3),
+        fm.TweedieDeviance(power=1.5),
+        fm.NDCG(gains="exponential"),
+    ]
+    for metric in made:
+        asked = tuple(metric.requirements)
+        copied = tuple(WAYS[way](metric).requirements)
+        assert copied == asked and applicable(asked + copied) == applicable(asked)
+    assert WAYS[way](REQUIREMENTS) == REQUIREMENTS
+
+
+def test_copies_check_as_the_original_does():
+    metric = pickle.loads(pickle.dumps(fm.Precision(task="multiclass", num_classes=3, ignore_index=-1)))
+    metric.add(np.array([0, 1, 2]), np.array([0, 1, -1]))
+    with pytest.raises(fm.InvalidInputError, match=r"label must be a class: .* or ignore_index=-1"):
+        metric.add(np.array([0]), np.array([3]))
+    assert metric.compute() == 1.0
