@@ -52,6 +52,7 @@ def test_where_nobody_looks_at_a_batch_compute_tells_of_an_overflow(mode):
         metric.compute(scope)
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_what_numpy_calls_an_array_is_one():
     import pandas
 

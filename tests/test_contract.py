@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from typing import Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 import pytest
@@ -13,11 +13,24 @@ import fleetmetrics as fm
 from tests import contract
 from tests.contract import CASES, MODES, WEIGHTS, Data, batches, draw, expected, feed, first_dtypes, same, state_bytes
 
+#: Of the drawn samples some queries have nothing that is relevant.
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore:.* undefined for \d+ .* left out:fleetmetrics.UndefinedMetricWarning",
+)
+
 
 def identify(value: object) -> str | None:
     if isinstance(value, bool):
         return "masked" if value else "unmasked"
     return "/".join(value) if isinstance(value, tuple) else None
+
+
+def feeding(metric: Any, parts: Sequence[Data], mode: str, like: Data) -> tuple[Any, Callable[[Sequence[Data]], Any]]:
+    """Feed batches; the scope, and what feeds further ones."""
+    if mode == "static":
+        program = contract.StaticFeed(metric, like)
+        return program.run(parts), program.run
+    return feed(metric, parts, mode), lambda more: feed(metric, more, mode)
 
 
 def test_table_has_every_metric_of_the_catalogue():
@@ -41,16 +54,18 @@ def in_modes(modes: Sequence[str] = MODES, brief: Sequence[str] = MODES) -> list
     return [(name, mode) for name, case in CASES.items() for mode in of[case.brief] if mode in case.modes]
 
 
-#: Each pair of dtypes without and with weights and a mask; and the first pair with every kind of both.
+#: Each pair of dtypes without and with weights and a mask; and the first pair with every kind of both. Fewer static
+#: programs, which know of all this no more than which arguments there are, and take ten times as long to build.
 INPUTS = sorted(
-    {(name, *rest) for name, *rest in contract.combinations([None], [False], MODES)}
+    {(name, *rest) for name, *rest in contract.combinations([None], [False], ("numpy", "dynamic"))}
     | {(name, *rest) for name, *rest in contract.combinations(["real"], [True], MODES)}
     | {
         (name, first_dtypes(name), weight, mask, mode)
         for name, weight, mask, mode in itertools.product(THOROUGH, WEIGHTS, [False, True], MODES)
+        if mode != "static" or (weight, mask) != ("real", False)
     }
     | {(name, first_dtypes(name), None, False, mode) for name, mode in in_modes((), ("numpy", "dynamic"))}
-    | {(name, first_dtypes(name), "real", True, mode) for name, mode in in_modes(())}
+    | {(name, first_dtypes(name), "real", True, mode) for name, mode in in_modes((), ("numpy", "dynamic"))}
     | {
         (name, dtypes, "eighths", True, "numpy")
         for name, dtypes in itertools.product(BRIEF, contract.DTYPES)
@@ -97,7 +112,10 @@ def test_a_brief_case_is_right_for_every_shape(name):
         data = draw(name, first_dtypes(name), "real", True, shape)
         metric = CASES[name].make()
         feed(metric, batches(data), "numpy")
-        assert same(metric.compute(), expected(name, data), False, CASES[name].tolerance), shape
+        with warnings.catch_warnings():
+            if shape == "[]":  # of one sample much is undefined, here and there
+                warnings.simplefilter("ignore", UserWarning)
+            assert same(metric.compute(), expected(name, data), False, CASES[name].tolerance), shape
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -158,13 +176,18 @@ def test_splitting_among_any_workers_gives_what_one_process_would(name):
 
 
 @pytest.mark.parametrize("name, mode", in_modes(["dynamic", "static"], ["dynamic", "static"]))
-def test_states_merge_from_one_mode_into_another(name, mode):
-    data = draw(name, first_dtypes(name))
+def test_states_merge_from_one_mode_into_another_and_adding_goes_on(name, mode):
+    """Of a brief case's static program, which is built once for all this, the value with weights and a mask, too."""
+    weight = "real" if CASES[name].brief and mode == "static" else None
+    data = draw(name, first_dtypes(name), weight, mask=weight is not None)
+    reference, exact = expected(name, data), contract.is_exact_value(name, data, weight)
     theirs, mine = CASES[name].make(), CASES[name].make()
-    scope = feed(theirs, batches(data.rows(20, 53)), mode, data)
+    scope, more = feeding(theirs, batches(data.rows(20, 53)), mode, data)
     feed(mine, batches(data.rows(0, 20)), "numpy")
     mine.merge(theirs, scope)
-    assert same(mine.compute(), expected(name, data), contract.is_exact_value(name, data, None), CASES[name].tolerance)
+    assert same(mine.compute(), reference, exact, CASES[name].tolerance)
+    more(batches(data.rows(0, 20)))
+    assert same(theirs.compute(scope), reference, exact, CASES[name].tolerance)
 
 
 @pytest.mark.parametrize("name, weight", [*itertools.product(THOROUGH, WEIGHTS), *[(name, "real") for name in BRIEF]])
@@ -218,11 +241,7 @@ def test_reset_forgets_everything_and_the_next_pass_starts_anew(name, mode):
 def test_compute_changes_nothing_and_adding_goes_on(name, mode):
     data = draw(name, first_dtypes(name))
     metric = CASES[name].make()
-    if mode == "static":
-        program = contract.StaticFeed(metric, data)
-        scope, more = program.run(batches(data.rows(0, 30))), program.run
-    else:
-        scope, more = feed(metric, batches(data.rows(0, 30)), mode), lambda parts: feed(metric, parts, mode)
+    scope, more = feeding(metric, batches(data.rows(0, 30)), mode, data)
     before = state_bytes(metric, scope)
     value = metric.compute(scope)
     assert same(metric.compute(scope), value, exact=True) and same(metric.compute_local(scope), value, exact=True)
@@ -279,7 +298,8 @@ def test_one_weight_for_all_samples_is_that_weight_for_each(name, mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32"])
 def test_masks_and_weights_of_any_dtype_mean_the_same(dtype, mode):
-    for name in ("accuracy of scores", "auc", "mean absolute error", "max", "count"):
+    names = ("accuracy of scores", "auc", "mean absolute error", "max", "count")
+    for name in names[:: 2 if mode == "static" else 1]:
         data = draw(name, first_dtypes(name))
         mask = np.arange(53) % 3 > 0
         data = contract.spoil(data, mask)

@@ -5,10 +5,8 @@ And the pages on the metrics have all of them, as they are.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 
 import fleetmetrics as fm
 from tests.contract import CASES
+from tests.nursery import Nursery
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -60,14 +59,18 @@ def cases() -> list[Any]:
     ]
 
 
+@pytest.fixture(scope="module")
+def nurseries() -> Iterator[dict[bool, Nursery]]:
+    """Processes that have imported what the programs need: with Paddle, and without."""
+    with Nursery("fleetmetrics") as plain, Nursery("fleetmetrics", "paddle") as paddle:
+        yield {False: plain, True: paddle}
+
+
 @pytest.mark.parametrize("code", cases())
-def test_a_program_of_the_docs_prints_what_it_says(code: str, tmp_path: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PADDLE_", "FLEETMETRICS_", "TRAINING_"))}
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines() == PRINTED.findall(code)
+def test_a_program_of_the_docs_prints_what_it_says(code: str, nurseries: dict[bool, Nursery], tmp_path: Path) -> None:
+    done = nurseries["import paddle" in code].run(code, tmp_path)
+    assert done.status == 0, done.err[-3000:]
+    assert done.out.splitlines() == PRINTED.findall(code)
 
 
 # -- the pages on the metrics ----------------------------------------------------------------------------

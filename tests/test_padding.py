@@ -17,7 +17,8 @@ from fleetmetrics.padding import MODES, arrange, dealt_indices, kept_count, kept
 
 #: Ranks, batch sizes, numbers of samples. How blocks are dealt does not depend on the shuffling, which is slow.
 WHOLE_SPACE = (range(1, 9), range(1, 17), range(65))
-SHUFFLED_SPACE = (range(1, 9), (1, 2, 3, 5), range(34))
+SHUFFLED_SPACE = (range(1, 9), (1, 2, 3, 5, 16), (*range(20), 33, 50, 64))
+ONE_RANK_OR_THREE = ((1, 3), (1, 2, 3, 5), range(34))
 
 
 def make(samples, batch=2, ranks=3, shuffle=False, drop_last=False, rank=0, kind=DistributedBatchSampler):
@@ -78,7 +79,7 @@ def disagreement(samples, batch, ranks, shuffle, drop_last, epoch):
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize(
-    ("shuffle", "epoch", "space"), [(False, 0, WHOLE_SPACE), (True, 0, SHUFFLED_SPACE), (True, 3, WHOLE_SPACE)]
+    ("shuffle", "epoch", "space"), [(False, 0, WHOLE_SPACE), (True, 0, ONE_RANK_OR_THREE), (True, 3, SHUFFLED_SPACE)]
 )
 def test_dealing_padding_and_order_are_those_of_the_real_sampler(shuffle, epoch, space, drop_last):
     failures = []

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -38,6 +39,10 @@ ROOT = HERE.parent.parent
 LAUNCHES = ("bare", "ps", "ps_gloo", "collective", "mpi")
 _DIRECTORY, _ARGUMENTS, _MARK = "CLUSTER_DIRECTORY", "CLUSTER_ARGUMENTS", "CLUSTER_MARK"
 _TEST = "CLUSTER_TEST_PROCESS"
+
+#: Seconds that a busy machine may take more than a deadline, and for what is to happen at once.
+SLACK = 3.0
+AT_ONCE = 10.0
 
 
 def arguments() -> dict[str, Any]:
@@ -73,7 +78,7 @@ def error_text(call: Any) -> str:
     return f"no error, but {value!r}"
 
 
-def wait_for_file(name: str, seconds: float = 30.0) -> None:
+def wait_for_file(name: str, seconds: float = 90.0) -> None:
     """Wait, in a worker, until another has called :func:`touch`.
 
     Args:
@@ -93,19 +98,25 @@ def touch(name: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody uses.
+    """Return ports that nobody uses, nor will before a worker listens there: each is given once.
+
+    They lie below those that the system gives to whoever connects or binds to port 0, and below those that the package
+    derives.
 
     Args:
         count: how many.
     """
-    socks = [socket.socket() for _ in range(count)]
-    try:
-        for sock in socks:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in socks]
-    finally:
-        for sock in socks:
-            sock.close()
+    ports: list[int] = []
+    while len(ports) < count:
+        port = 10_000 + next(_ports) % 10_000
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("", port))
+            ports.append(port)
+    return ports
+
+
+#: Test runs that go on at the same time begin at different ones.
+_ports = itertools.count(os.getpid() * 211)
 
 
 def run(
@@ -114,7 +125,7 @@ def run(
     launch: str = "bare",
     servers: int = 1,
     args: dict[str, Any] | None = None,
-    timeout: float = 120,
+    timeout: float = 200,
     env: dict[str, str] | None = None,
     missing: tuple[int, ...] = (),
 ) -> list[dict[str, Any]]:
@@ -138,6 +149,25 @@ def run(
     """
     with Job(script, workers, launch, servers, args, env) as job:
         return job.wait(timeout, missing)
+
+
+def run_at_once(script: Path, jobs: dict[Any, dict[str, Any]], workers: int = 3) -> dict[Any, list[dict[str, Any]]]:
+    """Run several jobs that do little but wait, each without a launcher.
+
+    Args:
+        script: what each process runs.
+        jobs: the ``args`` of each; of them ``workers`` is how many it has, ``missing`` as for :func:`run`.
+        workers: of the jobs that do not say.
+
+    Returns:
+        The reports of each job.
+    """
+    with contextlib.ExitStack() as stack:
+        running = {
+            name: stack.enter_context(Job(script, args.get("workers", workers), args=args))
+            for name, args in jobs.items()
+        }
+        return {name: job.wait(missing=tuple(jobs[name].get("missing", ()))) for name, job in running.items()}
 
 
 class Job:
@@ -216,7 +246,7 @@ class Job:
                 )
             )
 
-    def wait(self, timeout: float = 120, missing: tuple[int, ...] = ()) -> list[dict[str, Any]]:
+    def wait(self, timeout: float = 200, missing: tuple[int, ...] = ()) -> list[dict[str, Any]]:
         """Wait for the job's end and return the reports; see :func:`run`."""
         end = time.monotonic() + timeout
         for rank, process in enumerate(self.processes):

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.distributed.cluster import run
+from tests.distributed.cluster import AT_ONCE, run
 
 pytestmark = pytest.mark.distributed
 WORKER = Path(__file__).parent / "workers" / "folding.py"
 SAMPLES = 700
 #: A worker's records are cut by its sketch; 2**24 is one piece.
 ROUND_BYTES = [300, 5000, 2**24]
-AT_ONCE = 5.0
 
 
 def samples(kind: str) -> dict[str, Any]:

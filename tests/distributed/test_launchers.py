@@ -26,7 +26,7 @@ def check(values: list[Any], workers: int = 2) -> None:
 
 def start(case: str, launch: str, **args: Any) -> tuple[list[dict[str, Any]], list[str]]:
     with Job(WORKER, 2, launch, args={"case": case, **args}) as job:
-        reports = job.wait(100)
+        reports = job.wait()
         return reports, [path.read_text() for path in job.directory.glob("server*")]
 
 

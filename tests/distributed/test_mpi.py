@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributed.cluster import run
+from tests.distributed.cluster import SLACK, run
 
 pytestmark = pytest.mark.distributed
 WORKER = Path(__file__).parent / "workers" / "mpi.py"
@@ -33,4 +33,4 @@ def test_without_the_backend_a_metric_is_an_error_that_names_it() -> None:
 def test_a_rank_that_does_not_come_is_an_error_before_the_deadline() -> None:
     first, second = run(WORKER, 2, "mpi", args={"case": "one_is_missing"})
     assert first["error"].startswith("DeadlineError: not all of the 2 MPI ranks made the communicator within 1 s")
-    assert first["seconds"] < 3 and second["done"]
+    assert first["seconds"] < 1 + SLACK and second["done"]

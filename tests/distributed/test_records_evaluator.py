@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.distributed.cluster import run
+from tests.distributed.cluster import AT_ONCE, run
 
 pytestmark = pytest.mark.distributed
 WORKER = Path(__file__).parent / "workers" / "records_evaluator.py"
 #: Samples, batch size, shuffle.
 PASSES = list(product((1, 2, 5, 10, 13, 16), (1, 2, 3), (False, True)))
-AT_ONCE = 5.0
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 4])
+@pytest.fixture(scope="module", params=[1, 2, 3])
 def reports(request: Any) -> list[dict[str, Any]]:
     return run(WORKER, request.param, args={"passes": PASSES})
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.distributed
 EXAMPLE = ROOT / "examples" / "dynamic_evaluation"
 EVALUATE = EXAMPLE / "evaluate.py"
 HELD_OUT = 457
-PATIENCE = 120
+PATIENCE = 240
 """Seconds for a run: only where something is wrong are they used up."""
 METRICS = [
     "accuracy",

@@ -79,7 +79,7 @@ class Demo:
         return self
 
     def __exit__(self, *_: object) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while living := self.processes():
             for pid in living:
                 with contextlib.suppress(ProcessLookupError):
@@ -125,8 +125,18 @@ class Demo:
             lambda: next((line for line in self.out.split("\n")[:-1] if line.startswith(start)), None),
         )
 
-    def await_end_of_workers(self) -> None:
-        """Wait until no worker lives."""
+    def await_launcher(self) -> None:
+        """Wait until demo.py has started the launcher."""
+        self._await("the launcher", lambda: len(self.processes()) > 1 or None)
+
+    def await_complaints(self, workers: int) -> None:
+        """Wait until every worker has said what is wrong and ended."""
+
+        def said() -> bool | None:
+            logs = [list(self.example.glob(f"log/*/workerlog.{rank}")) for rank in range(workers)]
+            return all(found and b"error: " in found[0].read_bytes() for found in logs) or None
+
+        self._await("the workers' complaints", said)
         self._await("the end of the workers", lambda: None if self._workers_live() else True)
 
     def _await(self, what: str, look: Callable[[], Any]) -> Any:
@@ -225,8 +235,16 @@ def impressions(path: Path, rows: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def default(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """`make demo`, ended."""
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """A run with a worker that is stopped: nothing happens in it until the time is over, so that others may go on."""
+    with Demo(copied(tmp_path_factory.mktemp("stopped")), "--passes", "1000000", "--timeout", "40") as demo:
+        demo.hurt("worker", 1, signal.SIGSTOP)
+        yield demo
+
+
+@pytest.fixture(scope="module")
+def default(stopped: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """`make demo`, ended; the run that only waits has begun before."""
     with Demo(copied(tmp_path_factory.mktemp("default"))) as demo:
         assert demo.end() == 0, demo.err
         yield demo
@@ -302,25 +320,16 @@ def test_a_server_that_is_killed_while_the_workers_train_is_named(example: Path)
 
 
 @with_servers
-def test_a_worker_that_is_stopped_is_named_when_the_time_is_over(example: Path) -> None:
-    with Demo(example, "--passes", "1000000", "--timeout", "20") as demo:
-        demo.hurt("worker", 1, signal.SIGSTOP)
-        assert demo.end() == 1
-        assert demo.reason() == "not done after 20 s: worker 1"
-        assert list(demo.shown()) == ["workerlog.1"]
-
-
-@with_servers
 def test_of_a_bad_data_file_every_worker_names_the_place_and_what_is_allowed(example: Path, tmp_path: Path) -> None:
     good, bad = (impressions(tmp_path / name, 100) for name in ("good.tsv", "bad.tsv"))
     lines = bad.read_text().split("\n")
     lines[41] = re.sub("^([01])\t[^\t]*\t", "\\1\tseven\t", lines[41])
     bad.write_text("\n".join(lines))
     with Demo(example, "--passes", "1", "--data", str(good), str(bad)) as demo:
-        demo.await_member("worker", 1)
+        demo.await_launcher()
         # It would end the others as soon as it sees one fail; now they can say why they fail.
         demo.process.send_signal(signal.SIGSTOP)
-        demo.await_end_of_workers()
+        demo.await_complaints(2)
         demo.process.send_signal(signal.SIGCONT)
         assert demo.end() == 1
         assert demo.reason() == "worker 0, worker 1 ended before the job was done"
@@ -353,6 +362,13 @@ def test_a_signal_ends_everything_and_no_temporary_file_stays(example: Path, tmp
         assert demo.end() == 128 + signal.SIGTERM
         assert demo.err == "\nInterrupted by SIGTERM.\n"
         assert not list(temporary.iterdir())
+
+
+@with_servers
+def test_a_worker_that_is_stopped_is_named_when_the_time_is_over(stopped: Demo) -> None:
+    assert stopped.end() == 1
+    assert stopped.reason() == "not done after 40 s: worker 1"
+    assert list(stopped.shown()) == ["workerlog.1"]
 
 
 @pytest.mark.parametrize(

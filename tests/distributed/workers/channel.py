@@ -89,7 +89,8 @@ def late() -> None:
     if last:
         wait_for_file(f"waited {(rank + 1) % world}")
     start = time.monotonic()
-    report(late=error_text(lambda: comm.all_reduce([1], timeout=1)), seconds=time.monotonic() - start)
+    text = error_text(lambda: comm.all_reduce([1], timeout=30 if last else 2))
+    report(late=text, seconds=time.monotonic() - start)
     touch(f"waited {rank}")
     report(after=comm.all_reduce([1], timeout=20))
 
@@ -97,6 +98,9 @@ def late() -> None:
 def late_to_connect() -> None:
     """The last worker has not even connected when the others give up."""
     last = rank == arguments().get("who", world - 1)
+    touch(f"ready {rank}")
+    for other in range(world):  # whose processes may start one after the other
+        wait_for_file(f"ready {other}")
     if last:
         wait_for_file(f"waited {(rank + 1) % world}")
     report(late=error_text(lambda: comm.all_reduce([1], timeout=1 if not last else 20)))
@@ -106,7 +110,7 @@ def late_to_connect() -> None:
 
 def lagging() -> None:
     """Rank 0 has given up five calls, two of them before rank 1 connected, and ended, when rank 1 comes to them."""
-    texts, timeouts = [], [0.05, 0.05, 1.5, 0.05, 0.05] if rank == 0 else [30.0] * 5
+    texts, timeouts = [], [0.05, 0.05, 3, 0.05, 0.05] if rank == 0 else [30.0] * 5
     start = time.monotonic()
     for call, timeout in enumerate(timeouts):
         if rank == 1 and call == 0:

@@ -39,18 +39,17 @@ def every_metric(channel: Recorder, util: Any) -> dict[str, Any]:
     """Value and digest of the global states of each case, mode and split."""
     found = {}
     for split, weight in arguments()["splits"]:
-        brief = arguments()["brief"] and split == "empty"
-        names = [name for name, case in CASES.items() if brief or not case.brief]
+        modes = {name: of for name, of in arguments()["modes"][split].items() if of}
         entries = {}
-        for name in names:
+        for name in modes:
             data = draw(name, first_dtypes(name), weight, mask=True)
             entries[name] = data, batches(data.rows(*shares(channel.world_size, split)[channel.rank]))
-        together = {name: CASES[name].make() for name in names if "static" in CASES[name].modes}
+        together = {name: CASES[name].make() for name, of in modes.items() if "static" in of}
         scopes = {}
         for part in parts_of(list(together), PROGRAM):
             scopes.update(dict.fromkeys(part, feed_together([(together[name], *entries[name]) for name in part])))
-        for name in names:
-            for mode in CASES[name].modes:
+        for name, of in modes.items():
+            for mode in of:
                 metric = together[name] if mode == "static" else CASES[name].make()
                 where = scopes[name] if mode == "static" else feed(metric, entries[name][1], mode)
                 value = metric.compute(where, communicator=channel)

@@ -237,7 +237,7 @@ def strict() -> Any:
     metric = fed(Gathered())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = timed(compute(metric, 4 * world - 1, timeout=4))
+        found = timed(compute(metric, 4 * world - 1))
     return found
 
 
@@ -273,7 +273,7 @@ def late() -> None:
     late_one = rank == arguments()["who"]
     if late_one:
         wait_for_file(f"waited {(rank + 1) % world}")
-    text, seconds = timed(compute(metric, timeout=1))
+    text, seconds = timed(compute(metric, timeout=TIMEOUT if late_one else 2))
     touch(f"waited {rank}")
     report(text=text, seconds=seconds, after=metric.compute(timeout=20))
 
@@ -289,7 +289,7 @@ class Slow(Gathered):
 
 def slow() -> None:
     metric = fed(Slow(dist_collect_mode="cat"))
-    text, seconds = timed(compute(metric, timeout=1))
+    text, seconds = timed(compute(metric, timeout=2))
     touch(f"waited {rank}")
     report(text=text, seconds=seconds, after=metric.compute(timeout=20))
 
