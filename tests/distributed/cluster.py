@@ -20,6 +20,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -147,8 +148,22 @@ def run(
     Raises:
         AssertionError: if a report is missing, a process failed, or the time is over.
     """
-    with Job(script, workers, launch, servers, args, env) as job:
-        return job.wait(timeout, missing)
+    for tries in (1, 2):
+        with Job(script, workers, launch, servers, args, env) as job:
+            try:
+                return job.wait(timeout, missing)
+            except AssertionError as error:
+                if tries == 2 or not is_paddles_own(error):
+                    raise
+    raise AssertionError
+
+
+def is_paddles_own(error: AssertionError) -> bool:
+    """Whether a job has failed since Paddle could not connect its own process group, as happens on a busy machine.
+
+    Paddle 2.6 does not try again when a worker does not listen yet. Nothing of the package is at work there.
+    """
+    return re.search(r"ProcessGroupGloo\.create\(.*gloo/transport/tcp/pair\.cc", str(error), re.DOTALL) is not None
 
 
 def run_at_once(script: Path, jobs: dict[Any, dict[str, Any]], workers: int = 3) -> dict[Any, list[dict[str, Any]]]:
