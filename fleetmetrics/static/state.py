@@ -148,7 +148,7 @@ def create_state(
     shape = _checked(name, shape, dtype, reduction)
     known = _registry.get(name)
     variable = _backend().find(program, name)
-    if known is not None and variable is None and not share:
+    if known is not None and known.program() is not None and variable is None and not share:
         gc.collect()  # a program of 2.6 is a cycle: its name shall be free when nobody holds it any more
     if known is not None and known.program() is not None:
         _check_sharing(name, known, (shape, dtype, reduction), share)
