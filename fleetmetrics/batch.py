@@ -381,14 +381,15 @@ def texts_or_numbers(value: Any, argument: str) -> np.ndarray:
         raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
     if array.dtype == object or (array.dtype.kind in "SU" and not isinstance(value, (np.ndarray, str, bytes))):
         objects = array if array.dtype == object else np.asarray(value, object)
-        texts = [issubclass(kind, (str, bytes)) for kind in set(map(type, objects.flat))]
-        if any(texts) and not all(texts):
+        kinds = set(map(type, objects.flat))
+        texts = {kind for kind in kinds if issubclass(kind, (str, bytes))}
+        if texts and texts != kinds:
             other = next(each for each in objects.flat if not isinstance(each, (str, bytes)))
             raise InvalidInputError(
                 f"{argument} must hold integers or texts, not both; among texts it holds {other!r} of type "
                 f"{type(other).__name__}"
             )
-        if array.dtype == object and texts and all(isinstance(each, str) for each in array.flat):
+        if array.dtype == object and kinds and all(issubclass(kind, str) for kind in kinds):
             return array.astype(str)
     return array
 

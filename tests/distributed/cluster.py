@@ -31,7 +31,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -148,14 +148,24 @@ def run(
     Raises:
         AssertionError: if a report is missing, a process failed, or the time is over.
     """
-    for tries in (1, 2):
-        with Job(script, workers, launch, servers, args, env) as job:
-            try:
-                return job.wait(timeout, missing)
-            except AssertionError as error:
-                if tries == 2 or not is_paddles_own(error):
-                    raise
-    raise AssertionError
+    return attempt(lambda: Job(script, workers, launch, servers, args, env), lambda job: job.wait(timeout, missing))
+
+
+def attempt(make: Callable[[], Job], use: Callable[[Job], Any]) -> Any:
+    """Start a job and use it; once more with another one if it failed through Paddle's own fault.
+
+    Args:
+        make: starts a job.
+        use: waits for it, and returns what came of it.
+    """
+    with make() as job:
+        try:
+            return use(job)
+        except AssertionError as error:
+            if not is_paddles_own(error):
+                raise
+    with make() as job:
+        return use(job)
 
 
 def is_paddles_own(error: AssertionError) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.distributed.cluster import Job, is_paddles_own
+from tests.distributed.cluster import Job, attempt
 
 pytestmark = [
     pytest.mark.distributed,
@@ -25,14 +25,10 @@ def check(values: list[Any], workers: int = 2) -> None:
 
 
 def start(case: str, launch: str, **args: Any) -> tuple[list[dict[str, Any]], list[str]]:
-    for tries in (1, 2):
-        with Job(WORKER, 2, launch, args={"case": case, **args}) as job:
-            try:
-                return job.wait(), [path.read_text() for path in job.directory.glob("server*")]
-            except AssertionError as error:
-                if tries == 2 or not is_paddles_own(error):
-                    raise
-    raise AssertionError
+    return attempt(
+        lambda: Job(WORKER, 2, launch, args={"case": case, **args}),
+        lambda job: (job.wait(), [path.read_text() for path in job.directory.glob("server*")]),
+    )
 
 
 def test_collective_before_and_after_paddles_own_start() -> None:
