@@ -163,7 +163,7 @@ def twenty() -> Any:
 def exchange(here: Place, rounds: int) -> None:
     """On a worker, in turn: the collection's values, its exchange alone, and that of one array of as many bytes."""
     import fleetmetrics
-    from fleetmetrics.sync import exchange as exchanged
+    from fleetmetrics.exchange import exchange as exchanged
 
     channel = fleetmetrics.get_communicator()
     metrics = twenty()

@@ -35,7 +35,7 @@ from fleetmetrics.functional import acc, auc, mae, max, min, mse, rmse, sum
 from fleetmetrics.metric import Metric
 from fleetmetrics.metrics import *  # noqa: F403
 from fleetmetrics.metrics import __all__ as _metrics
-from fleetmetrics.padding import padding_mask
+from fleetmetrics.sampling import padding_mask
 from fleetmetrics.wrappers import *  # noqa: F403
 from fleetmetrics.wrappers import __all__ as _wrappers
 

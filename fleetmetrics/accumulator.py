@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping
 import numpy as np
 
 from fleetmetrics import xp as namespaces
+from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.check import Check
+from fleetmetrics.batch.rules import Check
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
 from fleetmetrics.comm.base import DEFAULT_TIMEOUT, Deadline, resolve_timeout
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
+from fleetmetrics.exchange import exchange
 from fleetmetrics.records.folding import fold_in_order
-from fleetmetrics.settings import flag_of
 from fleetmetrics.state import State
-from fleetmetrics.sync import exchange
 
 if TYPE_CHECKING:
     from fleetmetrics.metric import Metric

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from typing import Any, Mapping
 
+from fleetmetrics.arguments import flag_of
 from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.comm.backends import check_backend, get_dist_backend
-from fleetmetrics.dealing import Dealing, epoch_under_way
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.columns import Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.share import Share, check_defined, check_mode, check_size, condenses, record_blocks
 from fleetmetrics.records.states import states_of
-from fleetmetrics.settings import flag_of
+from fleetmetrics.sampling import Dealing, epoch_under_way
 
 __all__ = ["BaseMetric"]
 

@@ -21,8 +21,8 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.comm import Block
 from fleetmetrics.errors import InvalidInputError, warn
+from fleetmetrics.exchange import exchange
 from fleetmetrics.state import name_of, read
-from fleetmetrics.sync import exchange
 
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
 

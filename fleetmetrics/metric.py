@@ -26,13 +26,12 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 import numpy as np
 
 from fleetmetrics.accumulator import Accumulator, kind_of, label_taken
+from fleetmetrics.arguments import raise_if_too_large
 from fleetmetrics.batch import Batch
-from fleetmetrics.check import Check
+from fleetmetrics.batch.rules import Check, Requirement
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import undefined
-from fleetmetrics.requirements import Requirement
-from fleetmetrics.settings import raise_if_too_large
 from fleetmetrics.state import State
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Metric(Accumulator):
         share: in a static program, share the variables of an earlier metric of this name.
     """
 
-    #: Keys of `fleetmetrics.requirements.REQUIREMENTS` that every sample must meet, or requirements of its own.
+    #: Keys of `fleetmetrics.batch.rules.REQUIREMENTS` that every sample must meet, or requirements of its own.
     requirements: tuple[str | Requirement, ...] = ()
     #: Names of the further arguments that `add` takes, one value per sample.
     columns: tuple[str, ...] = ()
@@ -70,7 +69,7 @@ class Metric(Accumulator):
             shape: its shape.
             dtype: ``"int64"`` (becomes float64 when floats, such as weighted counts, are added) or ``"float64"``.
             reduction: ``"sum"``, ``"max"`` or ``"min"``; or ``"moments"`` of shape ``[..., 3]`` and ``"comoments"`` of
-                shape ``[..., 6]``, float64, see `fleetmetrics.moments`.
+                shape ``[..., 6]``, float64, see `fleetmetrics.numbers`.
             key: what it counts, if metrics of one collection may share it; None: never shared.
         """
         raise_if_too_large(f"{self.name}: one of the settings", shape, f"the state {name!r}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetmetrics.comm.base import Block
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError
-from fleetmetrics.reductions import combine, identity, sum_of_numbers, widen
+from fleetmetrics.numbers import combine, identity, sum_of_numbers, widen
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, namespace
 
 __all__ = ["State", "name_of", "read"]
@@ -41,12 +41,12 @@ class State:
         name: its name; unique in the process once it lives in a static program.
         shape: its shape, fixed.
         dtype: ``"int64"`` or ``"float64"``; an int64 state becomes float64 when floats are added to it.
-        reduction: one of `fleetmetrics.reductions.REDUCTIONS`.
+        reduction: one of `fleetmetrics.numbers.REDUCTIONS`.
         key: what it counts. In a collection, states of equal name, shape, reduction and key are one; None
             never shares.
     """
 
-    #: Whether it has rows by key, see `fleetmetrics.keyed`.
+    #: Whether it has rows by key, see `fleetmetrics.exchange`.
     keyed = False
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, reduction: str, key: Any = None) -> None:
@@ -153,7 +153,7 @@ class State:
         return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else read(value).reshape(self.shape)
 
     def block(self, scope: Any = None) -> Any:
-        """The local value as it goes into the exchange: a `Block`, or what `fleetmetrics.keyed` has.
+        """The local value as it goes into the exchange: a `Block`, or what `fleetmetrics.exchange` has.
 
         Args:
             scope: as in `read`.

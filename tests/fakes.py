@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetmetrics import Communicator, LocalCommunicator
 from fleetmetrics.comm import Block
-from fleetmetrics.reductions import combine
+from fleetmetrics.numbers import combine
 
 
 class Listener(LocalCommunicator):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.requirements import REQUIREMENTS, applicable
+from fleetmetrics.batch.rules import REQUIREMENTS, applicable
 from tests.contract import CASES, batches, draw, feed, first_dtypes, same, state_bytes
 
 WAYS = {

@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from fleetmetrics import FleetMetricsError, IntegerOverflowError, InvalidInputError, StateNotFoundError
-from fleetmetrics.reductions import identity
+from fleetmetrics.numbers import identity
 from fleetmetrics.state import State, name_of, read
 from tests.contract import new_programs, static_mode
 from tests.paddle_version import PIR, on_legacy_graph, on_pir

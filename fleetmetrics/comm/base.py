@@ -18,7 +18,7 @@ from fleetmetrics.comm.letters import Decide, Letter, joined, read_letters, writ
 from fleetmetrics.comm.trouble import described, named_error, raise_trouble
 from fleetmetrics.comm.wire import Buffer, Payload
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.reductions import REDUCTIONS, widen
+from fleetmetrics.numbers import REDUCTIONS, widen
 
 __all__ = ["DEFAULT_TIMEOUT", "SECONDS_FOR_TROUBLE", "Block", "Communicator", "Deadline", "resolve_timeout"]
 

@@ -15,7 +15,7 @@ from fleetmetrics.comm.base import Deadline
 from fleetmetrics.comm.meeting import Meeting
 from fleetmetrics.comm.member import Answer
 from fleetmetrics.comm.wire import Buffer, Frame
-from fleetmetrics.reductions import combine
+from fleetmetrics.numbers import combine
 
 __all__ = ["CHUNK_BYTES", "gather_large", "reduce_large"]
 

@@ -11,7 +11,7 @@ from fleetmetrics.comm.columns import as_column
 from fleetmetrics.comm.letters import Decide, Letter, joined
 from fleetmetrics.comm.wire import Payload
 from fleetmetrics.errors import CommunicatorError, InvalidInputError
-from fleetmetrics.reductions import combine
+from fleetmetrics.numbers import combine
 
 __all__ = ["LocalCommunicator"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from fleetmetrics.comm.base import Block
 from fleetmetrics.comm.columns import by_rank, ordinal, ranks_text
 from fleetmetrics.errors import AgreementError, IntegerOverflowError
-from fleetmetrics.reductions import combine
+from fleetmetrics.numbers import combine
 
 __all__ = ["Layout", "agree", "combine_packed", "describe", "layout_of", "pack", "unpack"]
 

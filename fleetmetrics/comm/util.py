@@ -35,7 +35,7 @@ from fleetmetrics.errors import (
     InvalidInputError,
     NoChannelError,
 )
-from fleetmetrics.reductions import combine
+from fleetmetrics.numbers import combine
 
 __all__ = ["UtilCommunicator"]
 

@@ -6,14 +6,14 @@ import logging
 import sys
 from typing import Any, Mapping, Sequence
 
+from fleetmetrics.arguments import flag_of
 from fleetmetrics.comm import get_communicator
-from fleetmetrics.dealing import Dealing
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.columns import Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.share import Share, check_defined, check_size, condenses
 from fleetmetrics.records.states import states_of
-from fleetmetrics.settings import flag_of
+from fleetmetrics.sampling import Dealing
 from fleetmetrics.xp import is_eager_tensor
 
 __all__ = ["BaseMetric", "to_cpu"]

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from fleetmetrics.comm import LocalCommunicator, get_communicator
-from fleetmetrics.dealing import Dealing, epoch_under_way
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.base import BaseMetric
 from fleetmetrics.evaluator.collate import paired_chunks, pseudo_collate, rows
@@ -14,6 +13,7 @@ from fleetmetrics.evaluator.fed import FedMetric
 from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.share import Share, check_mode
+from fleetmetrics.sampling import Dealing, epoch_under_way
 
 __all__ = ["Evaluator", "evaluate_together"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from fleetmetrics.comm import LocalCommunicator, set_communicator
-from fleetmetrics.dealing import Dealing
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.base import BaseMetric
 from fleetmetrics.records.share import Share
+from fleetmetrics.sampling import Dealing
 
 __all__ = ["FedMetric"]
 

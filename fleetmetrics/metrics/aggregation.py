@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import zero_division_of
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
 from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import zero_division_of
 from fleetmetrics.metrics.regression.errors import number_above
-from fleetmetrics.requirements import Requirement
 from fleetmetrics.xp import is_static
 
 __all__ = ["Count", "Max", "Min", "Sum", "Throughput", "Values"]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import area_fraction
-from fleetmetrics.metrics.arguments import choice_of, flag_of
 from fleetmetrics.metrics.buckets import ClassHistograms
 
 __all__ = ["AUC", "AveragePrecision"]

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, whole_number_of, zero_division_of
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import MOST_ENTRIES, choice_of, flag_of, whole_number_of, zero_division_of
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores
 from fleetmetrics.metrics.classification.task import (
     Task,
@@ -22,7 +23,6 @@ from fleetmetrics.metrics.classification.task import (
     unless_ignored,
     zero_unless,
 )
-from fleetmetrics.requirements import Requirement
 from fleetmetrics.wrappers.states import InPlace
 from fleetmetrics.xp.buckets import LOG_ODDS_MAX, lowest_scores
 

@@ -7,10 +7,10 @@ from typing import Any, Mapping
 
 import numpy as np
 
+from fleetmetrics.arguments import choice_of, column_of, zero_division_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas.groups import added_up, auc_by_group, scaled
 from fleetmetrics.formulas.ratio import stand_in
-from fleetmetrics.metrics.arguments import choice_of, column_of, zero_division_of
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
 

@@ -8,12 +8,12 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import choice_of, edges_of, flag_of, zero_division_of
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import choice_of, edges_of, flag_of, zero_division_of
 from fleetmetrics.metrics.click_through import probability_rules
-from fleetmetrics.requirements import Requirement
 
 __all__ = ["BrierDecomposition", "BrierScore", "CalibrationCurve", "ExpectedCalibrationError"]
 

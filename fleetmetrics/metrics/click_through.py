@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import MOST_ENTRIES, flag_of, number_of, whole_number_of, zero_division_of
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import MOST_ENTRIES, flag_of, number_of, whole_number_of, zero_division_of
 from fleetmetrics.metrics.buckets import BUCKETS, ScoreHistogram
 from fleetmetrics.metrics.classification.losses import log_likelihood
-from fleetmetrics.requirements import Requirement
 
 __all__ = [
     "COPC",

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import MOST_EDGES, array_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.curves import ROC, PrecisionRecall
-from fleetmetrics.metrics.arguments import MOST_EDGES, array_of, whole_number_of
 from fleetmetrics.metrics.buckets import ScoreHistogram
 
 __all__ = ["CumulativeGain", "KolmogorovSmirnov", "Lift", "PrecisionRecallCurve", "ROCCurve"]

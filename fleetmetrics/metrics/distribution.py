@@ -8,10 +8,10 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import edges_of, number_of, zero_division_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.aggregation import Values
-from fleetmetrics.metrics.arguments import edges_of, number_of, zero_division_of
 
 __all__ = ["Histogram", "Mean", "StandardDeviation", "Variance"]
 

@@ -7,9 +7,9 @@ from typing import Any, Mapping
 
 import numpy as np
 
+from fleetmetrics.arguments import zero_division_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas.exact_auc import exact_auc_of, fold_exact_auc, sort_by_score, start_exact_auc
-from fleetmetrics.metrics.arguments import zero_division_of
 from fleetmetrics.metrics.auc import curve_of
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records

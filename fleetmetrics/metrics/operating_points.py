@@ -8,11 +8,11 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import MOST_EDGES, array_of, flag_of, number_of, whole_number_of, zero_division_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.operating_points import OperatingPoint, Sweep
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import MOST_EDGES, array_of, flag_of, number_of, whole_number_of, zero_division_of
 from fleetmetrics.metrics.buckets import ScoreHistogram
 
 __all__ = [

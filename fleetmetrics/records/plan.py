@@ -7,7 +7,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from fleetmetrics import padding
+from fleetmetrics import sampling
 from fleetmetrics.comm.columns import by_rank
 from fleetmetrics.errors import AgreementError, InvalidInputError, warn
 from fleetmetrics.records.pieces import Positions, part_of
@@ -119,7 +119,7 @@ class Plan:
         """
         dealing = self.share.dealing
         if dealing is None:
-            return padding.kept_count(self.share.mode, self.counts, rank, self.total, self._blocks)
+            return sampling.kept_count(self.share.mode, self.counts, rank, self.total, self._blocks)
         return ~dealing.mask(rank)
 
     def positions(self, rank: int) -> Positions:
@@ -131,6 +131,6 @@ class Plan:
         dealing = self.share.dealing
         if dealing is None:
             if self._arranged is None:
-                self._arranged = padding.arrange(self.share.mode, self.counts, self._blocks)
+                self._arranged = sampling.arrange(self.share.mode, self.counts, self._blocks)
             return part_of(self._arranged[rank], 0, self.keep(rank))
         return dealing.kept(rank)

@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
-from fleetmetrics.reductions import REDUCTIONS, identity
+from fleetmetrics.numbers import REDUCTIONS, identity
 from fleetmetrics.static import legacy, pir
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 

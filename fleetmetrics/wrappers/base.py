@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Iterable
 
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.requirements import Requirement
 from fleetmetrics.state import State
 
 __all__ = ["Wrapper", "names_of"]

@@ -6,14 +6,13 @@ from typing import Any, ClassVar, Iterable, Mapping
 
 import numpy as np
 
+from fleetmetrics.arguments import number_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.comm.choose import known_rank
 from fleetmetrics.errors import CommunicatorError, InvalidInputError, UndefinedMetricWarning, muted
 from fleetmetrics.formulas.bootstrap import bootstrap_result
-from fleetmetrics.lanes import Groups, Nested, Replicates
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import number_of, whole_number_of
-from fleetmetrics.settings import raise_if_too_large
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.base import Wrapper, names_of
 from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, words

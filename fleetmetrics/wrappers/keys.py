@@ -9,8 +9,8 @@ import numpy as np
 from fleetmetrics.batch import texts_or_numbers
 from fleetmetrics.comm import Block
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.keyed import KeyedRows, Keys
-from fleetmetrics.reductions import combine, identity
+from fleetmetrics.exchange import KeyedRows, Keys
+from fleetmetrics.numbers import combine, identity
 from fleetmetrics.state import State, read
 from fleetmetrics.wrappers.states import Undone
 from fleetmetrics.xp import Scattered, numpy_ops, to_host

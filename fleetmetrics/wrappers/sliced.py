@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, gathered, warn
 from fleetmetrics.formulas.ratio import part_named, undefined
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import whole_number_of
 from fleetmetrics.records.table import Table
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.base import Wrapper

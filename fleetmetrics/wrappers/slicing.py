@@ -6,11 +6,11 @@ from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.arguments import raise_if_too_large
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.lanes import Groups
 from fleetmetrics.errors import InvalidInputError, StaticProgramError, warn
-from fleetmetrics.lanes import Groups
 from fleetmetrics.records.table import Table
-from fleetmetrics.settings import raise_if_too_large
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.keys import KeyTable, Rows, check_kind, found_in, host_keys
 from fleetmetrics.wrappers.states import Lanes

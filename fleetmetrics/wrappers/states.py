@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.reductions import combine, identity
+from fleetmetrics.numbers import combine, identity
 from fleetmetrics.state import State, read
 from fleetmetrics.xp import Scattered, is_paddle, namespace, numpy_ops
 from fleetmetrics.xp.in_place import add_at, flat_entries

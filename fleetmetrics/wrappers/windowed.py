@@ -6,11 +6,10 @@ from typing import Any, ClassVar, Iterable, Mapping, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.arguments import flag_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas.ratio import part_named
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import flag_of, whole_number_of
-from fleetmetrics.settings import raise_if_too_large
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.base import Wrapper, names_of
 from fleetmetrics.wrappers.states import Ring, Turn

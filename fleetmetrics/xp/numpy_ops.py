@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.moments import WIDTHS, merged, merged_floats
-from fleetmetrics.reductions import combine, identity, sum_of_numbers, widen
+from fleetmetrics.numbers import WIDTHS, combine, identity, merged, merged_floats, sum_of_numbers, widen
 from fleetmetrics.xp.buckets import log_odds
 from fleetmetrics.xp.scattered import Scattered
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import paddle
 
-from fleetmetrics.moments import WIDTHS, merged
+from fleetmetrics.numbers import WIDTHS, merged
 from fleetmetrics.xp import Scattered, is_eager_tensor
 from fleetmetrics.xp.buckets import odds_bounds
 from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, too

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from fleetmetrics import reductions
+from fleetmetrics import numbers
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_eager_tensor, is_static, numpy_ops
 
@@ -106,7 +106,7 @@ def reshape(tensor: Any, shape: list[int]) -> Any:
 
 def identity(shape: Any, dtype: str, reduction: str) -> Any:
     """A tensor of the value that changes nothing when it is reduced with another."""
-    value = reductions.identity(reduction, dtype)
+    value = numbers.identity(reduction, dtype)
     if dtype == "float64":
         return paddle.full(shape, float(value), dtype)
     # Paddle makes an int64 constant from a double: split, so that both parts are exact.

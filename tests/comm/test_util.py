@@ -20,7 +20,7 @@ from fleetmetrics.errors import (
     InvalidInputError,
     NoChannelError,
 )
-from fleetmetrics.reductions import combine
+from fleetmetrics.numbers import combine
 
 
 class Doubling:

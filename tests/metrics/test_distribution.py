@@ -10,7 +10,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.batch import Batch
-from fleetmetrics.lanes import Groups, Replicates
+from fleetmetrics.batch.lanes import Groups, Replicates
 from tests.contract import MODES, Data, batches, feed, new_scope
 
 RNG = np.random.default_rng(8)

@@ -11,7 +11,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics import static
-from fleetmetrics.reductions import identity
+from fleetmetrics.numbers import identity
 from tests import contract
 from tests.contract import Data, StaticFeed, new_programs, static_mode
 from tests.paddle_version import on_legacy_graph, on_pir

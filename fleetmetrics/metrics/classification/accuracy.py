@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.metrics.classification.task import (
     Task,
     among_highest,
@@ -24,7 +25,6 @@ from fleetmetrics.metrics.classification.task import (
     total_key,
     zero_division_of,
 )
-from fleetmetrics.requirements import Requirement
 
 __all__ = ["Accuracy", "ExactMatch"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.metrics.arguments import choice_of, flag_of
+from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.metrics.classification.averaged import ConfusionMetric
 
 __all__ = ["BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "HammingLoss", "MatthewsCorrelation"]

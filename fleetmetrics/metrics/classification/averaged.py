@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import choice_of, flag_of
 from fleetmetrics.metrics.classification.task import (
     TASKS,
     average_of,
@@ -20,7 +21,6 @@ from fleetmetrics.metrics.classification.task import (
     task_of,
     zero_division_of,
 )
-from fleetmetrics.requirements import Requirement
 
 __all__ = ["F1", "ConfusionMetric", "FBeta", "Jaccard", "Precision", "Recall", "Specificity", "StatScores"]
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import choice_of, flag_of
 from fleetmetrics.metrics.classification.task import (
     Task,
     counted,
@@ -25,7 +26,6 @@ from fleetmetrics.metrics.classification.task import (
     zero_division_of,
     zero_unless,
 )
-from fleetmetrics.requirements import Requirement
 
 __all__ = ["DISTRIBUTION", "HingeLoss", "LogLoss", "check_scores", "log_likelihood"]
 

@@ -7,11 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.arguments import (
+    MOST_ENTRIES,
+    choice_of,
+    flag_of,
+    raise_if_too_large,
+    whole_number_of,
+    zero_division_of,
+)
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metrics.arguments import MOST_ENTRIES, choice_of, flag_of, whole_number_of, zero_division_of
-from fleetmetrics.requirements import REQUIREMENTS, Requirement
-from fleetmetrics.settings import raise_if_too_large
 
 __all__ = [
     "Task",

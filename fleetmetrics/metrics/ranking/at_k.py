@@ -7,10 +7,10 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from fleetmetrics.arguments import number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
-from fleetmetrics.metrics.arguments import number_of
 from fleetmetrics.metrics.ranking.base import RankingMetric, where_relevant
 
 __all__ = ["FBetaAtK", "FallOutAtK", "HitRate", "PrecisionAtK", "RPrecision", "RecallAtK"]

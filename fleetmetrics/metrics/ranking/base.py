@@ -7,16 +7,16 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.arguments import column_of, zero_division_of
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.groups import added_up, scaled
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.formulas.ratio import stand_in
-from fleetmetrics.metrics.arguments import column_of, zero_division_of
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
-from fleetmetrics.requirements import Requirement
 
 __all__ = ["RankingMetric", "where_relevant"]
 

@@ -7,12 +7,12 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
-from fleetmetrics.metrics.arguments import choice_of
 from fleetmetrics.metrics.ranking.base import RankingMetric, where_relevant
-from fleetmetrics.requirements import Requirement
 
 __all__ = ["DCG", "MAP", "MRR", "NDCG"]
 

@@ -8,10 +8,10 @@ from typing import Any, Callable, NamedTuple
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import zero_division_of
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import zero_division_of
-from fleetmetrics.requirements import Requirement
 
 __all__ = [
     "LogCoshError",

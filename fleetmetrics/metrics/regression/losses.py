@@ -8,12 +8,12 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import array_of, number_of, zero_division_of
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import array_of, number_of, zero_division_of
 from fleetmetrics.metrics.regression.errors import floats, number_above
-from fleetmetrics.requirements import Requirement
 
 __all__ = ["QuantileLoss", "TweedieDeviance"]
 

@@ -8,9 +8,9 @@ from typing import Any, Mapping
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import zero_division_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas import PairCounts
-from fleetmetrics.metrics.arguments import zero_division_of
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import zero_division_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.arguments import zero_division_of
 from fleetmetrics.metrics.regression.errors import MeanError, absolute_error
 
 __all__ = [

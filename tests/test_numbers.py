@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
-from fleetmetrics.reductions import combine, identity
+from fleetmetrics.numbers import combine, identity
 
 
 def bits(array: np.ndarray) -> list[int]:

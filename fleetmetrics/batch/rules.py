@@ -1,17 +1,17 @@
-"""What a sample must be like to be counted."""
+"""What a sample must be like to be counted, and the check of batches that cannot be looked at when they are added."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import Any, Callable, Iterable, Mapping, NamedTuple
+
+import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.state import State
 
-if TYPE_CHECKING:
-    from fleetmetrics.batch import Batch
-
-__all__ = ["FLAGS", "REQUIREMENTS", "Requirement", "applicable", "raise_unless"]
+__all__ = ["FLAGS", "REQUIREMENTS", "Check", "Requirement", "applicable", "raise_unless"]
 
 
 class Requirement(NamedTuple):
@@ -20,7 +20,7 @@ class Requirement(NamedTuple):
     argument: str
     allowed: str
     #: Flags, one per sample; None: it cannot be otherwise. No closure: metrics are pickled.
-    holds: Callable[[Batch], Any]
+    holds: Callable[[Any], Any]
 
     @property
     def text(self) -> str:
@@ -33,7 +33,7 @@ class Requirement(NamedTuple):
 _LARGEST = sys.float_info.max
 
 
-def _finite(batch: Batch, array: Any) -> Any:
+def _finite(batch: Any, array: Any) -> Any:
     """Flags of the finite entries; None if all are."""
     if batch.xp.kind(array) != "f" or batch.xp.known_finite(array):
         return None
@@ -41,24 +41,24 @@ def _finite(batch: Batch, array: Any) -> Any:
     return batch.xp.all_rows(finite) if len(batch.xp.shape(array)) > 1 else finite
 
 
-def _finite_prediction(batch: Batch) -> Any:
+def _finite_prediction(batch: Any) -> Any:
     return _finite(batch, batch.prediction)
 
 
-def _finite_label(batch: Batch) -> Any:
+def _finite_label(batch: Any) -> Any:
     return _finite(batch, batch.label)
 
 
-def _probability(batch: Batch) -> Any:
+def _probability(batch: Any) -> Any:
     return None if batch.xp.within(batch.scores, 0, 1) else batch.xp.is_probability(batch.scores)
 
 
-def _weight(batch: Batch) -> Any:
+def _weight(batch: Any) -> Any:
     known = batch.weight is None or batch.xp.within(batch.weight, 0, _LARGEST)
     return None if known else batch.xp.is_weight(batch.weight)
 
 
-def _class(batch: Batch) -> Any:
+def _class(batch: Any) -> Any:
     """Flags of the labels that are a class; None if all are."""
     classes = max(batch.classes, 2)
     if batch.xp.kind(batch.label) == "i" and batch.xp.within(batch.label, 0, classes - 1):
@@ -88,7 +88,7 @@ REQUIREMENTS: dict[str, Requirement] = {
 }
 
 
-def _flags(batch: Batch) -> Any:
+def _flags(batch: Any) -> Any:
     """Flags of the entries of a mask that are flags; None if all are."""
     xp, mask = batch.xp, batch.mask
     known = xp.kind(mask) == "b" or (xp.kind(mask) == "i" and xp.within(mask, 0, 1))
@@ -116,7 +116,7 @@ def applicable(asked: tuple[str | Requirement, ...], classes: int = 0) -> list[R
     return [rule for name, rule in REQUIREMENTS.items() if name in names] + own
 
 
-def raise_unless(xp: Any, holds: Any, live: Any, owner: str, requirement: Requirement, batch: Batch) -> None:
+def raise_unless(xp: Any, holds: Any, live: Any, owner: str, requirement: Requirement, batch: Any) -> None:
     """Raise if a sample that counts breaks a requirement.
 
     Args:
@@ -145,3 +145,43 @@ def raise_unless(xp: Any, holds: Any, live: Any, owner: str, requirement: Requir
         f"are not, the first at position {first}: {value}. Nothing of this batch was added; {way}, or "
         "pass validate=False to skip the check"
     )
+
+
+class Check:
+    """The states of the deferred check: how many samples broke a requirement, and which one was the first.
+
+    Where a batch cannot be looked at when it is added (static programs; tensors on a device, which nobody waits
+    for) its invalid samples are left out of all statistics and counted here; ``compute`` raises.
+
+    Args:
+        owner: name of the metric or collection.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.seen = State(f"{owner}.seen", (), "int64", "sum")
+        self.invalid = State(f"{owner}.invalid", (), "int64", "sum")
+        self.first = State(f"{owner}.first_invalid", (), "int64", "min")  # its place among this worker's samples
+        self.states = [self.seen, self.invalid, self.first]
+
+    def statistics(self, batch: Any) -> dict[State, Any]:
+        """What a batch adds; nothing where it was checked at once."""
+        if batch.valid is None:
+            return {}
+        xp = batch.xp
+        seen, first = (xp.asarray(state.current(), state.name) for state in (self.seen, self.first))
+        length = xp.count(batch.valid)
+        invalid = xp.subtract(length, batch.number_of(batch.valid))
+        place = xp.add(seen, xp.first_zero(batch.ones_of(batch.valid)))
+        return {self.first: xp.where(xp.cast(invalid, "bool"), place, first), self.invalid: invalid, self.seen: length}
+
+    def raise_if_invalid(self, values: Mapping[State, np.ndarray], requirements: Iterable[str | Requirement]) -> None:
+        """Raise if any worker met an invalid sample."""
+        invalid = values[self.invalid].item()
+        if invalid:
+            rules = "; ".join(rule.text for rule in [*applicable(tuple(requirements)), FLAGS])
+            raise InvalidInputError(
+                f"{self.owner}: {invalid} of {values[self.seen].item()} samples were invalid and left out, the first "
+                f"at position {values[self.first].item()} of its worker's samples; required: {rules}. "
+                "Mask such samples and reset, or set validate=False on the metric to compute without them"
+            )

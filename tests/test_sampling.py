@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from paddle.io import BatchSampler, DataLoader, Dataset, DistributedBatchSampler
 
-from fleetmetrics.dealing import Dealing
 from fleetmetrics.errors import InvalidInputError, UnknownNameError
-from fleetmetrics.padding import MODES, arrange, dealt_indices, kept_count, kept_positions, padding_mask
+from fleetmetrics.sampling import MODES, Dealing, arrange, dealt_indices, kept_count, kept_positions, padding_mask
 
 #: Ranks, batch sizes, numbers of samples. How blocks are dealt does not depend on the shuffling, which is slow.
 WHOLE_SPACE = (range(1, 9), range(1, 17), range(65))
@@ -397,7 +396,7 @@ def test_paddle_is_not_needed():
 import sys
 sys.modules["paddle"] = None  # importing it fails
 from types import SimpleNamespace
-from fleetmetrics.padding import arrange, padding_mask
+from fleetmetrics.sampling import arrange, padding_mask
 print(padding_mask(SimpleNamespace(dataset=range(10), batch_size=2, nranks=3, local_rank=2, shuffle=True,
                                    drop_last=True, epoch=1)).size, arrange("cat", [2]))
 """

@@ -7,7 +7,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.comm import Block
-from fleetmetrics.sync import exchange
+from fleetmetrics.exchange import exchange
 from tests.fakes import Listener
 
 

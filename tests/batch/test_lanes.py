@@ -12,8 +12,8 @@ import pytest
 
 from fleetmetrics import InvalidInputError
 from fleetmetrics.batch import Batch
-from fleetmetrics.lanes import Groups, Replicates
-from fleetmetrics.reductions import identity
+from fleetmetrics.batch.lanes import Groups, Replicates
+from fleetmetrics.numbers import identity
 from fleetmetrics.xp import Scattered, namespace, numpy_ops
 from fleetmetrics.xp.in_place import add_at, flat_entries
 from tests.contract import new_programs

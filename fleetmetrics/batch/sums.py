@@ -6,8 +6,8 @@ import copy
 import functools
 from typing import Any, Callable
 
-from fleetmetrics.lanes import Whole
-from fleetmetrics.moments import gathered
+from fleetmetrics.batch.lanes import Whole
+from fleetmetrics.numbers import gathered
 from fleetmetrics.xp import Scattered
 
 __all__ = ["Sums", "statistic"]

@@ -12,10 +12,10 @@ from typing import Any, Iterable, Mapping
 
 import numpy as np
 
+from fleetmetrics.batch.lanes import Groups, Nested, Replicates
+from fleetmetrics.batch.rules import FLAGS, Requirement, applicable, raise_unless
+from fleetmetrics.batch.sums import Sums, statistic
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.lanes import Groups, Nested, Replicates
-from fleetmetrics.requirements import FLAGS, Requirement, applicable, raise_unless
-from fleetmetrics.sums import Sums, statistic
 from fleetmetrics.xp import is_paddle, namespace, numpy_ops, to_host
 
 __all__ = ["Batch", "statistic", "texts_or_numbers"]
@@ -135,11 +135,11 @@ class Batch(Sums):
 
         NumPy arrays and tensors on the CPU are looked at now, and an invalid sample is an error. Elsewhere
         that would wait for the device or cannot be done at all (static programs): invalid samples are left
-        out of the statistics and flagged in ``self.valid``, for `fleetmetrics.check.Check`.
+        out of the statistics and flagged in ``self.valid``, for `fleetmetrics.batch.rules.Check`.
 
         Args:
             owner: name of the metric, for the message.
-            requirements: keys of `fleetmetrics.requirements.REQUIREMENTS`, or requirements of a metric's own.
+            requirements: keys of `fleetmetrics.batch.rules.REQUIREMENTS`, or requirements of a metric's own.
             validate: False skips the check.
 
         Raises:

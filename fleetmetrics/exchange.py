@@ -1,26 +1,26 @@
-"""The exchange of states that have a row for each key, where every worker has met other keys.
+"""The exchange: local states in, global ones out, one packed message for everything that a call needs.
 
-Rank 0 finds the keys of all workers, reduces the rows that are of one key, and answers everybody. As many keys are
-kept as the metric allows, the smallest ones; the rows of the others become one. So the result does not depend on
-which worker has met which key.
+States that have a row for each key are special, since every worker has met other keys. Rank 0 finds the keys of all
+workers, reduces the rows that are of one key, and answers everybody. As many keys are kept as the metric allows, the
+smallest ones; the rows of the others become one. So the result does not depend on which worker has met which key.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, Sequence, Union
+from typing import Any, Callable, NamedTuple, Sequence, Union
 
 import numpy as np
 
-from fleetmetrics.comm import Block, Communicator
+from fleetmetrics.comm import Block, Communicator, communicator_for
 from fleetmetrics.comm.columns import by_rank
 from fleetmetrics.comm.letters import Letter, joined
 from fleetmetrics.comm.packing import agree, layout_of
 from fleetmetrics.errors import AgreementError, IntegerOverflowError
+from fleetmetrics.numbers import combine, identity
 from fleetmetrics.records.packing import pack, unpack
-from fleetmetrics.reductions import combine, identity
 
-__all__ = ["Item", "KeyedRows", "Keys", "reduce_keyed"]
+__all__ = ["Item", "KeyedRows", "Keys", "exchange", "reduce_keyed"]
 
 #: So many bytes of rows, of all workers together, are reduced at a time.
 _AT_ONCE = 32 << 20
@@ -185,3 +185,43 @@ class _Union:
 def _beyond(places: np.ndarray, size: int) -> range:
     """Which rows of a worker are of keys that are not kept; its last one among them."""
     return range(int(np.searchsorted(places, size)), len(places) + 1)
+
+
+def exchange(
+    call: str,
+    collect: Callable[[], Sequence[Item]],
+    *,
+    keyed: bool = False,
+    util: Any = None,
+    communicator: Communicator | None = None,
+    timeout: float | None = None,
+) -> list[np.ndarray]:
+    """Reduce a set of local arrays over all workers, in one exchange.
+
+    A worker that cannot even read its own states still takes part, with its error: then every worker raises
+    that error, and none waits for the deadline.
+
+    Args:
+        call: what is computed, for the agreement header and for messages.
+        collect: makes this worker's blocks.
+        keyed: whether some of them have rows by key, see `fleetmetrics.exchange`; the same on every worker.
+        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: the communicator.
+        communicator: None: the one that was set or is chosen automatically.
+        timeout: seconds to wait for the other workers; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+
+    Returns:
+        The global arrays, in the order of the blocks.
+
+    Raises:
+        FleetMetricsError: the same one on every worker.
+    """
+    channel = communicator if communicator is not None else communicator_for(util)
+    blocks: Sequence[Any] = []
+    trouble: Exception | None = None
+    try:
+        blocks = collect()
+    except Exception as error:  # whatever it is: the others are waiting
+        trouble = error
+    if keyed:
+        return reduce_keyed(call, channel, blocks, timeout, trouble)
+    return channel.reduce(call, blocks, timeout=timeout, trouble=trouble)

@@ -1,0 +1,428 @@
+"""Which of a worker's samples are padding, and where its records belong among those of all workers.
+
+A sampler that deals a data set to several workers repeats samples so that every worker gets equally many;
+counted over all workers, those would count twice. Pure NumPy, no communication. All results are in the order of
+dealing; for Paddle's own sampler they come from a formula, without iterating it.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from functools import cached_property, partial
+from typing import Any, Callable, Sequence, Union
+
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError, UnknownNameError
+
+__all__ = [
+    "MODES",
+    "Dealing",
+    "arrange",
+    "dealt_indices",
+    "epoch_under_way",
+    "kept_count",
+    "kept_positions",
+    "padding_mask",
+    "position_dtype",
+]
+
+_READ = ("nranks", "local_rank", "dataset", "batch_size", "shuffle", "drop_last", "epoch")
+
+
+class Dealing:
+    """One pass of a sampler over all ranks; see `fleetmetrics.sampling.dealt_indices` for what samplers it takes.
+
+    Args:
+        sampler: `paddle.io.DistributedBatchSampler` or the like.
+        epoch: of the pass; None: the sampler's, which is that of the pass to come.
+
+    Raises:
+        InvalidInputError: for another sampler or epoch.
+    """
+
+    def __init__(self, sampler: Any, epoch: int | None = None) -> None:
+        inner = _inner(sampler)
+        kind = next((kind for kind in type(inner).__mro__ if "__iter__" in vars(kind)), None)
+        formula = kind is None or (kind.__name__ == "DistributedBatchSampler" and kind.__module__.startswith("paddle."))
+        missing = [name for name in (_READ if formula else _READ[:2]) if not hasattr(inner, name)]
+        if missing:
+            raise InvalidInputError(
+                f"sampler is a {type(inner).__name__} without {', '.join(missing)}. Allowed are a"
+                " paddle.io.DistributedBatchSampler, a paddle.io.DataLoader with one as its batch_sampler, and an"
+                f" object with {', '.join(_READ)}. Where samples are dealt in another way, give ids= instead."
+            )
+        self.ranks = _integer("sampler.nranks", inner.nranks, 1, 2**31)
+        self.local_rank: Any = inner.local_rank
+        if epoch is None:
+            epoch = 0 if formula and not inner.shuffle else getattr(inner, "epoch", 0)
+        epoch = _integer("epoch", epoch, 0, 2**32)  # the seeds that RandomState takes
+        names = ("nranks", "batch_size", "shuffle", "drop_last")
+        samples = len(inner.dataset) if hasattr(inner, "dataset") else None
+        #: What must be the same on every worker; fit for JSON.
+        self.settings = {"samples": samples, **{name: getattr(inner, name, None) for name in names}, "epoch": epoch}
+        make: Callable[..., Any] = _Formula if formula else _Iterated
+        self._make = partial(make, inner, self.ranks, epoch)
+
+    @cached_property
+    def _pass(self) -> Any:
+        """Made when it is needed: a sampler that shuffles takes a permutation of the data set, another is iterated."""
+        return self._make()
+
+    def rank(self, rank: int | None) -> int:
+        """Return a rank; that of the sampler for None.
+
+        Args:
+            rank: from 0 to ``ranks - 1``, or None.
+
+        Raises:
+            InvalidInputError: for another.
+        """
+        return _integer("rank", self.local_rank if rank is None else rank, 0, self.ranks)
+
+    def indices(self, rank: int) -> np.ndarray:
+        """The data set's indices that the rank is dealt, int64 [n]."""
+        result: np.ndarray = self._pass.indices(rank)
+        return result
+
+    def mask(self, rank: int) -> np.ndarray:
+        """Which of them are padding, bool [n]."""
+        result: np.ndarray = self._pass.mask(rank)
+        return result
+
+    def kept(self, rank: int) -> np.ndarray:
+        """Where the others belong in the order of the data set, int [m]."""
+        result: np.ndarray = self._pass.kept(rank)
+        return result
+
+    def count(self, rank: int) -> int:
+        """How many samples the rank is dealt, padding included."""
+        return int(self._pass.count(rank))
+
+    @property
+    def distinct(self) -> int:
+        """How many different samples all ranks are dealt."""
+        return int(self._pass.distinct)
+
+
+def epoch_under_way(sampler: Any) -> int:
+    """Return the epoch of the pass that has begun last.
+
+    Args:
+        sampler: as for `Dealing`. One that shuffles raises its epoch as a pass begins.
+    """
+    inner = _inner(sampler)
+    epoch = int(getattr(inner, "epoch", 0))
+    return max(0, epoch - 1) if getattr(inner, "shuffle", False) else epoch
+
+
+def _inner(sampler: Any) -> Any:
+    return sampler if hasattr(sampler, "nranks") else getattr(sampler, "batch_sampler", sampler)
+
+
+def _integer(name: str, value: Any, low: int, stop: int) -> int:
+    if not isinstance(value, (int, np.integer)) or not low <= value < stop:
+        raise InvalidInputError(f"{name} is {value!r}; it must be an integer from {low} to {stop - 1}.")
+    return int(value)
+
+
+class _Formula:
+    """One pass of Paddle's own sampler: position q of the padded list stands for sample q % N."""
+
+    def __init__(self, sampler: Any, ranks: int, epoch: int) -> None:
+        self.samples, self.ranks = len(sampler.dataset), ranks
+        each = getattr(sampler, "num_samples", -(-self.samples // ranks))  # fixed when the sampler was made
+        self.total = each * ranks
+        block = _integer("sampler.batch_size", sampler.batch_size, 1, 2**63)
+        # In auto-parallel a worker's batch is several blocks; what is dropped is less than a batch.
+        self.dealt = each - (each % (block * getattr(sampler, "_acc_steps", 1)) if sampler.drop_last else 0)
+        self.block = max(1, min(block, each))
+        self.rest = self.dealt % self.block  # in a last, shorter block
+        self.end = (self.dealt - self.rest) * ranks  # of the whole blocks
+        self.dtype = position_dtype(self.total)
+        self.order: np.ndarray | None = None  # position by place in the order of dealing; None: the same
+        self.stand_ins = self.lost = np.empty(0, self.dtype)
+        if sampler.shuffle:
+            self.order = np.arange(self.total, dtype=self.dtype)
+            np.random.RandomState(epoch).shuffle(self.order)
+            self._find_stand_ins(self.order[self.dealt * ranks :])
+
+    def _find_stand_ins(self, dropped: np.ndarray) -> None:
+        # Unshuffled it is the list's end that is dropped: a copy goes before its original, and no gap is left.
+        copies = np.setdiff1d(np.arange(self.samples, self.total, dtype=self.dtype), dropped)
+        copies = copies[np.isin(copies % max(1, self.samples), dropped)]
+        found, first = np.unique(copies % max(1, self.samples), return_index=True)
+        self.stand_ins, self.lost = copies[first], np.setdiff1d(dropped[dropped < self.samples], found)
+
+    def _positions(self, rank: int, dtype: Any) -> np.ndarray:
+        result = np.empty(self.dealt, dtype)
+        blocks, rest = result[: self.dealt - self.rest].reshape(-1, self.block), result[self.dealt - self.rest :]
+        start = self.end + rank * self.rest
+        if self.order is None:
+            starts = np.arange(rank * self.block, self.end, self.block * self.ranks, dtype=dtype)
+            np.add(starts[:, None], np.arange(self.block, dtype=dtype), out=blocks)
+            rest[:] = np.arange(start, start + self.rest, dtype=dtype)
+        else:
+            blocks[:] = self.order[: self.end].reshape(-1, self.ranks, self.block)[:, rank]
+            rest[:] = self.order[start : start + self.rest]
+        return result
+
+    @property
+    def distinct(self) -> int:
+        return min(self.samples, self.dealt * self.ranks) if self.order is None else self.samples - self.lost.size
+
+    def count(self, rank: int) -> int:
+        return self.dealt
+
+    def indices(self, rank: int, dtype: Any = np.int64) -> np.ndarray:
+        positions = self._positions(rank, dtype)
+        return np.remainder(positions, max(1, self.samples), out=positions)
+
+    def mask(self, rank: int) -> np.ndarray:
+        if self.order is None:  # a rank's positions rise, so its padding is its end: count what lies below N
+            rounds, left = divmod(min(self.samples, self.end), self.block * self.ranks)
+            own = rounds * self.block + min(max(left - rank * self.block, 0), self.block)
+            own += min(max(self.samples - self.end - rank * self.rest, 0), self.rest)
+            return np.repeat([False, True], [own, self.dealt - own])
+        positions = self._positions(rank, self.dtype)
+        return (positions >= self.samples) & ~np.isin(positions, self.stand_ins)
+
+    def kept(self, rank: int) -> np.ndarray:
+        kept = self.indices(rank, self.dtype)[~self.mask(rank)]
+        return (kept - np.searchsorted(self.lost, kept)).astype(self.dtype) if self.lost.size else kept
+
+
+class _Iterated:
+    """One pass of a sampler that deals in its own way: a copy of it is iterated for every rank."""
+
+    def __init__(self, sampler: Any, ranks: int, epoch: int) -> None:
+        self.ranks = ranks
+        self.dealt: list[np.ndarray] = []
+        for rank in range(ranks):
+            one = copy.copy(sampler)
+            one.local_rank, one.epoch = rank, epoch
+            self.dealt.append(np.fromiter(itertools.chain.from_iterable(one), np.int64))
+        # By place on the rank, then by rank: numpy.unique takes the first.
+        order = np.argsort(np.concatenate([np.arange(part.size) for part in self.dealt]), kind="stable")
+        self.seen, first = np.unique(np.concatenate(self.dealt)[order], return_index=True)
+        mask = np.ones(order.size, np.bool_)
+        mask[order[first]] = False
+        self.masks = np.split(mask, np.cumsum([part.size for part in self.dealt])[:-1])
+
+    @property
+    def distinct(self) -> int:
+        return self.seen.size
+
+    def count(self, rank: int) -> int:
+        return self.dealt[rank].size
+
+    def indices(self, rank: int) -> np.ndarray:
+        return self.dealt[rank]
+
+    def mask(self, rank: int) -> np.ndarray:
+        return self.masks[rank]
+
+    def kept(self, rank: int) -> np.ndarray:
+        return np.searchsorted(self.seen, self.dealt[rank][~self.masks[rank]]).astype(position_dtype(self.seen.size))
+
+
+def position_dtype(total: int) -> np.dtype:
+    """Return the integers that hold positions among so many records.
+
+    Args:
+        total: how many.
+    """
+    return np.dtype(np.int32 if total < 2**31 else np.int64)
+
+
+MODES = ("unzip", "cat", "batch")
+Positions = Union[slice, np.ndarray]
+
+
+def dealt_indices(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
+    """Return the data set's indices that a rank is dealt in one pass, padding included.
+
+    Args:
+        sampler: a `paddle.io.DistributedBatchSampler`, a `paddle.io.DataLoader` with one, or an object with its
+            attributes ``nranks``, ``local_rank``, ``dataset``, ``batch_size``, ``shuffle``, ``drop_last`` and
+            ``epoch``. If its class has an ``__iter__`` of its own, a copy of it is iterated for every rank: what
+            it deals must then depend on nothing but its attributes.
+        rank: from 0 to ``nranks - 1``; None: the sampler's ``local_rank``.
+        epoch: from 0 to 2**32 - 1; None: the sampler's ``epoch`` as it stands, which is that of the pass to
+            come. A sampler that shuffles raises it as a pass begins: the pass under way is ``sampler.epoch - 1``.
+
+    Returns:
+        int64 [n].
+
+    Raises:
+        InvalidInputError: for another sampler, rank or epoch.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> sampler = SimpleNamespace(dataset=range(10), batch_size=2, nranks=3, local_rank=2, shuffle=False,
+        ...                           drop_last=False, epoch=0)
+        >>> [dealt_indices(sampler, rank).tolist() for rank in range(3)]
+        [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 0, 1]]
+    """
+    dealing = Dealing(sampler, epoch)
+    return dealing.indices(dealing.rank(rank))
+
+
+def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
+    """Say which of the samples that a rank is dealt in one pass are padding: by default, in the pass to come.
+
+    Over all ranks, every sample that is dealt at all has exactly one entry that is False. Paddle's sampler deals
+    the list ``(0, ..., N - 1, 0, ..., p - 1)``, shuffled or not: padding are its entries from position N on.
+    Where ``drop_last`` drops a sample and not its copy, the first copy dealt, in the order of that list, counts.
+    With an ``__iter__`` of its own, the entry counts that is earliest on its rank, then that of the lowest rank.
+
+    Args:
+        sampler: see `dealt_indices`, also for rank, epoch and errors.
+        rank: None: the sampler's ``local_rank``.
+        epoch: None: that of the pass to come.
+
+    Returns:
+        bool [n]: True for padding. Making it takes n bytes, or 4 N + 9 n where the sampler shuffles.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> padding_mask(SimpleNamespace(dataset=range(10), batch_size=2, nranks=3, local_rank=2, shuffle=False,
+        ...                              drop_last=False, epoch=0))
+        array([False, False,  True,  True])
+    """
+    dealing = Dealing(sampler, epoch)
+    return dealing.mask(dealing.rank(rank))
+
+
+def kept_positions(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
+    """Return where the records of a rank's kept samples belong in the order of the data set.
+
+    ``out[kept_positions(sampler, r)] = records_of_rank_r`` for every rank r sorts the records by index. Samples
+    that no rank is dealt leave no gap: a position is the number of samples with a lower index that are dealt.
+
+    Args:
+        sampler: see `dealt_indices`, also for rank, epoch and errors.
+        rank: None: the sampler's ``local_rank``.
+        epoch: None: that of the pass to come.
+
+    Returns:
+        int32 or, from 2**31 samples on, int64 [m]: one per sample of the rank that is not padding.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> kept_positions(SimpleNamespace(dataset=range(10), batch_size=2, nranks=3, local_rank=2, shuffle=False,
+        ...                                drop_last=False, epoch=0))
+        array([4, 5], dtype=int32)
+    """
+    dealing = Dealing(sampler, epoch)
+    return dealing.kept(dealing.rank(rank))
+
+
+def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = None) -> list[Positions]:
+    """Say where each worker's records belong among those of all workers, where no sampler tells.
+
+    Args:
+        mode: "unzip": one sample from each rank in turn; "cat": rank after rank; "batch": one block from each rank
+            in turn, as `paddle.io.DistributedBatchSampler` deals. A rank that has run out is skipped.
+        counts: number of records by rank, each at least 0.
+        blocks: for "batch": by rank the lengths of its blocks, int [k], each at least 0.
+
+    Returns:
+        By rank the positions of its records: int32 or, from 2**31 records on, int64 [counts[rank]]. A slice
+        instead for "cat", where only one rank has records, and for "unzip" if all that have any have equally many.
+
+    Raises:
+        UnknownNameError: for another mode.
+        InvalidInputError: for other counts, or blocks that do not sum to them.
+
+    Examples:
+        >>> arrange("unzip", [2, 2])
+        [slice(0, 4, 2), slice(1, 4, 2)]
+        >>> [positions.tolist() for positions in arrange("batch", [3, 2], [[2, 1], [2]])]
+        [[0, 1, 4], [2, 3]]
+    """
+    if mode not in MODES:
+        raise UnknownNameError(f"mode is {mode!r}; it must be one of {', '.join(MODES)}.")
+    records = _lengths("counts", counts)
+    parts = [_lengths(f"blocks[{rank}]", part) for rank, part in enumerate(blocks or ())] if mode == "batch" else []
+    sums = [int(part.sum()) for part in parts]
+    if mode == "batch" and sums != records.tolist():
+        raise InvalidInputError(f"blocks sum by rank to {sums}; they must sum to the counts, {records.tolist()}.")
+    having = records[records > 0]
+    stops = np.cumsum(records).tolist()
+    if mode == "cat" or having.size <= 1:
+        return [slice(stop - count, stop, 1) for stop, count in zip(stops, records.tolist())]
+    if mode == "batch":
+        return _block_by_block(parts, position_dtype(stops[-1]))
+    if having.min() == having.max():
+        turns = (np.cumsum(records > 0) - 1).tolist()
+        return [slice(turn, stops[-1] if count else turn, having.size) for turn, count in zip(turns, records)]
+    return _one_by_one(records, position_dtype(stops[-1]))
+
+
+def kept_count(mode: str, counts: Sequence[int], rank: int, size: int, blocks: Sequence[Any] | None = None) -> int:
+    """Say how many of a rank's records come before a position in the order of `arrange`: always its first ones.
+
+    Args:
+        mode: as for `arrange`.
+        counts: as for `arrange`.
+        rank: whose.
+        size: the position.
+        blocks: as for `arrange`.
+
+    Returns:
+        From 0 to ``counts[rank]``; without an array of positions.
+
+    Examples:
+        >>> [kept_count("unzip", [3, 2, 0], rank, 3) for rank in range(3)]
+        [2, 1, 0]
+    """
+    if size >= sum(counts):
+        return counts[rank]
+    if mode == "cat":
+        return min(max(size - sum(counts[:rank]), 0), counts[rank])
+    if mode == "batch":
+        turns = len(blocks[rank])  # type: ignore[index]
+        table = np.zeros((len(counts), turns), np.int64)
+        for row, part in zip(table, blocks or ()):
+            row[: len(part)] = part[:turns]
+        before = np.concatenate([[0], np.cumsum(table.sum(axis=0))[:-1]]) if turns else np.zeros(0, np.int64)
+        starts = before + table[:rank].sum(axis=0)
+        return int(np.clip(size - starts, 0, table[rank]).sum())
+    low, high = 0, counts[rank]  # the first turn whose record lies beyond, by bisection
+    while low < high:
+        turn = (low + high) // 2
+        position = sum(min(count, turn) for count in counts) + sum(count > turn for count in counts[:rank])
+        low, high = (turn + 1, high) if position < size else (low, turn)
+    return low
+
+
+def _lengths(name: str, values: Sequence[int]) -> np.ndarray:
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
+        raise InvalidInputError(f"{name} is {values!r}; it must hold integers of at least 0.")
+    return array.astype(np.int64)
+
+
+def _block_by_block(blocks: Sequence[np.ndarray], dtype: np.dtype) -> list[Positions]:
+    lengths = np.concatenate(blocks)
+    # Stable: the blocks of one turn stay in the order of the ranks.
+    order = np.argsort(np.concatenate([np.arange(part.size) for part in blocks]), kind="stable")
+    starts = np.empty_like(lengths)
+    starts[order] = np.cumsum(lengths[order]) - lengths[order]
+    positions = np.arange(lengths.sum(), dtype=dtype)
+    positions += np.repeat((starts - (np.cumsum(lengths) - lengths)).astype(dtype), lengths)
+    return list(np.split(positions, np.cumsum([part.sum() for part in blocks])[:-1]))
+
+
+def _one_by_one(counts: np.ndarray, dtype: np.dtype) -> list[Positions]:
+    turns = _more_than(counts, int(counts.max()), dtype)
+    starts = np.cumsum(turns, dtype=dtype) - turns
+    return [starts[:count] + _more_than(counts[:rank], int(count), dtype) for rank, count in enumerate(counts)]
+
+
+def _more_than(counts: np.ndarray, stop: int, dtype: np.dtype) -> np.ndarray:
+    """For j = 0, ..., stop - 1, how many of the counts exceed j: a staircase with a step down at every count."""
+    steps = np.sort(np.minimum(counts, stop))
+    return np.repeat(np.arange(steps.size, -1, -1, dtype=dtype), np.diff(steps, prepend=0, append=stop))
