@@ -17,7 +17,7 @@ from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
 from fleetmetrics.comm.base import DEFAULT_TIMEOUT, Deadline, resolve_timeout
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
 from fleetmetrics.exchange import exchange
-from fleetmetrics.records.folding import fold_in_order
+from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.state import State
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from fleetmetrics.arguments import flag_of
 from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.comm.backends import check_backend, get_dist_backend
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.columns import Columns
+from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.share import Share, check_defined, check_mode, check_size, condenses, record_blocks
 from fleetmetrics.records.states import states_of

@@ -18,7 +18,7 @@ from fleetmetrics.comm.letters import Letter, joined
 from fleetmetrics.comm.packing import agree, layout_of
 from fleetmetrics.errors import AgreementError, IntegerOverflowError
 from fleetmetrics.numbers import combine, identity
-from fleetmetrics.records.packing import pack, unpack
+from fleetmetrics.records.serializer import pack, unpack
 
 __all__ = ["Item", "KeyedRows", "Keys", "exchange", "reduce_keyed"]
 

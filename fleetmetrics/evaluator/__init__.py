@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fleetmetrics.evaluator.base import BaseMetric
 from fleetmetrics.evaluator.dump import DumpResults
+from fleetmetrics.evaluator.engine_metric import BaseMetric
 from fleetmetrics.evaluator.evaluator import Evaluator
 from fleetmetrics.evaluator.evaluators import Evaluators
 from fleetmetrics.evaluator.metrics import *  # noqa: F403

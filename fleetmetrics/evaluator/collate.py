@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Iterable, Iterator
 
 from fleetmetrics.errors import AssertedInputError
-from fleetmetrics.records.columns import Columns
+from fleetmetrics.records.batches import Columns
 
 __all__ = ["paired_chunks", "pseudo_collate", "rows"]
 

@@ -8,7 +8,7 @@ import pickle
 from typing import Any, Sequence
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.evaluator.base import BaseMetric, logger, to_cpu
+from fleetmetrics.evaluator.engine_metric import BaseMetric, logger, to_cpu
 from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.xp import is_eager_tensor, namespace
 

@@ -7,8 +7,8 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from fleetmetrics.comm import LocalCommunicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.evaluator.base import BaseMetric
 from fleetmetrics.evaluator.collate import paired_chunks, pseudo_collate, rows
+from fleetmetrics.evaluator.engine_metric import BaseMetric
 from fleetmetrics.evaluator.fed import FedMetric
 from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.records.gather import gather

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.evaluator.base import BaseMetric
+from fleetmetrics.evaluator.engine_metric import BaseMetric
 from fleetmetrics.records.share import Share
 from fleetmetrics.sampling import Dealing
 

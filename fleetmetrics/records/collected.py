@@ -6,7 +6,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 
 from fleetmetrics.comm.letters import Letter
 from fleetmetrics.errors import AgreementError, InvalidInputError
-from fleetmetrics.records.columns import Columns, as_results
+from fleetmetrics.records.batches import Columns, as_results
 from fleetmetrics.records.ids import one_per_id
 from fleetmetrics.records.pieces import Part, in_order, part_of, pieces, read_piece
 from fleetmetrics.records.plan import Plan

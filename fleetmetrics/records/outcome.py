@@ -10,7 +10,7 @@ from typing import Any, Callable
 from fleetmetrics.comm.letters import Letter
 from fleetmetrics.comm.trouble import described, named_error
 from fleetmetrics.errors import FleetMetricsError, RecordError
-from fleetmetrics.records.packing import pack, unpack
+from fleetmetrics.records.serializer import pack, unpack
 
 __all__ = ["answer", "outcome"]
 

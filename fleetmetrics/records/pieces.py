@@ -7,8 +7,8 @@ from typing import Any, Iterable, Iterator, NamedTuple, Sequence, Union
 
 import numpy as np
 
-from fleetmetrics.records.columns import Columns, are_alike
-from fleetmetrics.records.packing import pack, pack_chunks, unpack, unpack_array
+from fleetmetrics.records.batches import Columns, are_alike
+from fleetmetrics.records.serializer import pack, pack_chunks, unpack, unpack_array
 
 __all__ = ["PIECE_BYTES", "Part", "Piece", "in_order", "pieces", "read_piece"]
 

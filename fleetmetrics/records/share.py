@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError, UnknownNameError
-from fleetmetrics.records.columns import RECORDS, Columns
+from fleetmetrics.records.batches import RECORDS, Columns
 from fleetmetrics.sampling import MODES, Dealing
 
 __all__ = ["COLLECT_MODES", "Share", "check_defined", "check_mode", "check_size", "condenses", "record_blocks"]

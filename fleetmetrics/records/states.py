@@ -9,7 +9,7 @@ import numpy as np
 from fleetmetrics.comm.columns import by_rank
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import REDUCTIONS, combine, widen
-from fleetmetrics.records.packing import Packed, pack, unpack
+from fleetmetrics.records.serializer import Packed, pack, unpack
 
 __all__ = ["States", "checked_states", "combine_states", "pack_states", "read_states", "states_of", "whole_states"]
 

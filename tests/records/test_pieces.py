@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetmetrics.errors import RecordError
-from fleetmetrics.records.columns import Columns
+from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.pieces import PIECE_BYTES, Part, in_order, part_of, pieces, read_piece
 
 

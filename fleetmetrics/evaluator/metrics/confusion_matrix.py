@@ -6,7 +6,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.evaluator.base import BaseMetric
+from fleetmetrics.evaluator.engine_metric import BaseMetric
 from fleetmetrics.evaluator.metrics import inputs, settings
 from fleetmetrics.evaluator.registry import METRICS
 

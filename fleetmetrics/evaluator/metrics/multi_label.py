@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, warn
-from fleetmetrics.evaluator.base import BaseMetric
+from fleetmetrics.evaluator.engine_metric import BaseMetric
 from fleetmetrics.evaluator.metrics import inputs, scores, settings
 from fleetmetrics.evaluator.registry import METRICS
 

@@ -11,7 +11,7 @@ from fleetmetrics.arguments import number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
-from fleetmetrics.metrics.ranking.base import RankingMetric, where_relevant
+from fleetmetrics.metrics.ranking.queries import RankingMetric, where_relevant
 
 __all__ = ["FBetaAtK", "FallOutAtK", "HitRate", "PrecisionAtK", "RPrecision", "RecallAtK"]
 

@@ -12,7 +12,7 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
-from fleetmetrics.metrics.ranking.base import RankingMetric, where_relevant
+from fleetmetrics.metrics.ranking.queries import RankingMetric, where_relevant
 
 __all__ = ["DCG", "MAP", "MRR", "NDCG"]
 

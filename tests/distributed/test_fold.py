@@ -11,7 +11,7 @@ import pytest
 from tests.distributed.cluster import AT_ONCE, run
 
 pytestmark = pytest.mark.distributed
-WORKER = Path(__file__).parent / "workers" / "folding.py"
+WORKER = Path(__file__).parent / "workers" / "fold.py"
 SAMPLES = 700
 #: A worker's records are cut by its sketch; 2**24 is one piece.
 ROUND_BYTES = [300, 5000, 2**24]

@@ -13,8 +13,8 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 
 from fleetmetrics.errors import FleetMetricsError, RecordError
-from fleetmetrics.records.packing.layout import ALIGNMENT, is_plain, no_collection
-from fleetmetrics.records.packing.tensors import tensors_of_block, tensors_of_parts
+from fleetmetrics.records.serializer.layout import ALIGNMENT, is_plain, no_collection
+from fleetmetrics.records.serializer.tensors import tensors_of_block, tensors_of_parts
 
 __all__ = ["unpack", "unpack_array"]
 
@@ -42,7 +42,7 @@ def unpack(layout: Any, payload: Any, allow_pickle: bool = True) -> list[Any]:
             be read.
 
     Examples:
-        >>> from fleetmetrics.records.packing import pack
+        >>> from fleetmetrics.records.serializer import pack
         >>> packed = pack([("cat", 0.5), ("dog", None)])
         >>> unpack(packed.layout, b"".join(packed.buffers))
         [('cat', 0.5), ('dog', None)]
@@ -72,7 +72,7 @@ def unpack_array(layout: Any, payload: Any) -> np.ndarray:
 
     Examples:
         >>> import numpy as np
-        >>> from fleetmetrics.records.packing import pack_chunks
+        >>> from fleetmetrics.records.serializer import pack_chunks
         >>> packed = pack_chunks([np.array([1, 2]), np.array([3])])
         >>> unpack_array(packed.layout, bytearray().join(packed.buffers))
         array([1, 2, 3])

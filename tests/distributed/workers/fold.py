@@ -10,8 +10,8 @@ from cluster import arguments, error_text, report
 
 import fleetmetrics as fm
 from fleetmetrics.record_metric import RecordMetric
-from fleetmetrics.records import folding
-from tests.distributed.test_folding import SAMPLES, samples
+from fleetmetrics.records import fold
+from tests.distributed.test_fold import SAMPLES, samples
 
 TIMEOUT = 20
 
@@ -103,7 +103,7 @@ if __name__ == "__main__":
         share = {name: column[mine] for name, column in everything.items()}
         found = {}
         for size in arguments()["round_bytes"]:
-            folding.ROUND_BYTES = size
+            fold.ROUND_BYTES = size
             watching = fed(Watching(f"it {kind} {size}"), share, weighted=rank == 0)
             found[str(size)] = watching.compute(timeout=TIMEOUT)
             assert watching.compute(timeout=TIMEOUT) == found[str(size)]

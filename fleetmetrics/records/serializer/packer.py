@@ -17,9 +17,9 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.packing.layout import CONTAINERS, Packed, bytes_of, is_plain, no_collection, padded
-from fleetmetrics.records.packing.passes import Level, have_keys, numbered
-from fleetmetrics.records.packing.refusal import (
+from fleetmetrics.records.serializer.layout import CONTAINERS, Packed, bytes_of, is_plain, no_collection, padded
+from fleetmetrics.records.serializer.passes import Level, have_keys, numbered
+from fleetmetrics.records.serializer.refusal import (
     DEPTH,
     PICKLE_PROTOCOL,
     refuse_depth,
@@ -27,7 +27,7 @@ from fleetmetrics.records.packing.refusal import (
     refuse_tensor,
     refuse_unpicklable,
 )
-from fleetmetrics.records.packing.tensors import arrays_of
+from fleetmetrics.records.serializer.tensors import arrays_of
 from fleetmetrics.xp import is_eager_tensor
 
 __all__ = ["Packed", "pack", "pack_chunks"]

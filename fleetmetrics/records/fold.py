@@ -18,7 +18,7 @@ from fleetmetrics.comm.base import Deadline
 from fleetmetrics.comm.columns import by_rank
 from fleetmetrics.comm.letters import Letter, joined
 from fleetmetrics.errors import AgreementError
-from fleetmetrics.records.packing import pack, unpack
+from fleetmetrics.records.serializer import pack, unpack
 from fleetmetrics.records.table import Records, Table, joined_records
 
 __all__ = ["fold_in_order"]

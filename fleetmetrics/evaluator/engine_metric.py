@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 from fleetmetrics.arguments import flag_of
 from fleetmetrics.comm import get_communicator
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.columns import Columns
+from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.share import Share, check_defined, check_size, condenses
 from fleetmetrics.records.states import states_of

@@ -8,7 +8,7 @@ from typing import Any, Iterable, Iterator, NoReturn
 import numpy as np
 
 from fleetmetrics.errors import RecordError
-from fleetmetrics.records.packing.layout import CONTAINERS
+from fleetmetrics.records.serializer.layout import CONTAINERS
 
 __all__ = ["DEPTH", "PICKLE_PROTOCOL", "refuse_depth", "refuse_pickle", "refuse_tensor", "refuse_unpicklable"]
 

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from fleetmetrics.errors import InvalidInputError, RecordError
-from fleetmetrics.records.packing import Packed, pack, pack_chunks, unpack, unpack_array
+from fleetmetrics.records.serializer import Packed, pack, pack_chunks, unpack, unpack_array
 from tests.paddle_version import PIR
 
 QUIET_NAN = math.nan
@@ -317,7 +317,7 @@ def test_large_arrays_are_not_copied_on_the_way_out() -> None:
 
 
 @pytest.mark.parametrize("size", [8, 100])
-def test_packing_holds_one_copy_of_small_arrays(size: int) -> None:
+def test_serializer_holds_one_copy_of_small_arrays(size: int) -> None:
     values = [{"a": row, "b": float(i)} for i, row in enumerate(np.random.rand(20_000, size))]
     tracemalloc.start()
     packed = pack(values)
@@ -421,7 +421,7 @@ def test_a_pickle_that_cannot_be_read_says_why() -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ([1, Box(1)], r"records\[1\] is .*test_packing\.Box, which has no array form"),
+        ([1, Box(1)], r"records\[1\] is .*test_serializer\.Box, which has no array form"),
         ([{"box": [0, {3}]}], r"records\[0\]\['box'\]\[1\] is builtins\.set"),
         ([(1, 2), (Color.RED, 3), (Color.RED, 4)], r"records\[1\]\[0\] is .*Color"),
         ([{(1, Color.RED): 2}], r"records\[0\]<key \(1, <Color.*>\[1\] is .*Color"),
@@ -627,7 +627,7 @@ class Blocked:
             raise ModuleNotFoundError("No module named 'paddle'", name="paddle")
 sys.meta_path.insert(0, Blocked())
 import fractions, numpy as np
-from fleetmetrics.records.packing import pack, pack_chunks, unpack, unpack_array
+from fleetmetrics.records.serializer import pack, pack_chunks, unpack, unpack_array
 values = [{"a": np.ones(2), "b": [1, fractions.Fraction(1, 3), None]}] * 2
 packed = pack(values)
 returned = unpack(packed.layout, b"".join(packed.buffers))
