@@ -114,9 +114,11 @@ def test_empty_batches_leave_no_trace() -> None:
         ((), {"score": {1: 2}}, "score is dict"),
         ((), {"score": None}, "score is NoneType None"),
         ((paddle.to_tensor(3.0),), {}, "column 0 is"),
-        (([1],), {"ids": [1.5]}, "ids has shape .* and dtype float64; it must hold one integer or text per sample"),
+        (([1],), {"ids": [1.5]}, "ids must hold integers or texts, one per sample, not float64"),
         (([1],), {"ids": [[1, 2]]}, "ids has shape"),
-        (([1],), {"ids": 7}, "ids is int 7"),
+        (([1],), {"ids": 7}, r"ids has shape \[\]; it must hold one integer or text per sample"),
+        (([1],), {"ids": [True]}, "ids must hold integers or texts, one per sample, not bool"),
+        (([1, 1],), {"ids": ["a", b"a"]}, "among texts it holds b'a'"),
     ],
 )
 def test_a_batch_that_is_refused_leaves_nothing(columns: Any, named: Any, text: str) -> None:

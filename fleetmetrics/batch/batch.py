@@ -12,13 +12,14 @@ from typing import Any, Iterable, Mapping
 
 import numpy as np
 
+from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.batch.rules import FLAGS, Requirement, applicable, raise_unless
 from fleetmetrics.batch.sums import Sums, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_paddle, namespace, numpy_ops, to_host
 
-__all__ = ["Batch", "statistic", "texts_or_numbers"]
+__all__ = ["Batch", "statistic"]
 
 
 class Batch(Sums):
@@ -112,14 +113,10 @@ class Batch(Sums):
 
     def _column(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
         """A further column, flat; not necessarily in the batch's namespace: texts have none but NumPy's."""
-        array = value if is_paddle(value) else texts_or_numbers(value, argument)
+        array = value if is_paddle(value) else keys_of(value, argument)
         xp = namespace(array)
-        kind = array.dtype.kind if xp is numpy_ops else xp.kind(array)
-        if kind not in "biuSU":
-            raise InvalidInputError(
-                f"{argument} must hold integers or texts, one per sample, not {array.dtype} (given a "
-                f"{type(value).__name__})"
-            )
+        if xp is not numpy_ops and xp.kind(array) != "i":
+            raise InvalidInputError(f"{argument} must hold integers or texts, one per sample, not {array.dtype}")
         array = xp.reshape(array, [-1]) if len(xp.shape(array)) in (0, 1) else _drop_last_one(xp, array)
         shape = tuple(xp.shape(array))
         if len(shape) == 1 < len(full):
@@ -363,35 +360,6 @@ class Batch(Sums):
         if counts is None:
             counts = xp.cast(xp.ones_like(self._each), "bool")
         return xp.logical_not(xp.all_rows(xp.reshape(xp.logical_not(counts), [-1, self.width])))
-
-
-def texts_or_numbers(value: Any, argument: str) -> np.ndarray:
-    """An array; of objects that are all texts, as a data frame has them, one of texts.
-
-    Args:
-        value: an array or a sequence.
-        argument: its name, for the message.
-
-    Raises:
-        InvalidInputError: it is ragged, or holds texts and other things: NumPy makes texts of all in a list.
-    """
-    try:
-        array = np.asarray(value)
-    except ValueError as error:  # ragged lists
-        raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
-    if array.dtype == object or (array.dtype.kind in "SU" and not isinstance(value, (np.ndarray, str, bytes))):
-        objects = array if array.dtype == object else np.asarray(value, object)
-        kinds = set(map(type, objects.flat))
-        texts = {kind for kind in kinds if issubclass(kind, (str, bytes))}
-        if texts and texts != kinds:
-            other = next(each for each in objects.flat if not isinstance(each, (str, bytes)))
-            raise InvalidInputError(
-                f"{argument} must hold integers or texts, not both; among texts it holds {other!r} of type "
-                f"{type(other).__name__}"
-            )
-        if array.dtype == object and kinds and all(issubclass(kind, str) for kind in kinds):
-            return array.astype(str)
-    return array
 
 
 def _drop_last_one(xp: Any, array: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy import ndarray
 
+from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_eager_tensor, to_host
 
@@ -55,16 +56,12 @@ def as_ids(value: Any) -> np.ndarray:
     Raises:
         InvalidInputError: for anything else.
     """
-    ids = np.asarray(as_column(value, "ids"))
-    if ids.ndim == 2 and ids.shape[1] == 1:
-        ids = ids[:, 0]
-    if ids.size == 0:
+    ids = keys_of(value, "ids")
+    if ids.size == 0 or (ids.ndim == 2 and ids.shape[1] == 1):
         ids = ids.reshape(-1)
-    elif ids.ndim != 1 or ids.dtype.kind not in "iuUS":
-        raise InvalidInputError(
-            f"ids has shape {list(ids.shape)} and dtype {ids.dtype}; it must hold one integer or text per sample"
-        )
-    return ids
+    if ids.ndim != 1:
+        raise InvalidInputError(f"ids has shape {list(ids.shape)}; it must hold one integer or text per sample")
+    return np.asarray(as_column(ids, "ids"))
 
 
 #: The names of columns that are a plain list of records.

@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from fleetmetrics.batch.keys import joined_arrays
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import to_host
 
@@ -201,5 +202,5 @@ def joined_records(name: str, parts: Sequence[Mapping[str, Any]]) -> Records:
                 f"{name}: {column} holds texts in some batches and numbers in others; give one of the two throughout"
             )
         arrays = [array for array in arrays if len(array)] or arrays[:1]
-        joined[column] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        joined[column] = arrays[0] if len(arrays) == 1 else joined_arrays(arrays, f"{name}: {column}")
     return Records(joined)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Iterable, Mapping
 import numpy as np
 
 from fleetmetrics.arguments import number_of, raise_if_too_large, whole_number_of
-from fleetmetrics.batch import Batch
+from fleetmetrics.batch import Batch, keys_of
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.comm.choose import known_rank
 from fleetmetrics.errors import CommunicatorError, InvalidInputError, UndefinedMetricWarning, muted
@@ -16,7 +16,6 @@ from fleetmetrics.metric import Metric
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.base import Wrapper, names_of
 from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, words
-from fleetmetrics.wrappers.keys import host_ids
 from fleetmetrics.wrappers.states import InPlace, Lanes, Place, Ranks
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, without_strays
 
@@ -199,7 +198,7 @@ class Bootstrap(Wrapper):
                 f"{self.ids} must be an integer variable of the static program, not an array; texts are not for static "
                 "programs: fetch what add takes, and give it the arrays after each run"
             )
-        return words(numpy_ops, integer_ids(host_ids(ids, self.ids or "ids")), self.seed)
+        return words(numpy_ops, integer_ids(keys_of(ids, self.ids or "ids")), self.seed)
 
     def _numbers(self, batch: Batch) -> Any:
         """Numbers for samples that have no ids: a different range on each worker."""

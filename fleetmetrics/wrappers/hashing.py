@@ -24,6 +24,7 @@ from fleetmetrics.xp import numpy_ops
 __all__ = ["integer_ids", "poisson", "salts", "thresholds", "words"]
 
 _MASK = 2**32 - 1
+_BEYOND = np.int64(0x2545F4914F6CDD1D)  # ids of 2**63 and more are not the negative ones of the same bits
 _FIRST, _SECOND = 0x21F0AAAD, 0x735A2D97  # below 2**31: times a number below 2**32 they fit into an int64
 
 
@@ -50,22 +51,23 @@ def _by_upper_bits() -> np.ndarray:
 
 
 def integer_ids(ids: Any) -> Any:
-    """Ids as int64: texts by a hash of 64 bits, integers as they are (of unsigned ones the bits).
+    """Ids as int64: integers below 2**63 as they are, texts and larger ones by a hash of 64 bits.
 
     Args:
         ids: integers or texts ``[n]``, an array.
     """
-    if ids.dtype.kind in "SU":
-        table: dict[Any, int] = {}
+    if ids.dtype.kind == "U":
+        table: dict[str, int] = {}
         for text in ids.tolist():
             if text not in table:
                 table[text] = _of_text(text)
         return np.array([table[text] for text in ids.tolist()], np.int64)
-    return ids.astype(np.int64, copy=False)
+    bits = ids.astype(np.int64, copy=False)
+    return np.where(bits < 0, bits ^ _BEYOND, bits) if ids.dtype == np.uint64 else bits
 
 
-def _of_text(text: str | bytes) -> int:
-    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+def _of_text(text: str) -> int:
+    data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little", signed=True)
 
 

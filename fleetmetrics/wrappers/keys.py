@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.batch import texts_or_numbers
+from fleetmetrics.batch import keys_of
 from fleetmetrics.comm import Block
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.exchange import KeyedRows, Keys
@@ -15,43 +15,21 @@ from fleetmetrics.state import State, read
 from fleetmetrics.wrappers.states import Undone
 from fleetmetrics.xp import Scattered, numpy_ops, to_host
 
-__all__ = ["KeyTable", "Plan", "Rows", "check_kind", "found_in", "host_ids", "host_keys"]
+__all__ = ["KeyTable", "Plan", "Rows", "check_kind", "found_in", "host_keys"]
 
 
 def host_keys(values: Any, argument: str) -> np.ndarray:
-    """Keys on the host: int64, or texts; bytes are read as UTF-8.
-
-    Args:
-        values: an array or tensor ``[n]``, or a sequence.
-        argument: its name, for the message.
+    """Keys on the host, as `keys_of` has them, but below 2**63.
 
     Raises:
-        InvalidInputError: if it holds neither integers nor texts, or both.
+        InvalidInputError: if they are not.
     """
-    array = texts_or_numbers(to_host(values), argument)
-    if array.dtype.kind == "S":
-        return np.char.decode(array, "utf-8", "backslashreplace")
-    if array.dtype.kind == "U":
-        return array
-    fits = array.dtype.kind != "u" or not array.size or int(array.max()) < 2**63
-    if array.dtype.kind not in "biu" or not fits:
-        what = array.dtype if fits else array.max()
-        raise InvalidInputError(f"{argument} must hold integers below 2**63 or texts, one per sample, not {what}")
-    return array.astype(np.int64, copy=False)
-
-
-def host_ids(values: Any, argument: str) -> np.ndarray:
-    """Ids on the host: int64 (of unsigned integers the bits), or texts.
-
-    Args:
-        values: an array or tensor ``[n]``.
-        argument: its name, for the message.
-
-    Raises:
-        InvalidInputError: if it holds neither integers nor texts.
-    """
-    array = np.asarray(to_host(values))
-    return array.astype(np.int64) if array.dtype.kind == "u" else host_keys(array, argument)
+    array = keys_of(values, argument)
+    if array.dtype == np.uint64:
+        raise InvalidInputError(
+            f"{argument} must hold integers below 2**63 or texts, one per sample, not {array.max()}"
+        )
+    return array
 
 
 def check_kind(keys: np.ndarray, values: np.ndarray, argument: str) -> None:

@@ -130,10 +130,10 @@ def test_keys_may_be_arrays_or_tensors_of_any_integers(mode: str, keys: Any, for
         assert all(type(key) is int or key == "other" for key in value)
 
 
-def test_texts_and_bytes_are_sorted_by_code_points() -> None:
+def test_texts_are_sorted_by_code_points() -> None:
     metric = fm.Sliced(fm.Count(), "country")
     metric.add([0.5] * 4, country=["z", "ä", "Z", ""])
-    metric.add([0.5] * 2, country=np.array(["ä".encode(), b"z"]))
+    metric.add([0.5] * 2, country=np.array(["ä", "z"], object))
     assert list(metric.compute().items()) == [("", 1), ("Z", 1), ("z", 2), ("ä", 2)]
 
 
@@ -175,13 +175,6 @@ def test_scores_of_classes_can_be_sliced() -> None:
         alone = fm.Accuracy(top_k=2)
         alone.add(data.prediction[slot == each], data.label[slot == each])
         assert value == alone.compute()
-
-
-def test_bytes_are_texts_where_samples_are_kept_too() -> None:
-    metric = fm.Sliced(fm.GAUC())
-    metric.add([0.5, 0.7], [0, 1], slot=np.array([b"a", b"a"]), user=["u", "u"])
-    metric.add([0.2, 0.7], [1, 0], slot=["a", "a"], user=["v", "v"])
-    assert metric.compute() == {"a": 0.5}
 
 
 @pytest.mark.parametrize("keys", [None, [0, 1]])
@@ -364,7 +357,11 @@ def test_a_bad_argument_is_an_error_that_names_it(settings: dict[str, Any], told
         ({}, ["a", 1], "slot must hold integers or texts, not both; among texts it holds 1 of type int"),
         ({}, (1, "b"), "slot must hold integers or texts, not both"),
         ({}, [["b"], [1]], "slot must hold integers or texts, not both"),
-        ({}, [b"b", 1], "slot must hold integers or texts, not both"),
+        ({}, [b"b", 1], "slot must hold integers or texts; among integers it holds b'b' of type bytes"),
+        ({}, [b"b", b"c"], "slot must hold integers or texts, one per sample, not .S1 .*numpy.char.decode"),
+        ({}, [True, 1], "slot must hold integers or texts; among integers it holds True of type bool"),
+        ({}, [True, False], "slot must hold integers or texts, one per sample, not bool"),
+        ({}, ["a\0", "a"], "slot holds 'a.x00'; arrays of texts lose NULs at the end"),
         ({}, [float("nan"), "b"], "not both; among texts it holds nan of type float"),
         ({}, [None, "b"], "not both; among texts it holds None of type NoneType"),
         ({}, np.array([1, "b"], object), "slot must hold integers or texts, not both"),
