@@ -32,6 +32,7 @@ from fleetmetrics.comm.backends import get_dist_backend, list_all_backends, set_
 from fleetmetrics.errors import *  # noqa: F403
 from fleetmetrics.errors import __all__ as _errors
 from fleetmetrics.functional import acc, auc, mae, max, min, mse, rmse, sum
+from fleetmetrics.hints import hint_of_name
 from fleetmetrics.metric import Metric
 from fleetmetrics.metrics import *  # noqa: F403
 from fleetmetrics.metrics import __all__ as _metrics
@@ -75,4 +76,4 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"fleetmetrics.{name}")
-    raise AttributeError(f"module 'fleetmetrics' has no attribute {name!r}")
+    raise AttributeError(f"module 'fleetmetrics' has no attribute {name!r}{hint_of_name(name, __all__)}")

@@ -17,6 +17,7 @@ from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
 from fleetmetrics.comm.base import DEFAULT_TIMEOUT, Deadline, resolve_timeout
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
 from fleetmetrics.exchange import exchange
+from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.state import State
 
@@ -49,12 +50,19 @@ class Accumulator:
     #: Whether ``add`` takes a label; None: it may be given one, and does not look at it. False: a label is an error,
     #: since the weights stand in its place in the metric's own ``add``.
     takes_label: bool | None = True
+    #: What ``add`` takes beside columns.
+    arguments: tuple[str, ...] = ("prediction", "label", "weight", "mask")
     _add_to: Any = None  # what gets the batches instead, where this says only which arguments add takes
 
     def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
         self._set_name(_default_name(type(self)) if name is None else name)
         self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
         self.program: Any = None  # the static program that add was called in
+
+    if not TYPE_CHECKING:  # where every attribute would seem to be there
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint_of_method(name)}")
 
     def _set_name(self, name: str) -> None:
         if not isinstance(name, str) or not name:
@@ -74,7 +82,9 @@ class Accumulator:
         states = [state for member in self._members().values() for state in member.own_states()]
         return list(dict.fromkeys([state for check in self.checks() for state in check.states] + states))
 
-    def add(self, prediction: Any, label: Any = None, weight: Any = None, mask: Any = None, **columns: Any) -> None:
+    def add(
+        self, prediction: Any = None, label: Any = None, weight: Any = None, mask: Any = None, **columns: Any
+    ) -> None:
         """Accumulate one batch; inside a static program, append the operations that do so at every run.
 
         Args:
@@ -105,6 +115,8 @@ class Accumulator:
             if columns or member.columns:
                 self._check_columns(columns)
                 break
+        if prediction is None:
+            raise InvalidInputError(f"{type(self).__name__}.add: {self.arguments[0]} is missing")
         batch = Batch(prediction, label, weight, mask, columns)
         if 0 in batch.xp.shape(batch.prediction):
             return  # an empty batch; on 2.6, Paddle cannot even sum it
@@ -157,15 +169,19 @@ class Accumulator:
 
     def _check_columns(self, given: Mapping[str, Any]) -> None:
         wanted = sorted({name for member in self._members().values() for name in member.columns})
+        for name in given:
+            if name not in wanted:
+                raise self._unknown(name, wanted)
         for name in wanted:
             if given.get(name) is None:
                 raise InvalidInputError(f"{self.name}: {name} is missing; give add(..., {name}=) one per sample")
-        for name in given:
-            if name not in wanted:
-                raise InvalidInputError(
-                    f"{self.name}: add has no argument {name!r}; allowed are prediction, label, weight, mask"
-                    + "".join(f", {each}" for each in wanted)
-                )
+
+    def _unknown(self, argument: str, columns: Iterable[str] = ()) -> InvalidInputError:
+        allowed = [*self.arguments, *columns]
+        return InvalidInputError(
+            f"{type(self).__name__}.add has no argument {argument!r}{hint_of_argument(argument, allowed)} Allowed are "
+            f"{', '.join(allowed)}"
+        )
 
     def holds_samples(self) -> bool:
         """Whether batches of arrays or tensors have been added since the last reset."""

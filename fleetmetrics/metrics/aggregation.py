@@ -56,18 +56,22 @@ class Values(Metric):
 
     requirements = ("finite_prediction",)
     takes_label = False
+    arguments = ("value", "weight", "mask")
 
-    def add(self, value: Any, weight: Any = None, mask: Any = None) -> None:
+    def add(self, value: Any = None, weight: Any = None, mask: Any = None, **unknown: Any) -> None:
         """Accumulate one batch of values.
 
         Args:
             value: numbers of any shape; every element counts.
             weight: one number of at least 0 per sample, or one for all; None: 1.
             mask: one flag per sample; a sample masked by False leaves no trace. None: all count.
+            **unknown: refused, with a hint.
 
         Raises:
             InvalidInputError: as for `Metric.add`.
         """
+        for name in unknown:
+            raise self._unknown(name)
         super().add(value, None, weight, mask)
 
 
@@ -240,18 +244,23 @@ class Throughput(Metric):
         self.declare("estimate", dtype="float64")  # of the number, as for `Sum`
         self.declare("seconds", dtype="float64", reduction="max")
 
-    def add(self, number: Any, seconds: Any, mask: Any = None) -> None:
+    arguments = ("number", "seconds", "mask")
+
+    def add(self, number: Any = None, seconds: Any = None, mask: Any = None, **unknown: Any) -> None:
         """Accumulate what was processed.
 
         Args:
             number: how many samples; a number, or an array of them.
             seconds: how long it took, of the same shape.
             mask: one flag per number; what is masked by False does not count. None: all count.
+            **unknown: refused, with a hint.
 
         Raises:
             InvalidInputError: as for `Metric.add`.
             StaticProgramError: inside a static program.
         """
+        for name in unknown:
+            raise self._unknown(name)
         if is_static(number) or is_static(seconds):
             raise StaticProgramError(
                 f"{self.name} (Throughput) is not for static programs, which do not see how long they take; measure "

@@ -154,7 +154,7 @@ def test_add_takes_the_arguments_of_the_metric_in_its_order() -> None:
         mean.add(value=[5.0], mask=[False], slot=[1])
         mean.add(prediction=[6.5], weight=[0.5], slot=[2])
         assert mean.compute() == {1: 2.5, 2: 5.75}
-    with pytest.raises(TypeError, match="label"):
+    with pytest.raises(fm.InvalidInputError, match="label"):
         fm.Sliced(fm.Mean()).add([1.0], label=[1], slot=[1])
     with pytest.raises(fm.InvalidInputError, match="slot is missing"):
         fm.Sliced(fm.Mean()).add([1.0])
