@@ -120,10 +120,10 @@ BAD = [
     (dict(), dict(query=None), "query is missing; give add"),
     (dict(), dict(query=[1, 2, 3]), "query has shape"),
     (dict(), dict(query=[None, 1]), "query must hold integers or texts"),
-    (dict(), dict(query=[1, 2], user=[1, 2]), "has no argument 'user'; did you mean query. Allowed are prediction, .*, query"),
+    (
         dict(),
         dict(query=[1, 2], user=[1, 2]),
-        "add has no argument 'user'; did you mean query. Allowed are prediction, .*, query",
+        "no argument 'user'; did you mean query. Allowed are prediction, .*, query",
     ),
     (dict(prediction=[np.nan, 1.0]), dict(), "prediction must be a finite number"),
     (dict(label=[-1, 1]), dict(), "label must be a relevance: a finite number of at least 0"),
