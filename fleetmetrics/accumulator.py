@@ -1,32 +1,34 @@
-"""What accumulates: a metric and a collection add batches, exchange once, and evaluate their members."""
+"""What accumulates: it adds batches, exchanges once, and evaluates. A metric, or several."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import time
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from fleetmetrics import xp as namespaces
-from fleetmetrics.arguments import flag_of
+from fleetmetrics.arguments import difference, flag_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.batch.rules import Check
+from fleetmetrics.batch.rules import Check, Requirement
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
 from fleetmetrics.comm.base import DEFAULT_TIMEOUT, Deadline, resolve_timeout
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
-from fleetmetrics.exchange import exchange
+from fleetmetrics.exchange import reduce_keyed
 from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.state import State
 
-if TYPE_CHECKING:
-    from fleetmetrics.metric import Metric
-
-__all__ = ["Accumulator", "kind_of", "label_taken"]
+__all__ = ["Accumulator", "Composite", "label_taken"]
 
 _ordinals: dict[str, Iterator[int]] = {}
+#: What a metric has that is no setting of its own.
+_COMMON = frozenset(
+    ["name", "validate", "share", "program", "states", "collection", "table", "requirements", "takes_label", "_check"]
+)
 
 
 def _default_name(kind: type) -> str:
@@ -36,7 +38,7 @@ def _default_name(kind: type) -> str:
 
 
 class Accumulator:
-    """What a metric and a collection have in common: members, one check, one exchange.
+    """What accumulates: it adds batches, exchanges once, and evaluates. A metric, or several.
 
     Args:
         name: prefix of the states' names, and how errors call it; the same on every worker. None: the class
@@ -52,12 +54,17 @@ class Accumulator:
     takes_label: bool | None = True
     #: What ``add`` takes beside columns.
     arguments: tuple[str, ...] = ("prediction", "label", "weight", "mask")
+    #: Keys of `fleetmetrics.batch.rules.REQUIREMENTS` that every sample must meet, or requirements of its own.
+    requirements: tuple[str | Requirement, ...] = ()
+    #: Names of the further arguments that `add` takes, one value per sample.
+    columns: tuple[str, ...] = ()
     _add_to: Any = None  # what gets the batches instead, where this says only which arguments add takes
 
     def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
         self._set_name(_default_name(type(self)) if name is None else name)
         self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
         self.program: Any = None  # the static program that add was called in
+        self.states: dict[str, State] = {}
 
     if not TYPE_CHECKING:  # where every attribute would seem to be there
 
@@ -70,17 +77,52 @@ class Accumulator:
         self.name = name
         self._check = Check(name)
 
+    # -- what it stands on; overridden by what is made of several metrics -----------------------------------
+
+    def leaves(self) -> Sequence[Accumulator]:
+        """The metrics that it is made of, each once."""
+        return (self,)
+
+    def own_states(self) -> Iterable[State]:
+        """The states, in the order of their declaration."""
+        return self.states.values()
+
+    def record_metrics(self) -> Iterable[Any]:
+        """Those that keep something of every sample."""
+        return ()
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        """The requirements for this batch, where they depend on its shapes."""
+        return self.requirements
+
+    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        """What a batch adds to each state and table."""
+        raise NotImplementedError
+
+    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+        """The value, from the global states and what was made of all records."""
+        return self.formula(**{name: values[state] for name, state in self.states.items()})
+
+    def formula(self, **states: np.ndarray) -> Any:
+        """The value, from the global states; pure NumPy."""
+        raise NotImplementedError(f"{type(self).__name__} must define formula")
+
     def checks(self) -> list[Check]:
         """The checks of the batches that were added here, or to what this stands on."""
         return [self._check]
 
-    def _members(self) -> Mapping[str, Metric]:
-        raise NotImplementedError
-
     def _states(self) -> list[State]:
         """Every state once, those of the checks first."""
-        states = [state for member in self._members().values() for state in member.own_states()]
-        return list(dict.fromkeys([state for check in self.checks() for state in check.states] + states))
+        return list(dict.fromkeys([*(state for check in self.checks() for state in check.states), *self.own_states()]))
+
+    def _tables(self) -> dict[Any, list[Any]]:
+        """What is kept of every sample, with the metrics that stand on it."""
+        tables: dict[Any, list[Any]] = {}
+        for metric in self.record_metrics():
+            tables.setdefault(metric.table, []).append(metric)
+        return tables
+
+    # -- add -----------------------------------------------------------------------------------------------
 
     def add(
         self, prediction: Any = None, label: Any = None, weight: Any = None, mask: Any = None, **columns: Any
@@ -110,11 +152,9 @@ class Accumulator:
                 f"{self.name} was given a label, and its metrics take values without one; give weights by keyword, "
                 "add(values, weight=...)"
             )
-        members = self._members().values()
-        for member in members:
-            if columns or member.columns:
-                self._check_columns(columns)
-                break
+        leaves = self.leaves()
+        if columns or any(leaf.columns for leaf in leaves):
+            self._check_columns(columns)
         if prediction is None:
             raise InvalidInputError(f"{type(self).__name__}.add: {self.arguments[0]} is missing")
         batch = Batch(prediction, label, weight, mask, columns)
@@ -129,12 +169,8 @@ class Accumulator:
                 "metric of its own for arrays"
             )
         with batch.xp.quiet():
-            requirements = [rule for member in members for rule in member.requirements_of(batch)]
-            batch.check(self.name, requirements, self.validate)
-            increments: dict[Any, Any] = {}
-            for member in members:
-                for state, increment in member.statistics(batch):
-                    increments.setdefault(state, increment)
+            batch.check(self.name, self.requirements_of(batch), self.validate)
+            increments = dict(self.statistics(batch))
             if not self.validate:
                 increments = {each: namespaces.without_strays(batch.xp, by, each) for each, by in increments.items()}
             if not static:
@@ -168,7 +204,7 @@ class Accumulator:
             raise
 
     def _check_columns(self, given: Mapping[str, Any]) -> None:
-        wanted = sorted({name for member in self._members().values() for name in member.columns})
+        wanted = sorted({name for leaf in self.leaves() for name in leaf.columns})
         for name in given:
             if name not in wanted:
                 raise self._unknown(name, wanted)
@@ -216,48 +252,63 @@ class Accumulator:
             except DuplicateStateError as error:
                 raise DuplicateStateError(f"{self.name}: {error}") from None
 
-    def _blocks(self, scope: Any) -> list[Any]:
-        return [state.block(scope) for state in self._states()]
+    # -- compute -------------------------------------------------------------------------------------------
 
-    def _checked(self, arrays: Iterable[np.ndarray]) -> dict[State, np.ndarray]:
-        """Values by state; raises if a worker met an invalid sample."""
-        values = dict(zip(self._states(), arrays))
-        if self.validate:
-            for state, value in values.items():
-                state.raise_if_overflown(value)
-            rules = [rule for member in self._members().values() for rule in member.requirements]
-            for check in self.checks():
-                check.raise_if_invalid(values, rules)
-        return values
+    def compute(
+        self,
+        scope: Any = None,
+        *,
+        util: Any = None,
+        communicator: Communicator | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """The value over the samples of all workers: the same on every worker. A collection's is a dict of values.
 
-    def _compute(
-        self, scope: Any, util: Any, communicator: Communicator | None, timeout: float | None
-    ) -> dict[str, Any]:
-        call = f"{type(self).__name__} {self.name}"
+        Every worker must call it; nothing that was accumulated changes.
+
+        Args:
+            scope: where a static program's variables live; None: the global scope.
+            util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: fleetmetrics' channel.
+            communicator: None: the one that was set or is chosen automatically.
+            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+
+        Raises:
+            FleetMetricsError: the same error on every worker, by the deadline.
+        """
         channel = communicator if communicator is not None else communicator_for(util)
+        call = f"{type(self).__name__} {self.name}"
         start = time.monotonic()
-        keyed = any(state.keyed for state in self._states())
-        blocks = exchange(call, lambda: self._blocks(scope), keyed=keyed, communicator=channel, timeout=timeout)
-        values = self._checked(blocks)
+        states, tables = self._states(), self._tables()
+        reduce: Callable[..., list[np.ndarray]] = channel.reduce_made
+        if any(state.keyed for state in states):
+            reduce = functools.partial(reduce_keyed, channel)
+        values = dict(zip(states, reduce(call, lambda: [state.block(scope) for state in states], timeout=timeout)))
+        self._raise_if_invalid(values)
         carries: dict[Any, Any] = {}
-        tables = self._tables()
         if tables:
             deadline = Deadline(resolve_timeout(timeout) - (time.monotonic() - start))
             carries = fold_in_order(call, channel, tables, values, deadline)
-        return {key: member.evaluate(values, carries) for key, member in self._members().items()}
+        return self.evaluate(values, carries)
 
-    def _compute_local(self, scope: Any) -> dict[str, Any]:
-        values = self._checked(state.read(scope) for state in self._states())
-        carries = fold_in_order(self.name, LocalCommunicator(), self._tables(), values, Deadline(DEFAULT_TIMEOUT))
-        return {key: member.evaluate(values, carries) for key, member in self._members().items()}
+    def compute_local(self, scope: Any = None) -> Any:
+        """The value over this worker's samples only; no communication.
 
-    def _tables(self) -> dict[Any, list[Any]]:
-        """What is kept of every sample, with the metrics that stand on it."""
-        tables: dict[Any, list[Any]] = {}
-        for member in self._members().values():
-            for metric in member.record_metrics():
-                tables.setdefault(metric.table, []).append(metric)
-        return tables
+        Args:
+            scope: where a static program's variables live; None: the global scope.
+        """
+        return self.compute(scope, communicator=LocalCommunicator(), timeout=DEFAULT_TIMEOUT)
+
+    def _raise_if_invalid(self, values: Mapping[State, np.ndarray]) -> None:
+        """Raise if a worker met an invalid sample, or a sum has overflowed."""
+        if not self.validate:
+            return
+        for state, value in values.items():
+            state.raise_if_overflown(value)
+        for check in self.checks():
+            if values[check.invalid]:
+                check.raise_if_invalid(values, [rule for leaf in self.leaves() for rule in leaf.requirements])
+
+    # -- reset, merge -----------------------------------------------------------------------------------------
 
     def reset(self, scope: Any = None) -> None:
         """Forget what was accumulated on this worker.
@@ -270,6 +321,10 @@ class Accumulator:
         for table in self._tables():
             table.reset()
 
+    def settings(self) -> dict[str, Any]:
+        """What it was told when it was made that can change its number, by name."""
+        return {name: value for name, value in vars(self).items() if name not in _COMMON}
+
     def merge(self, other: Accumulator, scope: Any = None) -> None:
         """Add what another accumulator of the same kind holds; the other one stays as it is.
 
@@ -278,23 +333,64 @@ class Accumulator:
             scope: where a static program's variables live; None: the global scope.
 
         Raises:
-            InvalidInputError: if the states differ.
+            InvalidInputError: if class, settings or states differ; it says which.
         """
-        mine, theirs = self._states(), other._states() if isinstance(other, Accumulator) else []
-        own, given = self._tables(), other._tables() if isinstance(other, Accumulator) else {}
-        kinds = (
-            [*map(kind_of, mine), *[table.kind for table in own]],
-            [*map(kind_of, theirs), *[t.kind for t in given]],
-        )
-        if type(self) is not type(other) or kinds[0] != kinds[1]:
+        differs = difference(self, other)
+        mine, own = self._states(), self._tables()
+        theirs, given = ([], {}) if differs else (other._states(), other._tables())
+        kinds = [each.kind for each in (*mine, *own)]
+        if differs or kinds != [each.kind for each in (*theirs, *given)]:
             raise InvalidInputError(
                 f"other must be a {type(self).__name__} with the settings of {self.name}; it is "
-                f"{getattr(other, 'name', other)!r} ({type(other).__name__})"
+                f"{getattr(other, 'name', other)!r} ({type(other).__name__}): {differs or 'its states differ'}"
             )
         for one, another in zip(mine, theirs):
             one.merge(another, scope)
         for table, more in zip(own, given):
             table.merge(more)
+
+
+class Composite(Accumulator):
+    """What is made of several metrics: they answer for it."""
+
+    def leaves(self) -> Sequence[Accumulator]:
+        """The metrics that it is made of, each once."""
+        return list(dict.fromkeys(leaf for part in self.parts() for leaf in part.leaves()))
+
+    def parts(self) -> Iterable[Accumulator]:
+        """The metrics that it was given."""
+        raise NotImplementedError
+
+    def own_states(self) -> Iterable[State]:
+        """Those of the metrics, each once."""
+        return dict.fromkeys(state for leaf in self.leaves() for state in leaf.own_states())
+
+    def record_metrics(self) -> Iterable[Any]:
+        """Those of the metrics, each once."""
+        return dict.fromkeys(metric for leaf in self.leaves() for metric in leaf.record_metrics())
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        """Those of the metrics, each once."""
+        return tuple(dict.fromkeys(rule for leaf in self.leaves() for rule in leaf.requirements_of(batch)))
+
+    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        """What a batch adds to each state and table.
+
+        Raises:
+            InvalidInputError: two metrics share one, and fill it with different things.
+        """
+        found: dict[Any, tuple[Any, Accumulator]] = {}
+        for leaf in self.leaves():
+            for target, increment in leaf.statistics(batch):
+                before, by = found.setdefault(target, (increment, leaf))
+                if before is not increment and not _identical(before, increment):
+                    raise InvalidInputError(
+                        f"{by.name} ({type(by).__name__}) and {leaf.name} ({type(leaf).__name__}) share "
+                        f"{target.name!r}, which both declare under the key {target.key!r}, and fill it with different "
+                        "statistics; give one of them another key, or compute both by one function of the batch that "
+                        "is decorated with fleetmetrics.batch.statistic"
+                    )
+        return [(target, increment) for target, (increment, _) in found.items()]
 
 
 def label_taken(by: Iterable[Accumulator]) -> bool | None:
@@ -307,6 +403,10 @@ def label_taken(by: Iterable[Accumulator]) -> bool | None:
     return True if True in asked or not asked else False if False in asked else None
 
 
-def kind_of(state: State) -> tuple[Any, ...]:
-    """What must be equal for one state to stand for another."""
-    return (state.name.rpartition(".")[2], state.shape, state.reduction, state.key)
+def _identical(one: Any, other: Any) -> bool:
+    """Whether two increments were made of the very same arrays."""
+    if type(one) is type(other) and isinstance(one, (tuple, dict)) and len(one) == len(other):
+        if isinstance(one, dict):
+            return one.keys() == other.keys() and all(_identical(one[key], other[key]) for key in one)
+        return all(map(_identical, one, other))
+    return one is other

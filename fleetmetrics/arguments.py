@@ -16,6 +16,7 @@ __all__ = [
     "array_of",
     "choice_of",
     "column_of",
+    "difference",
     "edges_of",
     "flag_of",
     "number_of",
@@ -179,3 +180,24 @@ def edges_of(bins: Any, low: float, high: float) -> tuple[float, ...]:
             f"than the one before; not {bins!r}"
         )
     return tuple(edges.tolist())
+
+
+def difference(one: Any, other: Any, where: str = "") -> str:
+    """The first setting in which two differ, in words; "" if they are of one kind."""
+    if type(one) is not type(other):
+        pairs: Any = None
+    elif hasattr(one, "settings"):
+        mine, theirs = one.settings(), other.settings()
+        pairs = [(name, mine.get(name), theirs.get(name)) for name in {**mine, **theirs}]
+    elif isinstance(one, dict):
+        pairs = [(f"{key!r}", one.get(key), other.get(key)) for key in {**one, **other}]
+    elif isinstance(one, (list, tuple)) and not hasattr(one, "_fields") and len(one) == len(other):
+        pairs = [(where, *each) for each in zip(one, other)]
+    else:
+        pairs = None
+    if pairs is not None:
+        return next(filter(None, (difference(first, second, name) for name, first, second in pairs)), "")
+    if np.array_equal(one, other) or (one != one and other != other):  # nan is equal to nan here
+        return ""
+    mine, theirs = (getattr(each, "name", repr(each)) for each in (one, other))
+    return f"{where} is {theirs}, here {mine}" if where else f"it is a {type(other).__name__}"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping
 
-from fleetmetrics.accumulator import Accumulator, label_taken
-from fleetmetrics.comm import Communicator
+import numpy as np
+
+from fleetmetrics.accumulator import Composite, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
+from fleetmetrics.state import State
 
 __all__ = ["MetricCollection"]
 
 
-class MetricCollection(Accumulator):
+class MetricCollection(Composite):
     """Several metrics over the same batches: one add, one exchange, a dict of values.
 
     States that members declare under the same key (the number of samples, say) are kept once.
@@ -118,26 +120,18 @@ class MetricCollection(Accumulator):
             share=self.share,
         )
 
-    def _members(self) -> Mapping[str, Metric]:
-        return self.metrics
+    def parts(self) -> Iterable[Metric]:
+        """The members."""
+        return self.metrics.values()
 
-    def compute(
-        self,
-        scope: Any = None,
-        *,
-        util: Any = None,
-        communicator: Communicator | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Every metric's global value, in one exchange; arguments and errors as in `Metric.compute`."""
-        return self._named(self._compute(scope, util, communicator, timeout))
+    def settings(self) -> dict[str, Any]:
+        """The members."""
+        return dict(self.metrics)
 
-    def compute_local(self, scope: Any = None) -> dict[str, Any]:
-        """Every metric's value over this worker's samples only; no communication."""
-        return self._named(self._compute_local(scope))
-
-    def _named(self, values: dict[str, Any]) -> dict[str, Any]:
-        return {f"{self.prefix}{key}{self.postfix}": value for key, value in values.items()}
+    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> dict[str, Any]:
+        """Every member's value."""
+        found = {key: metric.evaluate(values, carries) for key, metric in self.metrics.items()}
+        return {f"{self.prefix}{key}{self.postfix}": value for key, value in found.items()}
 
 
 def _key(metric: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Callable, NamedTuple, Sequence, Union
 
 import numpy as np
 
-from fleetmetrics.comm import Block, Communicator, communicator_for
+from fleetmetrics.comm import Block, Communicator
 from fleetmetrics.comm.columns import by_rank
 from fleetmetrics.comm.letters import Letter, joined
 from fleetmetrics.comm.packing import agree, layout_of
@@ -20,7 +20,7 @@ from fleetmetrics.errors import AgreementError, IntegerOverflowError
 from fleetmetrics.numbers import combine, identity
 from fleetmetrics.records.serializer import pack, unpack
 
-__all__ = ["Item", "KeyedRows", "Keys", "exchange", "reduce_keyed"]
+__all__ = ["Item", "KeyedRows", "Keys", "reduce_keyed"]
 
 #: So many bytes of rows, of all workers together, are reduced at a time.
 _AT_ONCE = 32 << 20
@@ -56,16 +56,16 @@ Item = Union[Block, Keys, KeyedRows]
 
 
 def reduce_keyed(
-    call: str, channel: Communicator, items: Sequence[Item], timeout: float | None, trouble: BaseException | None
+    channel: Communicator, call: str, make: Callable[[], Sequence[Item]], *, timeout: float | None = None
 ) -> list[np.ndarray]:
-    """Reduce states, some of which have rows by key, in one exchange.
+    """Reduce states, some of which have rows by key, in one exchange; else as `Communicator.reduce_made`.
 
     Args:
-        call: what is computed, the same on every worker; errors quote it.
         channel: the workers' communicator.
-        items: the states; names, reductions and shapes must be the same on every worker, but for the number of rows.
+        call: what is computed, the same on every worker; errors quote it.
+        make: returns the states; names, reductions and shapes must be the same on every worker, but for the number of
+            rows.
         timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
-        trouble: what went wrong here before the exchange; then every worker raises it.
 
     Returns:
         For every item the array, or the keys, of all workers.
@@ -74,16 +74,19 @@ def reduce_keyed(
         AgreementError: if the workers' calls or items differ, or some have texts and some integers as keys.
         FleetMetricsError: as `Communicator.reduce` does.
     """
+    items: Sequence[Item] = []
     if channel.world_size == 1:
+        items = make()
         blocks = [each if isinstance(each, Block) else each.block for each in items if not isinstance(each, Keys)]
-        arrays = iter(channel.reduce(call, blocks, timeout=timeout, trouble=trouble))
+        arrays = iter(channel.reduce(call, blocks, timeout=timeout))
         return [each.values.copy() if isinstance(each, Keys) else next(arrays) for each in items]
+    trouble: Exception | None = None
     note: Any = None
     buffers: Any = b""
     try:
-        if trouble is None:
-            packed = pack([_array(each) for each in items])
-            note, buffers = [_header(call, items), packed.layout], packed.buffers
+        items = make()
+        packed = pack([_array(each) for each in items])
+        note, buffers = [_header(call, items), packed.layout], packed.buffers
     except Exception as error:  # whatever it is: the others are waiting
         trouble = error
 
@@ -185,43 +188,3 @@ class _Union:
 def _beyond(places: np.ndarray, size: int) -> range:
     """Which rows of a worker are of keys that are not kept; its last one among them."""
     return range(int(np.searchsorted(places, size)), len(places) + 1)
-
-
-def exchange(
-    call: str,
-    collect: Callable[[], Sequence[Item]],
-    *,
-    keyed: bool = False,
-    util: Any = None,
-    communicator: Communicator | None = None,
-    timeout: float | None = None,
-) -> list[np.ndarray]:
-    """Reduce a set of local arrays over all workers, in one exchange.
-
-    A worker that cannot even read its own states still takes part, with its error: then every worker raises
-    that error, and none waits for the deadline.
-
-    Args:
-        call: what is computed, for the agreement header and for messages.
-        collect: makes this worker's blocks.
-        keyed: whether some of them have rows by key, see `fleetmetrics.exchange`; the same on every worker.
-        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: the communicator.
-        communicator: None: the one that was set or is chosen automatically.
-        timeout: seconds to wait for the other workers; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
-
-    Returns:
-        The global arrays, in the order of the blocks.
-
-    Raises:
-        FleetMetricsError: the same one on every worker.
-    """
-    channel = communicator if communicator is not None else communicator_for(util)
-    blocks: Sequence[Any] = []
-    trouble: Exception | None = None
-    try:
-        blocks = collect()
-    except Exception as error:  # whatever it is: the others are waiting
-        trouble = error
-    if keyed:
-        return reduce_keyed(call, channel, blocks, timeout, trouble)
-    return channel.reduce(call, blocks, timeout=timeout, trouble=trouble)

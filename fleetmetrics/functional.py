@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.comm import Block
+from fleetmetrics.comm import Block, communicator_for
 from fleetmetrics.errors import InvalidInputError, warn
-from fleetmetrics.exchange import exchange
 from fleetmetrics.state import name_of, read
 
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
@@ -212,7 +211,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> fl
                 )
         return [Block("stat_pos", "sum", positive), Block("stat_neg", "sum", negative)]
 
-    positive, negative = exchange(_call("auc", stat_pos, stat_neg), collect, util=util)
+    positive, negative = communicator_for(util).reduce_made(_call("auc", stat_pos, stat_neg), collect)
     return formulas.auc_from_histogram(*_newest_window(positive, negative))
 
 
@@ -236,15 +235,17 @@ def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarr
 
 
 def _reduce(reduction: str, value: Any, scope: Any, util: Any) -> np.ndarray:
-    (result,) = exchange(_call(reduction, value), lambda: [Block("input", reduction, read(value, scope))], util=util)
-    return result
+    def collect() -> list[Block]:
+        return [Block("input", reduction, read(value, scope))]
+
+    return communicator_for(util).reduce_made(_call(reduction, value), collect)[0]
 
 
 def _totals(call: str, scope: Any, util: Any, **totals: Any) -> list[np.ndarray]:
     def collect() -> list[Block]:
         return [Block(name, "sum", _one_number(name, value, scope)) for name, value in totals.items()]
 
-    return exchange(_call(call, *totals.values()), collect, util=util)
+    return communicator_for(util).reduce_made(_call(call, *totals.values()), collect)
 
 
 def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:

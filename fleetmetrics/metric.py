@@ -20,27 +20,22 @@
 from __future__ import annotations
 
 import copy
-import operator
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
 import numpy as np
 
-from fleetmetrics.accumulator import Accumulator, kind_of, label_taken
+from fleetmetrics.accumulator import Accumulator, Composite, label_taken
 from fleetmetrics.arguments import raise_if_too_large
+from fleetmetrics.arithmetic import Arithmetic
 from fleetmetrics.batch import Batch
-from fleetmetrics.batch.rules import Check, Requirement
-from fleetmetrics.comm import Communicator
+from fleetmetrics.batch.rules import Check
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.state import State
-
-if TYPE_CHECKING:
-    from fleetmetrics.record_metric import RecordMetric
 
 __all__ = ["Expression", "Metric"]
 
 
-class Metric(Accumulator):
+class Metric(Accumulator, Arithmetic):
     """A metric with states; the catalogue derives from it, and so can yours.
 
     Args:
@@ -49,14 +44,8 @@ class Metric(Accumulator):
         share: in a static program, share the variables of an earlier metric of this name.
     """
 
-    #: Keys of `fleetmetrics.batch.rules.REQUIREMENTS` that every sample must meet, or requirements of its own.
-    requirements: tuple[str | Requirement, ...] = ()
-    #: Names of the further arguments that `add` takes, one value per sample.
-    columns: tuple[str, ...] = ()
-
     def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
         super().__init__(name, validate=validate, share=share)
-        self.states: dict[str, State] = {}
         self.collection: str | None = None  # the name of the collection that has taken this metric over
 
     def declare(
@@ -74,9 +63,6 @@ class Metric(Accumulator):
         """
         raise_if_too_large(f"{self.name}: one of the settings", shape, f"the state {name!r}")
         self.states[name] = State(f"{self.name}.{name}", shape, dtype, reduction, key)
-
-    def _members(self) -> Mapping[str, Metric]:
-        return {self.name: self}
 
     def _check_is_free(self) -> None:
         if self.collection is not None:
@@ -117,23 +103,25 @@ class Metric(Accumulator):
             copy_.declare(key, state.shape, state.declared_dtype, state.reduction, state.key)
         return copy_
 
-    # -- what an accumulator asks of its members; metrics that are made of others answer for them ------------
-
-    def own_states(self) -> Iterable[State]:
-        """The states, in the order of their declaration."""
-        return self.states.values()
-
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to each state."""
-        return [(self.states[name], increment) for name, increment in self.batch_statistics(batch).items()]
+        """What a batch adds to each state.
 
-    def record_metrics(self) -> Iterable[RecordMetric]:
-        """Those that keep something of every sample."""
-        return ()
+        Raises:
+            InvalidInputError: `batch_statistics` leaves out a state, or fills one that was not declared.
+        """
+        found = self.batch_statistics(batch)
+        if found.keys() != self.states.keys():
+            self._raise_not_declared(found)
+        return [(self.states[name], increment) for name, increment in found.items() if increment is not None]
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        """The value, from the global states and what was made of all records."""
-        return self.formula(**{name: values[state] for name, state in self.states.items()})
+    def _raise_not_declared(self, found: Mapping[str, Any]) -> None:
+        missing = [name for name in self.states if name not in found]
+        unknown = [name for name in found if name not in self.states]
+        what = f"leaves out {', '.join(missing)}" if missing else f"fills {', '.join(unknown)}, not declared"
+        raise InvalidInputError(
+            f"{self.name}: batch_statistics of {type(self).__name__} {what}; it must return an increment for each "
+            f"declared state: {', '.join(self.states) or 'none'}"
+        )
 
     def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
         """Become part of a collection: take its names, and share the states that are there already.
@@ -145,11 +133,7 @@ class Metric(Accumulator):
         for name, state in self.states.items():
             state.name = f"{prefix}.{name}"
             if state.key is not None:
-                self.states[name] = shared.setdefault(kind_of(state), state)
-
-    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        """The requirements for this batch, where they depend on its shapes."""
-        return self.requirements
+                self.states[name] = shared.setdefault(state.kind, state)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         """What a batch adds to each state; written with ``batch.xp``, for all three modes.
@@ -158,90 +142,15 @@ class Metric(Accumulator):
             batch: flat, checked, without masked samples.
 
         Returns:
-            For each declared state an array of its shape, or `Scattered`.
+            For each declared state an array of its shape, or `Scattered`; None where the batch adds nothing to it.
         """
         raise NotImplementedError(f"{type(self).__name__} must define batch_statistics")
 
-    def formula(self, **states: np.ndarray) -> Any:
-        """The value, from the global states; pure NumPy."""
-        raise NotImplementedError(f"{type(self).__name__} must define formula")
-
-    def compute(
-        self,
-        scope: Any = None,
-        *,
-        util: Any = None,
-        communicator: Communicator | None = None,
-        timeout: float | None = None,
-    ) -> Any:
-        """The value over the samples of all workers: the same number on every worker.
-
-        Every worker must call it; nothing that was accumulated changes.
-
-        Args:
-            scope: where a static program's variables live; None: the global scope.
-            util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: fleetmetrics' channel.
-            communicator: None: the one that was set or is chosen automatically.
-            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
-
-        Returns:
-            A float (an int for sums and extremes of integers).
-
-        Raises:
-            FleetMetricsError: the same error on every worker, by the deadline.
-        """
-        return self._compute(scope, util, communicator, timeout)[self.name]
-
-    def compute_local(self, scope: Any = None) -> Any:
-        """The value over this worker's samples only; no communication.
-
-        Args:
-            scope: where a static program's variables live; None: the global scope.
-        """
-        return self._compute_local(scope)[self.name]
-
-    # -- arithmetic: a formula that waits for the values -----------------------------------------------------
-
-    __array_ufunc__ = None  # or an array times a metric would be an array of objects
-
-    def __add__(self, other: Any) -> Expression:
-        return Expression("+", operator.add, self, other)
-
-    def __radd__(self, other: Any) -> Expression:
-        return Expression("+", operator.add, other, self)
-
-    def __sub__(self, other: Any) -> Expression:
-        return Expression("-", operator.sub, self, other)
-
-    def __rsub__(self, other: Any) -> Expression:
-        return Expression("-", operator.sub, other, self)
-
-    def __mul__(self, other: Any) -> Expression:
-        return Expression("*", operator.mul, self, other)
-
-    def __rmul__(self, other: Any) -> Expression:
-        return Expression("*", operator.mul, other, self)
-
-    def __truediv__(self, other: Any) -> Expression:
-        return Expression("/", _quotient, self, other)
-
-    def __rtruediv__(self, other: Any) -> Expression:
-        return Expression("/", _quotient, other, self)
-
-    def __pow__(self, other: Any) -> Expression:
-        return Expression("**", _power, self, other)
-
-    def __rpow__(self, other: Any) -> Expression:
-        return Expression("**", _power, other, self)
-
-    def __neg__(self) -> Expression:
-        return Expression("-", operator.neg, self)
-
-    def __abs__(self) -> Expression:
-        return Expression("abs", operator.abs, self)
+    def _combined(self, symbol: str, function: Callable[..., Any], *operands: Any) -> Expression:
+        return Expression(symbol, function, *operands)
 
 
-class Expression(Metric):
+class Expression(Composite, Metric):
     """What arithmetic on metrics makes: a metric whose value is computed from theirs.
 
     ``2 * p * r / (p + r)`` is an expression; it stands on the states of ``p`` and ``r``, and one exchange brings
@@ -285,22 +194,16 @@ class Expression(Metric):
         ]
         return f"{self.symbol}({texts[0]})" if len(texts) == 1 else f"({f' {self.symbol} '.join(texts)})"
 
-    # Its operands answer for it.
+    def parts(self) -> Iterable[Metric]:
+        """The operands that are metrics."""
+        return self._metrics
 
-    def own_states(self) -> Iterable[State]:  # noqa: D102
-        return list(dict.fromkeys(state for each in self._metrics for state in each.own_states()))
+    def settings(self) -> dict[str, Any]:
+        """The operation and what it is done with."""
+        return {"symbol": self.symbol, "function": self.function, "operands": self.operands}
 
     def checks(self) -> list[Check]:  # noqa: D102
         return list(dict.fromkeys([*super().checks(), *[check for each in self._metrics for check in each.checks()]]))
-
-    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:  # noqa: D102
-        return tuple(dict.fromkeys(rule for each in self._metrics for rule in each.requirements_of(batch)))
-
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:  # noqa: D102
-        return [pair for each in self._metrics for pair in each.statistics(batch)]
-
-    def record_metrics(self) -> Iterable[RecordMetric]:  # noqa: D102
-        return list(dict.fromkeys(metric for each in self._metrics for metric in each.record_metrics()))
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
         operands = []
@@ -324,23 +227,3 @@ class Expression(Metric):
         new = Expression(self.symbol, self.function, *[made.get(each, each) for each in self.operands])
         new.validate = self.validate
         return new if name is None else new.rename(name)
-
-
-def _quotient(one: Any, other: Any) -> Any:
-    if np.ndim(one) == np.ndim(other) == 0:
-        return one / other if other else undefined("a quotient of metrics", "the divisor is 0")
-    below = np.asarray(other)
-    if (below == 0).any():
-        undefined("a quotient of metrics", f"{np.count_nonzero(below == 0)} of {below.size} divisors are 0")
-    return np.where(below == 0, np.nan, one / np.where(below == 0, 1, below))
-
-
-def _power(one: Any, other: Any) -> Any:
-    base, exponent = np.asarray(one, np.float64), np.asarray(other, np.float64)
-    with np.errstate(all="ignore"):
-        value = np.power(base, exponent)
-    none = ~np.isfinite(value) & ~np.isnan(base) & ~np.isnan(exponent)
-    if none.any():
-        undefined("a power of metrics", f"{np.count_nonzero(none)} of {none.size} are no finite number")
-        value = np.where(none, np.nan, value)
-    return value if value.ndim else value.item()

@@ -58,6 +58,11 @@ class State:
         self.value: Any = None  # None: the identity
         self.static: Any = None  # the static.StaticState, once a program holds it
 
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What must be equal for one state to stand for another."""
+        return (self.name.rpartition(".")[2], self.shape, self.reduction, self.key)
+
     def current(self) -> Any:
         """The value so far, to compute with: an array, a tensor, or a program's variable."""
         if self.static is not None:

@@ -1,4 +1,4 @@
-"""The exchange: every block in one call, and a worker in trouble takes part with its trouble."""
+"""A worker that cannot make its states takes part in the exchange with its error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.comm import Block
-from fleetmetrics.exchange import exchange
 from tests.fakes import Listener
 
 
@@ -15,9 +14,9 @@ def blocks():
     return [Block("b", "sum", np.array([1, 2])), Block("a", "max", np.array([0.5]))]
 
 
-def test_all_blocks_go_in_one_call_and_come_back_in_their_order():
+def test_all_states_go_in_one_call_and_come_back_in_their_order():
     listener = Listener()
-    arrays = exchange("call", blocks, communicator=listener, timeout=3)
+    arrays = listener.reduce_made("call", blocks, timeout=3)
     assert [array.tolist() for array in arrays] == [[1, 2], [0.5]]
     assert listener.calls == ["call"] and listener.timeouts == [3]
     assert [block.name for block in listener.blocks[0]] == ["b", "a"]
@@ -30,19 +29,20 @@ def test_a_worker_that_cannot_read_its_states_takes_part_with_its_error(error):
 
     listener = Listener()
     with pytest.raises(type(error)):
-        exchange("call", collect, communicator=listener)
+        listener.reduce_made("call", collect)
     assert listener.troubles == [error] and listener.blocks == [[]]
 
 
 def test_the_communicator_comes_before_util_and_util_before_the_one_that_is_set():
     first, second, third = Listener(), Listener(), Listener()
+    metric = fm.Count("samples")
     with fm.set_communicator(third):
-        exchange("one", blocks, communicator=first, util=second)
-        exchange("two", blocks, util=second)
-        exchange("three", blocks)
-    assert (first.calls, second.calls, third.calls) == (["one"], ["two"], ["three"])
+        metric.compute(communicator=first, util=second)
+        metric.compute(util=second)
+        metric.compute()
+    assert [each.calls for each in (first, second, third)] == [["Count samples"]] * 3
 
 
 def test_a_util_that_cannot_reduce_is_an_error_that_says_what_is_allowed():
     with pytest.raises(fm.InvalidInputError, match=r"util is 3, which has no all_reduce\(input, mode\)"):
-        exchange("call", blocks, util=3)
+        fm.Count().compute(util=3)

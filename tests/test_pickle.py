@@ -42,7 +42,7 @@ def value_of(metric):
 
 def test_every_metric_of_the_catalogue_is_here():
     made = [case.make() for case in CASES.values()] + [make() for make in MORE.values()]
-    kinds = {type(member).__name__ for metric in made for member in metric._members().values()}
+    kinds = {type(member).__name__ for metric in made for member in metric.leaves()}
     kinds |= {type(metric.metric).__name__ for metric in made if isinstance(metric, fm.Windowed)}
     assert set(fm.metrics.__all__) <= kinds
 
@@ -80,9 +80,9 @@ def test_members_of_a_collection_share_their_states_afterwards(way):
     again = WAYS[way](collection)
     again.add([0.9], [1])
     assert collection.compute()["p"] == 1 / 2 and again.compute()["p"] == 2 / 3
-    members = list(again._members().values())
+    members = again.leaves()
     assert len({id(state) for member in members for state in member.states.values()}) == 1
-    table = WAYS[way](fm.MetricCollection([fm.XAUC("x"), fm.KendallCorrelation("k")]))._members()
+    table = WAYS[way](fm.MetricCollection([fm.XAUC("x"), fm.KendallCorrelation("k")])).metrics
     assert table["x"].table is table["k"].table
 
 

@@ -66,9 +66,9 @@ class Sums:
     @property
     def number(self) -> Any:
         """The number of the samples that count, whatever their weight: int64."""
-        if self.keep is None and self.lanes is None:
-            return self.xp.count(self.label if self.classes else self.prediction)
-        return self.cached("number", self._number)
+        if "number" not in self.memo:
+            self.memo["number"] = self._number()
+        return self.memo["number"]
 
     def histogram(self, *indices: Any, amount: Any = None) -> Scattered:
         """Add to ``state[indices]`` what each sample counts for.
@@ -165,6 +165,8 @@ class Sums:
         return self.xp.sum(self.weight) if self.lanes is None else self.lanes.sum(self.weight)
 
     def _number(self) -> Any:
+        if self.keep is None and self.lanes is None:
+            return self.xp.count(self._each)
         if self.lanes is not None:
             ones = None if self.keep is None else self.ones_of(self.keep)
             return self.lanes.sum(ones)

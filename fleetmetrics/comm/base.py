@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Sequence, TypeVar
+from typing import Any, Callable, Sequence, TypeVar
 
 import numpy as np
 
@@ -266,12 +266,27 @@ class Communicator(ABC):
             >>> LocalCommunicator().all_reduce([1, 2, 3])
             array([1, 2, 3])
         """
-        blocks, trouble = [], None
+        return self.reduce_made(
+            "all_reduce", lambda: [Block("array", reduction, widen(array, "array"))], timeout=timeout
+        )[0]
+
+    def reduce_made(
+        self, call: str, make: Callable[[], Sequence[Block]], *, timeout: float | None = None
+    ) -> list[np.ndarray]:
+        """Reduce states that are made here: a worker that cannot make its own still takes part, with its error.
+
+        Args:
+            call: as in ``reduce``, also for what is returned and raised.
+            make: returns the states; whatever it raises is raised on every worker.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+        """
+        blocks: Sequence[Block] = []
+        trouble: Exception | None = None
         try:
-            blocks = [Block("array", reduction, widen(array, "array"))]
+            blocks = make()
         except Exception as error:  # the others must hear of it, whatever it is
             trouble = error
-        return self.reduce("all_reduce", blocks, timeout=timeout, trouble=trouble)[0]
+        return self.reduce(call, blocks, timeout=timeout, trouble=trouble)
 
     @property
     def is_initialized(self) -> bool:

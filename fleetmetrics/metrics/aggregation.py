@@ -105,11 +105,12 @@ class Sum(Values):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         if batch.weight is not None or batch.xp.kind(batch.prediction) == "f":
-            return {"floats": batch.weighted_sum(batch.values), "number_of_floats": batch.number}
+            floats = batch.weighted_sum(batch.values)
+            return {"floats": floats, "number_of_floats": batch.number, "integers": None, "estimate": None}
         integers, estimate = batch.weighted_sum(batch.prediction), batch.weighted_sum(batch.values)
         if batch.lanes is None and batch.xp.is_eager(integers):  # else compute will tell
             _raise_if_wrapped(self.name, integers, estimate)
-        return {"integers": integers, "estimate": estimate}
+        return {"integers": integers, "estimate": estimate, "floats": None, "number_of_floats": None}
 
     def formula(
         self, integers: np.ndarray, floats: np.ndarray, estimate: np.ndarray, number_of_floats: np.ndarray
@@ -145,7 +146,8 @@ class _Extreme(Values):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         kind = "floats" if batch.xp.kind(batch.prediction) == "f" else "integers"
-        return {kind: _extreme(batch, self.reduction), f"number_of_{kind}": batch.number}
+        found = {kind: _extreme(batch, self.reduction), f"number_of_{kind}": batch.number}
+        return {**dict.fromkeys(self.states), **found}
 
     def formula(self, **states: np.ndarray) -> Any:
         pick = max if self.reduction == "max" else min

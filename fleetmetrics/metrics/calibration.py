@@ -169,13 +169,13 @@ class _Binned(Metric):
         self._declare(top_label=False)
 
     def _declare(self, top_label: bool) -> None:
-        self.settings = (self.edges, self.from_logits, top_label)
+        self.binning = (self.edges, self.from_logits, top_label)
         shape = (2, len(self.edges) - 1)
-        self.declare("number", shape, key=("number by outcome and bin", self.settings))
-        self.declare("probability", shape, "float64", key=("probability by outcome and bin", self.settings))
+        self.declare("number", shape, key=("number by outcome and bin", self.binning))
+        self.declare("probability", shape, "float64", key=("probability by outcome and bin", self.binning))
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"number": _numbers(batch, *self.settings), "probability": _probabilities(batch, *self.settings)}
+        return {"number": _numbers(batch, *self.binning), "probability": _probabilities(batch, *self.binning)}
 
 
 class CalibrationCurve(_Binned):
@@ -317,11 +317,11 @@ class BrierDecomposition(_Binned):
 
     def _declare(self, top_label: bool) -> None:
         super()._declare(top_label)
-        key = ("squared deviation by bin", self.settings)
+        key = ("squared deviation by bin", self.binning)
         self.declare("squared_deviation", (len(self.edges) - 1,), "float64", key=key)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {**super().batch_statistics(batch), "squared_deviation": _squared_deviations(batch, *self.settings)}
+        return {**super().batch_statistics(batch), "squared_deviation": _squared_deviations(batch, *self.binning)}
 
     def formula(
         self, number: np.ndarray, probability: np.ndarray, squared_deviation: np.ndarray

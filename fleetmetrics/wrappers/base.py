@@ -76,6 +76,10 @@ class Wrapper(Metric):
         stand_in._add_to = lambda *arguments, **columns: own(*arguments, **columns, **more)
         stand_in.add(*args, **given)
 
+    def settings(self) -> dict[str, Any]:
+        """Those that were given, and the metric; see `Accumulator.settings`."""
+        return {name: value for name, value in super().settings().items() if not name.startswith("_")}
+
     def refuse_records(self, instead: str) -> None:
         """Raise if the metric keeps every sample.
 

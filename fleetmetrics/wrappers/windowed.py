@@ -17,6 +17,8 @@ from fleetmetrics.xp import is_static
 
 __all__ = ["Windowed", "WindowedValue"]
 
+_ONE = np.int64(1)
+
 
 class WindowedValue(NamedTuple):
     """What `Windowed` computes.
@@ -114,7 +116,7 @@ class Windowed(Wrapper):
         increments = list(self.metric.statistics(batch))
         whole = increments if self.lifetime else []
         xp = batch.xp
-        self._turn.counts, one = None, np.int64(1)
+        self._turn.counts, one = None, _ONE
         if batch.keep is None:
             if 0 in xp.shape(batch.prediction):
                 return whole
