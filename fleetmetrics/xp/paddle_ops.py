@@ -16,7 +16,7 @@ import paddle
 
 from fleetmetrics.numbers import WIDTHS, merged
 from fleetmetrics.xp import Scattered, is_eager_tensor
-from fleetmetrics.xp.buckets import odds_bounds
+from fleetmetrics.xp.buckets import lowest_scores
 from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, too
     all_true,
     arange,
@@ -283,21 +283,21 @@ def bucket(score: Any, top: int) -> Any:
 def log_odds_bucket(score: Any, buckets: int) -> Any:
     """Which of so many log-odds buckets a probability is in, see `fleetmetrics.xp.buckets`; int64."""
     score = paddle.clip(cast(score, "float64"), 0.0, 1.0)  # as in NumPy, where the check is switched off
-    odds = paddle.divide(score, 1.0 - score)
-    return position(_odds_bounds(buckets, score), odds, right=True)
+    # By comparison: on some processors Paddle's quotient is not the nearest number, as NumPy's is.
+    return position(_lowest_scores(buckets, score), score, right=True)
 
 
-_bounds_on: dict[tuple[int, str], Any] = {}
+_lowest_on: dict[tuple[int, str], Any] = {}
 
 
-def _odds_bounds(buckets: int, like: Any) -> Any:
-    """The bounds of log-odds buckets where a tensor is: they reach a device once, and not with every batch."""
+def _lowest_scores(buckets: int, like: Any) -> Any:
+    """The lowest score of each bucket but the first, where a tensor is: they reach a device once."""
     if not is_eager_tensor(like):
-        return constant(odds_bounds(buckets))
+        return constant(lowest_scores(buckets, "log_odds")[1:])
     key = buckets, str(like.place)
-    if key not in _bounds_on:
-        _bounds_on[key] = paddle.to_tensor(odds_bounds(buckets), place=like.place)
-    return _bounds_on[key]
+    if key not in _lowest_on:
+        _lowest_on[key] = paddle.to_tensor(lowest_scores(buckets, "log_odds")[1:], place=like.place)
+    return _lowest_on[key]
 
 
 def rank_of_label(scores: Any, label: Any) -> Any:
