@@ -7,6 +7,8 @@ import paddle
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.batch import statistic
+from fleetmetrics.record_metric import RecordMetric
 from tests import contract
 from tests.contract import MODES, Data, batches, feed, new_programs, state_bytes
 from tests.fakes import Absent, Listener
@@ -231,3 +233,75 @@ def test_variables_in_a_static_program_are_named_after_collection_and_key():
     check = [f"named_collection.{name}" for name in ("seen", "invalid", "first_invalid")]
     members = [f"named_collection.{name}" for name in ("auc.histogram", "mae.absolute_error", "mae.total")]
     assert names == check + members
+
+
+# -- what members share ------------------------------------------------------------------------------------
+
+
+class Weighed(fm.Metric):
+    """A sum of predictions times a factor, under a key that leaves the factor out."""
+
+    def __init__(self, factor: float, key: str | None = "predictions", name: str | None = None) -> None:
+        super().__init__(name=name)
+        self.factor = factor
+        self.declare("total", dtype="float64", key=key)
+
+    def batch_statistics(self, batch):
+        return {
+            "total": batch.weighted_sum(batch.xp.multiply(batch.values, batch.xp.full_like(batch.values, self.factor)))
+        }
+
+    def formula(self, total):
+        return total.item()
+
+
+@statistic
+def _predictions(batch):
+    return batch.weighted_sum(batch.values)
+
+
+class Plain(Weighed):
+    """The same without a factor, filled by one statistic."""
+
+    def batch_statistics(self, batch):
+        return {"total": _predictions(batch)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_members_that_fill_one_state_with_different_statistics_are_an_error_and_nothing_is_added(mode):
+    together = fm.MetricCollection({"one": Weighed(1.0, name="one"), "two": Weighed(2.0, name="two")})
+    with pytest.raises(fm.InvalidInputError, match=r"(?s)one \(Weighed\) and two \(Weighed\).*key 'predictions'"):
+        feed(together, [Data(np.array([1.0, 2.0]), np.array([0, 1]))], mode)
+    assert not together.holds_samples()
+
+
+@pytest.mark.parametrize("wrap", [fm.Sliced, lambda metric: fm.Windowed(metric, 2)], ids=["sliced", "windowed"])
+def test_wrapped_members_do_not_get_each_others_states_either(wrap):
+    together = fm.MetricCollection({"one": wrap(Weighed(1.0)), "two": wrap(Weighed(2.0))})
+    columns = {"slot": [1, 1]} if wrap is fm.Sliced else {}
+    with pytest.raises(fm.InvalidInputError, match=r"(?s)share .*key"):
+        together.add([1.0, 2.0], [0, 1], **columns)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_members_of_one_statistic_share_a_state_and_those_without_a_key_never_do(mode):
+    members = {"one": Plain(1.0), "two": Plain(1.0), "three": Weighed(3.0, key=None)}
+    together = fm.MetricCollection(members)
+    scope = feed(together, [Data(np.array([1.0, 2.0]), np.array([0, 1]))], mode)
+    assert together.compute(scope) == {"one": 3.0, "two": 3.0, "three": 9.0}
+    assert members["one"].states["total"] is members["two"].states["total"]
+
+
+def test_members_that_keep_different_records_under_one_key_are_an_error():
+    class Kept(RecordMetric):
+        def __init__(self, doubled, name):
+            super().__init__(name=name)
+            self.doubled = doubled
+            self.keep_records(("score",), order="score", key="score")
+
+        def batch_records(self, batch):
+            return {"score": batch.values * 2 if self.doubled else batch.values}
+
+    together = fm.MetricCollection([Kept(False, "plain"), Kept(True, "doubled")])
+    with pytest.raises(fm.InvalidInputError, match=r"(?s)plain \(Kept\) and doubled \(Kept\).*key 'score'"):
+        together.add([1.0, 2.0], [0, 1])

@@ -269,3 +269,85 @@ def test_every_metric_without_samples_is_what_zero_division_asks_for():
             value = metric.compute()
         assert not isinstance(value, (int, float)) or value == 4.0, name
     assert lacking == []
+
+
+# -- what a metric declares ---------------------------------------------------------------------------------
+
+
+class Forgetful(fm.Metric):
+    """It declares two states, and fills what it is told to."""
+
+    def __init__(self, *filled: str) -> None:
+        super().__init__()
+        self.filled = filled
+        self.declare("total")
+        self.declare("hits")
+
+    def batch_statistics(self, batch):
+        return dict.fromkeys(self.filled, batch.number)
+
+    def formula(self, total, hits):
+        return hits.item() / total.item()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("filled", "told"), [(["total"], "leaves out hits"), (["total", "hits", "misses"], "fills misses, not declared")]
+)
+def test_a_batch_that_does_not_fill_what_was_declared_is_an_error_at_the_first_add(filled, told, mode):
+    metric = Forgetful(*filled)
+    with pytest.raises(fm.InvalidInputError, match=f"batch_statistics of Forgetful {told}.*total, hits"):
+        feed(metric, [Data(np.array([0.5]), np.array([1]))], mode)
+    assert not metric.holds_samples()
+
+
+# -- what may be merged ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        (lambda: fm.Sum() * 2, lambda: fm.Sum() * 3, "operands is 3, here 2"),
+        (lambda: fm.Sum() + 2, lambda: fm.Sum() - 2, "symbol is '-', here '\\+'"),
+        (lambda: 1 - fm.F1(), lambda: 1 - fm.FBeta(beta=2.0), "operands is f_beta"),
+        (lambda: fm.FBeta(beta=2.0), lambda: fm.FBeta(beta=0.5), "beta is 0.5, here 2.0"),
+        (lambda: fm.QuantileLoss(quantile=0.9), lambda: fm.QuantileLoss(quantile=0.5), "quantile is 0.5, here 0.9"),
+        (lambda: fm.AUC(max_fpr=0.1), lambda: fm.AUC(), "max_fpr is None, here 0.1"),
+        (lambda: fm.AUC(zero_division=0.5), lambda: fm.AUC(), "zero_division is nan, here 0.5"),
+        (lambda: fm.Variance(ddof=1), lambda: fm.Variance(), "ddof is 0.0, here 1.0"),
+        (lambda: fm.Sliced(fm.FBeta(beta=2.0)), lambda: fm.Sliced(fm.FBeta(beta=1.0)), "beta is 1.0, here 2.0"),
+        (lambda: fm.Sliced(fm.Count()), lambda: fm.Sliced(fm.Count(), max_keys=5), ""),
+        (lambda: fm.Windowed(fm.Count(), 3), lambda: fm.Windowed(fm.Count(), 4), "last is 4, here 3"),
+        (
+            lambda: fm.MetricCollection({"f": fm.FBeta(beta=2.0)}),
+            lambda: fm.MetricCollection({"f": fm.FBeta(beta=0.5)}),
+            "beta is 0.5, here 2.0",
+        ),
+        (lambda: fm.MetricCollection({"f": fm.F1()}), lambda: fm.MetricCollection({"g": fm.F1()}), "is"),
+        (lambda: fm.F1(), lambda: fm.Precision(), "it is a Precision"),
+        (lambda: fm.NDCG(k=5), lambda: fm.NDCG(k=10), "k is 10, here 5"),
+    ],
+)
+def test_metrics_of_other_settings_do_not_merge_and_the_error_says_what_differs(one, other, told):
+    mine, theirs = one(), other()
+    with pytest.raises(fm.InvalidInputError, match=f"other must be a .* with the settings of .*{told}"):
+        mine.merge(theirs)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: fm.Sum() * 2,
+        lambda: fm.AUC(),
+        lambda: fm.Lift(),
+        lambda: fm.CumulativeGain(),
+        lambda: fm.Sliced(fm.AUC(), "slot", keys=[1, 2]),
+        lambda: fm.Windowed(fm.AUC(), 3),
+        lambda: fm.Bootstrap(fm.AUC(), ids="request"),
+        lambda: fm.GAUC(),
+        lambda: fm.TweedieDeviance(power=1.5),
+        lambda: fm.MetricCollection({"e": 1 - fm.AUC(), "g": fm.GAUC()}),
+    ],
+)
+def test_metrics_of_equal_settings_merge(make):
+    make().merge(make())
