@@ -18,7 +18,7 @@ from fleetmetrics.comm.letters import Letter, joined
 from fleetmetrics.comm.packing import agree, layout_of
 from fleetmetrics.errors import AgreementError, IntegerOverflowError
 from fleetmetrics.numbers import combine, identity
-from fleetmetrics.records.serializer import pack, unpack
+from fleetmetrics.records.arrays import pack_arrays, unpack_arrays
 
 __all__ = ["Item", "KeyedRows", "Keys", "reduce_keyed"]
 
@@ -85,17 +85,17 @@ def reduce_keyed(
     buffers: Any = b""
     try:
         items = make()
-        packed = pack([_array(each) for each in items])
+        packed = pack_arrays([_array(each) for each in items])
         note, buffers = [_header(call, items), packed.layout], packed.buffers
     except Exception as error:  # whatever it is: the others are waiting
         trouble = error
 
     def decide(letters: Sequence[Letter]) -> Letter:
-        merged = pack(_merged(call, items, letters))
+        merged = pack_arrays(_merged(call, items, letters))
         return Letter(merged.layout, merged.buffers)
 
     answer = channel.consult(call, decide, note, buffers, timeout=timeout, trouble=trouble)
-    return unpack(answer.note, joined(answer.payload))
+    return unpack_arrays(answer.note, joined(answer.payload))
 
 
 def _array(item: Item) -> np.ndarray:
@@ -118,7 +118,7 @@ def _header(call: str, items: Sequence[Item]) -> str:
 
 def _merged(call: str, items: Sequence[Item], letters: Sequence[Letter]) -> list[np.ndarray]:
     agreed = agree([layout_of(letter.note[0].encode()) for letter in letters])
-    columns = list(zip(*[unpack(letter.note[1], joined(letter.payload)) for letter in letters]))
+    columns = list(zip(*[unpack_arrays(letter.note[1], joined(letter.payload)) for letter in letters]))
     unions = {
         each.name: _Union(f"{call}, {each.name}", column, each.limit)
         for each, column in zip(items, columns)

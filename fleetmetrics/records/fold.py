@@ -18,6 +18,7 @@ from fleetmetrics.comm.base import Deadline
 from fleetmetrics.comm.columns import by_rank
 from fleetmetrics.comm.letters import Letter, joined
 from fleetmetrics.errors import AgreementError
+from fleetmetrics.records.arrays import pack_arrays, unpack_arrays
 from fleetmetrics.records.serializer import pack, unpack
 from fleetmetrics.records.table import Records, Table, joined_records
 
@@ -82,7 +83,7 @@ class _Folds:
 def _fold_together(call: str, channel: Communicator, table: Table, folds: _Folds, deadline: Deadline) -> Any:
     records = Records({})
     trouble: Exception | None = None
-    note, sketch = None, pack([])
+    note, sketch = None, pack_arrays([])
     try:
         records = table.prepared()
         note, sketch = _described(table, records)
@@ -91,11 +92,11 @@ def _fold_together(call: str, channel: Communicator, table: Table, folds: _Folds
 
     def plan(letters: Sequence[Letter]) -> Letter:
         _check_kinds(table, [letter.note for letter in letters])
-        cuts = pack([_cuts(letters)])
+        cuts = pack_arrays([_cuts(letters)])
         return Letter(cuts.layout, cuts.buffers)
 
     told = channel.consult(call, plan, note, sketch.buffers, timeout=_left(deadline), trouble=trouble)
-    (cuts,) = unpack(told.note, told.payload)
+    (cuts,) = unpack_arrays(told.note, told.payload)
     column = records.get(table.order) if table.order else None
     start, last = 0, len(cuts)
     for number in range(last + 1):
@@ -106,7 +107,7 @@ def _fold_together(call: str, channel: Communicator, table: Table, folds: _Folds
         )
         answer = _round(call, channel, table, folds, records.taken(slice(start, end)), number == last, deadline)
         start = end
-    return unpack(answer.note, answer.payload)[0]
+    return unpack(answer.note, answer.payload, allow_pickle=False)[0]
 
 
 def _round(
@@ -127,14 +128,14 @@ def _round(
     buffers: Any = b""
     if _length(mine):
         given = [name for name in mine if mine[name] is not None]
-        packed = pack([mine[name] for name in given])
+        packed = pack_arrays([mine[name] for name in given])
         note, buffers = [given, list(mine), packed.layout], packed.buffers
     return channel.consult(call, decide, note, buffers, timeout=_left(deadline))
 
 
 def _read(letter: Letter) -> Records:
     given, names, layout = letter.note
-    columns = dict(zip(given, unpack(layout, joined(letter.payload))))
+    columns = dict(zip(given, unpack_arrays(layout, joined(letter.payload))))
     return Records({name: columns.get(name) for name in names})
 
 
@@ -155,10 +156,10 @@ def _described(table: Table, records: Records) -> tuple[Any, Any]:
     length = _length(records)
     row = sum(column.itemsize for column in records.values() if column is not None)
     if table.order is None or not length:
-        return [kinds, length, row, 1, None], pack([])
+        return [kinds, length, row, 1, None], pack_arrays([])
     column = records[table.order]
     step = -(-length // SKETCH)
-    packed = pack([np.ascontiguousarray(column[step - 1 :: step])])
+    packed = pack_arrays([column[step - 1 :: step]])
     return [kinds, length, row, step, packed.layout], packed
 
 
@@ -175,7 +176,7 @@ def _cuts(letters: Sequence[Letter]) -> np.ndarray:
     for letter in letters:
         _, _, row, step, layout = letter.note
         if layout is not None:
-            (values,) = unpack(layout, joined(letter.payload))
+            (values,) = unpack_arrays(layout, joined(letter.payload))
             sketches.append(values)
             counts.append(np.full(len(values), step * row))
     if not sketches:

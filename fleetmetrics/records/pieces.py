@@ -7,8 +7,9 @@ from typing import Any, Iterable, Iterator, NamedTuple, Sequence, Union
 
 import numpy as np
 
+from fleetmetrics.records.arrays import pack_chunks, unpack_arrays
 from fleetmetrics.records.batches import Columns, are_alike
-from fleetmetrics.records.serializer import pack, pack_chunks, unpack, unpack_array
+from fleetmetrics.records.serializer import pack, unpack
 
 __all__ = ["PIECE_BYTES", "Part", "Piece", "in_order", "pieces", "read_piece"]
 
@@ -134,7 +135,7 @@ def read_piece(layout: Any, payload: Any, allow_pickle: bool) -> list[Any]:
     data, start, columns = memoryview(payload), 0, []
     for is_array, size, inner in layout:
         part = data[start : start + size]
-        columns.append(unpack_array(inner, part) if is_array else unpack(inner, part, allow_pickle))
+        columns.append(unpack_arrays(inner, part)[0] if is_array else unpack(inner, part, allow_pickle))
         start += size
     return columns
 

@@ -9,7 +9,7 @@ import numpy as np
 from fleetmetrics.comm.columns import by_rank
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import REDUCTIONS, combine, widen
-from fleetmetrics.records.serializer import Packed, pack, unpack
+from fleetmetrics.records.arrays import Packed, pack_arrays, unpack_arrays
 
 __all__ = ["States", "checked_states", "combine_states", "pack_states", "read_states", "states_of", "whole_states"]
 
@@ -84,7 +84,7 @@ def pack_states(states: States) -> tuple[Any, Packed]:
     Args:
         states: of this worker.
     """
-    packed = pack([array for _, array in states.values()])
+    packed = pack_arrays([array for _, array in states.values()])
     return [[[key, reduction] for key, (reduction, _) in states.items()], packed.layout], packed
 
 
@@ -96,7 +96,7 @@ def read_states(layout: Any, payload: Any) -> States:
         payload: the bytes.
     """
     names, inner = layout
-    return {key: (reduction, array) for (key, reduction), array in zip(names, unpack(inner, payload))}
+    return {key: (reduction, array) for (key, reduction), array in zip(names, unpack_arrays(inner, payload))}
 
 
 def combine_states(name: str, states: Sequence[States | None]) -> dict[str, np.ndarray]:

@@ -90,8 +90,8 @@ def test_positions_are_cut_like_the_records() -> None:
     assert part_of(np.array([5, 7, 9]), 1, 2).tolist() == [7, 9]
 
 
-def test_a_record_that_contains_itself_is_an_error() -> None:
+def test_a_record_that_contains_itself_is_an_error_without_pickle() -> None:
     record: list[Any] = [1]
     record.append(record)
-    with pytest.raises(RecordError, match="contains itself"):
+    with pytest.raises(RecordError, match="in itself"):
         sent(Columns.of([record] * 3))

@@ -24,7 +24,8 @@ import numpy as np
 import pytest
 
 from fleetmetrics.errors import InvalidInputError, RecordError
-from fleetmetrics.records.serializer import Packed, pack, pack_chunks, unpack, unpack_array
+from fleetmetrics.records.arrays import Packed, pack_chunks, unpack_arrays
+from fleetmetrics.records.serializer import pack, unpack
 from tests.paddle_version import PIR
 
 QUIET_NAN = math.nan
@@ -134,7 +135,6 @@ FLAT = [
     [7] * 10,
     [2**63, -(2**63) - 1, 10**5000, -(10**40), 0],
     [0.0, -0.0, math.inf, -math.inf, QUIET_NAN, -QUIET_NAN, ODD_NAN, 5e-324],
-    [1j, -0.0 - 0j, complex(QUIET_NAN, ODD_NAN), complex(-math.inf, 0)],
     ["", "a", "\u00e4\u6f22\U0001f600"],
     ["\0"],
     ["a\0b", "\0", ""],
@@ -142,7 +142,7 @@ FLAT = [
     ["\ud83d", "\ude00", "\ud800\udc00"],
     ["cat", "dog\0"] * 300,
     [b"", b"\0\xff", b"abc"],
-    [1, 1.0, True, "1", b"1", None, 1j, 2**70],
+    [1, 1.0, True, "1", b"1", None, 2**70],
     [(), (), ()],
     [[], [[]], [[], []]],
     [{}, {}],
@@ -181,7 +181,7 @@ def test_arrays_of_every_dtype_come_back(dtype: str) -> None:
             assert array.flags.aligned
 
 
-@pytest.mark.parametrize("dtype", NATIVE[:-2])
+@pytest.mark.parametrize("dtype", NATIVE[:-6])
 def test_numpy_scalars_come_back(dtype: str) -> None:
     values = list(arrays_of(dtype, np.random.default_rng(1), (20,)))
     check_round_trip(values, allow_pickle=False)
@@ -191,8 +191,10 @@ def test_numpy_scalars_come_back(dtype: str) -> None:
 def test_scalars_of_all_dtypes_at_once() -> None:
     rng = np.random.default_rng(2)
     values = [arrays_of(dtype, rng, (1,))[0] for dtype in NATIVE] * 2
-    check_round_trip(values, allow_pickle=False)
+    check_round_trip(values)
+    check_round_trip(values[:15], allow_pickle=False)
     check_round_trip([np.str_("a\0"), np.str_(""), np.bytes_(b"a\0"), np.bytes_(b"\0"), "a", b"a"], allow_pickle=False)
+    check_round_trip([1j, -0.0 - 0j, complex(QUIET_NAN, ODD_NAN), complex(-math.inf, 0)])
     assert type(round_trip([np.longlong(1), np.int64(1)])[0]) is np.longlong
 
 
@@ -201,7 +203,7 @@ def test_arrays_of_all_dtypes_at_once() -> None:
     values = [arrays_of(dtype, rng, (2, 3)).astype(dtype) for dtype in DTYPES]
     check_round_trip(values[:5] * 3, allow_pickle=False)
     check_round_trip(values * 3, allow_pickle=False)
-    check_round_trip([np.array("x" * width) for width in range(1, 400)], allow_pickle=False)
+    check_round_trip([np.array("x" * width) for width in range(1, 400)])
 
 
 def test_arrays_in_every_order_of_memory_come_back_in_c_order() -> None:
@@ -295,7 +297,7 @@ def test_integers_travel_in_few_bytes() -> None:
     assert pack(list(range(-100, 100)) * 8).nbytes == 1600
     assert pack([300, -5] * 800).nbytes == 3200
     assert pack([5] * 1000).nbytes == 0
-    assert pack(["cat", "dog"] * 800).nbytes == 1600 + 16
+    assert pack(["cat", "dog"] * 800).nbytes == 6400
 
 
 def test_a_view_leaves_its_batch_behind() -> None:
@@ -389,7 +391,8 @@ def test_a_payload_of_another_layout_is_refused_or_read_but_never_crashes() -> N
         [1, ["scalar", "V8"]],
         [1, ["arrays", "O", [1]]],
         [1, ["arrays", "f8", [-1]]],
-        [1, ["motley", ["text", 1, "\0"], ["tuple"], ["bytes", 0, ["constant", 0]]]],
+        [1, ["nested", "set", ["constant", 1], ["constant", 1]]],
+        [1, ["nested", "dict", ["constant", 1], ["constant", 1]]],
     ],
 )
 def test_a_layout_that_no_one_packed_is_refused(layout: Any) -> None:
@@ -452,18 +455,16 @@ def test_an_object_that_cannot_be_pickled_is_named(value: Any) -> None:
         assert raised.value.__cause__ is not None
 
 
-def test_hundreds_of_classes_in_one_column_leave_arrays_arrays() -> None:
+def test_hundreds_of_classes_in_one_column_come_back() -> None:
     classes = [type(f"C{i}", (Box,), {"__module__": __name__}) for i in range(300)]
     with pytest.raises(RecordError, match="cannot be pickled"):
         pack([each(1) for each in classes])
     for each in classes:
         globals()[each.__name__] = each
-    values = [np.arange(9.0), 1.5, *[each(i) for i, each in enumerate(classes)], [1, [2]], None]
-    check_round_trip(values)
-    assert "arrays" in json.dumps(pack(values).layout)
+    check_round_trip([np.arange(9.0), 1.5, *[each(i) for i, each in enumerate(classes)], [1, [2]], None])
 
 
-def test_what_contains_itself_is_refused() -> None:
+def test_what_has_no_end_is_pickled_or_refused() -> None:
     a: list[Any] = [1]
     a.append(a)
     b: dict[str, Any] = {}
@@ -473,9 +474,17 @@ def test_what_contains_itself_is_refused() -> None:
     deep: Any = []
     for _ in range(200):
         deep = (deep,)
+    returned = round_trip([a, b, c])
+    assert returned[0][1][1][0] == 1
+    assert list(returned[1]["b"][0][0]["x"]) == ["b"]
+    assert returned[2][7] is returned[2][999][3]
+    check_round_trip([deep])
     for values in ([a], [0, b], [c, c], [[c, b], a], [deep]):
-        with pytest.raises(RecordError, match=r"records\[.*nested deeper than 100 levels, or contains itself"):
-            pack(values)
+        with pytest.raises(RecordError, match=r"records\[.*nested too deeply or too unevenly, or in itself"):
+            pack(values, allow_pickle=False)
+    c.append(lambda: 1)
+    with pytest.raises(RecordError, match=r"cannot be pickled"):
+        pack([c])
 
 
 def test_what_is_shared_but_does_not_contain_itself_comes_back() -> None:
@@ -508,10 +517,11 @@ def test_chunks_are_joined_along_the_first_axis(dtype: str) -> None:
         layout, payload = wire(pack_chunks(chunks))
         expected = np.concatenate(chunks).astype(dtype)
         for buffer in (payload, bytes(payload)):
-            joined = unpack_array(layout, buffer)
+            joined = unpack_arrays(layout, buffer)[0]
             check_same(expected, joined)
             assert joined.flags.writeable
-        assert np.shares_memory(unpack_array(layout, payload), np.frombuffer(payload, np.uint8)) == bool(expected.size)
+        (joined,) = unpack_arrays(layout, payload)
+        assert np.shares_memory(joined, np.frombuffer(payload, np.uint8)) == bool(expected.size)
 
 
 def test_chunks_are_not_copied_unless_they_must_be() -> None:
@@ -520,7 +530,7 @@ def test_chunks_are_not_copied_unless_they_must_be() -> None:
     packed = pack_chunks(chunks)
     shared = [np.shares_memory(np.frombuffer(buffer, np.uint8), base) for buffer in packed.buffers]
     assert shared[:4] == [True, True, False, False]
-    check_same(np.concatenate(chunks), unpack_array(*wire(packed)))
+    check_same(np.concatenate(chunks), unpack_arrays(*wire(packed))[0])
     assert [buffer.nbytes for buffer in packed.buffers] == [120, 24, 120, 96, 8]
 
 
@@ -528,7 +538,7 @@ def test_chunks_of_different_dtypes_are_promoted() -> None:
     for pair in ("f4 f8", "i8 f4", "u8 i8", "? i2", ">f4 <f4", "U2 U5", "M8[s] M8[ns]"):
         one, other = pair.split()
         chunks = [np.ones(2).astype(one), np.ones(3).astype(other)]
-        joined = unpack_array(*wire(pack_chunks(chunks)))
+        joined = unpack_arrays(*wire(pack_chunks(chunks)))[0]
         assert joined.dtype == np.result_type(one, other)
         assert joined.tolist() == np.concatenate(chunks).tolist()
 
@@ -554,9 +564,10 @@ def test_a_truncated_payload_of_chunks_is_refused() -> None:
     layout, payload = wire(pack_chunks([np.ones(3)]))
     for wrong in (payload[:-1], b""):
         with pytest.raises(RecordError, match="bytes"):
-            unpack_array(layout, wrong)
-    with pytest.raises(RecordError):
-        unpack_array(["O", [4]], payload)
+            unpack_arrays(layout, wrong)
+    for other in ([["O", [4]]], [["f8", [-1]]], [["f8"]], [["nothing", [1]]], None, 7):
+        with pytest.raises(RecordError):
+            unpack_arrays(other, payload)
 
 
 @pytest.fixture(scope="module")
@@ -627,12 +638,13 @@ class Blocked:
             raise ModuleNotFoundError("No module named 'paddle'", name="paddle")
 sys.meta_path.insert(0, Blocked())
 import fractions, numpy as np
-from fleetmetrics.records.serializer import pack, pack_chunks, unpack, unpack_array
+from fleetmetrics.records.arrays import pack_chunks, unpack_arrays
+from fleetmetrics.records.serializer import pack, unpack
 values = [{"a": np.ones(2), "b": [1, fractions.Fraction(1, 3), None]}] * 2
 packed = pack(values)
 returned = unpack(packed.layout, b"".join(packed.buffers))
 chunks = pack_chunks([np.ones(2)])
-print(returned[1]["b"] == values[1]["b"], unpack_array(chunks.layout, b"".join(chunks.buffers)))
+print(returned[1]["b"] == values[1]["b"], unpack_arrays(chunks.layout, b"".join(chunks.buffers))[0])
 print("paddle" in sys.modules)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -1,0 +1,154 @@
+"""Arrays as bytes, with a layout that tells how to read them; and back, without a copy wherever that is possible.
+
+Every buffer is padded to a multiple of 16 bytes, so that arrays in an aligned payload are aligned.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any, Iterable, Iterator, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import FleetMetricsError, InvalidInputError, RecordError
+
+__all__ = ["Packed", "Payload", "bytes_of", "is_plain", "misfits_named", "pack_arrays", "pack_chunks", "unpack_arrays"]
+
+_ALIGNMENT = 16
+_ZEROS = memoryview(bytes(_ALIGNMENT))
+#: What reading runs into where bytes and layout do not go together.
+_MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
+
+
+class Packed(NamedTuple):
+    """Values as bytes.
+
+    Args:
+        layout: what they are; fit for JSON, and small whatever their number.
+        buffers: their bytes, in order; without a copy where they lie in a large array.
+    """
+
+    layout: Any
+    buffers: list[memoryview]
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all buffers."""
+        return sum(map(attrgetter("nbytes"), self.buffers))
+
+
+def pack_arrays(arrays: Iterable[np.ndarray]) -> Packed:
+    """Pack arrays; `unpack_arrays` returns them. They must not change before the buffers have been sent."""
+    layout, buffers = [], []
+    for array in arrays:
+        if not is_plain(array.dtype):
+            raise RecordError(f"an array of dtype {array.dtype} cannot be sent; allowed are numbers, bools and text")
+        layout.append([array.dtype.str, list(array.shape)])
+        buffers += padded([bytes_of(array)])
+    return Packed(layout, buffers)
+
+
+def pack_chunks(chunks: Sequence[np.ndarray]) -> Packed:
+    """Join arrays along the first axis on the wire; `unpack_arrays` returns the one that they make.
+
+    Args:
+        chunks: arrays of one shape but for the first axis, at least one. Those that are contiguous and of the common
+            dtype are not copied.
+
+    Raises:
+        InvalidInputError: if the shapes differ beyond the first axis, or the dtypes have nothing in common.
+
+    Examples:
+        >>> packed = pack_chunks([np.array([1, 2]), np.array([3])])
+        >>> packed.layout
+        [['<i8', [3]]]
+        >>> unpack_arrays(packed.layout, bytearray().join(packed.buffers))
+        [array([1, 2, 3])]
+    """
+    arrays = [np.asarray(chunk) for chunk in chunks]
+    shapes = {array.shape[1:] if array.ndim else None for array in arrays}
+    if len(shapes) != 1 or None in shapes:
+        given = ", ".join(str(list(shape)) for shape in dict.fromkeys(array.shape for array in arrays))
+        raise InvalidInputError(f"chunks have the shapes {given or '(none)'}; they must agree but for the first axis")
+    dtypes = list(dict.fromkeys(array.dtype for array in arrays))
+    try:
+        common = dtypes[0] if len(dtypes) == 1 else np.result_type(*dtypes)
+    except TypeError:
+        common = np.dtype(object)
+    if not is_plain(common):
+        raise InvalidInputError(
+            f"chunks are of {', '.join(map(str, dtypes))}; allowed are numbers, booleans, times, and bytes or text of"
+            " fixed width, with a common dtype"
+        )
+    layout = [[common.str, [sum(map(len, arrays)), *arrays[0].shape[1:]]]]
+    return Packed(layout, padded([bytes_of(array.astype(common, copy=False)) for array in arrays]))
+
+
+def unpack_arrays(layout: Any, payload: Any) -> list[np.ndarray]:
+    """Return what was packed: writable, views of the payload if it is writable and aligned, else copies.
+
+    Raises:
+        RecordError: if the payload is too short or of another layout.
+    """
+    with misfits_named():
+        data = Payload(payload)
+        return [data.array(dtype, shape) for dtype, shape in layout]
+
+
+def is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether the entries of an array are bytes of a fixed size, without references or fields."""
+    return dtype.kind in "biufcmMSU" and dtype.itemsize > 0 and dtype.num < 24  # beyond: of other packages
+
+
+def bytes_of(array: np.ndarray) -> memoryview:
+    """The bytes of an array, in C order; without a copy if it is contiguous."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def padded(buffers: Iterable[Any]) -> list[memoryview]:
+    """Views of buffers, and zeros up to a multiple of 16 bytes."""
+    views = [memoryview(buffer) for buffer in buffers if len(buffer)]
+    padding = -sum(map(len, views)) % _ALIGNMENT
+    return [*views, _ZEROS[:padding]] if padding else views
+
+
+@contextmanager
+def misfits_named() -> Iterator[None]:
+    """Whatever goes wrong while bytes are read is a `RecordError`."""
+    try:
+        yield
+    except FleetMetricsError:
+        raise
+    except _MISFITS as error:
+        raise RecordError(f"the payload does not belong to this layout: {type(error).__name__}: {error}") from error
+
+
+class Payload:
+    """Bytes that are read one buffer after the other."""
+
+    def __init__(self, payload: Any) -> None:
+        self._payload = np.frombuffer(payload, np.uint8)
+        self._position = 0
+
+    def take(self, size: int) -> np.ndarray:
+        """The next buffer."""
+        start, self._position = self._position, self._position + size + -size % _ALIGNMENT
+        if size < 0 or self._position > len(self._payload):
+            raise RecordError(
+                f"the payload has {len(self._payload)} bytes, and its layout says at least {self._position}"
+            )
+        return self._payload[start : start + size]
+
+    def look(self, dtype: str, shape: Sequence[int]) -> np.ndarray:
+        """The next array as it lies in the payload: perhaps read-only, perhaps not aligned."""
+        kind = np.dtype(dtype)
+        if not is_plain(kind):
+            raise RecordError(f"a layout says that the payload holds {kind}, which is no array of bytes")
+        return self.take(math.prod(shape) * kind.itemsize).view(kind).reshape(shape)
+
+    def array(self, dtype: str, shape: Sequence[int]) -> np.ndarray:
+        """The next array, writable and aligned."""
+        array = self.look(dtype, shape)
+        return array if array.flags.writeable and array.flags.aligned else array.copy()
