@@ -217,7 +217,7 @@ class Ring(Undone):
         """
         turn = self.turn
         if self.static is not None:
-            from fleetmetrics.static.state import replace
+            from fleetmetrics.static.variables import replace
 
             replace(self.static, turn.place, increment, turn.counts)
             return

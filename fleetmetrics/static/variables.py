@@ -11,7 +11,7 @@ import paddle
 
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
 from fleetmetrics.numbers import REDUCTIONS, identity
-from fleetmetrics.static import legacy, pir
+from fleetmetrics.static.programs import kind_of, kind_under_construction
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
 __all__ = ["StaticState", "accumulate", "create_state", "current_program", "states"]
@@ -96,12 +96,6 @@ def current_program() -> Any:
     return paddle.static.default_main_program()
 
 
-def _backend() -> Any:
-    """The backend of the programs that are built now."""
-    in_pir_mode = getattr(paddle.framework, "in_pir_mode", None)
-    return pir if in_pir_mode is not None and in_pir_mode() else legacy
-
-
 def create_state(
     name: str, shape: Any = (), dtype: str = "int64", reduction: str = "sum", *, share: bool = False
 ) -> StaticState:
@@ -147,7 +141,7 @@ def create_state(
     program = current_program()
     shape = _checked(name, shape, dtype, reduction)
     known = _registry.get(name)
-    variable = _backend().find(program, name)
+    variable = kind_under_construction().find(program, name)
     if known is not None and known.program() is not None and variable is None and not share:
         gc.collect()  # a program of 2.6 is a cycle: its name shall be free when nobody holds it any more
     if known is not None and known.program() is not None:
@@ -157,7 +151,9 @@ def create_state(
             f"the program has a variable {name!r} already that is no state of fleetmetrics; choose another name"
         )
     if variable is None:
-        variable = _backend().create(name, shape, dtype, lambda: paddle_ops.identity(shape, dtype, reduction))
+        variable = kind_under_construction().create(
+            name, shape, dtype, lambda: paddle_ops.identity(shape, dtype, reduction)
+        )
         _registry[name] = _Known(shape, dtype, reduction, weakref.ref(program))
     return StaticState(name, shape, dtype, reduction, variable)
 
@@ -218,23 +214,23 @@ def accumulate(state: StaticState, batch_value: Any) -> None:
         raise InvalidInputError(
             f"batch_value has dtype {amount.dtype} but state {state.name!r} is int64; create it with dtype='float64'"
         )
-    _backend().store(paddle_ops.merge(state.reduction, state.variable, batch_value), state.variable)
+    kind_under_construction().store(paddle_ops.merge(state.reduction, state.variable, batch_value), state.variable)
     state.variable.stop_gradient = True  # in PIR an assignment changes it
 
 
-def replace(state: StaticState, place: Any, batch_value: Any, really: Any) -> None:
+def replace(state: StaticState, place: Any, batch_value: Any, counts: Any) -> None:
     """Append the operations that put a batch's value in the place of another.
 
     Args:
         state: from `create_state`; its first axis has a place for each of several batches.
         place: which one; an int64 of the program.
         batch_value: as in `accumulate`, for a state without the first axis.
-        really: an int64 of the program, 0 if nothing shall change; None: it shall.
+        counts: an int64 of the program, 0 if nothing shall change; None: it shall.
     """
     if isinstance(batch_value, Scattered):
         nothing = paddle_ops.identity(state.shape[1:], state.dtype, state.reduction)
         batch_value = paddle_ops.merge(state.reduction, nothing, batch_value)
-    _backend().store(paddle_ops.replaced(state.variable, place, batch_value, really), state.variable)
+    kind_under_construction().store(paddle_ops.replaced(state.variable, place, batch_value, counts), state.variable)
     state.variable.stop_gradient = True
 
 
@@ -256,11 +252,6 @@ def states(program: Any = None) -> list[StaticState]:
         The states; each has a ``name``, ``shape``, ``dtype`` and ``reduction``.
     """
     program = paddle.static.default_main_program() if program is None else program
-    find = _backend_of(program).find
+    find = kind_of(program).find
     found = [(name, known, find(program, name)) for name, known in _registry.items()]
     return [StaticState(name, *known[:3], variable) for name, known, variable in found if variable is not None]
-
-
-def _backend_of(program: Any) -> Any:
-    """The backend of a program that is there."""
-    return legacy if hasattr(program, "list_vars") and hasattr(program.global_block(), "has_var") else pir
