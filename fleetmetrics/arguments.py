@@ -25,12 +25,12 @@ __all__ = [
     "zero_division_of",
 ]
 
-#: So many entries of 8 bytes are 8 GiB.
+#: 8 GiB in entries of 8 bytes.
 MOST_ENTRIES = 2**30
 
 
 def flag_of(argument: str, value: Any) -> bool:
-    """True or False; 0 and 1 are none, for what is mistaken for a flag is a number more often than a flag a number.
+    """True or False. 0 and 1 are refused: they are more often a misplaced number than a flag.
 
     Raises:
         InvalidInputError: it is neither.
@@ -41,12 +41,12 @@ def flag_of(argument: str, value: Any) -> bool:
 
 
 def raise_if_too_large(setting: str, shape: Sequence[int], state: str) -> None:
-    """Raise if a setting would make a state too large, before anything of its size is made.
+    """Raise if a setting would make a state too large, before anything of that size is allocated.
 
     Args:
         setting: name and value, such as "num_classes=1000000".
         shape: of the state.
-        state: how the message calls it.
+        state: its name in the message.
 
     Raises:
         InvalidInputError: it would have more than `MOST_ENTRIES` entries.
@@ -59,15 +59,15 @@ def raise_if_too_large(setting: str, shape: Sequence[int], state: str) -> None:
         )
 
 
-#: Bins, thresholds and the like are kept as tuples, too, of which each entry takes 32 bytes.
+#: Bins and thresholds are also kept as tuples, at 32 bytes an entry.
 MOST_EDGES = 2**24
 
 
 def whole_number_of(argument: str, value: Any, least: int, most: int | None = None) -> int:
-    """An integer.
+    """An integer in a range.
 
     Raises:
-        InvalidInputError: it is none, or outside of the range.
+        InvalidInputError: it is not.
     """
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
         raise InvalidInputError(f"{argument} must be an integer of at least {least}, not {value!r}")
@@ -82,12 +82,12 @@ def number_of(argument: str, value: Any, low: float = -math.inf, high: float = m
     Args:
         argument: its name, for the message.
         value: what was given.
-        low: the least one allowed.
-        high: the largest one allowed.
-        allowed: what is allowed, in words, where that is more than a range.
+        low: the smallest allowed.
+        high: the largest allowed.
+        allowed: what is allowed, in words, where a range does not say it.
 
     Raises:
-        InvalidInputError: it is none, or outside of the range.
+        InvalidInputError: it is not finite, not a number, or out of range.
     """
     if _is_number(value) and low <= value <= high:
         return float(value)
@@ -102,15 +102,15 @@ def _is_number(value: Any) -> bool:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # an int that no float holds
+    except OverflowError:  # an int too large for a float
         return False
 
 
 def choice_of(argument: str, value: Any, allowed: Sequence[str | None]) -> Any:
-    """One of several texts, of which None may be one.
+    """One of several texts, or None where that is among them.
 
     Raises:
-        InvalidInputError: it is none of them.
+        InvalidInputError: it is something else.
     """
     if not any(value is None if each is None else isinstance(value, str) and value == each for each in allowed):
         raise InvalidInputError(f"{argument} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
@@ -121,12 +121,12 @@ def column_of(argument: str, value: Any, taken: Sequence[str]) -> str:
     """The name of a further argument of ``add``.
 
     Args:
-        argument: what it was given as.
+        argument: the setting that names it.
         value: what was given.
-        taken: the names of what else a metric keeps of a sample.
+        taken: other names that the metric uses.
 
     Raises:
-        InvalidInputError: it is no text, or the name of something else.
+        InvalidInputError: it is not a text, or is taken.
     """
     others = sorted({"prediction", "label", "weight", "mask", *taken})
     if not isinstance(value, str) or not value or value in others:
@@ -135,7 +135,7 @@ def column_of(argument: str, value: Any, taken: Sequence[str]) -> str:
 
 
 def zero_division_of(value: Any) -> float:
-    """``zero_division``: nan, or what stands in without a warning.
+    """``zero_division``: nan, or the value to use without a warning.
 
     Raises:
         InvalidInputError: it is neither nan nor a finite number.
@@ -146,9 +146,9 @@ def zero_division_of(value: Any) -> float:
 
 
 def array_of(value: Any) -> np.ndarray:
-    """The array that an argument makes: one without entries for ragged lists, which make none."""
+    """An argument as an array; an empty one for ragged lists."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # before 1.24, NumPy makes an array of objects of them, and warns
+        warnings.simplefilter("ignore")  # NumPy before 1.24 makes object arrays of them, and warns
         try:
             return np.asarray(value)
         except ValueError:
@@ -159,8 +159,8 @@ def edges_of(bins: Any, low: float, high: float) -> tuple[float, ...]:
     """The edges of bins: ``bins`` of equal width between ``low`` and ``high``; or ``bins`` itself, if it holds edges.
 
     Raises:
-        InvalidInputError: it is no whole number of at least 1, and holds no finite, rising numbers; or there are not so
-            many numbers between ``low`` and ``high``.
+        InvalidInputError: it is neither an integer of at least 1 nor finite, rising numbers; or float64 has too few
+            numbers between ``low`` and ``high``.
     """
     edges = array_of(bins)
     if edges.ndim == 0:
@@ -183,7 +183,7 @@ def edges_of(bins: Any, low: float, high: float) -> tuple[float, ...]:
 
 
 def difference(one: Any, other: Any, where: str = "") -> str:
-    """The first setting in which two differ, in words; "" if they are of one kind."""
+    """The first setting in which two objects differ, in words; "" if there is none."""
     if type(one) is not type(other):
         pairs: Any = None
     elif hasattr(one, "settings"):

@@ -36,7 +36,7 @@ __all__ = ["Expression", "Metric"]
 
 
 class Metric(Accumulator, Arithmetic):
-    """A metric with states; the catalogue derives from it, and so can yours.
+    """A metric with states. The catalogue derives from it, and so can yours.
 
     Args:
         name: prefix of the states' names; see `Accumulator`.
@@ -80,7 +80,7 @@ class Metric(Accumulator, Arithmetic):
             The metric.
 
         Raises:
-            InvalidInputError: if it holds samples, belongs to a collection or a static program, or the name is none.
+            InvalidInputError: if it holds samples, belongs to a collection or a static program, or the name is not a text.
         """
         self._check_is_free()
         if self.program is not None or self.holds_samples():
@@ -157,12 +157,12 @@ class Expression(Composite, Metric):
     all of them. ``add`` to the expression adds to its metrics: add to it or to them, not to both. In a
     `MetricCollection` an expression may stand beside its metrics, and they share states as others do.
 
-    Formula: ``function(values of the operands)``, in float64. A quotient by 0, and a power that is no finite number,
+    Formula: ``function(values of the operands)``, in float64. A quotient by 0, and a power that is not finite,
     are undefined: nan with `UndefinedMetricWarning`.
 
     Args:
-        symbol: how it is written.
-        function: of the operands' values.
+        symbol: of the operation.
+        function: what it does with the operands' values.
         *operands: metrics whose values are numbers or arrays; or numbers.
 
     Raises:
