@@ -57,8 +57,8 @@ class Metric(Accumulator, Arithmetic):
             name: keyword under which `formula` gets it.
             shape: its shape.
             dtype: ``"int64"`` (becomes float64 when floats, such as weighted counts, are added) or ``"float64"``.
-            reduction: ``"sum"``, ``"max"`` or ``"min"``; or ``"moments"`` of shape ``[..., 3]`` and ``"comoments"`` of
-                shape ``[..., 6]``, float64, see `fleetmetrics.numbers`.
+            reduction: ``"sum"``, ``"max"`` or ``"min"``; or ``"moments"`` of shape ``[..., 4]`` and ``"comoments"`` of
+                shape ``[..., 8]``, float64, see `fleetmetrics.numbers`.
             key: what it counts, if metrics of one collection may share it; None: never shared.
         """
         raise_if_too_large(f"{self.name}: one of the settings", shape, f"the state {name!r}")

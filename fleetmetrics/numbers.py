@@ -4,95 +4,99 @@
 >>> combine("sum", [np.array([1e100, 1.0]), np.array([1.0, 1.0]), np.array([-1e100, 1.0])])
 array([1., 3.])
 
-The moments of one variable are ``[w, m, s]``: the weight of the samples, their mean, and the sum of their squared
-deviations from it. The comoments of two are ``[w, mx, my, sxx, sxy, syy]``. They are merged by the pairwise formulas,
-since sums of squares would lose every digit where the mean is large against the spread.
+The moments of one variable are ``[w, m, s, r]``: the weight of the samples, their mean, the sum of their squared
+deviations from it, and what the mean is more than the float64 m. The comoments of two are ``[w, mx, my, sxx, sxy, syy,
+rx, ry]``. A mean of two words keeps the deviations of timestamps as exact as those of small numbers.
 
-Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37 (1983).
+Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37 (1983),
+for the merge; Knuth, The Art of Computer Programming 2, section 4.2.2, for sums of two words.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from fractions import Fraction
-from typing import Any, Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, Sequence
 
 import numpy as np
 
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 
 __all__ = [
+    "OF_BATCHES",
     "REDUCTIONS",
     "WIDTHS",
     "combine",
-    "gathered",
     "identity",
     "merged",
     "merged_floats",
     "sum_of_numbers",
+    "two_sum",
     "widen",
 ]
 
 #: How many numbers each reduction keeps, in the last axis of a state.
-WIDTHS = {"moments": 3, "comoments": 6}
+WIDTHS = {"moments": 4, "comoments": 8}
 
 
-def gathered(xp: Any, total: Any, means: Sequence[Any], products: Sequence[Any]) -> Any:
-    """Put the parts into one array, whose last axis they become.
+def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """Knuth's TwoSum: a + b is exactly the rounded sum plus the error."""
+    total = a + b
+    shadow = total - a
+    return total, (a - (total - shadow)) + (b - shadow)
+
+
+def merged(xp: Any, groups: Any) -> Any:
+    """The moments, or comoments, of groups of samples together.
 
     Args:
         xp: the array namespace.
-        total: the weight.
-        means: one per variable.
-        products: sums of products of deviations, in the order xx, xy, yy.
+        groups: float64, ``[groups, ..., 4]`` or ``[groups, ..., 8]``.
     """
-    return xp.stack_last([total, *means, *products])
-
-
-def merged(xp: Any, one: Any, other: Any) -> Any:
-    """The moments, or comoments, of two groups of samples together.
-
-    Args:
-        xp: the array namespace of both.
-        one: float64, ``[..., 3]`` or ``[..., 6]``.
-        other: the same shape.
-    """
-    width = xp.shape(one)[-1]
-    return xp.stack_last(_merged(xp.or_one, [one[..., i] for i in range(width)], [other[..., i] for i in range(width)]))
+    total_of = xp.sum_of_columns
+    variables = xp.shape(groups)[-1] // 4
+    weight, mean = groups[..., :1], groups[..., 1 : 1 + variables]
+    total = total_of(weight)
+    share = weight / xp.or_one(total)
+    middle = total_of(share * mean)
+    near = (mean - middle) + groups[..., -variables:]
+    step = total_of(share * near)  # what rounding has left of the mean
+    near = near - step
+    one, other = near, near
+    if variables == 2:  # xx, xy, yy
+        one, other = xp.concat([near[..., :1], near], -1), xp.concat([near, near[..., 1:]], -1)
+    products = total_of(xp.concat([groups[..., 1 + variables : -variables], weight * one * other], 0))
+    mean, rest = two_sum(middle, step)
+    return xp.concat([total, mean, products, rest], -1)
 
 
 def merged_floats(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    """The same for the three or six numbers of one group: as Python's, several times faster than as arrays."""
-    return _merged(_or_one, one, other)
-
-
-def _or_one(number: float) -> float:
-    return number or 1.0
-
-
-def _merged(or_one: Callable[[Any], Any], one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
-    weight = one[0] + other[0]
-    share = other[0] / or_one(weight)
-    lever = one[0] * share
-    if len(one) == WIDTHS["moments"]:
-        x, xx = one[1:]
-        dx = other[1] - x
-        return [weight, x + dx * share, xx + other[2] + dx * dx * lever]
-    x, y, xx, xy, yy = one[1:]
-    dx, dy = other[1] - x, other[2] - y
-    return [
-        weight,
-        x + dx * share,
-        y + dy * share,
-        xx + other[3] + dx * dx * lever,
-        xy + other[4] + dx * dy * lever,
-        yy + other[5] + dy * dy * lever,
+    """The same for the numbers of two groups: as Python's, several times faster than as arrays."""
+    total = one[0] + other[0]
+    p, q = one[0] / (total or 1.0), other[0] / (total or 1.0)
+    variables = len(one) // 4
+    means, rests, near = [], [], []
+    for i in range(1, variables + 1):
+        x, y = one[i], other[i]
+        middle = p * x + q * y
+        x, y = x - middle + one[i - variables - 1], y - middle + other[i - variables - 1]
+        step = p * x + q * y
+        mean, rest = two_sum(middle, step)
+        means.append(mean)
+        rests.append(rest)
+        near.append((x - step, y - step))
+    pairs = [(a, b) for i, a in enumerate(near) for b in near[i:]]
+    products = [
+        s + t + (one[0] * a[0] * b[0] + other[0] * a[1] * b[1])
+        for s, t, (a, b) in zip(one[1 + variables :], other[1 + variables :], pairs)
     ]
+    return [total, *means, *products, *rests]
 
 
-#: "moments" and "comoments" merge groups of 3 and 6 numbers, see `fleetmetrics.numbers`.
 REDUCTIONS = ("sum", "max", "min", *WIDTHS)
+#: What is summed by the adds of one worker.
+OF_BATCHES = "the batches of this worker"
 _INT64 = np.iinfo(np.int64)
 _LOW_32_BITS = np.int64(0xFFFFFFFF)
 
@@ -156,16 +160,16 @@ def widen(value: Any, argument: str) -> np.ndarray:
     )
 
 
-def combine(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
+def combine(reduction: str, arrays: Sequence[np.ndarray], over: str = "") -> np.ndarray:
     """Reduce the workers' arrays element by element, with the same bits whatever their order.
 
     Integers are summed as integers. Floats are summed to the correctly rounded value of the exact sum.
-    Not a number wins over everything, and 0.0 counts as larger than -0.0. Moments are merged one after the other, and
-    depend on the order in the last bits.
+    Not a number wins over everything, and 0.0 counts as larger than -0.0. Moments are merged about their common mean.
 
     Args:
         reduction: one of `REDUCTIONS`.
         arrays: one array per worker, int64 or float64, all of one shape; if the dtypes differ, float64.
+        over: what the arrays are of, for the message of an overflow; empty: as many workers.
 
     Returns:
         A new array of the common shape and dtype.
@@ -183,9 +187,10 @@ def combine(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     if len(same) == 1 or same[0].size == 0:
         return same[0].copy()
     if reduction in WIDTHS:
-        return _merge_moments(WIDTHS[reduction], same)
+        with np.errstate(all="ignore"):
+            return merged(_IN_ANY_ORDER, np.stack(same).astype(np.float64, copy=False))
     if same[0].dtype == np.int64:
-        return _sum_integers(same) if reduction == "sum" else _extreme(reduction, same)
+        return _sum_integers(same, over) if reduction == "sum" else _extreme(reduction, same)
     result = _sum_floats(same) if reduction == "sum" else _signed_zero_extreme(reduction, same)
     # The bits of a nan that IEEE leaves open would otherwise tell the order of the ranks.
     np.copyto(result, np.nan, where=np.isnan(result))
@@ -212,7 +217,7 @@ def sum_of_numbers(one: Any, other: Any) -> Any:
     if type(one) is np.float64 or type(other) is np.float64:
         return one + other
     total = one.item() + other.item()
-    return np.int64(total) if -(2**63) <= total < 2**63 else combine("sum", [one, other])  # which raises
+    return np.int64(total) if -(2**63) <= total < 2**63 else combine("sum", [one, other], OF_BATCHES)  # which raises
 
 
 def _check_reduction(reduction: str) -> None:
@@ -235,14 +240,19 @@ def _as_same_dtype(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     return given
 
 
-def _merge_moments(width: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    groups = [list(array.astype(np.float64, copy=False).reshape(-1, width).T) for array in arrays]
-    parts = functools.reduce(functools.partial(_merged, _ones_for_zeros), groups)
-    return np.stack(parts, axis=-1).reshape(arrays[0].shape)
+def _sum_sorted(terms: np.ndarray) -> Any:
+    """The sum over the first axis, the same bits in every order of the terms, and rounded about once."""
+    total, errors = _accumulate(list(np.sort(terms, axis=0)))
+    return total + sum(errors)
 
 
-def _ones_for_zeros(array: np.ndarray) -> np.ndarray:
-    return np.where(array == 0, 1.0, array)
+#: What `merged` needs of a namespace, with sums that do not depend on the order.
+_IN_ANY_ORDER = SimpleNamespace(
+    shape=np.shape,
+    or_one=lambda array: np.where(array == 0, 1.0, array),
+    concat=np.concatenate,
+    sum_of_columns=_sum_sorted,
+)
 
 
 def _extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -263,7 +273,7 @@ def _signed_zero_extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.nda
     return result
 
 
-def _sum_integers(arrays: Sequence[np.ndarray]) -> np.ndarray:
+def _sum_integers(arrays: Sequence[np.ndarray], over: str) -> np.ndarray:
     largest = sum(max(int(array.max()), -int(array.min())) for array in arrays)
     if largest <= _INT64.max:
         result = arrays[0].copy()
@@ -283,8 +293,8 @@ def _sum_integers(arrays: Sequence[np.ndarray]) -> np.ndarray:
         value = (int(high.flat[first]) << 32) + int(low.flat[first])
         position = [int(axis) for axis in np.unravel_index(first, low.shape)]
         raise IntegerOverflowError(
-            f"the sum over {len(arrays)} workers at position {position} is {value}, which does not fit into"
-            " int64 (-2**63 to 2**63 - 1); use a float64 state, or count in a coarser unit."
+            f"the sum over {over or f'{len(arrays)} workers'} at position {position} is {value}, which does not fit"
+            " into int64 (-2**63 to 2**63 - 1); use a float64 state, or count in a coarser unit."
         )
     return np.asarray((high << 32) | low)
 
@@ -315,7 +325,7 @@ def _sum_error_free(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarra
     bound = np.zeros_like(tail)
     for rest in rests:
         bound += np.abs(rest)
-    result, error = _two_sum(head, tail)
+    result, error = two_sum(head, tail)
     size = np.abs(result)
     half_gap = 0.5 * (size - np.nextafter(size, 0.0))
     certain = (bound == 0) | ((np.abs(error) + bound) * (1 + 2.0**-50) < half_gap)
@@ -325,16 +335,9 @@ def _sum_error_free(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarra
 def _accumulate(terms: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
     total, errors = terms[0], []
     for term in terms[1:]:
-        total, error = _two_sum(total, term)
+        total, error = two_sum(total, term)
         errors.append(error)
     return total, errors
-
-
-def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Knuth's TwoSum: a + b is exactly the rounded sum plus the error."""
-    total = a + b
-    shadow = total - a
-    return total, (a - (total - shadow)) + (b - shadow)
 
 
 def _sum_exactly(values: Sequence[float]) -> float:

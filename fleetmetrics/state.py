@@ -187,7 +187,9 @@ class State:
         """Merge another state's local value into this one."""
         mine, theirs = self.read(scope), other.read(scope)
         dtype = np.result_type(mine, theirs)
-        self.write(combine(self.reduction, [mine.astype(dtype), theirs.astype(dtype)]), scope)
+        self.write(
+            combine(self.reduction, [mine.astype(dtype), theirs.astype(dtype)], "the two that are merged"), scope
+        )
 
 
 def read(value: Any, scope: Any = None, argument: str = "input") -> np.ndarray:

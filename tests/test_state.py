@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from fleetmetrics import FleetMetricsError, IntegerOverflowError, InvalidInputError, StateNotFoundError
-from fleetmetrics.numbers import identity
+from fleetmetrics.numbers import combine, identity
 from fleetmetrics.state import State, name_of, read
 from tests.contract import new_programs, static_mode
 from tests.paddle_version import PIR, on_legacy_graph, on_pir
@@ -210,3 +210,17 @@ def test_a_state_moves_to_the_device_with_the_first_tensor():
     state.accumulate(np.int64(2**62))
     state.accumulate(paddle.to_tensor(5))
     assert isinstance(state.value, paddle.Tensor) and state.read() == 2**62 + 5
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_an_overflow_says_what_was_summed(shape):
+    large = np.full(shape, 2**62)[()]
+    state, other = (State(name, shape, "int64", "sum") for name in ("mine", "other"))
+    state.accumulate(large)
+    with pytest.raises(IntegerOverflowError, match="the sum over the batches of this worker at"):
+        state.accumulate(large)
+    other.accumulate(large)
+    with pytest.raises(IntegerOverflowError, match="the sum over the two that are merged at"):
+        state.merge(other)
+    with pytest.raises(IntegerOverflowError, match="the sum over 2 workers at"):
+        combine("sum", [state.read(), other.read()])

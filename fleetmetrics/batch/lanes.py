@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Sequence
 
+from fleetmetrics.numbers import two_sum
 from fleetmetrics.xp import Scattered
 
 __all__ = ["Groups", "Nested", "Replicates", "Whole"]
@@ -22,6 +23,9 @@ class Whole:
         xp: the batch's namespace.
     """
 
+    #: How often a mean is corrected by that of the deviations: a sum one by one over a lane errs more than a whole one.
+    corrections = 1
+
     def __init__(self, xp: Any) -> None:
         self.xp = xp
 
@@ -33,28 +37,43 @@ class Whole:
         """What a number is for each sample."""
         return by_lane
 
-    def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The weighted means, and the sums of the products of the deviations from them.
+    def dot(self, weight: Any, values: Any) -> Any:
+        """The sum of products; a weight of None is 1."""
+        return self.floats(values if weight is None else self.xp.multiply(weight, values))
+
+    def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> list[Any]:
+        """What follows the weight in the moments, see `fleetmetrics.numbers`.
 
         Args:
             weight: float64 ``[n]``; None: 1 each, where there are no lanes.
             total: its sum by lane.
             variables: x, or x and y, float64 ``[n]``.
-
-        Returns:
-            A mean per variable, and the sums xx, or xx, xy and yy.
         """
-        means, deviations = zip(*[self.centred(weight, total, values) for values in variables])
-        return list(means), [self.floats(each) for each in _products(self.xp, weight, deviations)]
+        divisor = self.xp.or_one(total)
+        means, rests, near = [], [], []
+        for values in variables:
+            middle, rest = self.dot(weight, values) / divisor, None
+            values = values - self.of_samples(middle)
+            for _ in range(self.corrections):
+                step = self.dot(weight, values) / divisor
+                values = values - self.of_samples(step)
+                rest = step if rest is None else rest + step
+            mean, rest = two_sum(middle, rest)
+            means.append(mean)
+            rests.append(rest)
+            near.append(values)
+        pairs = [(one, other) for i, one in enumerate(near) for other in near[i:]]
+        return [*means, *[self.dot(weight, self.xp.multiply(*pair)) for pair in pairs], *rests]
 
-    def centred(self, weight: Any, total: Any, values: Any) -> tuple[Any, Any]:
-        """The weighted mean of each lane, and what is left of each value without that of its lane, ``[n]``."""
-        xp, total = self.xp, self.xp.or_one(total)
-        mean = self.floats(_weighted(xp, weight, values)) / total
-        near = values - self.of_samples(mean)
-        # What rounding has left: of equal values the deviations are 0, however many there are.
-        rest = self.floats(_weighted(xp, weight, near)) / total
-        return mean + rest, near - self.of_samples(rest)
+
+class _Columns(Whole):
+    """A lane in each column: weights ``[n, lanes]``, values of all lanes ``[n, 1]``."""
+
+    corrections = 2
+
+    def dot(self, weight: Any, values: Any) -> Any:
+        """See `Whole.dot`."""
+        return self.xp.dot_of_columns(weight, values)
 
 
 class Groups(Whole):
@@ -65,6 +84,8 @@ class Groups(Whole):
         index: the lane of each sample, int64 ``[n]``, from 0 to ``size - 1``; also for samples that do not count.
         size: how many lanes there are.
     """
+
+    corrections = 2
 
     def __init__(self, xp: Any, index: Any, size: int) -> None:
         super().__init__(xp)
@@ -135,13 +156,11 @@ class Replicates:
         """The sums by lane themselves, float64 ``[lanes]``."""
         return self.xp.matvec(self._factors, self.xp.cast(amount, "float64"))
 
-    def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """See `Whole.moments`; about the mean of the batch first, from which those of the lanes are not far."""
+    def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> list[Any]:
+        """See `Whole.moments`."""
         xp = self.xp
-        shares = xp.divide(weight, xp.or_one(xp.sum(weight)))
-        middles = [xp.sum(xp.multiply(shares, values)) for values in variables]
-        near = [xp.subtract(values, middle) for values, middle in zip(variables, middles)]
-        return _about_the_means(self, weight, total, middles, near)
+        columns = [xp.reshape(each, [-1, 1]) for each in (weight, *variables)]
+        return _Columns(xp).moments(xp.multiply(self._factors, columns[0]), total, columns[1:])
 
     def extreme(self, values: Any, keep: Any, reduction: str) -> Any:
         """See `Groups.extreme`."""
@@ -186,11 +205,13 @@ class Nested:
         found = self.xp.sum_by(*self._flat(amount), self.size)
         return self.xp.reshape(found, [self.groups.size, self.replicates.size])
 
-    def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """See `Whole.moments`; about the mean of the group first."""
-        of_groups = self.groups.floats(weight)
-        means, near = zip(*[self.groups.centred(weight, of_groups, values) for values in variables])
-        return _about_the_means(self, weight, total, [self.xp.reshape(mean, [-1, 1]) for mean in means], near)
+    def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> list[Any]:
+        """See `Whole.moments`."""
+        xp, times = self.xp, self.replicates.size
+        lane, weight = self._flat(weight)
+        flat = Groups(xp, lane, self.size)
+        found = flat.moments(weight, xp.reshape(total, [-1]), [xp.repeat(each, times) for each in variables])
+        return [xp.reshape(each, [self.groups.size, times]) for each in found]
 
     def extreme(self, values: Any, keep: Any, reduction: str) -> Any:
         """See `Groups.extreme`."""
@@ -212,30 +233,3 @@ class Nested:
         (group, replicate), amounts = self.sum(amount)
         place = xp.add(xp.multiply(group, xp.full_like(group, self.replicates.size)), replicate)
         return xp.reshape(place, [-1]), xp.reshape(amounts, [-1])
-
-
-def _about_the_means(
-    lanes: Any, weight: Any, total: Any, middles: Sequence[Any], near: Sequence[Any]
-) -> tuple[list[Any], list[Any]]:
-    """The moments of values that are known by what is left of them without a middle near to their means."""
-    xp, total = lanes.xp, lanes.xp.or_one(total)
-    sums = [lanes.floats(xp.multiply(weight, values)) for values in near]
-    means = [xp.add(middle, xp.divide(each, total)) for middle, each in zip(middles, sums)]
-    squares = _pairs(sums)
-    products = [
-        xp.subtract(lanes.floats(each), xp.divide(xp.multiply(*pair), total))
-        for each, pair in zip(_products(xp, weight, near), squares)
-    ]
-    return means, [xp.at_least(each, 0.0) if one is other else each for each, (one, other) in zip(products, squares)]
-
-
-def _pairs(variables: Sequence[Any]) -> list[tuple[Any, Any]]:
-    return [(variables[i], variables[j]) for i in range(len(variables)) for j in range(i, len(variables))]
-
-
-def _products(xp: Any, weight: Any, variables: Sequence[Any]) -> list[Any]:
-    return [_weighted(xp, weight, xp.multiply(*pair)) for pair in _pairs(variables)]
-
-
-def _weighted(xp: Any, weight: Any, values: Any) -> Any:
-    return values if weight is None else xp.multiply(weight, values)

@@ -7,7 +7,6 @@ import functools
 from typing import Any, Callable
 
 from fleetmetrics.batch.lanes import Whole
-from fleetmetrics.numbers import gathered
 from fleetmetrics.xp import Scattered
 
 __all__ = ["Sums", "statistic"]
@@ -104,17 +103,16 @@ class Sums:
             x: float64 ``[n]``.
             y: the second variable.
         """
-        xp = self.xp
+        xp, lanes = self.xp, self.lanes or Whole(self.xp)
         variables = [x] if y is None else [x, y]
         if self.weight is None and self.keep is None and self.lanes is None:
-            total = xp.cast(self.number, "float64")
-            return gathered(xp, total, *Whole(xp).moments(None, total, variables))
-        weight = self._weights()
+            weight, total = None, xp.cast(self.number, "float64")
+        else:
+            weight = self._weights()
+            total = lanes.floats(weight)
         if self.keep is not None:
             variables = [xp.zero_unless(self.keep, each) for each in variables]
-        lanes = self.lanes or Whole(xp)
-        total = lanes.floats(weight)
-        return gathered(xp, total, *lanes.moments(weight, total, variables))
+        return xp.stack_last([total, *lanes.moments(weight, total, variables)])
 
     def one_vs_rest(self) -> Any:
         """A batch with an element for each score: beside it, whether the label is its class.

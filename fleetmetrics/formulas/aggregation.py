@@ -50,6 +50,20 @@ def mean(value_sum: Any, total: Any, zero_division: float = math.nan) -> float:
     return ratio(value_sum, total, "mean", zero_division)
 
 
+def spread(weight: float, mean: float, squares: float, two_words: bool) -> float:
+    """The sum of squared deviations; 0.0 where it is rounding and no variation.
+
+    Args:
+        weight: of the samples.
+        mean: of the samples.
+        squares: the sum of their squared deviations from it.
+        two_words: whether these were taken from a mean of two words: values that differ in one last bit are then told
+            from equal ones.
+    """
+    rounding = 2.0**-78 if two_words else 2.0**-49  # of a standard deviation, relative to the mean
+    return squares if squares > weight * (rounding * mean) ** 2 else 0.0
+
+
 def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_division: float = math.nan) -> float:
     """Variance.
 
@@ -59,7 +73,8 @@ def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_divisio
     (1983).
 
     Args:
-        moments: ``[3]``: weight, mean, sum of squared deviations from it.
+        moments: ``[3]``: weight, mean, sum of squared deviations from it. Or ``[4]``, with what the mean is more than
+            that float64, as the deviations of a metric's states are taken from a mean of two words.
         ddof: what is subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of
             the variance of what they are a sample of.
         name: what the warning calls it.
@@ -75,9 +90,9 @@ def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_divisio
         >>> variance([5.0, 2.5, 5.0], ddof=1)
         1.25
     """
-    weight, _, squares = np.ravel(moments).tolist()
+    weight, mean, squares, *rest = np.ravel(moments).tolist()
     if weight > ddof:
-        return squares / (weight - ddof)
+        return (spread(weight, mean, squares, True) if rest else squares) / (weight - ddof)
     reason = "there are no samples" if weight == 0 else f"the total weight is {weight:g}, and ddof is {ddof:g}"
     return stand_in(name, reason, zero_division)
 
@@ -90,7 +105,7 @@ def standard_deviation(moments: Any, ddof: float = 0, zero_division: float = mat
     Source: as for `variance`.
 
     Args:
-        moments: ``[3]``: weight, mean, sum of squared deviations from it.
+        moments: as for `variance`.
         ddof: as for `variance`.
         zero_division: as for `variance`; the value, not its square.
 

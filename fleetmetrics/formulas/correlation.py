@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics.formulas.aggregation import spread
 from fleetmetrics.formulas.ratio import stand_in
 
 __all__ = [
@@ -18,17 +19,14 @@ __all__ = [
     "spearman_correlation",
 ]
 
-#: Relative to the mean: a standard deviation below it is rounding, not variation.
-_ROUNDING = 8 * np.finfo(np.float64).eps
-
 _NO_SAMPLES = "there are no samples (their total weight is 0)"
 
 
-def _trouble(what: str, weight: float, mean: float, squares: float) -> str:
+def _trouble(what: str, weight: float, mean: float, squares: float, two_words: bool) -> str:
     """Why a variance cannot be divided by; empty if it can."""
     if not weight:
         return _NO_SAMPLES
-    return f"all {what} are equal" if squares <= weight * (_ROUNDING * mean) ** 2 else ""
+    return "" if spread(weight, mean, squares, two_words) else f"all {what} are equal"
 
 
 def r2_score(
@@ -43,7 +41,7 @@ def r2_score(
 
     Args:
         squared_error: the (weighted) sum of squared errors.
-        label: ``[3]``, the moments of the labels: weight, mean, sum of squared deviations from it.
+        label: the moments of the labels, ``[3]`` or ``[4]``, as for `variance`.
         number: number of samples; used only where ``adjusted`` is not 0.
         adjusted: number of independent regressors, at least 0.
         zero_division: what to return where it is undefined; nan warns.
@@ -58,8 +56,8 @@ def r2_score(
         >>> r2_score(1.0, [4.0, 2.5, 5.0], number=4, adjusted=1)
         0.7
     """
-    weight, mean, squares = np.ravel(label).tolist()
-    reason = _trouble("labels", weight, mean, squares)
+    weight, mean, squares, *rest = np.ravel(label).tolist()
+    reason = _trouble("labels", weight, mean, squares, bool(rest))
     count = int(np.sum(number))
     if adjusted and not reason and count <= adjusted + 1:
         reason = f"there are {count} samples, and {adjusted} regressors need more than {adjusted + 1}"
@@ -79,8 +77,8 @@ def explained_variance(error: Any, label: Any, zero_division: float = math.nan) 
     Source: Achen, "What does 'explained variance' explain?", Political Analysis 2 (1990).
 
     Args:
-        error: ``[3]``, the moments of the errors: weight, mean, sum of squared deviations from it.
-        label: ``[3]``, the same of the labels.
+        error: the moments of the errors, ``[3]`` or ``[4]``, as for `variance`.
+        label: the same of the labels.
         zero_division: what to return where it is undefined; nan warns.
 
     Returns:
@@ -91,8 +89,8 @@ def explained_variance(error: Any, label: Any, zero_division: float = math.nan) 
         >>> explained_variance([4.0, 1.0, 1.0], [4.0, 2.5, 5.0])
         0.8
     """
-    weight, mean, squares = np.ravel(label).tolist()
-    reason = _trouble("labels", weight, mean, squares)
+    weight, mean, squares, *rest = np.ravel(label).tolist()
+    reason = _trouble("labels", weight, mean, squares, bool(rest))
     if reason:
         return stand_in("explained_variance", reason, zero_division)
     return 1.0 - np.ravel(error).tolist()[2] / squares
@@ -108,7 +106,7 @@ def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: s
 
     Args:
         comoments: ``[6]``: weight, mean of the predictions, mean of the labels, and the sums of the products of the
-            deviations from them: pp, py, yy.
+            deviations from them: pp, py, yy. Or ``[8]``, with what the means are more than these two float64.
         zero_division: what to return where it is undefined; nan warns.
         name: what the warning calls it.
 
@@ -120,8 +118,9 @@ def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: s
         >>> pearson_correlation([4.0, 2.0, 0.0, 8.0, 3.0, 2.0])
         0.75
     """
-    weight, of_p, of_y, pp, py, yy = np.ravel(comoments).tolist()
-    reason = _trouble("labels", weight, of_y, yy) or _trouble("predictions", weight, of_p, pp)
+    weight, of_p, of_y, pp, py, yy, *rest = np.ravel(comoments).tolist()
+    two_words = bool(rest)
+    reason = _trouble("labels", weight, of_y, yy, two_words) or _trouble("predictions", weight, of_p, pp, two_words)
     if reason:
         return stand_in(name, reason, zero_division)
     return min(1.0, max(-1.0, py / root_of_product(pp, yy)))

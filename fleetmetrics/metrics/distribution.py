@@ -111,7 +111,7 @@ class Variance(Values):
         super().__init__(name, validate=validate, share=share)
         self.zero_division = zero_division_of(zero_division)
         self.ddof = number_of("ddof", ddof, 0)
-        self.declare("moments", (3,), "float64", "moments", key="moments of values")
+        self.declare("moments", (4,), "float64", "moments", key="moments of values")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"moments": _value_moments(batch)}

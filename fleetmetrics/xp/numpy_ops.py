@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.numbers import WIDTHS, combine, identity, merged, merged_floats, sum_of_numbers, widen
+from fleetmetrics.numbers import OF_BATCHES, WIDTHS, combine, identity, merged, merged_floats, sum_of_numbers, widen
 from fleetmetrics.xp.buckets import log_odds
 from fleetmetrics.xp.scattered import Scattered
 
@@ -164,6 +164,11 @@ def stack_last(arrays: Any) -> np.ndarray:
     return np.stack(arrays, axis=-1) if np.ndim(arrays[0]) else np.array(arrays)
 
 
+def concat(arrays: Any, axis: int) -> np.ndarray:
+    """Arrays one behind the other along an axis."""
+    return np.concatenate(arrays, axis)
+
+
 def sigmoid(array: np.ndarray) -> np.ndarray:
     """The logistic function, float64, without overflow."""
     small = np.exp(-np.abs(array.astype(np.float64, copy=False)))
@@ -268,8 +273,13 @@ def extreme_by(index: np.ndarray, array: np.ndarray, keep: np.ndarray | None, si
 
 
 def sum_of_columns(array: np.ndarray) -> Any:
-    """The sum of each column of a matrix, int64 or float64."""
+    """The sum over the first axis, int64 or float64."""
     return array.sum(axis=0)
+
+
+def dot_of_columns(weight: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """The sum over the rows of the product of two float64 matrices, of which either may have one column."""
+    return np.einsum("ij,ij->j", weight, array)
 
 
 def cumulative_sum(array: np.ndarray) -> np.ndarray:
@@ -360,11 +370,11 @@ def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
     if reduction in WIDTHS:
         if state.ndim == 1:
             return np.array(merged_floats(state.tolist(), increment.tolist()))
-        return merged(sys.modules[__name__], state, increment)
+        return merged(sys.modules[__name__], np.stack([state, increment]))
     if reduction != "sum":
         return (np.maximum if reduction == "max" else np.minimum)(state, increment)
     if not state.ndim:
         return sum_of_numbers(state[()], increment[()])
     if increment.dtype.kind == "f" or state.dtype.kind == "f":
         return np.add(state, increment)
-    return combine("sum", [state, increment])  # an error where int64 would wrap
+    return combine("sum", [state, increment], OF_BATCHES)  # an error where int64 would wrap

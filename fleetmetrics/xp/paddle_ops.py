@@ -145,6 +145,11 @@ def stack_last(tensors: Any) -> Any:
     return paddle.stack(tensors, axis=-1)
 
 
+def concat(tensors: Any, axis: int) -> Any:
+    """Tensors one behind the other along an axis."""
+    return paddle.concat(tensors, axis)
+
+
 def sigmoid(tensor: Any) -> Any:
     """The logistic function, float64, without overflow."""
     return paddle.nn.functional.sigmoid(cast(tensor, "float64"))
@@ -230,8 +235,13 @@ def extreme_by(index: Any, tensor: Any, keep: Any, size: int, reduction: str) ->
 
 
 def sum_of_columns(tensor: Any) -> Any:
-    """The sum of each column of a matrix, int64 or float64."""
+    """The sum over the first axis, int64 or float64."""
     return paddle.sum(tensor, axis=0)
+
+
+def dot_of_columns(weight: Any, tensor: Any) -> Any:
+    """The sum over the rows of the product of two float64 matrices, of which either may have one column."""
+    return paddle.sum(paddle.multiply(weight, tensor), axis=0)
 
 
 def cumulative_sum(tensor: Any) -> Any:
@@ -338,7 +348,7 @@ def merge(reduction: str, state: Any, increment: Any) -> Any:
     state, increment = _common(state, increment)
     increment = reshape(increment, list(state.shape))
     if reduction in WIDTHS:
-        return merged(sys.modules[__name__], state, increment)
+        return merged(sys.modules[__name__], paddle.stack([state, increment]))
     return {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}[reduction](state, increment)
 
 

@@ -56,8 +56,10 @@ SUMS = {
     ),
     "largest integer": Sum(lambda batch, put: batch.extreme(put(LARGE), "max"), (), "int64", "max"),
     "least float": Sum(lambda batch, put: batch.extreme(batch.targets, "min"), (), "float64", "min"),
-    "moments": Sum(lambda batch, put: batch.moments(batch.targets), (3,), "float64", "moments", 1e-9),
-    "comoments": Sum(lambda batch, put: batch.moments(batch.targets, batch.values), (6,), "float64", "comoments", 1e-9),
+    "moments": Sum(lambda batch, put: batch.moments(batch.targets), (4,), "float64", "moments", 1e-14),
+    "comoments": Sum(
+        lambda batch, put: batch.moments(batch.targets, batch.values), (8,), "float64", "comoments", 1e-13
+    ),
 }
 WEIGHTS = {"unweighted": None, "weighted": RNG.integers(0, 9, N) / 8}
 MASKS = {"all": None, "masked": RNG.random(N) < 0.7}

@@ -61,6 +61,33 @@ def test_each_replicate_is_the_metric_of_the_samples_that_it_draws(name: str, mo
     assert result.drawn.tolist() == drawn(IDS, 12, 3).sum(axis=0).tolist() and result.seed == 3
 
 
+SPARSE = np.isin(np.arange(1000), [3, 700]).astype(float)
+NORMAL = np.random.default_rng(4).normal(size=(2, 1000))
+HARD = {
+    "two ones": (NORMAL[0], SPARSE),
+    "outlier": (NORMAL[0], np.where(np.arange(1000) == 5, 1e10, NORMAL[1])),
+    "offset": (1.7e12 + NORMAL[0], 1.7e12 + NORMAL[0] + NORMAL[1]),
+}
+
+
+@pytest.mark.parametrize("labels", HARD)
+@pytest.mark.parametrize("make", [fm.R2Score, fm.ExplainedVariance, fm.PearsonCorrelation])
+def test_replicates_of_hard_labels_are_right_and_the_same_for_every_split(make: Any, labels: str) -> None:
+    prediction, label = HARD[labels]
+    times = drawn(np.arange(1000), 100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fm.UndefinedMetricWarning)
+        wanted = resampled(make, Data(prediction, label), times)
+        constant = [len(np.unique(label[column > 0])) == 1 for column in times.T]
+        assert np.isnan(wanted).tolist() == constant and any(constant) == (labels == "two ones")
+        for parts in (1, 7, 50):
+            metric = fm.Bootstrap(make(), 100, ids="uid")
+            for part in np.array_split(RNG.permutation(1000), parts):
+                metric.add(prediction[part], label[part], uid=part)
+            result = metric.compute()
+            np.testing.assert_allclose(result.replicates, wanted, 1e-12, 1e-14)  # of 1 minus what is almost 1
+
+
 @pytest.mark.parametrize("mode", ["numpy", "dynamic"])
 @pytest.mark.parametrize("shape", ["flat", "matrix", "sliced"])
 def test_a_large_batch_is_taken_in_parts(shape: str, mode: str, monkeypatch: Any) -> None:

@@ -76,7 +76,7 @@ class R2Score(Metric):
         self.adjusted = whole_number_of("adjusted", adjusted, 0)
         self.zero_division = zero_division_of(zero_division)
         self.declare("squared_error", dtype="float64", key="squared_error")
-        self.declare("label_moments", (3,), "float64", "moments", key="label_moments")
+        self.declare("label_moments", (4,), "float64", "moments", key="label_moments")
         if self.adjusted:
             self.declare("number", key="number")
 
@@ -128,8 +128,8 @@ class ExplainedVariance(Metric):
     ) -> None:
         super().__init__(name, validate=validate, share=share)
         self.zero_division = zero_division_of(zero_division)
-        self.declare("error_moments", (3,), "float64", "moments", key="error_moments")
-        self.declare("label_moments", (3,), "float64", "moments", key="label_moments")
+        self.declare("error_moments", (4,), "float64", "moments", key="error_moments")
+        self.declare("label_moments", (4,), "float64", "moments", key="label_moments")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"error_moments": _error_moments(batch), "label_moments": _label_moments(batch)}
@@ -179,7 +179,7 @@ class PearsonCorrelation(Metric):
     ) -> None:
         super().__init__(name, validate=validate, share=share)
         self.zero_division = zero_division_of(zero_division)
-        self.declare("comoments", (6,), "float64", "comoments", key="prediction and label")
+        self.declare("comoments", (8,), "float64", "comoments", key="prediction and label")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"comoments": _comoments(batch)}
