@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Se
 import numpy as np
 
 from fleetmetrics import xp as namespaces
-from fleetmetrics.arguments import difference, flag_of
+from fleetmetrics.arguments import AllArguments, difference, flag_of, raise_if_positional, raise_if_unknown
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
@@ -38,16 +38,7 @@ def _default_name(kind: type) -> str:
 
 
 class Accumulator:
-    """What accumulates: it adds batches, exchanges once, and evaluates. A metric, or several.
-
-    Args:
-        name: prefix of the states' names, and how errors call it; the same on every worker. None: the class
-            name and a number, in the order of creation.
-        validate: False skips the check of the inputs. What an invalid sample counts for is then not defined; one of a
-            class, bucket or bin that does not exist is left out of the states that would have a place for it.
-        share: in a static program, use the variables that an accumulator of the same name has made already,
-            instead of raising `DuplicateStateError`.
-    """
+    """What adds batches, exchanges once, and evaluates: a metric, or several; for the arguments see `Metric`."""
 
     #: Whether ``add`` takes a label; None: it may be given one, and does not look at it. False: a label is an error,
     #: since the weights stand in its place in the metric's own ``add``.
@@ -60,7 +51,16 @@ class Accumulator:
     columns: tuple[str, ...] = ()
     _add_to: Any = None  # what gets the batches instead, where this says only which arguments add takes
 
-    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
+    __signature__ = AllArguments()
+
+    def __new__(cls, *given: Any, **settings: Any) -> Any:
+        """Python says how many arguments are too many; this says which keyword is missing."""
+        if given:
+            raise_if_positional(cls, given)
+        return super().__new__(cls)
+
+    def __init__(self, *, name: str | None = None, validate: bool = True, share: bool = False, **unknown: Any) -> None:
+        raise_if_unknown(type(self), unknown)
         self._set_name(_default_name(type(self)) if name is None else name)
         self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
         self.program: Any = None  # the static program that add was called in

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.hints import hint_of_argument
 
 __all__ = [
     "MOST_EDGES",
     "MOST_ENTRIES",
+    "AllArguments",
     "array_of",
     "choice_of",
     "column_of",
@@ -20,10 +23,64 @@ __all__ = [
     "edges_of",
     "flag_of",
     "number_of",
+    "raise_if_positional",
     "raise_if_too_large",
+    "raise_if_unknown",
     "whole_number_of",
     "zero_division_of",
 ]
+
+
+class AllArguments:
+    """A class's ``__signature__``: the arguments of its ``__init__``, and those of the bases that ``**`` goes on to."""
+
+    def __get__(self, _: Any, owner: type) -> inspect.Signature:
+        found: dict[str, inspect.Parameter] = {}
+        for init in [vars(kind)["__init__"] for kind in owner.__mro__[:-1] if "__init__" in vars(kind)]:
+            own = list(inspect.signature(init).parameters.values())[1:]
+            if found:  # a derived class passes them on by keyword
+                own = [
+                    each.replace(kind=each.KEYWORD_ONLY) if each.kind < each.VAR_POSITIONAL else each for each in own
+                ]
+            named = [each for each in own if each.kind is not each.VAR_KEYWORD]
+            found.update({each.name: each for each in named if each.name not in found})
+            if named == own:
+                break
+        return inspect.Signature(sorted(found.values(), key=lambda each: each.kind))
+
+
+def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
+    """Raise if a class is given a setting by position that it takes by keyword; the message guesses which.
+
+    Raises:
+        InvalidInputError: it is.
+    """
+    parameters = inspect.signature(kind).parameters.values()
+    taken = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if len(given) <= len(taken) or any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return
+    value = given[len(taken)]
+    fits = [each.name for each in parameters if isinstance(value, str) and repr(value) in str(each.annotation)]
+    named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    fits = fits or ["name"] * (isinstance(value, str) and "name" in named)
+    raise InvalidInputError(
+        f"{kind.__name__} takes {', '.join(named)} by keyword, and was given {value!r} without"
+        + (f"; did you mean {fits[0]}={value!r}?" if fits else "")
+    )
+
+
+def raise_if_unknown(kind: type, given: Iterable[str]) -> None:
+    """Raise if a class is given settings that it does not have.
+
+    Raises:
+        InvalidInputError: it is.
+    """
+    for name in given:
+        known = list(inspect.signature(kind).parameters)
+        raise InvalidInputError(
+            f"{kind.__name__} has no setting {name!r}{hint_of_argument(name, known)} It takes {', '.join(known)}"
+        )
+
 
 #: 8 GiB in entries of 8 bytes.
 MOST_ENTRIES = 2**30

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 import numpy as np
 
 from fleetmetrics.accumulator import Composite, label_taken
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Common, Metric
 from fleetmetrics.state import State
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["MetricCollection"]
 
@@ -26,11 +29,10 @@ class MetricCollection(Composite):
     Args:
         metrics: metrics by the key that each has in the result; or a sequence of them, each keyed by its
             name. They must be new: the collection takes them over.
-        name: as in `Accumulator`.
         prefix: what the keys of the result begin with.
         postfix: what they end with.
-        validate: False skips the check. A sample that breaks a requirement of any member counts for none.
-        share: as in `Accumulator`.
+        **common: ``name``, ``validate`` and ``share`` of `Metric`. A sample that breaks a requirement of any member
+            counts for none.
 
     Raises:
         InvalidInputError: if an entry is no metric, is used already, or a key comes twice.
@@ -47,14 +49,12 @@ class MetricCollection(Composite):
     def __init__(
         self,
         metrics: Mapping[str, Metric] | Iterable[Metric],
-        name: str | None = None,
         *,
         prefix: str = "",
         postfix: str = "",
-        validate: bool = True,
-        share: bool = False,
+        **common: Unpack[Common],
     ) -> None:
-        super().__init__(name, validate=validate, share=share)
+        super().__init__(**common)
         self.prefix, self.postfix = _affix(prefix, "prefix"), _affix(postfix, "postfix")
         entries = list(metrics.items()) if isinstance(metrics, Mapping) else [(_key(m), m) for m in metrics]
         self.metrics: dict[str, Metric] = {}
@@ -113,7 +113,7 @@ class MetricCollection(Composite):
         """
         return MetricCollection(
             {key: metric.fresh() for key, metric in self.metrics.items()},
-            name,
+            name=name,
             prefix=self.prefix if prefix is None else prefix,
             postfix=self.postfix if postfix is None else postfix,
             validate=self.validate,

@@ -5,10 +5,7 @@
     class MeanAbsoluteError(Metric):
         requirements = ("finite_prediction", "finite_label")
 
-        def __init__(self, name=None, *, validate=True, share=False):
-            super().__init__(name, validate=validate, share=share)
-            self.declare("absolute_error", key="absolute_error")       # its states
-            self.declare("total", key="total")
+        declared = (Declared("absolute_error", key="absolute_error"), Declared("total", key="total"))   # its states
 
         def batch_statistics(self, batch):                             # what a batch adds to them
             return {"absolute_error": absolute_error(batch), "total": batch.total}
@@ -20,33 +17,76 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, Iterable, Mapping
+import math
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, TypedDict
 
 import numpy as np
 
 from fleetmetrics.accumulator import Accumulator, Composite, label_taken
-from fleetmetrics.arguments import raise_if_too_large
+from fleetmetrics.arguments import raise_if_too_large, zero_division_of
 from fleetmetrics.arithmetic import Arithmetic
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state import State
 
-__all__ = ["Expression", "Metric"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["Common", "Declared", "Expression", "Metric", "Settings", "Undefinable"]
+
+
+class Common(TypedDict, total=False):
+    """What every metric can be made with; see `Metric`."""
+
+    name: str | None
+    validate: bool
+    share: bool
+
+
+class Settings(Common, total=False):
+    """What every `Undefinable` metric can be made with."""
+
+    zero_division: float
+
+
+class Declared(NamedTuple):
+    """A state that all metrics of a class have; see `Metric.declare`."""
+
+    name: str
+    shape: tuple[int, ...] = ()
+    dtype: str = "int64"
+    reduction: str = "sum"
+    key: Any = None
 
 
 class Metric(Accumulator, Arithmetic):
     """A metric with states. The catalogue derives from it, and so can yours.
 
+    A metric takes its settings by keyword, and those that are below as every metric does. What it is named must be the
+    same on every worker.
+
     Args:
-        name: prefix of the states' names; see `Accumulator`.
-        validate: False skips the check of the inputs.
-        share: in a static program, share the variables of an earlier metric of this name.
+        name: prefix of the states' names, and how errors call it; None: the class name and a number, in the order of
+            creation.
+        validate: False skips the check of what `add` is given: that predictions are finite, or probabilities, labels
+            one of the classes, weights at least 0. What an invalid sample counts for is then not defined; one of a
+            class, bucket or bin that does not exist is left out of the states that would have a place for it.
+        share: in a static program, use the variables that a metric of the same name has made already, instead of
+            raising `DuplicateStateError`. Of no use to metrics that are not for static programs.
+
+    Raises:
+        InvalidInputError: a setting is not what it should be, unknown, or given without its keyword.
     """
 
-    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
-        super().__init__(name, validate=validate, share=share)
+    #: The states that do not depend on a setting; `declare` makes the others.
+    declared: tuple[Declared, ...] = ()
+
+    def __init__(self, **common: Unpack[Common]) -> None:
+        super().__init__(**common)
         self.collection: str | None = None  # the name of the collection that has taken this metric over
+        for each in self.declared:
+            self.declare(*each)
 
     def declare(
         self, name: str, shape: tuple[int, ...] = (), dtype: str = "int64", reduction: str = "sum", key: Any = None
@@ -96,7 +136,7 @@ class Metric(Accumulator, Arithmetic):
             name: of the new metric; None: made up, in the order of creation.
         """
         copy_ = copy.copy(self)
-        Accumulator.__init__(copy_, name, validate=self.validate, share=self.share)
+        Accumulator.__init__(copy_, name=name, validate=self.validate, share=self.share)
         copy_.collection = None
         copy_.states = {}
         for key, state in self.states.items():
@@ -148,6 +188,18 @@ class Metric(Accumulator, Arithmetic):
 
     def _combined(self, symbol: str, function: Callable[..., Any], *operands: Any) -> Expression:
         return Expression(symbol, function, *operands)
+
+
+class Undefinable(Metric):
+    """A metric that is undefined for some samples, or for none; it takes what every `Metric` does.
+
+    Args:
+        zero_division: the value where it is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
+    """
+
+    def __init__(self, *, zero_division: float = math.nan, **common: Unpack[Common]) -> None:
+        super().__init__(**common)
+        self.zero_division = zero_division_of(zero_division)
 
 
 class Expression(Composite, Metric):

@@ -6,8 +6,8 @@ of each sample, in which order it wants to look at all of them, and what it make
     class UserMean(RecordMetric):
         columns = ("user",)
 
-        def __init__(self, name=None, *, validate=True, share=False):
-            super().__init__(name, validate=validate, share=share)
+        def __init__(self, **common):
+            super().__init__(**common)
             self.keep_records(("user", "score"), order="user", key="user and score")
 
         def batch_records(self, batch):                            # what a batch leaves behind
@@ -43,12 +43,7 @@ class RecordMetric(Metric):
     """A metric that keeps something of every sample.
 
     Memory: a worker needs what it keeps of its own samples. Not for static programs, whose variables have a fixed
-    size: fetch the predictions, and add the arrays.
-
-    Args:
-        name: prefix of the states' names; see `fleetmetrics.Metric`.
-        validate: False skips the check of the inputs.
-        share: has no use here; as in `fleetmetrics.Metric`.
+    size: fetch the predictions, and add the arrays. It takes what every `Metric` does.
     """
 
     table: Table

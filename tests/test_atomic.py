@@ -12,7 +12,7 @@ from tests.contract import Data, feed, state_bytes
 
 
 def test_a_sum_that_overflows_leaves_the_other_members_as_they_were():
-    metrics = fm.MetricCollection([fm.Count("n"), fm.Max("max"), fm.MeanAbsoluteError("mae")], "it")
+    metrics = fm.MetricCollection([fm.Count(name="n"), fm.Max(name="max"), fm.MeanAbsoluteError(name="mae")], name="it")
     metrics.add([1.0, 2.0], [0.0, 0.0])
     before = state_bytes(metrics)
     with warnings.catch_warnings():
@@ -24,7 +24,7 @@ def test_a_sum_that_overflows_leaves_the_other_members_as_they_were():
 
 
 def test_a_sum_of_integers_that_overflows_leaves_what_was_there():
-    metric = fm.Sum("it")
+    metric = fm.Sum(name="it")
     metric.add([2**63 - 1])
     before = state_bytes(metric)
     with pytest.raises(fm.IntegerOverflowError):
@@ -34,7 +34,7 @@ def test_a_sum_of_integers_that_overflows_leaves_what_was_there():
 
 @pytest.mark.parametrize("kind", [fm.MeanSquaredError, fm.Variance, fm.R2Score, fm.PearsonCorrelation])
 def test_values_too_large_to_square_are_an_error_and_not_a_wrong_number(kind):
-    metric = kind("it")
+    metric = kind(name="it")
     value, other = np.array([1e200, -1e200, 3.0]), np.array([1.0, 2.0, 3.0])
     given = (value,) if kind is fm.Variance else (value, other)
     with warnings.catch_warnings():
@@ -46,7 +46,7 @@ def test_values_too_large_to_square_are_an_error_and_not_a_wrong_number(kind):
 
 @pytest.mark.parametrize("mode", ["dynamic", "static"])
 def test_where_nobody_looks_at_a_batch_compute_tells_of_an_overflow(mode):
-    metric = fm.MeanSquaredError("it")
+    metric = fm.MeanSquaredError(name="it")
     scope = feed(metric, [Data(np.array([1e200, 1.0]), np.array([0.0, 0.0]))], mode)
     with pytest.raises(fm.InvalidInputError, match=r"^it\.squared_error would no longer be finite"):
         metric.compute(scope)

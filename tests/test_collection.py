@@ -31,7 +31,7 @@ MEMBERS = {
 
 
 def collection(name: str | None = None, **options: bool) -> fm.MetricCollection:
-    return fm.MetricCollection({key: make() for key, make in MEMBERS.items()}, name, **options)
+    return fm.MetricCollection({key: make() for key, make in MEMBERS.items()}, name=name, **options)
 
 
 def probabilities(seed: int = 0, weight: str | None = "eighths") -> Data:
@@ -105,21 +105,23 @@ def test_a_state_without_a_key_is_never_shared():
 
 
 def test_a_shared_state_counts_each_sample_once():
-    together = fm.MetricCollection([fm.MeanAbsoluteError("mae"), fm.MeanSquaredError("mse"), fm.Count("count")])
+    together = fm.MetricCollection(
+        [fm.MeanAbsoluteError(name="mae"), fm.MeanSquaredError(name="mse"), fm.Count(name="count")]
+    )
     together.add([1.0, 2.0], [2.0, 4.0])
     assert together.compute() == {"mae": 1.5, "mse": 2.5, "count": 2}
 
 
 def test_a_sequence_is_keyed_by_name_and_a_mapping_by_key():
-    assert list(fm.MetricCollection([fm.Count("one"), fm.Count("two")]).compute()) == ["one", "two"]
-    assert list(fm.MetricCollection({"a": fm.Count("one"), "b": fm.Count("one")}).compute()) == ["a", "b"]
-    assert list(fm.MetricCollection(iter([fm.Count("one")])).compute()) == ["one"]
+    assert list(fm.MetricCollection([fm.Count(name="one"), fm.Count(name="two")]).compute()) == ["one", "two"]
+    assert list(fm.MetricCollection({"a": fm.Count(name="one"), "b": fm.Count(name="one")}).compute()) == ["a", "b"]
+    assert list(fm.MetricCollection(iter([fm.Count(name="one")])).compute()) == ["one"]
     assert fm.MetricCollection([]).compute() == {}
 
 
 def test_one_key_twice_is_an_error_that_names_it():
     with pytest.raises(fm.InvalidInputError, match="two entries 'same'; give each a key or a name of its own"):
-        fm.MetricCollection([fm.Count("same"), fm.Sum("same")])
+        fm.MetricCollection([fm.Count(name="same"), fm.Sum(name="same")])
 
 
 @pytest.mark.parametrize("entry", [None, 3, "auc", fm.AUC])
@@ -155,7 +157,7 @@ def test_a_metric_cannot_be_taken_twice():
 
 def test_members_refuse_add_and_say_where_to_add():
     metric = fm.MeanAbsoluteError()
-    together = fm.MetricCollection([metric, fm.Sum("sum")], "all")
+    together = fm.MetricCollection([metric, fm.Sum(name="sum")], name="all")
     with pytest.raises(
         fm.InvalidInputError, match=f"{metric.name} belongs to all, whose members share states; add to the"
     ):
@@ -167,7 +169,7 @@ def test_members_refuse_add_and_say_where_to_add():
 
 @pytest.mark.parametrize("mode", ["numpy", "dynamic"])
 def test_a_sample_that_breaks_one_members_rule_counts_for_none(mode):
-    together = fm.MetricCollection([fm.MeanAbsoluteError("mae"), fm.AUC("auc")], "all")
+    together = fm.MetricCollection([fm.MeanAbsoluteError(name="mae"), fm.AUC(name="auc")], name="all")
     feed(together, [Data(np.array([0.25, 0.5]), np.array([0, 1]))], mode)
     before = state_bytes(together)
     with pytest.raises(
@@ -178,7 +180,7 @@ def test_a_sample_that_breaks_one_members_rule_counts_for_none(mode):
 
 
 def test_a_static_program_leaves_such_a_sample_out_for_all_members():
-    together = fm.MetricCollection([fm.MeanAbsoluteError("mae"), fm.AUC("auc")])
+    together = fm.MetricCollection([fm.MeanAbsoluteError(name="mae"), fm.AUC(name="auc")])
     scope = feed(together, [Data(np.array([0.25, 7.0, 0.5]), np.array([0, 1, 1]))], "static")
     with pytest.raises(fm.InvalidInputError, match="1 of 3 samples were invalid and left out, the first at position 1"):
         together.compute(scope)
@@ -224,7 +226,7 @@ def test_the_values_are_over_all_workers():
 
 
 def test_variables_in_a_static_program_are_named_after_collection_and_key():
-    together = fm.MetricCollection({"auc": fm.AUC(), "mae": fm.MeanAbsoluteError()}, "named_collection")
+    together = fm.MetricCollection({"auc": fm.AUC(), "mae": fm.MeanAbsoluteError()}, name="named_collection")
     with new_programs() as (main, _):
         together.add(paddle.static.data("p", [-1]), paddle.static.data("y", [-1], "int64"))
         names = [state.name for state in fm.static.states(main)]

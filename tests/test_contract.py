@@ -368,7 +368,7 @@ def break_samples(name: str, argument: str, value: float) -> tuple[Data, Data]:
 )
 def test_a_broken_sample_is_an_error_that_says_which_and_nothing_is_lost(name, argument, value, mode):
     sound, broken = break_samples(name, argument, value)
-    metric = CASES[name].make("mine")
+    metric = CASES[name].make(name="mine")
     feed(metric, [sound], mode)
     before, known = state_bytes(metric), metric.compute()
     with pytest.raises(

@@ -35,7 +35,7 @@ def test_a_worker_that_cannot_read_its_states_takes_part_with_its_error(error):
 
 def test_the_communicator_comes_before_util_and_util_before_the_one_that_is_set():
     first, second, third = Listener(), Listener(), Listener()
-    metric = fm.Count("samples")
+    metric = fm.Count(name="samples")
     with fm.set_communicator(third):
         metric.compute(communicator=first, util=second)
         metric.compute(util=second)

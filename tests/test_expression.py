@@ -13,8 +13,8 @@ from tests.contract import batches, draw, feed
 from tests.fakes import Listener
 
 
-def errors(*names):
-    return fm.MeanSquaredError(*names), fm.MeanAbsoluteError()
+def errors(**named):
+    return fm.MeanSquaredError(**named), fm.MeanAbsoluteError()
 
 
 DATA = draw("mean squared error", weight="real", mask=True)
@@ -34,11 +34,11 @@ def test_numbers_may_stand_on_either_side():
     made = [3 + metric, metric + 3, 3 - metric, metric - 3, 3 * metric, 8 / metric, metric / 8, 2**metric, metric**2]
     metric.add([1.0, 2.0, 3.0, 4.0])
     assert [each.compute() for each in made] == [7, 7, -1, 1, 12, 2.0, 0.5, 16, 16]
-    assert str(2 * (fm.Count("n") + 1)) == "(2 * (n + 1))"
+    assert str(2 * (fm.Count(name="n") + 1)) == "(2 * (n + 1))"
 
 
 def test_one_exchange_brings_every_state_once():
-    squared, absolute = errors("s")
+    squared, absolute = errors(name="s")
     expression = squared / absolute + squared
     feed(expression, batches(DATA), "numpy")
     listener = Listener()
@@ -76,7 +76,7 @@ def test_reset_merge_and_fresh_reach_the_operands():
 
 
 def test_a_sample_that_was_invalid_for_an_operand_is_told_by_the_expression():
-    metric = fm.MeanSquaredError("m")
+    metric = fm.MeanSquaredError(name="m")
     expression = metric * 2
     data = DATA._replace(prediction=np.full(53, np.nan), weight=None, mask=None)
     scope = feed(metric, [data], "static")
@@ -133,7 +133,7 @@ def test_what_is_no_metric_and_no_number_is_an_error():
 
 
 def test_rename_gives_metric_and_states_a_new_name_while_it_is_empty():
-    metric = fm.Count("old").rename("new")
+    metric = fm.Count(name="old").rename("new")
     assert metric.name == "new" and [state.name for state in metric.states.values()] == ["new.total"]
     metric.add([1.0])
     with pytest.raises(fm.InvalidInputError, match="new holds samples already; rename a metric before the first add"):

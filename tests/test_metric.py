@@ -27,8 +27,8 @@ class LargestError(fm.Metric):
 
     requirements = ("finite_prediction", "finite_label")
 
-    def __init__(self, name=None, *, validate=True, share=False):
-        super().__init__(name, validate=validate, share=share)
+    def __init__(self, **common):
+        super().__init__(**common)
         self.declare("largest", dtype="float64", reduction="max")
         self.declare("total", key="total")
 
@@ -62,12 +62,12 @@ def test_default_names_count_up_in_the_order_of_creation(make, stem):
 @pytest.mark.parametrize("name", ["", 3, b"auc", ["auc"]])
 def test_a_name_must_be_a_string_that_is_not_empty(name):
     with pytest.raises(fm.InvalidInputError, match="name must be a non-empty string or None, not ") as error:
-        fm.AUC(name)
+        fm.AUC(name=name)
     assert repr(name) in str(error.value)
 
 
 def test_states_are_named_after_the_metric():
-    metric = fm.Accuracy("validation")
+    metric = fm.Accuracy(name="validation")
     assert [state.name for state in metric.states.values()] == ["validation.correct", "validation.total"]
 
 
@@ -100,7 +100,7 @@ def test_a_metric_without_statistics_or_formula_says_what_is_missing():
 
 def test_compute_is_one_exchange_and_compute_local_is_none():
     for case in contract.CASES.values():
-        metric, listener = case.make("mine"), Listener()
+        metric, listener = case.make(name="mine"), Listener()
         told = pytest.warns(fm.UndefinedMetricWarning) if case.warnings else contextlib.nullcontext()
         with fm.set_communicator(listener), told:
             metric.compute_local()
@@ -138,7 +138,7 @@ def test_what_is_exchanged_is_int64_and_float64_only():
 
 
 def test_the_value_is_over_all_workers_and_leaves_what_is_here():
-    mine, theirs, listener = fm.Accuracy("same"), fm.Accuracy("same"), Listener()
+    mine, theirs, listener = fm.Accuracy(name="same"), fm.Accuracy(name="same"), Listener()
     mine.add([1, 1, 1], [1, 1, 0])
     theirs.add([0] * 5, [0] * 5)
     theirs.compute(communicator=listener)
@@ -149,11 +149,11 @@ def test_the_value_is_over_all_workers_and_leaves_what_is_here():
 
 def test_an_invalid_sample_on_another_worker_is_an_error_here_too():
     data = Data(np.array([0.5, np.nan, 0.25]), np.array([1, 0, 3]))
-    theirs, listener = fm.AUC("same"), Listener()
+    theirs, listener = fm.AUC(name="same"), Listener()
     scope = feed(theirs, [data], "static")
     with pytest.raises(fm.InvalidInputError):
         theirs.compute(scope, communicator=listener)
-    mine = fm.AUC("same")
+    mine = fm.AUC(name="same")
     mine.add([0.25, 0.75], [0, 1])
     with pytest.raises(
         fm.InvalidInputError, match=r"same: 2 of 3 samples were invalid and left out, the first at position 1"

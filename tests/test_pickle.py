@@ -74,7 +74,9 @@ def test_a_copy_of_other_settings_is_made(name, way):
 def test_members_of_a_collection_share_their_states_afterwards(way):
     expression = fm.Precision(ignore_index=-1) * fm.Recall(ignore_index=-1)
     collection = WAYS[way](
-        fm.MetricCollection([fm.Precision("p", ignore_index=-1), fm.F1("f", ignore_index=-1), expression], "it")
+        fm.MetricCollection(
+            [fm.Precision(name="p", ignore_index=-1), fm.F1(name="f", ignore_index=-1), expression], name="it"
+        )
     )
     collection.add([0.9, 0.2, 0.7, 0.1], [1, 1, 0, -1])
     again = WAYS[way](collection)
@@ -82,7 +84,7 @@ def test_members_of_a_collection_share_their_states_afterwards(way):
     assert collection.compute()["p"] == 1 / 2 and again.compute()["p"] == 2 / 3
     members = again.leaves()
     assert len({id(state) for member in members for state in member.states.values()}) == 1
-    table = WAYS[way](fm.MetricCollection([fm.XAUC("x"), fm.KendallCorrelation("k")])).metrics
+    table = WAYS[way](fm.MetricCollection([fm.XAUC(name="x"), fm.KendallCorrelation(name="k")])).metrics
     assert table["x"].table is table["k"].table
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import zero_division_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
 from fleetmetrics.formulas.ratio import stand_in
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Declared, Metric, Settings, Undefinable
 from fleetmetrics.metrics.regression.errors import number_above
 from fleetmetrics.xp import is_static
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Count", "Max", "Min", "Sum", "Throughput", "Values"]
 
@@ -26,11 +27,6 @@ class Count(Metric):
     Formula: ``sum(w)``; an int without weights. ``add(prediction, label=None)`` looks at the shapes only: masked
     samples do not count.
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: False skips the check that weights are finite and at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
     Examples:
         >>> metric = Count()
         >>> metric.add([0.5, 0.25, 0.75], mask=[True, True, False])
@@ -39,10 +35,7 @@ class Count(Metric):
     """
 
     takes_label = None
-
-    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.declare("total", key="total")
+    declared = (Declared("total", key="total"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"total": batch.total}
@@ -83,11 +76,6 @@ class Sum(Values):
 
     ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts. The sum of nothing is 0.
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: False skips the check that values are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
     Examples:
         >>> metric = Sum()
         >>> metric.add([16777216, 1])
@@ -95,13 +83,13 @@ class Sum(Values):
         16777217
     """
 
-    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.declare("integers", key="sum of integers")
-        self.declare("floats", dtype="float64", key="sum of floats")
+    declared = (
+        Declared("integers", key="sum of integers"),
+        Declared("floats", dtype="float64", key="sum of floats"),
         # The sum of the integers in floating point: far from the exact sum where that has wrapped.
-        self.declare("estimate", dtype="float64", key="estimate of the sum of integers")
-        self.declare("number_of_floats", key="number of floats")
+        Declared("estimate", dtype="float64", key="estimate of the sum of integers"),
+        Declared("number_of_floats", key="number of floats"),
+    )
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         if batch.weight is not None or batch.xp.kind(batch.prediction) == "f":
@@ -127,19 +115,11 @@ def _raise_if_wrapped(owner: str, integers: Any, estimate: Any) -> None:
         )
 
 
-class _Extreme(Values):
+class _Extreme(Undefinable, Values):
     reduction = ""
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
+    def __init__(self, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
         for kind, dtype in (("integers", "int64"), ("floats", "float64")):
             self.declare(kind, dtype=dtype, reduction=self.reduction, key=f"{self.reduction} of {kind}")
             self.declare(f"number_of_{kind}", key=f"number of counted {kind}")
@@ -168,12 +148,6 @@ class Max(_Extreme):
     `UndefinedMetricWarning`.
 
     ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts.
-
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-        validate: False skips the check that values are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Examples:
         >>> metric = Max()
@@ -216,11 +190,6 @@ class Throughput(Metric):
 
     Source: Jain, The Art of Computer Systems Performance Analysis (1991), chapter 3.
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: False skips the check that numbers are at least 0, and seconds above 0.
-        share: has no use here: it is not for static programs.
-
     Examples:
         >>> metric = Throughput()
         >>> metric.add(64, seconds=1.5)
@@ -239,12 +208,11 @@ class Throughput(Metric):
         ),
         number_above("label", 0)._replace(allowed="a finite number above 0, the seconds"),
     )
-
-    def __init__(self, name: str | None = None, *, validate: bool = True, share: bool = False) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.declare("number")
-        self.declare("estimate", dtype="float64")  # of the number, as for `Sum`
-        self.declare("seconds", dtype="float64", reduction="max")
+    declared = (
+        Declared("number"),
+        Declared("estimate", dtype="float64"),  # of the number, as for `Sum`
+        Declared("seconds", dtype="float64", reduction="max"),
+    )
 
     arguments = ("number", "seconds", "mask")
 

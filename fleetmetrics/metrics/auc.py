@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -11,7 +10,10 @@ from fleetmetrics import formulas
 from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import area_fraction
-from fleetmetrics.metrics.buckets import ClassHistograms
+from fleetmetrics.metrics.buckets import ClassHistograms, ClassSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["AUC", "AveragePrecision"]
 
@@ -56,7 +58,6 @@ class AUC(ClassHistograms):
     Letters 27 (2006), section 9.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
         num_labels: how many labels a sample has; with ``"multilabel"`` only.
@@ -71,11 +72,7 @@ class AUC(ClassHistograms):
         from_logits: predictions are logits, of which the logistic function is taken; of several classes (and
             ``[n, 2]``) the softmax.
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
         ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count.
-        validate: False skips the check that predictions are probabilities, labels 0 or 1 (or one of the classes), and
-            weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: an argument is not what it should be, or contradicts another one, or the histograms would be
@@ -98,39 +95,13 @@ class AUC(ClassHistograms):
 
     def __init__(
         self,
-        name: str | None = None,
         *,
-        task: str = "binary",
-        num_classes: int | None = None,
-        num_labels: int | None = None,
-        average: str | None = "macro",
-        curve: str = "ROC",
-        buckets: int | None = None,
-        spacing: str | None = None,
+        curve: Literal["ROC", "PR"] = "ROC",
         max_fpr: float | None = None,
         bounds: bool = False,
-        from_logits: bool = False,
-        num_thresholds: int | None = None,
-        zero_division: float = math.nan,
-        ignore_index: int | None = None,
-        validate: bool = True,
-        share: bool = False,
+        **settings: Unpack[ClassSettings],
     ) -> None:
-        super().__init__(
-            name,
-            task=task,
-            num_classes=num_classes,
-            num_labels=num_labels,
-            average=average,
-            ignore_index=ignore_index,
-            buckets=buckets,
-            spacing=spacing,
-            num_thresholds=num_thresholds,
-            from_logits=from_logits,
-            zero_division=zero_division,
-            validate=validate,
-            share=share,
-        )
+        super().__init__(**settings)
         self.curve, self.max_fpr = curve_of(curve, max_fpr)
         self.bounds = flag_of("bounds", bounds)
 
@@ -183,7 +154,6 @@ class AveragePrecision(ClassHistograms):
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         bounds: whether ``compute`` returns the bounds as well.
         **settings: ``task``, ``num_classes``, ``num_labels``, ``average``, ``buckets``, ``spacing``, ``from_logits``,
             ``num_thresholds``, ``zero_division``, ``ignore_index``, ``validate`` and ``share`` of `AUC`.
@@ -198,8 +168,8 @@ class AveragePrecision(ClassHistograms):
         0.8333333333333333
     """
 
-    def __init__(self, name: str | None = None, *, bounds: bool = False, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def __init__(self, *, bounds: bool = False, **settings: Unpack[ClassSettings]) -> None:
+        super().__init__(**settings)
         self.bounds = flag_of("bounds", bounds)
 
     def formula(self, histogram: np.ndarray) -> Any:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, whole_number_of, zero_division_of
+from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores
 from fleetmetrics.metrics.classification.task import (
     Task,
@@ -26,7 +26,18 @@ from fleetmetrics.metrics.classification.task import (
 from fleetmetrics.wrappers.states import InPlace
 from fleetmetrics.xp.buckets import LOG_ODDS_MAX, lowest_scores
 
-__all__ = ["BUCKETS", "ClassHistograms", "ScoreHistogram"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "BUCKETS",
+    "BucketHistogram",
+    "ClassHistograms",
+    "ClassSettings",
+    "HistogramSettings",
+    "LogitSettings",
+    "ScoreHistogram",
+]
 
 BUCKETS = 4096
 _SPACINGS = ("log_odds", "linear")
@@ -74,20 +85,48 @@ def _probabilities(batch: Batch, task: Task) -> Any:
     return xp.reshape(zero_unless(batch, rows, batch.prediction), [-1])
 
 
-class ScoreHistogram(Metric):
-    """What the metrics on a histogram of scores share; it defines no formula.
+class LogitSettings(Settings, total=False):
+    """What every metric of probabilities, or logits of them, can be made with."""
 
-    In one `fleetmetrics.MetricCollection` all of them with the same buckets keep one histogram.
+    from_logits: bool
+
+
+class BucketHistogram(Undefinable):
+    """A histogram of the scores of each class; in one collection all of the same buckets keep one.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
+        from_logits: predictions are logits.
+    """
+
+    def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
+        self.from_logits = flag_of("from_logits", from_logits)
+        self.requirements = ("finite_prediction" if self.from_logits else "probability", "class_label")
+
+    def declare_buckets(self, buckets: int, spacing: str) -> None:
+        """Declare the histogram: row 0 holds the samples labelled 0, row 1 those labelled 1."""
+        self.buckets, self.spacing = buckets, spacing
+        self.declare("histogram", (2, buckets), key=("scores by class", spacing, buckets, self.from_logits))
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {"histogram": _by_class_and_bucket(batch, self.buckets, self.spacing, self.from_logits)}
+
+
+class HistogramSettings(LogitSettings, total=False):
+    """What every `ScoreHistogram` can be made with."""
+
+    buckets: int | None
+    spacing: Literal["log_odds", "linear"] | None
+    num_thresholds: int | None
+
+
+class ScoreHistogram(BucketHistogram):
+    """What the metrics on a histogram of scores share; it defines no formula.
+
+    Args:
         buckets: how many; None: 4,096, or ``num_thresholds + 1``.
         spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
-        from_logits: predictions are logits.
-        zero_division: the value where the metric is undefined; nan: nan, with `UndefinedMetricWarning`.
-        validate: False skips the check of the inputs.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: an argument is not what it should be, or ``num_thresholds`` contradicts another one.
@@ -95,32 +134,29 @@ class ScoreHistogram(Metric):
 
     def __init__(
         self,
-        name: str | None = None,
         *,
         buckets: int | None = None,
-        spacing: str | None = None,
+        spacing: Literal["log_odds", "linear"] | None = None,
         num_thresholds: int | None = None,
-        from_logits: bool = False,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
+        **settings: Unpack[LogitSettings],
     ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.buckets, self.spacing = _layout(buckets, spacing, num_thresholds)
-        self.from_logits = flag_of("from_logits", from_logits)
-        self.zero_division = zero_division_of(zero_division)
-        self.requirements = ("finite_prediction" if self.from_logits else "probability", "class_label")
-        # Row 0 holds the samples labelled 0, row 1 those labelled 1.
-        key = ("scores by class", self.spacing, self.buckets, self.from_logits)
-        self.declare("histogram", (2, self.buckets), key=key)
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"histogram": _by_class_and_bucket(batch, self.buckets, self.spacing, self.from_logits)}
+        super().__init__(**settings)
+        self.declare_buckets(*_layout(buckets, spacing, num_thresholds))
 
     @property
     def lowest_scores(self) -> np.ndarray:
         """The lowest probability of each bucket: the thresholds of curves, float64 ``[buckets]``."""
         return lowest_scores(self.buckets, self.spacing)
+
+
+class ClassSettings(HistogramSettings, total=False):
+    """What all `ClassHistograms` can be made with."""
+
+    task: Literal["binary", "multiclass", "multilabel"]
+    num_classes: int | None
+    num_labels: int | None
+    average: Literal["macro", "weighted", "micro", "none"] | None
+    ignore_index: int | None
 
 
 class ClassHistograms(ScoreHistogram):
@@ -129,7 +165,6 @@ class ClassHistograms(ScoreHistogram):
     In one `fleetmetrics.MetricCollection` all of them with the same task and buckets keep the same histograms.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
         num_labels: how many labels a sample has; with ``"multilabel"`` only.
@@ -145,17 +180,16 @@ class ClassHistograms(ScoreHistogram):
 
     def __init__(
         self,
-        name: str | None = None,
         *,
-        task: str = "binary",
+        task: Literal["binary", "multiclass", "multilabel"] = "binary",
         num_classes: int | None = None,
         num_labels: int | None = None,
-        average: str | None = "macro",
-        from_logits: bool = False,
+        average: Literal["macro", "weighted", "micro", "none"] | None = "macro",
         ignore_index: int | None = None,
-        **settings: Any,
+        **settings: Unpack[HistogramSettings],
     ) -> None:
-        super().__init__(name, from_logits=from_logits, **settings)
+        super().__init__(**settings)
+        from_logits = self.from_logits
         self.task = task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index)
         choice_of("average", average, ("macro", "weighted", "micro", "none", None))
         if average != "macro" and task == "binary":

@@ -2,73 +2,44 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Mapping
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of, column_of, zero_division_of
+from fleetmetrics.arguments import choice_of, column_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas.groups import added_up, auc_by_group, scaled
 from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["GAUC", "UAUC", "WuAUC"]
 
 _USER_WEIGHTS = ("samples", "clicks", "uniform")
 
 
-class GAUC(RecordMetric):
-    """Grouped AUC: the area under the ROC curve of each user's samples, averaged over users.
+class UserSettings(Settings, total=False):
+    """What every metric by user can be made with."""
 
-    Formula: ``sum_u w_u * AUC_u / sum_u w_u`` over the users with samples of both classes; ``w_u`` is the number of the
-    user's samples (their weight, if weights are given), of the clicks among them, or 1. Equal scores count as half.
+    by: str
 
-    ``add(prediction, label, user=)`` takes scores (probabilities or logits: only their order counts) of the label's
-    shape, or ``[n, 2]`` scores of both classes, labels 0 or 1, and whose sample each is: integers or texts. A user's
-    samples may come in any batch and on any worker. Undefined if no user has samples of both classes: nan with
-    `UndefinedMetricWarning`.
 
-    Every worker keeps its own samples; rank 0 looks at those of all workers user by user, and never holds them all.
-
-    Source: Zhu et al., "Optimized cost per click in Taobao display advertising", KDD 2017.
-
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        by: the argument of ``add`` that says whose sample it is; a session or a request will do as well.
-        user_weight: "samples", "clicks" or "uniform".
-        zero_division: the value if it is undefined, without a warning.
-        validate: False skips the check that scores are finite, labels 0 or 1, and weights at least 0.
-        share: has no use here; as in `fleetmetrics.Metric`.
-
-    Raises:
-        InvalidInputError: an argument is not what is allowed.
-
-    Examples:
-        >>> metric = GAUC()
-        >>> metric.add([0.1, 0.4, 0.8, 0.6, 0.7], [0, 1, 0, 1, 0], user=["ann", "ann", "bob", "bob", "bob"])
-        >>> metric.compute()
-        0.4
-    """
+class _ByUser(Undefinable, RecordMetric):
+    """The mean of the users' areas; for the arguments see `GAUC`."""
 
     requirements = ("finite_prediction", "class_label")
-    title = "gauc"
+    #: How warnings call it.
+    title = ""
+    #: How much a user counts.
+    user_weight = "samples"
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        by: str = "user",
-        user_weight: str = "samples",
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
+    def __init__(self, *, by: str = "user", **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
         self.by = column_of("by", by, ("score",))
-        self.user_weight = choice_of("user_weight", user_weight, _USER_WEIGHTS)
-        self.zero_division = zero_division_of(zero_division)
         self.columns = (by,)
         self.keep_records((by, "score", "label", "weight"), order=by, key="scores and classes")
 
@@ -96,7 +67,45 @@ class GAUC(RecordMetric):
         return total / weight
 
 
-class UAUC(GAUC):
+class GAUC(_ByUser):
+    """Grouped AUC: the area under the ROC curve of each user's samples, averaged over users.
+
+    Formula: ``sum_u w_u * AUC_u / sum_u w_u`` over the users with samples of both classes; ``w_u`` is the number of the
+    user's samples (their weight, if weights are given), of the clicks among them, or 1. Equal scores count as half.
+
+    ``add(prediction, label, user=)`` takes scores (probabilities or logits: only their order counts) of the label's
+    shape, or ``[n, 2]`` scores of both classes, labels 0 or 1, and whose sample each is: integers or texts. A user's
+    samples may come in any batch and on any worker. Undefined if no user has samples of both classes: nan with
+    `UndefinedMetricWarning`.
+
+    Every worker keeps its own samples; rank 0 looks at those of all workers user by user, and never holds them all.
+
+    Source: Zhu et al., "Optimized cost per click in Taobao display advertising", KDD 2017.
+
+    Args:
+        by: the argument of ``add`` that says whose sample it is; a session or a request will do as well.
+        user_weight: "samples", "clicks" or "uniform".
+
+    Raises:
+        InvalidInputError: an argument is not what is allowed.
+
+    Examples:
+        >>> metric = GAUC()
+        >>> metric.add([0.1, 0.4, 0.8, 0.6, 0.7], [0, 1, 0, 1, 0], user=["ann", "ann", "bob", "bob", "bob"])
+        >>> metric.compute()
+        0.4
+    """
+
+    title = "gauc"
+
+    def __init__(
+        self, *, user_weight: Literal["samples", "clicks", "uniform"] = "samples", **settings: Unpack[UserSettings]
+    ) -> None:
+        super().__init__(**settings)
+        self.user_weight = choice_of("user_weight", user_weight, _USER_WEIGHTS)
+
+
+class UAUC(_ByUser):
     """User AUC: the mean of the users' areas, each user counting once; Paddle's ``uauc``, over all workers.
 
     Paddle's C++ metric takes a user for two where the samples lie on two workers. Formula, inputs, errors and source as
@@ -110,22 +119,10 @@ class UAUC(GAUC):
     """
 
     title = "uauc"
-
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        by: str = "user",
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(
-            name, by=by, user_weight="uniform", zero_division=zero_division, validate=validate, share=share
-        )
+    user_weight = "uniform"
 
 
-class WuAUC(GAUC):
+class WuAUC(_ByUser):
     """Weighted user AUC: `GAUC` by the number of samples, under the name that Paddle's C++ metric has.
 
     Examples:
@@ -136,16 +133,3 @@ class WuAUC(GAUC):
     """
 
     title = "wuauc"
-
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        by: str = "user",
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(
-            name, by=by, user_weight="samples", zero_division=zero_division, validate=validate, share=share
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Sequence
 
 import numpy as np
 
@@ -12,8 +12,11 @@ from fleetmetrics.arguments import choice_of, edges_of, flag_of, zero_division_o
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Common, Metric, Settings, Undefinable
 from fleetmetrics.metrics.click_through import probability_rules
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["BrierDecomposition", "BrierScore", "CalibrationCurve", "ExpectedCalibrationError"]
 
@@ -25,7 +28,7 @@ def _squared_error(batch: Batch, from_logits: bool) -> Any:
     return batch.weighted_sum(xp.square(error), zero_at_zero=not from_logits)
 
 
-class BrierScore(Metric):
+class BrierScore(Undefinable):
     """Brier score: the mean squared error of predicted probabilities.
 
     Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 whatever the dtype of the inputs.
@@ -37,11 +40,7 @@ class BrierScore(Metric):
     Source: Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78 (1950).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Examples:
         >>> metric = BrierScore()
@@ -50,17 +49,8 @@ class BrierScore(Metric):
         0.15625
     """
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        from_logits: bool = False,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
+    def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
         self.from_logits = flag_of("from_logits", from_logits)
         self.requirements = probability_rules(self.from_logits)
         self.declare("squared_error", dtype="float64", key=("squared error of a probability", self.from_logits))
@@ -145,23 +135,14 @@ class _Binned(Metric):
     """What metrics over bins of the predicted probability share: the numbers and the sums of each bin.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.
         from_logits: predictions are logits.
-        validate: False skips the check of the inputs.
-        share: in a static program, share the variables of an earlier metric of this name.
     """
 
     def __init__(
-        self,
-        name: str | None = None,
-        *,
-        bins: int | Sequence[float] = 10,
-        from_logits: bool = False,
-        validate: bool = True,
-        share: bool = False,
+        self, *, bins: int | Sequence[float] = 10, from_logits: bool = False, **common: Unpack[Common]
     ) -> None:
-        super().__init__(name, validate=validate, share=share)
+        super().__init__(**common)
         self.edges, self.from_logits = edges_of(bins, 0.0, 1.0), flag_of("from_logits", from_logits)
         if self.edges[0] != 0 or self.edges[-1] != 1:
             raise InvalidInputError(f"bins must begin with 0 and end with 1, as probabilities do; not {bins!r}")
@@ -192,12 +173,9 @@ class CalibrationCurve(_Binned):
     Source: DeGroot and Fienberg, "The comparison and evaluation of forecasters", The Statistician 32 (1983).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1: at low rates, edges such
             as ``[0, 1e-4, 1e-3, 1e-2, 1]`` show more.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
-        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: ``bins`` is neither a whole number of at least 1, nor edges from 0 to 1.
@@ -230,14 +208,10 @@ class ExpectedCalibrationError(_Binned):
     Guo et al., "On calibration of modern neural networks", ICML 2017.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.
         norm: ``"l1"``, ``"l2"`` or ``"max"``.
         task: ``"binary"`` or ``"multiclass"``.
         from_logits: predictions are logits, of which the sigmoid, or the softmax, is taken.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions are probabilities, labels classes, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: an argument is not what is said above.
@@ -251,17 +225,15 @@ class ExpectedCalibrationError(_Binned):
 
     def __init__(
         self,
-        name: str | None = None,
         *,
         bins: int | Sequence[float] = 15,
-        norm: str = "l1",
-        task: str = "binary",
+        norm: Literal["l1", "l2", "max"] = "l1",
+        task: Literal["binary", "multiclass"] = "binary",
         from_logits: bool = False,
         zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
+        **common: Unpack[Common],
     ) -> None:
-        super().__init__(name, bins=bins, from_logits=from_logits, validate=validate, share=share)
+        super().__init__(bins=bins, from_logits=from_logits, **common)
         self.zero_division = zero_division_of(zero_division)
         self.norm = choice_of("norm", norm, ("l1", "l2", "max"))
         self.task = choice_of("task", task, ("binary", "multiclass"))
@@ -298,11 +270,8 @@ class BrierDecomposition(_Binned):
     23 (2008).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
-        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: ``bins`` is neither a whole number of at least 1, nor edges from 0 to 1.

@@ -6,17 +6,20 @@ Their names follow Paddle's C++ metrics (``actual_ctr``, ``predicted_ctr``, ``bu
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import MOST_ENTRIES, flag_of, number_of, whole_number_of, zero_division_of
+from fleetmetrics.arguments import MOST_ENTRIES, flag_of, number_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.buckets import BUCKETS, ScoreHistogram
+from fleetmetrics.metric import Declared, Settings, Undefinable
+from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings
 from fleetmetrics.metrics.classification.losses import log_likelihood
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = [
     "COPC",
@@ -69,7 +72,7 @@ def _recalibrated_log_likelihood(batch: Batch, from_logits: bool, coefficient: f
     return batch.weighted_sum(xp.log(xp.at_least(of_label, _EPSILON)), zero_at_zero=True)
 
 
-class ClickThroughRate(Metric):
+class ClickThroughRate(Undefinable):
     """Actual click-through rate: the share of the samples that are labelled 1.
 
     Formula: ``sum(w * y) / sum(w)``.
@@ -79,12 +82,6 @@ class ClickThroughRate(Metric):
 
     Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013.
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-        validate: False skips the check that labels are 0 or 1, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
     Examples:
         >>> metric = ClickThroughRate()
         >>> metric.add([0.5, 0.25, 0.25, 0.0], [1, 0, 0, 0])
@@ -93,19 +90,7 @@ class ClickThroughRate(Metric):
     """
 
     requirements = ("class_label",)
-
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
-        self.declare("clicks", key="clicks")
-        self.declare("total", key="total")
+    declared = (Declared("clicks", key="clicks"), Declared("total", key="total"))
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"clicks": _clicks(batch), "total": batch.total}
@@ -114,7 +99,7 @@ class ClickThroughRate(Metric):
         return formulas.click_through_rate(clicks, total, self.zero_division)
 
 
-class PredictedClickThroughRate(Metric):
+class PredictedClickThroughRate(Undefinable):
     """Predicted click-through rate: the mean of the predicted probabilities.
 
     Formula: ``sum(w * p) / sum(w)``, in float64 whatever the dtype of the inputs.
@@ -126,11 +111,7 @@ class PredictedClickThroughRate(Metric):
     Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions are probabilities, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Examples:
         >>> metric = PredictedClickThroughRate()
@@ -139,17 +120,8 @@ class PredictedClickThroughRate(Metric):
         0.25
     """
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        from_logits: bool = False,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
+    def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
         self.from_logits = flag_of("from_logits", from_logits)
         self.requirements = probability_rules(self.from_logits)[:1]
         self.declare("predicted", dtype="float64", key=("predicted clicks", self.from_logits))
@@ -162,7 +134,7 @@ class PredictedClickThroughRate(Metric):
         return formulas.predicted_click_through_rate(predicted, total, self.zero_division)
 
 
-class Calibration(Metric):
+class Calibration(Undefinable):
     """Predicted clicks per actual click: above 1 where the model promises too many.
 
     Formula: ``sum(w * p) / sum(w * y)``, in float64 whatever the dtype of the inputs; TorchRec's calibration.
@@ -174,14 +146,7 @@ class Calibration(Metric):
     Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, section 3.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
-    Raises:
-        InvalidInputError: ``zero_division`` is no number.
 
     Examples:
         >>> metric = Calibration()
@@ -190,17 +155,9 @@ class Calibration(Metric):
         1.5
     """
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        from_logits: bool = False,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.from_logits, self.zero_division = flag_of("from_logits", from_logits), zero_division_of(zero_division)
+    def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
+        self.from_logits = flag_of("from_logits", from_logits)
         self.requirements = probability_rules(self.from_logits)
         self.declare("predicted", dtype="float64", key=("predicted clicks", self.from_logits))
         self.declare("clicks", key="clicks")
@@ -232,7 +189,7 @@ class COPC(Calibration):
         return formulas.copc(clicks, predicted, total, self.zero_division)
 
 
-class NormalizedEntropy(Metric):
+class NormalizedEntropy(Undefinable):
     """Log loss relative to that of the constant prediction of the actual rate: below 1 where the model knows more.
 
     Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability that was given
@@ -246,14 +203,7 @@ class NormalizedEntropy(Metric):
     Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, equation 1.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
-    Raises:
-        InvalidInputError: ``zero_division`` is no number.
 
     Examples:
         >>> metric = NormalizedEntropy()
@@ -262,17 +212,9 @@ class NormalizedEntropy(Metric):
         1.232622906807
     """
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        from_logits: bool = False,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.from_logits, self.zero_division = flag_of("from_logits", from_logits), zero_division_of(zero_division)
+    def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
+        self.from_logits = flag_of("from_logits", from_logits)
         self.requirements = probability_rules(self.from_logits)
         self._declare(1.0)
 
@@ -302,12 +244,8 @@ class RecalibratedNormalizedEntropy(NormalizedEntropy):
     Inputs, further arguments, errors and source as for `NormalizedEntropy`; of the formula section 6.3 there.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         recalibration_coefficient: c above, a number above 0; 1 changes nothing.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: ``recalibration_coefficient`` is no finite number above 0, or ``zero_division`` no number.
@@ -319,21 +257,12 @@ class RecalibratedNormalizedEntropy(NormalizedEntropy):
         1.0
     """
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        recalibration_coefficient: float = 1.0,
-        from_logits: bool = False,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, from_logits=from_logits, zero_division=zero_division, validate=validate, share=share)
+    def __init__(self, *, recalibration_coefficient: float = 1.0, **settings: Unpack[LogitSettings]) -> None:
+        super().__init__(**settings)
         self._declare(_above_0("recalibration_coefficient", recalibration_coefficient))
 
 
-class BucketError(ScoreHistogram):
+class BucketError(BucketHistogram):
     """Mean relative error of the predicted rate over groups of buckets that hold enough samples to tell.
 
     Formula: see `fleetmetrics.formulas.bucket_error`; Paddle's definition, over all workers. Scores are sorted into the
@@ -348,14 +277,10 @@ class BucketError(ScoreHistogram):
     relative errors of rates see He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         buckets: one more than Paddle's ``table_size``, at least 2.
         max_span: how far the rates in a group may lie apart, above 0.
         relative_error_bound: how uncertain the rate of a complete group may be, relative to it; above 0.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: an argument is not what is said above.
@@ -369,25 +294,14 @@ class BucketError(ScoreHistogram):
 
     def __init__(
         self,
-        name: str | None = None,
         *,
         buckets: int = BUCKETS,
         max_span: float = 0.01,
         relative_error_bound: float = 0.05,
-        from_logits: bool = False,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
+        **settings: Unpack[LogitSettings],
     ) -> None:
-        super().__init__(
-            name,
-            buckets=whole_number_of("buckets", buckets, 2, MOST_ENTRIES // 2),
-            spacing="linear",
-            from_logits=from_logits,
-            zero_division=zero_division,
-            validate=validate,
-            share=share,
-        )
+        super().__init__(**settings)
+        self.declare_buckets(whole_number_of("buckets", buckets, 2, MOST_ENTRIES // 2), "linear")
         self.max_span = _above_0("max_span", max_span)
         self.relative_error_bound = _above_0("relative_error_bound", relative_error_bound)
 

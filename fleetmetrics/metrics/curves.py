@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -10,7 +10,10 @@ from fleetmetrics import formulas
 from fleetmetrics.arguments import MOST_EDGES, array_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.curves import ROC, PrecisionRecall
-from fleetmetrics.metrics.buckets import ScoreHistogram
+from fleetmetrics.metrics.buckets import HistogramSettings, ScoreHistogram
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["CumulativeGain", "KolmogorovSmirnov", "Lift", "PrecisionRecallCurve", "ROCCurve"]
 
@@ -27,14 +30,10 @@ class ROCCurve(ScoreHistogram):
     Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         buckets: how many, at least 2; None: 4,096, or ``num_thresholds + 1``.
         spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
         from_logits: predictions are logits, of which the logistic function is taken.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
-        validate: False skips the check of the inputs.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: an argument is not what it should be, or contradicts another one.
@@ -120,7 +119,6 @@ class CumulativeGain(ScoreHistogram):
     Source: Berry and Linoff, Data Mining Techniques (1997), chapter 5.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         fractions: shares of the population, above 0 and at most 1; or their number: 10 means deciles.
         **settings: ``buckets``, ``spacing``, ``num_thresholds``, ``from_logits``, ``zero_division``, ``validate`` and
             ``share`` of `ROCCurve`.
@@ -135,8 +133,8 @@ class CumulativeGain(ScoreHistogram):
         [0.5, 0.5]
     """
 
-    def __init__(self, name: str | None = None, *, fractions: int | Sequence[float] = 10, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def __init__(self, *, fractions: int | Sequence[float] = 10, **settings: Unpack[HistogramSettings]) -> None:
+        super().__init__(**settings)
         self.fractions = _fractions(fractions)
 
     def formula(self, histogram: np.ndarray) -> Shares:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import edges_of, number_of, zero_division_of
+from fleetmetrics.arguments import edges_of, number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.metric import Common, Declared, Settings, Undefinable
 from fleetmetrics.metrics.aggregation import Values
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Histogram", "Mean", "StandardDeviation", "Variance"]
 
 
-class Mean(Values):
+class Mean(Undefinable, Values):
     """Arithmetic mean of all values; with weights the weighted mean.
 
     Formula: ``sum(w * x) / sum(w)``, in float64 whatever the dtype of the values.
@@ -26,12 +29,6 @@ class Mean(Values):
 
     Source: Bland and Kerry, "Weighted comparison of means", BMJ 316 (1998).
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-        validate: False skips the check that values are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
     Examples:
         >>> metric = Mean()
         >>> metric.add([1.0, 3.0], weight=[3.0, 1.0])
@@ -39,18 +36,7 @@ class Mean(Values):
         1.5
     """
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
-        self.declare("value_sum", dtype="float64", key="sum of values")
-        self.declare("total", key="total")
+    declared = (Declared("value_sum", dtype="float64", key="sum of values"), Declared("total", key="total"))
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"value_sum": _value_sum(batch), "total": batch.total}
@@ -69,7 +55,7 @@ def _value_moments(batch: Batch) -> Any:
     return batch.moments(batch.values)
 
 
-class Variance(Values):
+class Variance(Undefinable, Values):
     """Variance of all values.
 
     Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a weight counts as so many equal values. In float64,
@@ -82,12 +68,8 @@ class Variance(Values):
     (1983).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         ddof: what is subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of
             the variance of what they are a sample of.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-        validate: False skips the check that values are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: ``ddof`` is no finite number of at least 0.
@@ -99,19 +81,11 @@ class Variance(Values):
         1.0
     """
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        ddof: float = 0,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
+    declared = (Declared("moments", (4,), "float64", "moments", key="moments of values"),)
+
+    def __init__(self, *, ddof: float = 0, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
         self.ddof = number_of("ddof", ddof, 0)
-        self.declare("moments", (4,), "float64", "moments", key="moments of values")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"moments": _value_moments(batch)}
@@ -151,11 +125,8 @@ class Histogram(Values):
     Source: Scott, Multivariate Density Estimation (1992), chapter 3.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         bins: how many bins of equal width there are in ``range``; or all edges, rising, one more than there are bins.
         range: lowest and highest edge; of no use where ``bins`` are edges.
-        validate: False skips the check that values are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: ``bins`` or ``range`` is not as it should be.
@@ -169,15 +140,9 @@ class Histogram(Values):
     """
 
     def __init__(
-        self,
-        name: str | None = None,
-        *,
-        bins: int | Sequence[float] = 10,
-        range: tuple[float, float] = (0.0, 1.0),
-        validate: bool = True,
-        share: bool = False,
+        self, *, bins: int | Sequence[float] = 10, range: tuple[float, float] = (0.0, 1.0), **common: Unpack[Common]
     ) -> None:
-        super().__init__(name, validate=validate, share=share)
+        super().__init__(**common)
         try:
             low, high = (number_of("range", bound) for bound in range)
         except (TypeError, ValueError):

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Mapping
 
 import numpy as np
 
-from fleetmetrics.arguments import zero_division_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas.exact_auc import exact_auc_of, fold_exact_auc, sort_by_score, start_exact_auc
+from fleetmetrics.metric import Declared, Settings, Undefinable
 from fleetmetrics.metrics.auc import curve_of
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 __all__ = ["ExactAUC"]
 
 
-class ExactAUC(RecordMetric):
+class ExactAUC(Undefinable, RecordMetric):
     """Exact area under the ROC or the precision-recall curve, over the samples of all workers, ties counted as ties.
 
     Formula: see `fleetmetrics.formulas.exact_auc`: what `sklearn.metrics.roc_auc_score` (with ``max_fpr`` too), or for
@@ -35,13 +37,9 @@ class ExactAUC(RecordMetric):
     (ROC) curve", Radiology 143 (1982).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         curve: "ROC", or "PR" for the average precision.
         max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
             the whole area.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
-        validate: False skips the check that scores are finite, labels 0 or 1, and weights at least 0.
-        share: has no use here; as in `fleetmetrics.Metric`.
 
     Raises:
         InvalidInputError: an argument is not what it should be.
@@ -54,22 +52,14 @@ class ExactAUC(RecordMetric):
     """
 
     requirements = ("finite_prediction", "class_label")
+    # What the samples of each class weigh: the first pieces need to know what is still to come.
+    declared = (Declared("totals", (2,), key="weight by class"),)
 
     def __init__(
-        self,
-        name: str | None = None,
-        *,
-        curve: str = "ROC",
-        max_fpr: float | None = None,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
+        self, *, curve: Literal["ROC", "PR"] = "ROC", max_fpr: float | None = None, **settings: Unpack[Settings]
     ) -> None:
-        super().__init__(name, validate=validate, share=share)
+        super().__init__(**settings)
         self.curve, self.max_fpr = curve_of(curve, max_fpr)
-        self.zero_division = zero_division_of(zero_division)
-        # What the samples of each class weigh: the first pieces need to know what is still to come.
-        self.declare("totals", (2,), key="weight by class")
         self.keep_records(("score", "label", "weight"), "score", "scores and classes by score", _sorted)
 
     def requirements_of(self, batch: Batch) -> tuple[Any, ...]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import MOST_EDGES, array_of, flag_of, number_of, whole_number_of, zero_division_of
+from fleetmetrics.arguments import MOST_EDGES, array_of, flag_of, number_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.operating_points import OperatingPoint, Sweep
-from fleetmetrics.metric import Metric
-from fleetmetrics.metrics.buckets import ScoreHistogram
+from fleetmetrics.metric import Settings, Undefinable
+from fleetmetrics.metrics.buckets import HistogramSettings, ScoreHistogram
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = [
     "PrecisionAtFixedRecall",
@@ -35,7 +37,6 @@ class RecallAtFixedPrecision(ScoreHistogram):
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         min_precision: in [0, 1].
         **settings: ``buckets``, ``spacing``, ``num_thresholds``, ``from_logits``, ``zero_division``, ``validate`` and
             ``share`` of `fleetmetrics.ROCCurve`.
@@ -50,8 +51,8 @@ class RecallAtFixedPrecision(ScoreHistogram):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
-    def __init__(self, name: str | None = None, *, min_precision: float, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def __init__(self, *, min_precision: float, **settings: Unpack[HistogramSettings]) -> None:
+        super().__init__(**settings)
         self.min_precision = number_of("min_precision", min_precision, 0, 1)
 
     def formula(self, histogram: np.ndarray) -> OperatingPoint:
@@ -68,7 +69,6 @@ class PrecisionAtFixedRecall(ScoreHistogram):
     Inputs, result, settings, errors and source as for `RecallAtFixedPrecision`.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         min_recall: in [0, 1].
         **settings: as for `RecallAtFixedPrecision`.
 
@@ -79,8 +79,8 @@ class PrecisionAtFixedRecall(ScoreHistogram):
         OperatingPoint(value=1.0, threshold=0.75)
     """
 
-    def __init__(self, name: str | None = None, *, min_recall: float, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def __init__(self, *, min_recall: float, **settings: Unpack[HistogramSettings]) -> None:
+        super().__init__(**settings)
         self.min_recall = number_of("min_recall", min_recall, 0, 1)
 
     def formula(self, histogram: np.ndarray) -> OperatingPoint:
@@ -99,7 +99,6 @@ class SensitivityAtSpecificity(ScoreHistogram):
     Source: Zhou, Obuchowski and McClish, Statistical Methods in Diagnostic Medicine (2011), section 2.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         min_specificity: in [0, 1].
         **settings: as for `RecallAtFixedPrecision`.
 
@@ -110,8 +109,8 @@ class SensitivityAtSpecificity(ScoreHistogram):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
-    def __init__(self, name: str | None = None, *, min_specificity: float, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def __init__(self, *, min_specificity: float, **settings: Unpack[HistogramSettings]) -> None:
+        super().__init__(**settings)
         self.min_specificity = number_of("min_specificity", min_specificity, 0, 1)
 
     def formula(self, histogram: np.ndarray) -> OperatingPoint:
@@ -128,7 +127,6 @@ class SpecificityAtSensitivity(ScoreHistogram):
     Inputs, result, settings, errors and source as for `SensitivityAtSpecificity`.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         min_sensitivity: in [0, 1].
         **settings: as for `RecallAtFixedPrecision`.
 
@@ -139,8 +137,8 @@ class SpecificityAtSensitivity(ScoreHistogram):
         OperatingPoint(value=0.5, threshold=0.375)
     """
 
-    def __init__(self, name: str | None = None, *, min_sensitivity: float, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def __init__(self, *, min_sensitivity: float, **settings: Unpack[HistogramSettings]) -> None:
+        super().__init__(**settings)
         self.min_sensitivity = number_of("min_sensitivity", min_sensitivity, 0, 1)
 
     def formula(self, histogram: np.ndarray) -> OperatingPoint:
@@ -156,7 +154,7 @@ def _between_thresholds(batch: Batch, thresholds: tuple[float, ...], from_logits
     return batch.histogram(xp.cast(batch.labels, "int64"), place)
 
 
-class ThresholdSweep(Metric):
+class ThresholdSweep(Undefinable):
     """Precision, recall, F-beta, accuracy and specificity at each of the given thresholds, and the best threshold.
 
     Formula: see `fleetmetrics.formulas.threshold_sweep`. A sample is predicted positive where ``p >= threshold``; both
@@ -170,13 +168,10 @@ class ThresholdSweep(Metric):
     Source: van Rijsbergen, Information Retrieval (1979), chapter 7.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         thresholds: rising numbers in [0, 1]; or how many, at least 2, evenly spaced from 0 to 1.
         beta: above 0; how much more recall counts than precision.
         from_logits: predictions are logits, of which the logistic function is taken; thresholds stay probabilities.
         zero_division: entries that are undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
-        validate: False skips the check of the inputs.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: an argument is not what it should be.
@@ -191,22 +186,18 @@ class ThresholdSweep(Metric):
 
     def __init__(
         self,
-        name: str | None = None,
         *,
         thresholds: int | Sequence[float] = 101,
         beta: float = 1.0,
         from_logits: bool = False,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
+        **settings: Unpack[Settings],
     ) -> None:
-        super().__init__(name, validate=validate, share=share)
+        super().__init__(**settings)
         self.thresholds = _thresholds(thresholds)
         self.beta = number_of("beta", beta, allowed="a finite number above 0")
         if self.beta <= 0:
             raise InvalidInputError(f"beta must be a finite number above 0, not {beta!r}")
         self.from_logits = flag_of("from_logits", from_logits)
-        self.zero_division = zero_division_of(zero_division)
         self.requirements = ("finite_prediction" if from_logits else "probability", "class_label")
         key = ("classes between thresholds", self.thresholds, self.from_logits)
         self.declare("counts", (2, len(self.thresholds) + 1), key=key)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Iterable
 
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Common, Metric
 from fleetmetrics.state import State
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Wrapper", "names_of"]
 
@@ -20,9 +23,7 @@ class Wrapper(Metric):
 
     Args:
         metric: it holds nothing yet, and stays as it is.
-        name: prefix of the states' names; see `Metric`.
-        validate: None: as the metric has it.
-        share: None: as the metric has it.
+        **common: those of `Metric`; ``validate`` and ``share`` are those of the metric unless given.
 
     Raises:
         InvalidInputError: if it is no metric, holds samples, or cannot be wrapped in this one.
@@ -33,7 +34,7 @@ class Wrapper(Metric):
     #: Why it cannot stand inside of another wrapper, or what must change first; any metric may have one.
     unfit = ""
 
-    def __init__(self, metric: Metric, name: str | None, validate: bool | None, share: bool | None) -> None:
+    def __init__(self, metric: Metric, **common: Unpack[Common]) -> None:
         kind = type(self).__name__
         if not isinstance(metric, Metric):
             raise InvalidInputError(f"metric must be a Metric, not {type(metric).__name__}")
@@ -43,11 +44,9 @@ class Wrapper(Metric):
             reason = self.refused.get(type(inner).__name__) or getattr(inner, "unfit", "")
             if reason:
                 raise InvalidInputError(f"{kind} cannot stand around this {type(inner).__name__}: {reason}")
-        super().__init__(
-            name,
-            validate=metric.validate if validate is None else validate,
-            share=metric.share if share is None else share,
-        )
+        own: Common = {"validate": metric.validate, "share": metric.share}
+        own.update(common)
+        super().__init__(**own)
         self._wrap(metric)
 
     def _wrap(self, metric: Metric) -> None:
@@ -104,7 +103,7 @@ class Wrapper(Metric):
     def fresh(self, name: str | None = None) -> Metric:
         """A metric of the same settings that holds nothing; see `Metric.fresh`."""
         new = copy.copy(self)
-        Accumulator.__init__(new, name, validate=self.validate, share=self.share)
+        Accumulator.__init__(new, name=name, validate=self.validate, share=self.share)
         new.collection = None
         new._wrap(self.metric)
         return new

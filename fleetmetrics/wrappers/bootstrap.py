@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping
 
 import numpy as np
 
@@ -12,12 +12,15 @@ from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.comm.choose import known_rank
 from fleetmetrics.errors import CommunicatorError, InvalidInputError, UndefinedMetricWarning, muted
 from fleetmetrics.formulas.bootstrap import bootstrap_result
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Common, Metric
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.base import Wrapper, names_of
 from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, words
 from fleetmetrics.wrappers.states import InPlace, Lanes, Place, Ranks
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, without_strays
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Bootstrap"]
 
@@ -58,9 +61,7 @@ class Bootstrap(Wrapper):
         seed: of the hash; an integer.
         confidence: how often such an interval is meant to hold the true value, between 0 and 1.
         ids: the name of the further argument of ``add`` that identifies the samples; None: rank and number.
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: whether inputs are checked; None: as the metric has it.
-        share: in a static program, share the variables of an earlier metric of this name; None: as the metric has it.
+        **common: those of `Metric`; ``validate`` and ``share`` are those of the metric unless given.
 
     Raises:
         InvalidInputError: an argument is not what it should be, or the metric cannot be resampled.
@@ -84,13 +85,11 @@ class Bootstrap(Wrapper):
         self,
         metric: Metric,
         replicates: int = 200,
+        *,
         seed: int = 0,
         confidence: float = 0.95,
         ids: str | None = None,
-        name: str | None = None,
-        *,
-        validate: bool | None = None,
-        share: bool | None = None,
+        **common: Unpack[Common],
     ) -> None:
         self.replicates = whole_number_of("replicates", replicates, 2)
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
@@ -102,7 +101,7 @@ class Bootstrap(Wrapper):
             raise InvalidInputError(f"ids must be the name of a further argument of add, or None, not {ids!r}")
         self.ids = ids
         self.unfit = "" if ids else "give Bootstrap ids="
-        super().__init__(metric, name, validate, share)
+        super().__init__(metric, **common)
 
     def _wrap(self, metric: Metric) -> None:
         super()._wrap(metric)

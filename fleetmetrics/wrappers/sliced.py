@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, gathered, warn
 from fleetmetrics.formulas.ratio import part_named, undefined
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Common, Metric
 from fleetmetrics.records.table import Table
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.base import Wrapper
@@ -18,6 +18,9 @@ from fleetmetrics.wrappers.keys import host_keys
 from fleetmetrics.wrappers.records import SlicedRecords, with_key
 from fleetmetrics.wrappers.slicing import FixedSlicing, GrowingSlicing, Slicing
 from fleetmetrics.xp import is_paddle
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Sliced"]
 
@@ -60,9 +63,7 @@ class Sliced(Wrapper):
         keys: the slices, integers or texts; None: those that come.
         max_keys: how many keys are kept where ``keys`` is None, at least 1.
         other: the key of the result for all other samples.
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: whether inputs are checked; None: as the metric has it.
-        share: in a static program, share the variables of an earlier metric of this name; None: as the metric has it.
+        **common: those of `Metric`; ``validate`` and ``share`` are those of the metric unless given.
 
     Raises:
         InvalidInputError: an argument is not what it should be, or the metric cannot be sliced.
@@ -88,13 +89,11 @@ class Sliced(Wrapper):
         self,
         metric: Metric,
         by: str = "slot",
+        *,
         keys: Sequence[Any] | None = None,
         max_keys: int = 1000,
         other: str = "other",
-        name: str | None = None,
-        *,
-        validate: bool | None = None,
-        share: bool | None = None,
+        **common: Unpack[Common],
     ) -> None:
         if not isinstance(by, str) or not by.isidentifier() or by in _ARGUMENTS:
             raise InvalidInputError(f"by must be the name of a further argument of add, not {by!r}")
@@ -105,7 +104,7 @@ class Sliced(Wrapper):
         self._slicing: Slicing = (
             GrowingSlicing(by, other, "", limit) if keys is None else FixedSlicing(by, other, "", _checked(keys, other))
         )
-        super().__init__(metric, name, validate, share)
+        super().__init__(metric, **common)
 
     def _wrap(self, metric: Metric) -> None:
         super()._wrap(metric)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Iterable, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, NamedTuple
 
 import numpy as np
 
 from fleetmetrics.arguments import flag_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas.ratio import part_named
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Common, Metric
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.base import Wrapper, names_of
 from fleetmetrics.wrappers.states import Ring, Turn
 from fleetmetrics.xp import is_static
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Windowed", "WindowedValue"]
 
@@ -54,9 +57,7 @@ class Windowed(Wrapper):
         metric: whose values; it holds nothing yet, and stays as it is. Not one that keeps every sample.
         last: how many calls of ``add``, at least 1.
         lifetime: False for the value over the window alone.
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: whether inputs are checked; None: as the metric has it.
-        share: in a static program, share the variables of an earlier metric of this name; None: as the metric has it.
+        **common: those of `Metric`; ``validate`` and ``share`` are those of the metric unless given.
 
     Raises:
         InvalidInputError: an argument is not what it should be, or the metric has no states of a fixed size.
@@ -76,15 +77,13 @@ class Windowed(Wrapper):
         self,
         metric: Metric,
         last: int,
-        lifetime: bool = True,
-        name: str | None = None,
         *,
-        validate: bool | None = None,
-        share: bool | None = None,
+        lifetime: bool = True,
+        **common: Unpack[Common],
     ) -> None:
         self.last = whole_number_of("last", last, 1)
         self.lifetime = flag_of("lifetime", lifetime)
-        super().__init__(metric, name, validate, share)
+        super().__init__(metric, **common)
 
     def _wrap(self, metric: Metric) -> None:
         super()._wrap(metric)

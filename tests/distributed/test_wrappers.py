@@ -48,7 +48,7 @@ def collection() -> fm.MetricCollection:
             "sure": fm.Bootstrap(fm.Accuracy(), 60, ids="request"),
             "sure by country": fm.Sliced(fm.Bootstrap(fm.Accuracy(), 20, ids="request"), "country"),
         },
-        "all",
+        name="all",
     )
 
 

@@ -49,11 +49,11 @@ def test_all_metrics_on_a_histogram_of_scores_keep_one_in_a_collection(settings)
 
 def test_histograms_of_other_buckets_or_of_logits_are_kept_apart():
     each = [
-        fm.AUC("a"),
-        fm.ROCCurve("b", buckets=100),
-        fm.AUC("c", buckets=100, spacing="linear"),
-        fm.AUC("d", from_logits=True),
-        fm.ThresholdSweep("e"),
+        fm.AUC(name="a"),
+        fm.ROCCurve(name="b", buckets=100),
+        fm.AUC(name="c", buckets=100, spacing="linear"),
+        fm.AUC(name="d", from_logits=True),
+        fm.ThresholdSweep(name="e"),
     ]
     together = fm.MetricCollection(each)
     assert len({id(state) for metric in together.metrics.values() for state in metric.states.values()}) == 5

@@ -42,7 +42,7 @@ def test_batches_with_and_without_weights_and_of_both_precisions_mix():
 
 
 def test_in_a_collection_the_samples_are_kept_once():
-    metrics = fm.MetricCollection({"roc": fm.ExactAUC("a"), "pr": fm.ExactAUC("b", curve="PR")})
+    metrics = fm.MetricCollection({"roc": fm.ExactAUC(name="a"), "pr": fm.ExactAUC(name="b", curve="PR")})
     tables = {id(member.table) for member in metrics.metrics.values()}
     assert len(tables) == 1
 

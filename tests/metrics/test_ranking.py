@@ -105,7 +105,7 @@ def test_the_query_may_have_another_name():
 def test_a_static_program_is_told_the_way():
     import paddle
 
-    for metric in (fm.NDCG("it"), fm.GAUC("it", by="query")):
+    for metric in (fm.NDCG(name="it"), fm.GAUC(name="it", by="query")):
         with contract.new_programs():
             score = paddle.static.data("score", [-1], "float32")
             label = paddle.static.data("label", [-1], "int64")
@@ -134,7 +134,7 @@ BAD = [
 
 @pytest.mark.parametrize("parts, columns, told", BAD)
 def test_bad_samples_are_an_error_and_nothing_is_lost(parts, columns, told):
-    metric = fm.MRR("it")
+    metric = fm.MRR(name="it")
     good = dict(prediction=[0.9, 0.1], label=[0, 1], query=[1, 1])
     metric.add(**good)
     with pytest.raises(fm.InvalidInputError, match=told):
@@ -143,13 +143,13 @@ def test_bad_samples_are_an_error_and_nothing_is_lost(parts, columns, told):
 
 
 def test_a_gain_that_no_float_holds_is_an_error():
-    metric = fm.NDCG("it", gains="exponential")
+    metric = fm.NDCG(name="it", gains="exponential")
     with pytest.raises(fm.InvalidInputError, match="label must be a relevance from 0 to 1000"):
         metric.add([0.9, 0.1], [0, 1024], query=[1, 1])
 
 
 def test_queries_may_come_from_a_data_frame_and_not_be_missing():
-    metric = fm.MRR("it")
+    metric = fm.MRR(name="it")
     metric.add([0.9, 0.1], [0, 1], query=np.array(["a", "a"], object))
     assert metric.compute() == 0.5
     with pytest.raises(fm.InvalidInputError, match="query must hold integers or texts, one per sample, not float64"):
@@ -178,7 +178,7 @@ def test_weights_of_any_size_give_the_same_areas(scale):
 
 
 def test_texts_and_numbers_do_not_mix():
-    metric = fm.MRR("it")
+    metric = fm.MRR(name="it")
     metric.add([0.9], [1], query=["a"])
     metric.add([0.9], [1], query=[1])
     with pytest.raises(fm.InvalidInputError, match="it: query holds texts in some batches and numbers in others"):

@@ -93,7 +93,7 @@ def test_integers_beside_floats_are_compared_as_floats(make):
 
 
 def one_worker(make, prediction, label, channel):
-    metric = make("it")
+    metric = make(name="it")
     metric.add(prediction, label)
     return metric.compute(communicator=channel)
 
@@ -154,7 +154,7 @@ def test_a_collection_keeps_the_samples_once_and_counts_the_pairs_once(monkeypat
     counted = []
     count = fm.formulas.pair_counts
     monkeypatch.setattr(fm.formulas, "pair_counts", lambda *args: counted.append(1) or count(*args))
-    collection = fm.MetricCollection([make(make.__name__) for make in OF_ALL_SAMPLES])
+    collection = fm.MetricCollection([make(name=make.__name__) for make in OF_ALL_SAMPLES])
     prediction, label = RNG.integers(0, 9, (2, 60))
     collection.add(prediction, label)
     values = collection.compute()

@@ -220,11 +220,11 @@ def test_sharing_with_other_settings_is_an_error_that_says_what_it_is(other):
 
 def test_metrics_of_one_name_are_an_error_and_with_share_one():
     name, data = fresh("click"), Data(np.array([0.25, 0.75]), np.array([0, 1]))
-    first = fm.MeanAbsoluteError(name)
+    first = fm.MeanAbsoluteError(name=name)
     feed = StaticFeed(first, data)
     with pytest.raises(fm.DuplicateStateError, match=f"'{name}.seen' exists already"):
-        StaticFeed(fm.MeanAbsoluteError(name), data)
-    second = fm.MeanAbsoluteError(name, share=True)
+        StaticFeed(fm.MeanAbsoluteError(name=name), data)
+    second = fm.MeanAbsoluteError(name=name, share=True)
     other = StaticFeed(second, Data(np.array([1.0]), np.array([0])), scope=feed.scope)
     other.start()
     feed.run([data])
@@ -464,7 +464,7 @@ def names_of(metric):
 
 def test_a_test_program_of_its_own_shares_the_metric_on_purpose():
     name = fresh("shared")
-    metric, of_test = fm.Count(name), fm.Count(name, share=True)
+    metric, of_test = fm.Count(name=name), fm.Count(name=name, share=True)
     feed = StaticFeed(metric, Data(np.ones(2), None))
     other = StaticFeed(of_test, Data(np.ones(3), None), feed.scope)
     feed.run([Data(np.ones(2), None)])
@@ -474,7 +474,7 @@ def test_a_test_program_of_its_own_shares_the_metric_on_purpose():
 
 @pytest.mark.parametrize("batch", [1, 3, 50])
 def test_batches_of_any_size_run_through_one_program(batch):
-    metric = fm.MetricCollection([fm.AUC("auc"), fm.MeanAbsoluteError("mae"), fm.Max("max")])
+    metric = fm.MetricCollection([fm.AUC(name="auc"), fm.MeanAbsoluteError(name="mae"), fm.Max(name="max")])
     data = contract.draw("auc", ("float32", "int64"), "eighths", mask=True, samples=100)
     feed = StaticFeed(metric, data)
     feed.run([data.rows(0, 10), data.rows(10, 10 + batch), data.rows(10 + batch, 100)])

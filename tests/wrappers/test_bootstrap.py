@@ -332,7 +332,7 @@ def test_values_of_changing_shapes_are_an_error() -> None:
 
 
 def test_undefined_replicates_are_told_in_one_warning() -> None:
-    metric = fm.Bootstrap(fm.AUC("area"), 50, ids="uid")
+    metric = fm.Bootstrap(fm.AUC(name="area"), 50, ids="uid")
     metric.add([0.5, 0.25, 0.75, 0.5], [1, 0, 0, 0], uid=[1, 2, 3, 4])
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -355,7 +355,7 @@ def test_a_collection_draws_once_and_shares_the_metrics_own_states() -> None:
             "bounds ±": fm.Bootstrap(fm.AUC(bounds=True), 5, ids="uid"),
             "seed": fm.Bootstrap(fm.AUC(), 5, seed=1, ids="uid"),
         },
-        "m",
+        name="m",
     )
     metrics.add(P, Y, uid=IDS)
     names = [state.name for state in metrics._states()][3:]

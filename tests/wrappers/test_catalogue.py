@@ -106,9 +106,9 @@ def test_a_batch_that_fails_leaves_every_wrapper_as_it_was(mode: str, monkeypatc
         "sure": fm.Bootstrap(fm.AUC(buckets=1024), 20, ids="uid"),
         "both": fm.Sliced(fm.Bootstrap(fm.Accuracy(), 20, ids="uid"), "slot"),
         "kept": fm.Sliced(fm.GAUC(), "slot"),
-        "fails": fm.MaxError("fails"),
+        "fails": fm.MaxError(name="fails"),
     }
-    metrics = fm.MetricCollection(members, "it")
+    metrics = fm.MetricCollection(members, name="it")
     rng = np.random.default_rng(3)
     put = paddle.to_tensor if mode == "dynamic" else np.asarray
     (last,) = members["fails"].states.values()
@@ -124,7 +124,7 @@ def test_a_batch_that_fails_leaves_every_wrapper_as_it_was(mode: str, monkeypatc
         }
 
     sound = [batch(20), batch(10), batch(0)]
-    one = fm.MetricCollection({key: metric.fresh() for key, metric in members.items()}, "it")
+    one = fm.MetricCollection({key: metric.fresh() for key, metric in members.items()}, name="it")
     for part in sound:
         one.add(**part)
         metrics.add(**part)

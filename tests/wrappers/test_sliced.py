@@ -227,7 +227,7 @@ def of_many(limit: int = 1000) -> fm.MetricCollection:
         "by country": fm.Sliced(fm.Accuracy(), "country"),
         "in france": fm.Sliced(fm.Accuracy(), "country", keys=["fr"]),
     }
-    return fm.MetricCollection(members, "many")
+    return fm.MetricCollection(members, name="many")
 
 
 COUNTRY = np.array(["fr", "de", "it"])[RNG.integers(0, 3, N)]
@@ -305,7 +305,7 @@ def test_many_undefined_slices_are_told_in_one_warning_that_names_some() -> None
 
 
 def test_an_undefined_slice_is_nan_and_the_warning_names_it() -> None:
-    metric = fm.Sliced(fm.AUC("area"), "country")
+    metric = fm.Sliced(fm.AUC(name="area"), "country")
     metric.add([0.5, 0.7, 0.2], [1, 1, 0], country=["fr", "de", "de"])
     with pytest.warns(fm.UndefinedMetricWarning, match="^auc of country 'fr' is undefined"):
         value = metric.compute()
@@ -423,7 +423,7 @@ def add_one(metric: Any) -> Any:
 
 
 def test_the_metric_that_was_given_stays_as_it_is() -> None:
-    plain = fm.Count("plain")
+    plain = fm.Count(name="plain")
     sliced = fm.Sliced(plain)
     sliced.add([0.5], slot=[1])
     plain.add([0.5, 0.5])

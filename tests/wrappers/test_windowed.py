@@ -135,7 +135,8 @@ def test_merged_windows_are_those_of_two_workers_side_by_side() -> None:
 
 def test_a_collection_shares_the_lifetime_with_the_metric_itself() -> None:
     metrics = fm.MetricCollection(
-        {"auc": fm.AUC(), "recent": fm.Windowed(fm.AUC(), 3), "recent bounds": fm.Windowed(fm.AUC(bounds=True), 3)}, "m"
+        {"auc": fm.AUC(), "recent": fm.Windowed(fm.AUC(), 3), "recent bounds": fm.Windowed(fm.AUC(bounds=True), 3)},
+        name="m",
     )
     for _ in range(5):
         metrics.add([0.5, 0.75, 0.25], [1, 1, 0])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from fleetmetrics.arguments import choice_of, flag_of, number_of, whole_number_o
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.metrics.classification.task import (
     Task,
     among_highest,
@@ -23,8 +22,10 @@ from fleetmetrics.metrics.classification.task import (
     predicted_classes,
     task_of,
     total_key,
-    zero_division_of,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Accuracy", "ExactMatch"]
 
@@ -46,7 +47,7 @@ def _correct_among(batch: Batch, task: Task) -> Any:
     return batch.weighted_sum(right if keep is None else batch.xp.logical_and(right, keep))
 
 
-class Accuracy(Metric):
+class Accuracy(Undefinable):
     """Share of samples that are predicted right; with ``top_k``, whose label is among the k highest scores.
 
     Formula: ``sum(w * [right]) / sum(w)``. Without ``task``, what is right depends on what ``add(prediction, label)``
@@ -65,7 +66,6 @@ class Accuracy(Metric):
     rows is `ExactMatch`). The accuracy of one class is its recall.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         top_k: how many of the highest scores may hold the label, at least 1; with ``task`` as for `Precision`.
         threshold: above which a single score means class 1.
         task: None, or as for `Precision`, and so the arguments below, which need a task.
@@ -76,9 +76,6 @@ class Accuracy(Metric):
         from_logits: as for `Precision`.
         zero_division: as for `Precision`.
         ignore_index: as for `Precision`.
-        validate: False skips the check that predictions are finite, labels one of the classes (0 or 1 beside
-            single scores), and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: ``top_k`` is no integer of at least 1, ``threshold`` no finite number, or as for `Precision`.
@@ -94,23 +91,19 @@ class Accuracy(Metric):
 
     def __init__(
         self,
-        name: str | None = None,
         *,
         top_k: int = 1,
         threshold: float = 0.5,
-        task: str | None = None,
+        task: Literal["binary", "multiclass", "multilabel"] | None = None,
         num_classes: int | None = None,
         num_labels: int | None = None,
-        average: str | None = "micro",
+        average: Literal["micro", "macro", "weighted", "none"] | None = "micro",
         from_logits: bool = False,
-        zero_division: float = math.nan,
         ignore_index: int | None = None,
-        validate: bool = True,
-        share: bool = False,
+        **settings: Unpack[Settings],
     ) -> None:
-        super().__init__(name, validate=validate, share=share)
+        super().__init__(**settings)
         self.top_k, self.threshold = whole_number_of("top_k", top_k, 1), number_of("threshold", threshold)
-        self.zero_division = zero_division_of(zero_division)
         choice_of("average", average, ("micro", "macro", "weighted", "none", None))
         from_logits = flag_of("from_logits", from_logits)
         self.average = average
@@ -178,7 +171,7 @@ def _rows(batch: Batch, task: Task) -> Any:
     return batch.weighted_sum(right), batch.weighted_sum(every)
 
 
-class ExactMatch(Metric):
+class ExactMatch(Undefinable):
     """Share of samples all of whose labels are predicted right; subset accuracy.
 
     Formula: ``sum(w * [all labels of the row right]) / sum(w)`` over the rows. ``add(prediction, label)`` takes
@@ -188,15 +181,11 @@ class ExactMatch(Metric):
     Source: Ghamrawi and McCallum, "Collective multi-label classification", CIKM 2005, section 5.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         task: ``"multilabel"``.
         num_labels: how many labels a sample has.
         threshold: probability in [0, 1] above which a label is predicted.
         from_logits: predictions are logits, of which the sigmoid is compared with the threshold.
-        zero_division: what stands for 0 / 0, without a warning; nan: undefined.
         ignore_index: labels of this number are not looked at; a row with nothing else does not count.
-        validate: False skips the check that predictions are probabilities, labels 0 or 1, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: an argument is not what it should be; in ``add``, shapes are not ``[n, num_labels]``, or
@@ -211,20 +200,16 @@ class ExactMatch(Metric):
 
     def __init__(
         self,
-        name: str | None = None,
         *,
-        task: str = "multilabel",
+        task: Literal["multilabel"] = "multilabel",
         num_labels: int | None = None,
         threshold: float = 0.5,
         from_logits: bool = False,
-        zero_division: float = math.nan,
         ignore_index: int | None = None,
-        validate: bool = True,
-        share: bool = False,
+        **settings: Unpack[Settings],
     ) -> None:
-        super().__init__(name, validate=validate, share=share)
+        super().__init__(**settings)
         self.task = task_of(task, None, num_labels, threshold, from_logits, ignore_index, allowed=("multilabel",))
-        self.zero_division = zero_division_of(zero_division)
         self.requirements = self.task.rules
         self.declare("matched", key=("matched rows", self.task))
         self.declare("rows", key=("rows", self.task.size, self.task.ignore_index))

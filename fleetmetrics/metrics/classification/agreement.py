@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.arguments import choice_of, flag_of
-from fleetmetrics.metrics.classification.averaged import ConfusionMetric
+from fleetmetrics.metrics.classification.averaged import ConfusionMetric, TaskSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "HammingLoss", "MatthewsCorrelation"]
 
@@ -25,7 +28,6 @@ class ConfusionMatrix(ConfusionMetric):
     Environment 62 (1997).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         normalize: ``"true"``: shares of each row; ``"pred"``: of each column; ``"all"``: of all samples; None: counts.
         **settings: as for `Precision`, without ``average`` and ``top_k``.
 
@@ -39,8 +41,10 @@ class ConfusionMatrix(ConfusionMetric):
         [[1, 1], [0, 1]]
     """
 
-    def __init__(self, name: str | None = None, *, normalize: str | None = None, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def __init__(
+        self, *, normalize: Literal["true", "pred", "all"] | None = None, **settings: Unpack[TaskSettings]
+    ) -> None:
+        super().__init__(**settings)
         choice_of("normalize", normalize, ("true", "pred", "all", None))
         self.normalize = normalize
 
@@ -58,7 +62,6 @@ class BalancedAccuracy(ConfusionMetric):
     Source: Brodersen et al., "The balanced accuracy and its posterior distribution", ICPR 2010.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         adjusted: adjust for chance: 0 for chance, 1 for a perfect prediction.
         **settings: as for `Precision`, without ``average`` and ``top_k``.
 
@@ -69,8 +72,8 @@ class BalancedAccuracy(ConfusionMetric):
         0.75
     """
 
-    def __init__(self, name: str | None = None, *, adjusted: bool = False, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def __init__(self, *, adjusted: bool = False, **settings: Unpack[TaskSettings]) -> None:
+        super().__init__(**settings)
         self.adjusted = flag_of("adjusted", adjusted)
 
     def formula(self, confusion: np.ndarray) -> float:
@@ -88,7 +91,6 @@ class CohenKappa(ConfusionMetric):
     (1960); "Weighted kappa", Psychological Bulletin 70 (1968).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         weights: how much a confusion of two classes counts: None: 1; ``"linear"``: their distance; ``"quadratic"``:
             its square.
         **settings: as for `Precision`, without ``average``, ``top_k`` and ``num_labels``.
@@ -105,8 +107,10 @@ class CohenKappa(ConfusionMetric):
 
     tasks = ("binary", "multiclass")
 
-    def __init__(self, name: str | None = None, *, weights: str | None = None, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def __init__(
+        self, *, weights: Literal["linear", "quadratic"] | None = None, **settings: Unpack[TaskSettings]
+    ) -> None:
+        super().__init__(**settings)
         choice_of("weights", weights, ("linear", "quadratic", None))
         self.weights = weights
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,20 +12,40 @@ from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.metrics.classification.task import (
     TASKS,
     average_of,
     confusion,
     number,
     task_of,
-    zero_division_of,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["F1", "ConfusionMetric", "FBeta", "Jaccard", "Precision", "Recall", "Specificity", "StatScores"]
 
 
-class ConfusionMetric(Metric):
+class TaskSettings(Settings, total=False):
+    """What every `ConfusionMetric` can be made with."""
+
+    task: Literal["binary", "multiclass", "multilabel"]
+    num_classes: int | None
+    num_labels: int | None
+    threshold: float
+    from_logits: bool
+    ignore_index: int | None
+    top_k: int
+
+
+class AveragedSettings(TaskSettings, total=False):
+    """What every metric of averages over classes can be made with."""
+
+    average: Literal["micro", "macro", "weighted", "none"] | None
+
+
+class ConfusionMetric(Undefinable):
     """What all metrics of the confusion matrix have in common; for the arguments see `Precision`."""
 
     tasks: tuple[str, ...] = TASKS
@@ -34,20 +54,17 @@ class ConfusionMetric(Metric):
 
     def __init__(
         self,
-        name: str | None = None,
         *,
-        task: str = "binary",
+        task: Literal["binary", "multiclass", "multilabel"] = "binary",
         num_classes: int | None = None,
         num_labels: int | None = None,
         threshold: float = 0.5,
         from_logits: bool = False,
-        zero_division: float = math.nan,
         ignore_index: int | None = None,
         top_k: int = 1,
-        validate: bool = True,
-        share: bool = False,
+        **settings: Unpack[Settings],
     ) -> None:
-        super().__init__(name, validate=validate, share=share)
+        super().__init__(**settings)
         choice_of("task", task, type(self).tasks)
         if flag_of("from_logits", from_logits) and task == "multiclass":
             from_logits = False  # softmax does not change which score is the highest
@@ -60,7 +77,6 @@ class ConfusionMetric(Metric):
                 f"top_k must be 1 for {type(self).__name__}, not {top_k!r}: what counts as predicted would depend on "
                 "the label"
             )
-        self.zero_division = zero_division_of(zero_division)
         self.requirements = self.task.rules
         self.declare("confusion", self.task.shape, key=("confusion", self.task))
 
@@ -74,8 +90,13 @@ class ConfusionMetric(Metric):
 class _Averaged(ConfusionMetric):
     takes_top_k = True
 
-    def __init__(self, name: str | None = None, *, average: str | None = "auto", **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def __init__(
+        self,
+        *,
+        average: Literal["auto", "binary", "micro", "macro", "weighted", "none"] | None = "auto",
+        **settings: Unpack[TaskSettings],
+    ) -> None:
+        super().__init__(**settings)
         self.average = average_of(self.task, average)
 
 
@@ -97,7 +118,6 @@ class Precision(_Averaged):
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
         num_labels: how many labels a sample has; with ``"multilabel"`` only.
@@ -106,15 +126,11 @@ class Precision(_Averaged):
             or label. The binary task looks at class 1 alone and takes none.
         from_logits: predictions are logits, of which the sigmoid is compared with the threshold; without effect on
             the highest of several scores.
-        zero_division: what stands for 0 / 0, without a warning; nan: undefined.
         ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count, whatever
             their prediction; it may be negative or one of the classes. In a collection, members that are not told to
             ignore it count it, or find it invalid.
         top_k: of scores ``[n, num_classes]``, a label that is among so many of the highest counts as predicted, and
             otherwise the class of the highest one; at least 1, above it with ``"multiclass"`` only.
-        validate: False skips the check that predictions are probabilities, finite scores or classes, labels one of
-            the classes, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: an argument is not what it should be; in ``add``, shapes are not those of the task.
@@ -175,9 +191,7 @@ class FBeta(_Averaged):
     Source: van Rijsbergen, Information Retrieval (1979), chapter 7; Chinchor, "MUC-4 evaluation metrics" (1992).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         beta: how many times as important recall is as precision, at least 0.
-        average: as for `Precision`.
         **settings: as for `Precision`.
 
     Raises:
@@ -190,10 +204,8 @@ class FBeta(_Averaged):
         0.6666666666666666
     """
 
-    def __init__(
-        self, name: str | None = None, *, beta: float = 1.0, average: str | None = "auto", **settings: Any
-    ) -> None:
-        super().__init__(name, average=average, **settings)
+    def __init__(self, beta: float = 1.0, **settings: Unpack[AveragedSettings]) -> None:
+        super().__init__(**settings)
         number("beta", beta, 0, math.inf)
         try:
             self.beta = float(beta)
@@ -252,7 +264,6 @@ class StatScores(ConfusionMetric):
     Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006), section 2.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         average: ``"micro"`` for the sums over classes or labels; None (the default, or ``"none"``): each by itself.
         **settings: as for `Precision`.
 
@@ -265,8 +276,8 @@ class StatScores(ConfusionMetric):
 
     takes_top_k = True
 
-    def __init__(self, name: str | None = None, *, average: str | None = None, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def __init__(self, *, average: Literal["micro", "none"] | None = None, **settings: Unpack[TaskSettings]) -> None:
+        super().__init__(**settings)
         choice_of("average", average, ("micro", "none", None))
         self.average = "binary" if self.task.kind == "binary" else average
 

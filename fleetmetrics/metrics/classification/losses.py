@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.metrics.classification.task import (
     Task,
     counted,
@@ -23,9 +23,11 @@ from fleetmetrics.metrics.classification.task import (
     task_of,
     total_key,
     unless_ignored,
-    zero_division_of,
     zero_unless,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["DISTRIBUTION", "HingeLoss", "LogLoss", "check_scores", "log_likelihood"]
 
@@ -101,7 +103,7 @@ def _of_label(batch: Batch, task: Task) -> Any:
     return xp.sum_of_rows(xp.where(_is_label(batch, task), table, xp.zeros_like(table)))
 
 
-class LogLoss(Metric):
+class LogLoss(Undefinable):
     """Mean negative log-likelihood of the labels, in nats (cross-entropy).
 
     Formula: ``-sum(w * ln(max(q, 2**-52))) / sum(w)``, where ``q`` is the probability that was given to the true
@@ -120,18 +122,13 @@ class LogLoss(Metric):
     Source: Bishop, Pattern Recognition and Machine Learning (2006), equations 4.90 and 4.108.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
         num_labels: how many labels a sample has; with ``"multilabel"`` only.
         average: of several labels: ``"macro"``, the mean of their losses; ``"micro"``, each label of each sample
             counting once; or None (or ``"none"``), each by itself.
         from_logits: predictions are logits: the sigmoid is applied, for several classes (and ``[n, 2]``) the softmax.
-        zero_division: what stands for 0 / 0, without a warning; nan: undefined.
         ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count.
-        validate: False skips the check that predictions are probabilities, labels 0 or 1 (or one of the classes), and
-            weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: an argument is not what it should be; in ``add``, shapes are not those of the task.
@@ -145,25 +142,21 @@ class LogLoss(Metric):
 
     def __init__(
         self,
-        name: str | None = None,
         *,
-        task: str = "binary",
+        task: Literal["binary", "multiclass", "multilabel"] = "binary",
         num_classes: int | None = None,
         num_labels: int | None = None,
-        average: str | None = "macro",
+        average: Literal["micro", "macro", "none"] | None = "macro",
         from_logits: bool = False,
-        zero_division: float = math.nan,
         ignore_index: int | None = None,
-        validate: bool = True,
-        share: bool = False,
+        **settings: Unpack[Settings],
     ) -> None:
-        super().__init__(name, validate=validate, share=share)
+        super().__init__(**settings)
         self.task = task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index)
         choice_of("average", average, ("micro", "macro", "none", None))
         if average != "macro" and task != "multilabel":
             raise InvalidInputError(f"average belongs to task='multilabel'; with task={task!r} there is one loss")
         self.average = average
-        self.zero_division = zero_division_of(zero_division)
         rule: str | Requirement = "finite_prediction" if from_logits else "probability"
         if task == "multiclass" and not from_logits:
             rule = DISTRIBUTION
@@ -215,7 +208,7 @@ def _hinge(batch: Batch, task: Task, squared: bool) -> Any:
     return batch.weighted_sum(zero_unless(batch, counted(batch, task), xp.square(loss) if squared else loss))
 
 
-class HingeLoss(Metric):
+class HingeLoss(Undefinable):
     """Mean hinge loss of decision values.
 
     Formula: ``sum(w * max(0, 1 - m)) / sum(w)``, where m is the margin: the decision value, of class 0 its negative;
@@ -228,14 +221,10 @@ class HingeLoss(Metric):
     Journal of Machine Learning Research 2 (2001).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         task: ``"binary"`` or ``"multiclass"``.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
         squared: the mean of the squares of the losses.
-        zero_division: what stands for 0 / 0, without a warning; nan: undefined.
         ignore_index: samples whose label is this number do not count.
-        validate: False skips the check that predictions are finite, labels one of the classes, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: an argument is not what it should be; in ``add``, shapes are not those of the task.
@@ -249,20 +238,16 @@ class HingeLoss(Metric):
 
     def __init__(
         self,
-        name: str | None = None,
         *,
-        task: str = "binary",
+        task: Literal["binary", "multiclass"] = "binary",
         num_classes: int | None = None,
         squared: bool = False,
-        zero_division: float = math.nan,
         ignore_index: int | None = None,
-        validate: bool = True,
-        share: bool = False,
+        **settings: Unpack[Settings],
     ) -> None:
-        super().__init__(name, validate=validate, share=share)
+        super().__init__(**settings)
         self.task = task_of(task, num_classes, ignore_index=ignore_index, allowed=("binary", "multiclass"))
         self.squared = flag_of("squared", squared)
-        self.zero_division = zero_division_of(zero_division)
         self.requirements = (unless_ignored("finite_prediction", self.task.ignore_index), self.task.label_rule)
         self.declare("loss", dtype="float64", key=("hinge loss", self.task, self.squared))
         self.declare("total", key=total_key(self.task))

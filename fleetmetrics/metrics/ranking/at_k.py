@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
@@ -11,7 +10,10 @@ from fleetmetrics.arguments import number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
-from fleetmetrics.metrics.ranking.queries import RankingMetric, where_relevant
+from fleetmetrics.metrics.ranking.queries import QueryMetric, QuerySettings, RankingMetric, where_relevant
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["FBetaAtK", "FallOutAtK", "HitRate", "PrecisionAtK", "RPrecision", "RecallAtK"]
 
@@ -126,16 +128,12 @@ class FBetaAtK(RankingMetric):
 
     def __init__(
         self,
-        name: str | None = None,
-        *,
         k: int | Sequence[int] | None = None,
+        *,
         beta: float = 1.0,
-        by: str = "query",
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
+        **settings: Unpack[QuerySettings],
     ) -> None:
-        super().__init__(name, k=k, by=by, zero_division=zero_division, validate=validate, share=share)
+        super().__init__(k, **settings)
         self.beta = number_of("beta", beta, allowed="a finite number above 0")
         if self.beta <= 0:
             raise InvalidInputError(f"beta must be a finite number above 0, not {beta!r}")
@@ -146,7 +144,7 @@ class FBetaAtK(RankingMetric):
         return where_relevant(ranked, (1 + square) * ranking.hits_at(ranked, k) / below)
 
 
-class RPrecision(RankingMetric):
+class RPrecision(QueryMetric):
     """Precision at R, where R is how many relevant answers a query has; the mean over queries.
 
     Formula: ``|relevant among the first R| / R``. Undefined for a query to which nothing is relevant.
@@ -162,17 +160,6 @@ class RPrecision(RankingMetric):
     """
 
     title = "r-precision"
-
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        by: str = "query",
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, by=by, zero_division=zero_division, validate=validate, share=share)
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         return ranking.r_precision(ranked)

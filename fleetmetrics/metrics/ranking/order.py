@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Sequence
 
 import numpy as np
 
@@ -12,7 +11,10 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
-from fleetmetrics.metrics.ranking.queries import RankingMetric, where_relevant
+from fleetmetrics.metrics.ranking.queries import QuerySettings, RankingMetric, where_relevant
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["DCG", "MAP", "MRR", "NDCG"]
 
@@ -55,13 +57,10 @@ class DCG(RankingMetric):
     scores", ECIR 2008.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         k: how many answers count; None: all. Several at once: the value is a dict by k.
         by: the argument of ``add`` that says which query an answer belongs to.
         gains: "linear", the relevance as scikit-learn has it, or "exponential", ``2**relevance - 1``.
         zero_division: the value of an undefined query, without a warning; nan: it is left out, with one.
-        validate: False skips the check of scores, relevances and weights.
-        share: has no use here; as in `fleetmetrics.Metric`.
 
     Raises:
         InvalidInputError: an argument is not what is allowed.
@@ -77,16 +76,12 @@ class DCG(RankingMetric):
 
     def __init__(
         self,
-        name: str | None = None,
-        *,
         k: int | Sequence[int] | None = None,
-        by: str = "query",
-        gains: str = "linear",
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
+        *,
+        gains: Literal["linear", "exponential"] = "linear",
+        **settings: Unpack[QuerySettings],
     ) -> None:
-        super().__init__(name, k=k, by=by, zero_division=zero_division, validate=validate, share=share)
+        super().__init__(k, **settings)
         self.gains = choice_of("gains", gains, ("linear", "exponential"))
         self.requirements = ("finite_prediction", _EXPONENT if gains == "exponential" else _GAIN)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import column_of, zero_division_of
+from fleetmetrics.arguments import column_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
@@ -15,10 +15,14 @@ from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.groups import added_up, scaled
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
 
-__all__ = ["RankingMetric", "where_relevant"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["QueryMetric", "QuerySettings", "RankingMetric", "where_relevant"]
 
 
 def _is_relevance(batch: Batch) -> Any:
@@ -39,7 +43,13 @@ def _cutoffs(k: Any) -> list[int | None]:
     return [None if each is None else int(each) for each in asked]
 
 
-class RankingMetric(RecordMetric):
+class QuerySettings(Settings, total=False):
+    """What every metric of ranked answers can be made with."""
+
+    by: str
+
+
+class QueryMetric(Undefinable, RecordMetric):
     """What is kept of an answer, and the mean over queries; for the arguments see `DCG`."""
 
     requirements = ("finite_prediction", _RELEVANCE)
@@ -48,21 +58,12 @@ class RankingMetric(RecordMetric):
     #: Which queries have no value, and what it means if all are like that, for warnings.
     undefined_for = "to which nothing is relevant"
     all_undefined = "no query has a relevant answer"
+    k: int | Sequence[int] | None = None
+    _cutoffs: Sequence[int | None] = (None,)
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        k: int | Sequence[int] | None = None,
-        by: str = "query",
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.k, self.by = k, column_of("by", by, ("score", "relevance"))
-        self.zero_division = zero_division_of(zero_division)
-        self._cutoffs = _cutoffs(k)
+    def __init__(self, *, by: str = "query", **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
+        self.by = column_of("by", by, ("score", "relevance"))
         self.columns = (by,)
         self.keep_records((by, "score", "relevance", "weight"), order=by, key="answers to queries")
 
@@ -112,6 +113,14 @@ class RankingMetric(RecordMetric):
         return (
             dict(zip(self._cutoffs, values)) if isinstance(self.k, (list, tuple, set, range, np.ndarray)) else values[0]
         )
+
+
+class RankingMetric(QueryMetric):
+    """A metric of all answers to a query, or of the first k."""
+
+    def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None:
+        super().__init__(**settings)
+        self.k, self._cutoffs = k, _cutoffs(k)
 
 
 def where_relevant(ranked: RankedQueries, values: np.ndarray) -> np.ndarray:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import whole_number_of, zero_division_of
+from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Declared, Settings, Undefinable
 from fleetmetrics.metrics.regression.errors import squared_error
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["ExplainedVariance", "PearsonCorrelation", "R2Score"]
 
@@ -31,7 +33,7 @@ def _comoments(batch: Batch) -> Any:
     return batch.moments(batch.values, batch.targets)
 
 
-class R2Score(Metric):
+class R2Score(Undefinable):
     """R2, the coefficient of determination: the share of the labels' variance that the predictions account for.
 
     Formula: ``R2 = 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2)``; adjusted for k regressors
@@ -45,11 +47,7 @@ class R2Score(Metric):
     Source: Kvalseth, "Cautionary note about R2", The American Statistician 39 (1985).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         adjusted: the number of independent regressors to adjust for; 0: none.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: ``adjusted`` is no integer of at least 0, or ``zero_division`` no number.
@@ -63,18 +61,9 @@ class R2Score(Metric):
 
     requirements = ("finite_prediction", "finite_label")
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        adjusted: int = 0,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
+    def __init__(self, *, adjusted: int = 0, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
         self.adjusted = whole_number_of("adjusted", adjusted, 0)
-        self.zero_division = zero_division_of(zero_division)
         self.declare("squared_error", dtype="float64", key="squared_error")
         self.declare("label_moments", (4,), "float64", "moments", key="label_moments")
         if self.adjusted:
@@ -88,7 +77,7 @@ class R2Score(Metric):
         return formulas.r2_score(squared_error, label_moments, number, self.adjusted, self.zero_division)
 
 
-class ExplainedVariance(Metric):
+class ExplainedVariance(Undefinable):
     """Share of the labels' variance that is not variance of the errors: `R2Score` that forgives a constant bias.
 
     Formula: ``1 - var(y - p) / var(y)``, weighted variances, in float64 and merged by pairwise formulas: labels may be
@@ -100,15 +89,6 @@ class ExplainedVariance(Metric):
 
     Source: Achen, "What does 'explained variance' explain?", Political Analysis 2 (1990).
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
-    Raises:
-        InvalidInputError: ``zero_division`` is no number.
-
     Examples:
         >>> metric = ExplainedVariance()
         >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
@@ -118,18 +98,10 @@ class ExplainedVariance(Metric):
 
     requirements = ("finite_prediction", "finite_label")
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
-        self.declare("error_moments", (4,), "float64", "moments", key="error_moments")
-        self.declare("label_moments", (4,), "float64", "moments", key="label_moments")
+    declared = (
+        Declared("error_moments", (4,), "float64", "moments", key="error_moments"),
+        Declared("label_moments", (4,), "float64", "moments", key="label_moments"),
+    )
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"error_moments": _error_moments(batch), "label_moments": _label_moments(batch)}
@@ -138,7 +110,7 @@ class ExplainedVariance(Metric):
         return formulas.explained_variance(error_moments, label_moments, self.zero_division)
 
 
-class PearsonCorrelation(Metric):
+class PearsonCorrelation(Undefinable):
     """Pearson's coefficient of the linear correlation of predictions and labels, in [-1, 1].
 
     Formula: ``cov(p, y) / sqrt(var(p) * var(y))``, all weighted, in float64 and merged by pairwise formulas: numbers
@@ -151,15 +123,6 @@ class PearsonCorrelation(Metric):
     Source: Rodgers and Nicewander, "Thirteen ways to look at the correlation coefficient", The American
     Statistician 42 (1988).
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
-    Raises:
-        InvalidInputError: ``zero_division`` is no number.
-
     Examples:
         >>> metric = PearsonCorrelation()
         >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
@@ -169,17 +132,7 @@ class PearsonCorrelation(Metric):
 
     requirements = ("finite_prediction", "finite_label")
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
-        self.declare("comoments", (8,), "float64", "comoments", key="prediction and label")
+    declared = (Declared("comoments", (8,), "float64", "comoments", key="prediction and label"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"comoments": _comoments(batch)}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import zero_division_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Declared, Settings, Undefinable
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = [
     "LogCoshError",
@@ -104,15 +105,8 @@ def _log_cosh(batch: Batch) -> Any:
     return batch.weighted_sum(xp.where(large, of_large, of_small), zero_at_zero=True)
 
 
-class MeanError(Metric):
-    """What means of errors share: a sum of them, and the number of samples.
-
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-    """
+class MeanError(Undefinable):
+    """What means of errors share: a sum of them, and the number of samples."""
 
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
     #: Name and key of the state that sums the errors.
@@ -120,16 +114,8 @@ class MeanError(Metric):
     sum_of_errors: Callable[[Batch], Any]
     mean: Callable[[Any, Any, float], float]
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
+    def __init__(self, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
         self.declare(self.error, dtype="float64", key=self.error)
         self.declare("total", key="total")
 
@@ -150,11 +136,6 @@ class MeanAbsoluteError(MeanError):
 
     Source: Willmott and Matsuura, "Advantages of the mean absolute error (MAE) over the root mean square
     error (RMSE)", Climate Research 30 (2005).
-
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Examples:
         >>> metric = MeanAbsoluteError()
@@ -178,11 +159,6 @@ class MeanSquaredError(MeanError):
 
     Source: Gneiting, "Making and evaluating point forecasts", Journal of the American Statistical
     Association 106 (2011).
-
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Examples:
         >>> metric = MeanSquaredError()
@@ -223,11 +199,6 @@ class MeanSquaredLogError(MeanError):
 
     Source: Tofallis, "A better measure of relative prediction accuracy for model selection and model estimation",
     Journal of the Operational Research Society 66 (2015), which has it without the shift by 1.
-
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: False skips the check that predictions and labels are finite and above -1, and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Examples:
         >>> metric = MeanSquaredLogError()
@@ -270,11 +241,6 @@ class MeanBias(MeanError):
     Source: Willmott, "Some comments on the evaluation of model performance", Bulletin of the American Meteorological
     Society 63 (1982).
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
     Examples:
         >>> metric = MeanBias()
         >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
@@ -298,11 +264,6 @@ class LogCoshError(MeanError):
     Source: Saleh and Saleh, "Statistical properties of the log-cosh loss function used in machine learning" (2022),
     arXiv:2208.04564.
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
     Examples:
         >>> metric = LogCoshError()
         >>> metric.add([1.0, 1000.0], [0.0, 0.0])
@@ -315,7 +276,7 @@ class LogCoshError(MeanError):
     mean = staticmethod(formulas.log_cosh_error)
 
 
-class MaxError(Metric):
+class MaxError(Undefinable):
     """The largest absolute error.
 
     Formula: ``max(|p - y|)`` over the samples of positive weight; a mask of False, or a weight of 0, leaves a sample
@@ -326,12 +287,6 @@ class MaxError(Metric):
 
     Source: Cheney, Introduction to Approximation Theory (1966), chapter 1: the uniform norm.
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
     Examples:
         >>> metric = MaxError()
         >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
@@ -341,17 +296,7 @@ class MaxError(Metric):
 
     requirements = ("finite_prediction", "finite_label")
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
-        self.declare("largest_error", dtype="float64", reduction="max", key="largest_error")
+    declared = (Declared("largest_error", dtype="float64", reduction="max", key="largest_error"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"largest_error": batch.extreme(_absolute(batch), "max")}

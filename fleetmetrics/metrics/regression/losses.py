@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import array_of, number_of, zero_division_of
+from fleetmetrics.arguments import array_of, number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.metrics.regression.errors import floats, number_above
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["QuantileLoss", "TweedieDeviance"]
 
@@ -27,7 +29,7 @@ def _shortfall(batch: Batch, column: int | None, over: bool) -> Any:
     return batch.weighted_sum(xp.at_least(xp.subtract(*pair), 0.0), zero_at_zero=True)
 
 
-class QuantileLoss(Metric):
+class QuantileLoss(Undefinable):
     """Quantile (pinball) loss, of predictions of one quantile or of several.
 
     Formula: ``sum(w * max(q * (y - p), (1 - q) * (p - y))) / sum(w)`` for the quantile q, in float64 whatever the dtype
@@ -41,11 +43,7 @@ class QuantileLoss(Metric):
     Source: Koenker and Bassett, "Regression quantiles", Econometrica 46 (1978).
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         quantile: a number in [0, 1], or a sequence of them.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: ``quantile`` is no number in [0, 1] and no sequence of them.
@@ -63,17 +61,8 @@ class QuantileLoss(Metric):
 
     requirements = ("finite_prediction", "finite_label")
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        quantile: float | Sequence[float] = 0.5,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
+    def __init__(self, quantile: float | Sequence[float] = 0.5, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
         self.quantile: float | None = None  # None: there are several
         given: Sequence[Any] = [quantile]
         array = array_of(quantile)
@@ -158,7 +147,7 @@ def _deviance(batch: Batch, power: float) -> Any:
     return batch.weighted_sum(2.0 * half)
 
 
-class TweedieDeviance(Metric):
+class TweedieDeviance(Undefinable):
     """Mean Tweedie deviance: for counts, amounts and claims, whose variance grows with their mean to a power.
 
     Formula: ``sum(w * d(y, p)) / sum(w)`` with the unit deviance d of `fleetmetrics.formulas.tweedie_deviance`, in
@@ -180,11 +169,7 @@ class TweedieDeviance(Metric):
     Source: Jorgensen, The Theory of Dispersion Models (1997), chapter 4.
 
     Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
         power: at most 0, or at least 1: between them there is no such distribution.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-        validate: False skips the check of the table above, and that weights are at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
 
     Raises:
         InvalidInputError: ``power`` is no finite number, or lies between 0 and 1.
@@ -196,17 +181,8 @@ class TweedieDeviance(Metric):
         0.19314718056
     """
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        power: float = 0,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
+    def __init__(self, *, power: float = 0, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
         allowed = "a finite number of at most 0 or at least 1"
         self.power = number_of("power", power, allowed=allowed)
         if 0 < self.power < 1:

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import zero_division_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas import PairCounts
+from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["XAUC", "KendallCorrelation", "SpearmanCorrelation"]
 
 
-class _OfAllSamples(RecordMetric):
+class _OfAllSamples(Undefinable, RecordMetric):
     """What these metrics have in common: a collection keeps the samples once."""
 
     requirements = ("finite_prediction", "finite_label")
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
+    def __init__(self, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
         self.keep_records(("prediction", "label", "weight"), key="prediction, label and weight")
 
     def batch_records(self, batch: Batch) -> dict[str, Any]:
@@ -61,15 +55,6 @@ class SpearmanCorrelation(_OfAllSamples):
 
     Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15
     (1904); Kendall, Rank Correlation Methods (1948), chapter 3, for ties.
-
-    Args:
-        name: how errors call it; None: made up, in the order of creation.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: has no use here: it is not for static programs.
-
-    Raises:
-        InvalidInputError: ``zero_division`` is no number.
 
     Examples:
         >>> metric = SpearmanCorrelation()
@@ -117,15 +102,6 @@ class KendallCorrelation(_OfPairs):
     Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945); Knight, "A computer method for
     calculating Kendall's tau with ungrouped data", Journal of the American Statistical Association 61 (1966).
 
-    Args:
-        name: how errors call it; None: made up, in the order of creation.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: has no use here: it is not for static programs.
-
-    Raises:
-        InvalidInputError: ``zero_division`` is no number.
-
     Examples:
         >>> metric = KendallCorrelation()
         >>> metric.add([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 4.0, 3.0])
@@ -151,15 +127,6 @@ class XAUC(_OfPairs):
 
     Source: Zhan et al., "Deconfounding duration bias in watch-time prediction for video recommendation", KDD 2022; ties
     as in Harrell et al., "Evaluating the yield of medical tests", JAMA 247 (1982).
-
-    Args:
-        name: how errors call it; None: made up, in the order of creation.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: has no use here: it is not for static programs.
-
-    Raises:
-        InvalidInputError: ``zero_division`` is no number.
 
     Examples:
         >>> metric = XAUC()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import zero_division_of
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Declared, Undefinable
 from fleetmetrics.metrics.regression.errors import MeanError, absolute_error
 
 __all__ = [
@@ -56,11 +54,6 @@ class MeanAbsolutePercentageError(MeanError):
     Source: Hyndman and Koehler, "Another look at measures of forecast accuracy", International Journal of Forecasting
     22 (2006), section 2.2.
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
     Examples:
         >>> metric = MeanAbsolutePercentageError()
         >>> metric.add([3.0, -1.0], [4.0, -2.0])
@@ -85,11 +78,6 @@ class SymmetricMeanAbsolutePercentageError(MeanError):
     Source: Hyndman and Koehler, "Another look at measures of forecast accuracy", International Journal of Forecasting
     22 (2006), section 2.2.
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
     Examples:
         >>> metric = SymmetricMeanAbsolutePercentageError()
         >>> metric.add([3.0, 0.0], [5.0, 0.0])
@@ -102,7 +90,7 @@ class SymmetricMeanAbsolutePercentageError(MeanError):
     mean = staticmethod(formulas.symmetric_mean_absolute_percentage_error)
 
 
-class WeightedMeanAbsolutePercentageError(Metric):
+class WeightedMeanAbsolutePercentageError(Undefinable):
     """Weighted mean absolute percentage error: each label weighs as much as it is large.
 
     Formula: ``sum(w * |p - y|) / sum(w * |y|)``, in float64 whatever the dtype of the inputs; a fraction.
@@ -113,15 +101,6 @@ class WeightedMeanAbsolutePercentageError(Metric):
 
     Source: Kolassa and Schuetz, "Advantages of the MAD/Mean ratio over the MAPE", Foresight 6 (2007).
 
-    Args:
-        name: prefix of the states' names; None: made up, in the order of creation.
-        zero_division: the value where it is undefined, without a warning; nan: nan, with one.
-        validate: False skips the check that predictions and labels are finite and weights at least 0.
-        share: in a static program, share the variables of an earlier metric of this name.
-
-    Raises:
-        InvalidInputError: ``zero_division`` is no number.
-
     Examples:
         >>> metric = WeightedMeanAbsolutePercentageError()
         >>> metric.add([3.0, -1.0], [4.0, -4.0])
@@ -131,19 +110,11 @@ class WeightedMeanAbsolutePercentageError(Metric):
 
     requirements = ("finite_prediction", "finite_label")
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        zero_division: float = math.nan,
-        validate: bool = True,
-        share: bool = False,
-    ) -> None:
-        super().__init__(name, validate=validate, share=share)
-        self.zero_division = zero_division_of(zero_division)
-        self.declare("absolute_error", dtype="float64", key="absolute_error")
-        self.declare("absolute_label", dtype="float64", key="absolute_label")
-        self.declare("total", key="total")
+    declared = (
+        Declared("absolute_error", dtype="float64", key="absolute_error"),
+        Declared("absolute_label", dtype="float64", key="absolute_label"),
+        Declared("total", key="total"),
+    )
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {

@@ -23,7 +23,7 @@ class Watching(RecordMetric):
     error: Any = None
 
     def __init__(self, name: str | None = None, order: str | None = "user") -> None:
-        super().__init__(name)
+        super().__init__(name=name)
         self.keep_records(("user", "score", "weight"), order=order, key=None)
 
     def batch_records(self, batch: Any) -> Any:
@@ -72,10 +72,10 @@ def troubles(share: Any, last: bool) -> dict[str, Any]:
 
     def texts_here() -> Any:
         given = {**share, "user": share["user"].astype(str)} if last else share
-        return fed(fm.GAUC("it"), given).compute(timeout=TIMEOUT)
+        return fed(fm.GAUC(name="it"), given).compute(timeout=TIMEOUT)
 
     def mixed_on_the_last() -> Any:
-        metric = fed(fm.GAUC("it"), share)
+        metric = fed(fm.GAUC(name="it"), share)
         if last:
             metric.add([0.5, 0.25], [1, 0], user=["a", "b"])
         return metric.compute(timeout=TIMEOUT)
@@ -112,4 +112,4 @@ if __name__ == "__main__":
         found["unordered"] = unordered.compute(timeout=TIMEOUT)
         report(**{kind: found})
     share = samples("integers")
-    report(rank=rank, world=world, troubles=troubles(share, last), after=fed(fm.GAUC("again"), share).compute())
+    report(rank=rank, world=world, troubles=troubles(share, last), after=fed(fm.GAUC(name="again"), share).compute())

@@ -67,13 +67,13 @@ def collection(channel: Recorder) -> dict[str, Any]:
     mine = data.rows(*shares(channel.world_size, "empty")[channel.rank])
     for mode in MODES:
         members = [
-            fm.AUC("auc"),
-            fm.Accuracy("accuracy"),
-            fm.LogLoss("loss"),
-            fm.MeanSquaredError("mse"),
-            fm.Count("n"),
+            fm.AUC(name="auc"),
+            fm.Accuracy(name="accuracy"),
+            fm.LogLoss(name="loss"),
+            fm.MeanSquaredError(name="mse"),
+            fm.Count(name="n"),
         ]
-        together = fm.MetricCollection(members, f"together in {mode} mode")
+        together = fm.MetricCollection(members, name=f"together in {mode} mode")
         scope = feed(together, batches(mine), mode, data)
         before = channel.exchanges
         found[mode] = repr(together.compute(scope, communicator=channel))
@@ -88,30 +88,32 @@ def troubles(channel: Recorder) -> dict[str, str]:
     broken = data._replace(label=data.label + 5 * last)
 
     def invalid_on_the_last() -> Any:
-        metric = fm.AUC("deferred")
+        metric = fm.AUC(name="deferred")
         return metric.compute(feed(metric, [broken], "static"), timeout=20)
 
     def never_started_on_the_last() -> Any:
-        metric = fm.AUC("never started")
+        metric = fm.AUC(name="never started")
         scope = feed(metric, [data], "static")
         return metric.compute(paddle.static.Scope() if last else scope, timeout=20)
 
     def overflow() -> Any:
-        metric = fm.Sum("large")
+        metric = fm.Sum(name="large")
         metric.add([2**63 - 5])
         return metric.compute(timeout=20)
 
     def undefined() -> Any:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            return fm.AUC("undefined").compute(timeout=20), [w.category.__name__ for w in told]
+            return fm.AUC(name="undefined").compute(timeout=20), [w.category.__name__ for w in told]
 
     cases = {
-        "other metric": lambda: (fm.Count("it") if last else fm.AUC("it")).compute(timeout=20),
-        "other name": lambda: fm.AUC("mine" if last else "yours").compute(timeout=20),
-        "other settings": lambda: fm.AUC("it", num_thresholds=7 if last else 9).compute(timeout=20),
-        "other order": lambda: [fm.AUC(n).compute(timeout=20) for n in (("b", "a") if last else ("a", "b"))],
-        "other members": lambda: fm.MetricCollection([fm.Count("n"), *[fm.AUC("a")] * last], "it").compute(timeout=20),
+        "other metric": lambda: (fm.Count(name="it") if last else fm.AUC(name="it")).compute(timeout=20),
+        "other name": lambda: fm.AUC(name="mine" if last else "yours").compute(timeout=20),
+        "other settings": lambda: fm.AUC(name="it", num_thresholds=7 if last else 9).compute(timeout=20),
+        "other order": lambda: [fm.AUC(name=n).compute(timeout=20) for n in (("b", "a") if last else ("a", "b"))],
+        "other members": lambda: fm.MetricCollection(
+            [fm.Count(name="n"), *[fm.AUC(name="a")] * last], name="it"
+        ).compute(timeout=20),
         "invalid": invalid_on_the_last,
         "never started": never_started_on_the_last,
         "overflow": overflow,

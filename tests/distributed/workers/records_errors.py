@@ -152,11 +152,11 @@ def differing() -> dict[str, Callable[[], Any]]:
         "states only on some": compute(fed(Other() if last else with_states(states))),
         "another call: sum": (lambda: fm.sum(1)) if last else compute(fed(Gathered())),
         "another call: records": compute(fed(Gathered())) if last else (lambda: fm.sum(1)),
-        "another call: AUC": (lambda: fm.AUC("it").compute(timeout=TIMEOUT)) if last else compute(fed(Gathered())),
+        "another call: AUC": (lambda: fm.AUC(name="it").compute(timeout=TIMEOUT)) if last else compute(fed(Gathered())),
         "another call: of one name": (lambda: fm.auc([1, 2], [2, 1])) if last else compute(fed(auc())),
         "another call: gather": (lambda: comm.all_gather([1], timeout=TIMEOUT)) if last else compute(fed(Gathered())),
         "another call: evaluator": evaluate if last else compute(fed(Gathered())),
-        "another call: metric": evaluate if last else (lambda: fm.Count("it").compute(timeout=TIMEOUT)),
+        "another call: metric": evaluate if last else (lambda: fm.Count(name="it").compute(timeout=TIMEOUT)),
     }
 
 
