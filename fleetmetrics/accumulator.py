@@ -13,7 +13,7 @@ import numpy as np
 from fleetmetrics import xp as namespaces
 from fleetmetrics.arguments import AllArguments, difference, flag_of, raise_if_positional, raise_if_unknown
 from fleetmetrics.batch import Batch
-from fleetmetrics.batch.rules import Check, Requirement
+from fleetmetrics.batch.rules import Check, Requirement, applicable
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
 from fleetmetrics.comm.base import DEFAULT_TIMEOUT, Deadline, resolve_timeout
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
@@ -22,7 +22,7 @@ from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.state import State
 
-__all__ = ["Accumulator", "Composite", "label_taken"]
+__all__ = ["Accumulator", "Composite", "about", "label_taken"]
 
 _ordinals: dict[str, Iterator[int]] = {}
 #: What a metric has that is no setting of its own.
@@ -107,6 +107,24 @@ class Accumulator:
         """The value, from the global states; pure NumPy."""
         raise NotImplementedError(f"{type(self).__name__} must define formula")
 
+    def title(self, of: Any = None) -> str:
+        """How errors call it, or one of the metrics that it is made of."""
+        return f"{self.name} ({self.kind_name()})"
+
+    def kind_name(self) -> str:
+        """The class; of a wrapper with that inside: ``Sliced(AUC)``."""
+        return type(self).__name__
+
+    def _told(self, error: InvalidInputError, batch: Any = None) -> InvalidInputError:
+        """The error with what it is about in front."""
+        about, error.about = error.about, None
+        if isinstance(about, Requirement):
+            shared = about.argument in ("weight", "mask")
+            asked = ((leaf, applicable(tuple(leaf.requirements_of(batch)), batch.classes)) for leaf in self.leaves())
+            about = None if shared else next((leaf for leaf, rules in asked if about in rules), None)
+        error.args = (f"{self.title(about)}: {error}",)
+        return error
+
     def checks(self) -> list[Check]:
         """The checks of the batches that were added here, or to what this stands on."""
         return [self._check]
@@ -157,7 +175,10 @@ class Accumulator:
             self._check_columns(columns)
         if prediction is None:
             raise InvalidInputError(f"{type(self).__name__}.add: {self.arguments[0]} is missing")
-        batch = Batch(prediction, label, weight, mask, columns)
+        try:
+            batch = Batch(prediction, label, weight, mask, columns)
+        except InvalidInputError as error:
+            raise self._told(error) from None
         if 0 in batch.xp.shape(batch.prediction):
             return  # an empty batch; on 2.6, Paddle cannot even sum it
         static = batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.prediction)
@@ -169,8 +190,11 @@ class Accumulator:
                 "metric of its own for arrays"
             )
         with batch.xp.quiet():
-            batch.check(self.name, self.requirements_of(batch), self.validate)
-            increments = dict(self.statistics(batch))
+            try:
+                batch.check(self.requirements_of(batch), self.validate)
+                increments = dict(self.statistics(batch))
+            except InvalidInputError as error:
+                raise self._told(error, batch) from None
             if not self.validate:
                 increments = {each: namespaces.without_strays(batch.xp, by, each) for each, by in increments.items()}
             if not static:
@@ -208,9 +232,12 @@ class Accumulator:
         for name in given:
             if name not in wanted:
                 raise self._unknown(name, wanted)
-        for name in wanted:
-            if given.get(name) is None:
-                raise InvalidInputError(f"{self.name}: {name} is missing; give add(..., {name}=) one per sample")
+        for leaf in self.leaves():
+            for name in leaf.columns:
+                if given.get(name) is None:
+                    raise InvalidInputError(
+                        f"{self.title(leaf)}: {name} is missing; give add(..., {name}=) one per sample"
+                    )
 
     def _unknown(self, argument: str, columns: Iterable[str] = ()) -> InvalidInputError:
         allowed = [*self.arguments, *columns]
@@ -288,7 +315,10 @@ class Accumulator:
         if tables:
             deadline = Deadline(resolve_timeout(timeout) - (time.monotonic() - start))
             carries = fold_in_order(call, channel, tables, values, deadline)
-        return self.evaluate(values, carries)
+        try:
+            return self.evaluate(values, carries)
+        except InvalidInputError as error:
+            raise self._told(error) from None
 
     def compute_local(self, scope: Any = None) -> Any:
         """The value over this worker's samples only; no communication.
@@ -306,7 +336,8 @@ class Accumulator:
             state.raise_if_overflown(value)
         for check in self.checks():
             if values[check.invalid]:
-                check.raise_if_invalid(values, [rule for leaf in self.leaves() for rule in leaf.requirements])
+                owner = self.title() if check is self._check else check.owner
+                check.raise_if_invalid(values, owner, {self.title(leaf): leaf.requirements for leaf in self.leaves()})
 
     # -- reset, merge -----------------------------------------------------------------------------------------
 
@@ -361,6 +392,9 @@ class Composite(Accumulator):
         """The metrics that it was given."""
         raise NotImplementedError
 
+    def title(self, of: Any = None) -> str:  # noqa: D102
+        return super().title() if of is None else of.title()
+
     def own_states(self) -> Iterable[State]:
         """Those of the metrics, each once."""
         return dict.fromkeys(state for leaf in self.leaves() for state in leaf.own_states())
@@ -371,7 +405,13 @@ class Composite(Accumulator):
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         """Those of the metrics, each once."""
-        return tuple(dict.fromkeys(rule for leaf in self.leaves() for rule in leaf.requirements_of(batch)))
+        rules: dict[str | Requirement, None] = {}
+        for leaf in self.leaves():
+            try:
+                rules.update(dict.fromkeys(leaf.requirements_of(batch)))
+            except InvalidInputError as error:
+                raise about(error, leaf) from None
+        return tuple(rules)
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """What a batch adds to each state and table.
@@ -381,7 +421,11 @@ class Composite(Accumulator):
         """
         found: dict[Any, tuple[Any, Accumulator]] = {}
         for leaf in self.leaves():
-            for target, increment in leaf.statistics(batch):
+            try:
+                increments = leaf.statistics(batch)
+            except InvalidInputError as error:
+                raise about(error, leaf) from None
+            for target, increment in increments:
                 before, by = found.setdefault(target, (increment, leaf))
                 if before is not increment and not _identical(before, increment):
                     raise InvalidInputError(
@@ -391,6 +435,12 @@ class Composite(Accumulator):
                         "is decorated with fleetmetrics.batch.statistic"
                     )
         return [(target, increment) for target, (increment, _) in found.items()]
+
+
+def about(error: InvalidInputError, metric: Accumulator) -> InvalidInputError:
+    """The error, with the metric that it is about."""
+    error.about = metric
+    return error
 
 
 def label_taken(by: Iterable[Accumulator]) -> bool | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 import numpy as np
 
-from fleetmetrics.accumulator import Composite, label_taken
+from fleetmetrics.accumulator import Composite, about, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.state import State
@@ -130,8 +130,19 @@ class MetricCollection(Composite):
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> dict[str, Any]:
         """Every member's value."""
-        found = {key: metric.evaluate(values, carries) for key, metric in self.metrics.items()}
-        return {f"{self.prefix}{key}{self.postfix}": value for key, value in found.items()}
+        found = {}
+        for key, metric in self.metrics.items():
+            try:
+                found[f"{self.prefix}{key}{self.postfix}"] = metric.evaluate(values, carries)
+            except InvalidInputError as error:
+                raise about(error, metric) from None
+        return found
+
+    def title(self, of: Any = None) -> str:  # noqa: D102
+        for key, metric in self.metrics.items():
+            if of is metric or of in metric.leaves():
+                return f"{self.name}[{key!r}] ({of.kind_name()})"
+        return super().title()
 
 
 def _key(metric: Any) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 import sys
 import warnings
-from typing import Iterator
+from typing import Any, Iterator
 
 __all__ = [
     "AgreementError",
@@ -42,6 +42,8 @@ class FleetMetricsError(Exception):
 
 class InvalidInputError(FleetMetricsError, ValueError):
     """An argument is not what it should be: the message names it, its value and what is allowed."""
+
+    about: Any = None  # the metric, or the requirement that a sample broke, while nobody has said whose
 
 
 class AssertedInputError(InvalidInputError, AssertionError):

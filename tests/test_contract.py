@@ -373,8 +373,9 @@ def test_a_broken_sample_is_an_error_that_says_which_and_nothing_is_lost(name, a
     before, known = state_bytes(metric), metric.compute()
     with pytest.raises(
         fm.InvalidInputError,
-        match=f"^mine: {argument} must be ({ALLOWED[argument]}); 2 of 53 samples are not, the first at position 4: "
-        r"\S.*\. Nothing of this batch was added; mask such samples, or pass validate=False to skip the check$",
+        match=rf"^mine \(\w+\): {argument} must be ({ALLOWED[argument]}); 2 of 53 samples are not, the first at "
+        r"position 4: \S.*\. Nothing of this batch was added; mask such samples, or pass "
+        r"validate=False to skip the check$",
     ) as error:
         feed(metric, [broken], mode)
     assert isinstance(error.value, fm.FleetMetricsError) and isinstance(error.value, ValueError)
@@ -393,7 +394,7 @@ def test_a_static_program_leaves_a_broken_sample_out_and_compute_says_so(name, a
     metric = CASES[name].make()
     scope = feed(metric, [sound, broken, broken], "static")
     told = (
-        f"^{metric.name}: 4 of 159 samples were invalid and left out, the first at position 57 of its worker's "
+        rf"^{metric.name} \(.*\): 4 of 159 samples were invalid and left out, the first at position 57 of its worker's "
         f"samples; required: .*{argument}: ({ALLOWED[argument]})"
     )
     for _ in range(2):

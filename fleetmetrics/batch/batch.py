@@ -127,7 +127,7 @@ class Batch(Sums):
 
     # -- the check ---------------------------------------------------------------------------------------
 
-    def check(self, owner: str, requirements: Iterable[str | Requirement], validate: bool) -> None:
+    def check(self, requirements: Iterable[str | Requirement], validate: bool) -> None:
         """Drop masked samples; then find those that break a requirement.
 
         NumPy arrays and tensors on the CPU are looked at now, and an invalid sample is an error. Elsewhere
@@ -135,7 +135,6 @@ class Batch(Sums):
         out of the statistics and flagged in ``self.valid``, for `fleetmetrics.batch.rules.Check`.
 
         Args:
-            owner: name of the metric, for the message.
             requirements: keys of `fleetmetrics.batch.rules.REQUIREMENTS`, or requirements of a metric's own.
             validate: False skips the check.
 
@@ -156,7 +155,7 @@ class Batch(Sums):
             if holds is None:
                 continue
             if xp.is_eager(holds):
-                raise_unless(xp, holds, live, owner, requirement, self)
+                raise_unless(xp, holds, live, requirement, self)
             else:
                 ok = holds if ok is None else xp.logical_and(ok, holds)
         keep = live

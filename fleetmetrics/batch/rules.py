@@ -116,19 +116,18 @@ def applicable(asked: tuple[str | Requirement, ...], classes: int = 0) -> list[R
     return [rule for name, rule in REQUIREMENTS.items() if name in names] + own
 
 
-def raise_unless(xp: Any, holds: Any, live: Any, owner: str, requirement: Requirement, batch: Any) -> None:
+def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch: Any) -> None:
     """Raise if a sample that counts breaks a requirement.
 
     Args:
         xp: the batch's namespace.
         holds: one flag per sample.
         live: flags of the samples that count; None: all.
-        owner: name of the metric, for the message.
         requirement: what they must be like.
         batch: the batch.
 
     Raises:
-        InvalidInputError: names the argument, how many samples, the first position and its value.
+        InvalidInputError: names the argument, how many samples, the first position and its value; with the requirement.
     """
     if xp.all_true(holds):
         return
@@ -140,11 +139,13 @@ def raise_unless(xp: Any, holds: Any, live: Any, owner: str, requirement: Requir
     first = int(broken.argmax())
     value = xp.host(getattr(batch, requirement.argument))[first]
     way = "make flags of it, such as mask > 0.5" if requirement is FLAGS else "mask such samples"
-    raise InvalidInputError(
-        f"{owner}: {requirement.argument} must be {requirement.allowed}; {broken.sum()} of {broken.size} samples "
+    error = InvalidInputError(
+        f"{requirement.argument} must be {requirement.allowed}; {broken.sum()} of {broken.size} samples "
         f"are not, the first at position {first}: {value}. Nothing of this batch was added; {way}, or "
         "pass validate=False to skip the check"
     )
+    error.about = requirement
+    raise error
 
 
 class Check:
@@ -175,13 +176,28 @@ class Check:
         place = xp.add(seen, xp.first_zero(batch.ones_of(batch.valid)))
         return {self.first: xp.where(xp.cast(invalid, "bool"), place, first), self.invalid: invalid, self.seen: length}
 
-    def raise_if_invalid(self, values: Mapping[State, np.ndarray], requirements: Iterable[str | Requirement]) -> None:
-        """Raise if any worker met an invalid sample."""
+    def raise_if_invalid(
+        self, values: Mapping[State, np.ndarray], owner: str, asked: Mapping[str, Iterable[str | Requirement]]
+    ) -> None:
+        """Raise if any worker met an invalid sample.
+
+        Args:
+            values: of the states.
+            owner: how errors call what the batches were added to.
+            asked: the requirements of each member.
+        """
         invalid = values[self.invalid].item()
         if invalid:
-            rules = "; ".join(rule.text for rule in [*applicable(tuple(requirements)), FLAGS])
+            askers: dict[Requirement, list[str]] = {}
+            for key, requirements in asked.items():
+                for rule in [*applicable(tuple(requirements)), FLAGS]:
+                    askers.setdefault(rule, []).append(key)
+            rules = "; ".join(
+                rule.text + (f" (asked for by {', '.join(keys)})" if len(keys) < len(asked) else "")
+                for rule, keys in askers.items()
+            )
             raise InvalidInputError(
-                f"{self.owner}: {invalid} of {values[self.seen].item()} samples were invalid and left out, the first "
+                f"{owner}: {invalid} of {values[self.seen].item()} samples were invalid and left out, the first "
                 f"at position {values[self.first].item()} of its worker's samples; required: {rules}. "
                 "Mask such samples and reset, or set validate=False on the metric to compute without them"
             )

@@ -75,6 +75,9 @@ class Wrapper(Metric):
         stand_in._add_to = lambda *arguments, **columns: own(*arguments, **columns, **more)
         stand_in.add(*args, **given)
 
+    def kind_name(self) -> str:  # noqa: D102
+        return f"{type(self).__name__}({self.metric.kind_name()})"
+
     def settings(self) -> dict[str, Any]:
         """Those that were given, and the metric; see `Accumulator.settings`."""
         return {name: value for name, value in super().settings().items() if not name.startswith("_")}

@@ -127,7 +127,7 @@ def test_bfloat16_is_taken_and_told_as_a_number():
     tensor = paddle.to_tensor([0.5, float("nan")], dtype="bfloat16")
     batch = Batch(tensor)
     with pytest.raises(InvalidInputError, match="1 of 2 samples are not, the first at position 1: nan"):
-        batch.check("mine", ["finite_prediction"], validate=True)
+        batch.check(["finite_prediction"], validate=True)
     assert np.asarray(Batch(tensor[:1]).values).tolist() == [0.5]
 
 
@@ -160,7 +160,7 @@ def test_a_dropped_sample_may_hold_anything(drop, form):
     make = FORMS[form]
     array = np.array([0.5, np.nan, np.inf, 0.25])
     batch = Batch(make(array), make(array), **{drop: make(np.array([1, 0, 0, 1]))})
-    batch.check("mine", ["finite_prediction", "finite_label"], validate=True)
+    batch.check(["finite_prediction", "finite_label"], validate=True)
     assert np.asarray(batch.weighted_sum(batch.values)).item() == 0.75
     assert np.asarray(batch.total).item() == 2
 
@@ -168,7 +168,7 @@ def test_a_dropped_sample_may_hold_anything(drop, form):
 @pytest.mark.parametrize("name", ["finite_label", "class_label"])
 def test_a_missing_label_is_an_error_that_says_how_to_give_it(name):
     with pytest.raises(InvalidInputError, match=r"label is missing; give add\(prediction, label\)"):
-        Batch([0.5]).check("mine", [name], validate=True)
+        Batch([0.5]).check([name], validate=True)
 
 
 def test_scores_of_classes_are_no_numbers_to_compare():

@@ -90,7 +90,7 @@ def taken(places: np.ndarray, array: np.ndarray) -> np.ndarray:
 
 def batch_of(form: Callable[[np.ndarray], Any], weight: Any, mask: Any) -> Batch:
     batch = Batch(form(P), form(Y), *[None if part is None else form(part) for part in (weight, mask)])
-    batch.check("mine", (), validate=True)
+    batch.check((), validate=True)
     return batch
 
 
@@ -158,7 +158,7 @@ def test_each_lane_has_the_sums_of_its_samples(kind: str, weight: str, mask: str
         keep = np.ones(len(chosen), bool)
         for part in parts:
             keep &= True if part is None else part != 0
-        batch.check("mine", (), validate=True)
+        batch.check((), validate=True)
         for name, each in SUMS.items():
             alone = merged(each, each.shape, each.make(batch, functools.partial(taken, chosen[keep])))
             if "moments" in each.reduction and not len(batch.prediction):
@@ -188,7 +188,7 @@ def test_statistics_are_kept_apart_from_those_without_lanes() -> None:
 def test_rows_are_numbered_without_those_that_do_not_count(form: Any) -> None:
     mask = np.array([[1, 1], [0, 0], [0, 1], [0, 0], [1, 0]], bool)
     batch = Batch(form(np.zeros((5, 2))), mask=form(mask))
-    batch.check("mine", (), validate=True)
+    batch.check((), validate=True)
     index = np.asarray(batch.row_index)
     if form is not np.asarray:
         index = index[mask.reshape(-1)]
