@@ -107,7 +107,7 @@ class Accumulator:
         """The value, from the global states; pure NumPy."""
         raise NotImplementedError(f"{type(self).__name__} must define formula")
 
-    def title(self, of: Any = None) -> str:
+    def called(self, of: Any = None) -> str:
         """How errors call it, or one of the metrics that it is made of."""
         return f"{self.name} ({self.kind_name()})"
 
@@ -122,7 +122,7 @@ class Accumulator:
             shared = about.argument in ("weight", "mask")
             asked = ((leaf, applicable(tuple(leaf.requirements_of(batch)), batch.classes)) for leaf in self.leaves())
             about = None if shared else next((leaf for leaf, rules in asked if about in rules), None)
-        error.args = (f"{self.title(about)}: {error}",)
+        error.args = (f"{self.called(about)}: {error}",)
         return error
 
     def checks(self) -> list[Check]:
@@ -236,7 +236,7 @@ class Accumulator:
             for name in leaf.columns:
                 if given.get(name) is None:
                     raise InvalidInputError(
-                        f"{self.title(leaf)}: {name} is missing; give add(..., {name}=) one per sample"
+                        f"{self.called(leaf)}: {name} is missing; give add(..., {name}=) one per sample"
                     )
 
     def _unknown(self, argument: str, columns: Iterable[str] = ()) -> InvalidInputError:
@@ -336,8 +336,8 @@ class Accumulator:
             state.raise_if_overflown(value)
         for check in self.checks():
             if values[check.invalid]:
-                owner = self.title() if check is self._check else check.owner
-                check.raise_if_invalid(values, owner, {self.title(leaf): leaf.requirements for leaf in self.leaves()})
+                owner = self.called() if check is self._check else check.owner
+                check.raise_if_invalid(values, owner, {self.called(leaf): leaf.requirements for leaf in self.leaves()})
 
     # -- reset, merge -----------------------------------------------------------------------------------------
 
@@ -392,8 +392,8 @@ class Composite(Accumulator):
         """The metrics that it was given."""
         raise NotImplementedError
 
-    def title(self, of: Any = None) -> str:  # noqa: D102
-        return super().title() if of is None else of.title()
+    def called(self, of: Any = None) -> str:  # noqa: D102
+        return super().called() if of is None else of.called()
 
     def own_states(self) -> Iterable[State]:
         """Those of the metrics, each once."""

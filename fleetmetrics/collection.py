@@ -138,11 +138,11 @@ class MetricCollection(Composite):
                 raise about(error, metric) from None
         return found
 
-    def title(self, of: Any = None) -> str:  # noqa: D102
+    def called(self, of: Any = None) -> str:  # noqa: D102
         for key, metric in self.metrics.items():
             if of is metric or of in metric.leaves():
                 return f"{self.name}[{key!r}] ({of.kind_name()})"
-        return super().title()
+        return super().called()
 
 
 def _key(metric: Any) -> str:

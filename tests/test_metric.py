@@ -156,7 +156,7 @@ def test_an_invalid_sample_on_another_worker_is_an_error_here_too():
     mine = fm.AUC(name="same")
     mine.add([0.25, 0.75], [0, 1])
     with pytest.raises(
-        fm.InvalidInputError, match=r"same: 2 of 3 samples were invalid and left out, the first at position 1"
+        fm.InvalidInputError, match=r"same \(\w+\): 2 of 3 samples were invalid and left out, the first at position 1"
     ):
         mine.compute(communicator=Absent(listener))
     assert mine.compute_local() == 1.0

@@ -149,15 +149,19 @@ class Batch(Sums):
         if validate and self.mask is not None:
             rules = [FLAGS, *rules]
         for requirement in rules:
-            if requirement.argument == "label" and self.label is None:
-                raise InvalidInputError("label is missing; give add(prediction, label)")
-            holds = requirement.holds(self)
-            if holds is None:
-                continue
-            if xp.is_eager(holds):
-                raise_unless(xp, holds, live, requirement, self)
-            else:
-                ok = holds if ok is None else xp.logical_and(ok, holds)
+            try:
+                if requirement.argument == "label" and self.label is None:
+                    raise InvalidInputError("label is missing; give add(prediction, label)")
+                holds = requirement.holds(self)
+                if holds is None:
+                    continue
+                if xp.is_eager(holds):
+                    raise_unless(xp, holds, live, requirement, self)
+                else:
+                    ok = holds if ok is None else xp.logical_and(ok, holds)
+            except InvalidInputError as error:
+                error.about = requirement
+                raise
         keep = live
         if ok is not None:
             keep = ok if live is None else xp.logical_and(ok, live)

@@ -127,7 +127,7 @@ def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch
         batch: the batch.
 
     Raises:
-        InvalidInputError: names the argument, how many samples, the first position and its value; with the requirement.
+        InvalidInputError: names the argument, how many samples, the first position and its value.
     """
     if xp.all_true(holds):
         return
@@ -139,13 +139,11 @@ def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch
     first = int(broken.argmax())
     value = xp.host(getattr(batch, requirement.argument))[first]
     way = "make flags of it, such as mask > 0.5" if requirement is FLAGS else "mask such samples"
-    error = InvalidInputError(
+    raise InvalidInputError(
         f"{requirement.argument} must be {requirement.allowed}; {broken.sum()} of {broken.size} samples "
         f"are not, the first at position {first}: {value}. Nothing of this batch was added; {way}, or "
         "pass validate=False to skip the check"
     )
-    error.about = requirement
-    raise error
 
 
 class Check:

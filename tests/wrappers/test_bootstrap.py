@@ -406,7 +406,7 @@ def test_what_cannot_be_resampled_says_what_to_do() -> None:
 def test_bad_ids_are_an_error() -> None:
     metric = fm.Bootstrap(fm.Count(), 5, ids="uid", name="mine")
     for columns, told in [
-        ({}, "mine: uid is missing"),
+        ({}, r"mine \(Bootstrap\(Count\)\): uid is missing"),
         ({"uid": [0.5]}, "uid must hold integers or texts, one per sample, not float64"),
         ({"uid": paddle.to_tensor([0.5])}, "uid must hold integers or texts, one per sample, not paddle.float32"),
     ]:

@@ -353,7 +353,7 @@ def test_a_bad_argument_is_an_error_that_names_it(settings: dict[str, Any], told
 @pytest.mark.parametrize(
     "settings, column, told",
     [
-        ({}, None, "mine: slot is missing"),
+        ({}, None, r"mine \(Sliced\(Count\)\): slot is missing"),
         ({}, ["a", 1], "slot must hold integers or texts, not both; among texts it holds 1 of type int"),
         ({}, (1, "b"), "slot must hold integers or texts, not both"),
         ({}, [["b"], [1]], "slot must hold integers or texts, not both"),
