@@ -173,7 +173,8 @@ def test_a_sample_that_breaks_one_members_rule_counts_for_none(mode):
     feed(together, [Data(np.array([0.25, 0.5]), np.array([0, 1]))], mode)
     before = state_bytes(together)
     with pytest.raises(
-        fm.InvalidInputError, match=r"^all\['auc'\] \(AUC\): prediction must be a probability .* 1 of 2 .* position 1: 7.0"
+        fm.InvalidInputError,
+        match=r"^all\['auc'\] \(AUC\): prediction must be a probability .* 1 of 2 .* position 1: 7.0",
     ):
         feed(together, [Data(np.array([0.25, 7.0]), np.array([0, 1]))], mode)
     assert state_bytes(together) == before
