@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Mapping
+from typing import Any
 
-from fleetmetrics.arguments import flag_of
+from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.comm.backends import check_backend, get_dist_backend
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.batches import Columns
+from fleetmetrics.records.batches import RECORDS, Columns
 from fleetmetrics.records.gather import gather
-from fleetmetrics.records.share import Share, check_defined, check_mode, check_size, condenses, record_blocks
-from fleetmetrics.records.states import states_of
+from fleetmetrics.records.share import Recorder, Share, check_mode
 from fleetmetrics.sampling import Dealing, epoch_under_way
 
 __all__ = ["BaseMetric"]
 
 
-class BaseMetric:
+class BaseMetric(Recorder):
     """A metric over records: ``add`` appends them, ``compute`` brings those of all workers together.
 
     Derive from it, and say in ``compute_metric`` what the value is:
@@ -74,6 +73,8 @@ class BaseMetric:
         {'share': 0.5}
     """
 
+    _computed_by = "compute_metric"
+
     def __init__(
         self,
         dataset_meta: dict[str, Any] | None = None,
@@ -87,10 +88,10 @@ class BaseMetric:
         collect_dir: str | None = None,
         collect_dir_shared: bool = True,
     ) -> None:
-        check_defined(type(self), BaseMetric, "compute_metric")
+        super().__init__(collect_dir, collect_dir_shared, allow_pickle)
         self.dataset_meta = dataset_meta
         mode = ("unzip" if sampler is None else "auto") if dist_collect_mode is None else dist_collect_mode
-        self.dist_collect_mode = check_mode(mode, "dist_collect_mode")
+        self.dist_collect_mode = check_mode("dist_collect_mode", mode)
         self._guessed = sampler is None and dist_collect_mode is None
         if sampler is not None and mode != "auto":
             raise InvalidInputError(f"dist_collect_mode is {mode!r}; a sampler goes with 'auto', which is its default")
@@ -99,9 +100,6 @@ class BaseMetric:
         self.logger = logger or logging.getLogger("fleetmetrics")
         self.sampler = sampler
         self.batch_size = batch_size
-        self.allow_pickle = flag_of("allow_pickle", allow_pickle)
-        self.collect_dir = collect_dir
-        self.collect_dir_shared = flag_of("collect_dir_shared", collect_dir_shared)
         self._records: list[Any] = []
         self._columns = Columns()
         self._epoch: int | None = None  # of the sampler's pass, from the first record on
@@ -170,27 +168,7 @@ class BaseMetric:
         Returns:
             Usually a dict of numbers.
         """
-        return self.compute_from(states_of(self.name, self.summarize, results, "compute_metric"))
-
-    def summarize(self, results: Any) -> Mapping[str, Any] | None:
-        """Condense one worker's records to states, where a sum will do.
-
-        Args:
-            results: this worker's, without padding, as in `compute_metric`; empty only if no worker has any.
-
-        Returns:
-            Arrays or numbers by name, to be summed over the workers; a pair such as ``("max", array)`` for another
-            reduction; None if these records must travel after all.
-        """
-        raise NotImplementedError(f"{self.name} must define summarize")
-
-    def compute_from(self, states: Any) -> Any:
-        """The value, from the states of all workers; runs on one worker.
-
-        Args:
-            states: int64 or float64 arrays by name.
-        """
-        raise NotImplementedError(f"{self.name} must define compute_from")
+        return self._summarized(results)
 
     def compute(self, size: int | None = None, *, timeout: float | None = None) -> Any:
         """The value over the samples of all workers: the same on every worker.
@@ -218,40 +196,33 @@ class BaseMetric:
         return gather(self.name, lambda: [self._share(whole=False)], LocalCommunicator())[0]
 
     def _share(self, size: int | None = None, whole: bool = True) -> Share:
-        """What this metric brings to an exchange.
-
-        Args:
-            size: as in `compute`.
-            whole: False for some samples that no sampler dealt.
-        """
+        """What this metric brings to an exchange; ``whole`` is False for samples that no sampler dealt."""
         if self._records and self._columns.batches:
             raise InvalidInputError(
                 f"{self.name}: some records were appended to _results and others added as columns; use one way only"
             )
         columns = self._columns if self._columns.batches else Columns.of(list(self._records))
-        dealing = None
-        if whole and self.sampler is not None:
-            dealing = Dealing(self.sampler, epoch_under_way(self.sampler) if self._epoch is None else self._epoch)
-        mode = "batch" if self.dist_collect_mode == "auto" else self.dist_collect_mode
-        blocks = None
-        if mode == "batch" and dealing is None and whole:
-            blocks = record_blocks(self.name, columns, self.batch_size)
-        states = condenses(type(self), BaseMetric, "compute_metric")
-        return Share(
-            self.name,
-            columns,
-            self.compute_metric,
-            mode if whole else "cat",
-            check_size(size),
-            dealing,
-            blocks,
-            self.allow_pickle,
-            self.summarize if states else None,
-            self.compute_from if states else None,
-            self.collect_dir,
-            self.collect_dir_shared,
-            guessed=self._guessed,
-        )
+        if not whole:
+            return self._shared(self.name, columns, size, "cat")
+        if self.sampler is not None:
+            epoch = epoch_under_way(self.sampler) if self._epoch is None else self._epoch
+            return self._shared(self.name, columns, size, "batch", Dealing(self.sampler, epoch))
+        if self.dist_collect_mode in ("auto", "batch"):
+            return self._shared(self.name, columns, size, "batch", blocks=self._blocks(columns))
+        return self._shared(self.name, columns, size, None if self._guessed else self.dist_collect_mode)
+
+    def _blocks(self, columns: Columns) -> list[int]:
+        """The lengths of the blocks in which this worker's records came."""
+        if self.batch_size is None:
+            if columns.names == RECORDS:
+                raise InvalidInputError(
+                    f"{self.name}: collect mode 'batch' must know the blocks in which the records came; give"
+                    " batch_size=, or add columns"
+                )
+            return columns.blocks()
+        size = whole_number_of("batch_size", self.batch_size, 1)
+        whole, rest = divmod(len(columns), size)
+        return [size] * whole + [rest] * (rest > 0)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The value of one batch on this worker, without touching what was accumulated.

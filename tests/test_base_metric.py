@@ -212,7 +212,7 @@ def test_with_one_worker_the_order_is_that_of_the_adds(mode: str, batch_size: An
 def test_a_batch_size_is_a_positive_integer(batch_size: Any) -> None:
     metric = Gathered(dist_collect_mode="batch", batch_size=batch_size)
     metric.add([1, 2])
-    with pytest.raises(fm.InvalidInputError, match="batch_size is"):
+    with pytest.raises(fm.InvalidInputError, match="batch_size must be an integer"):
         metric.compute()
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
-from fleetmetrics.arguments import flag_of
 from fleetmetrics.comm import get_communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
-from fleetmetrics.records.share import Share, check_defined, check_size, condenses
-from fleetmetrics.records.states import states_of
+from fleetmetrics.records.share import Recorder, Share
 from fleetmetrics.sampling import Dealing
 from fleetmetrics.xp import is_eager_tensor
 
@@ -22,7 +20,7 @@ _DEVICES = ("cpu", "gpu", "npu")
 logger = logging.getLogger("fleetmetrics")
 
 
-class BaseMetric:
+class BaseMetric(Recorder):
     """A metric that an `Evaluator` feeds: ``process`` appends one record per sample to ``self.results``.
 
     Derive from it, and define ``process(data_batch, data_samples)`` and ``compute_metrics(results)``, as with MMEngine.
@@ -58,6 +56,7 @@ class BaseMetric:
         {'positive/share': 0.5}
     """
 
+    _computed_by = "compute_metrics"
     #: The prefix of metrics that are given none.
     default_prefix: str | None = None
 
@@ -72,18 +71,14 @@ class BaseMetric:
     ) -> None:
         if type(self).process is BaseMetric.process:
             raise TypeError(f"Can't instantiate abstract class {type(self).__name__} with abstract method process")
-        check_defined(type(self), BaseMetric, "compute_metrics")
+        super().__init__(collect_dir, collect_dir_shared, allow_pickle)
         if collect_device not in _DEVICES:
             raise NotImplementedError(f"device must be 'cpu' , 'gpu' or 'npu', but got {collect_device}")
         if collect_dir is not None and collect_device != "cpu":
             raise InvalidInputError("`collec_dir` could only be configured when `collect_device='cpu'`")
-        self._dataset_meta: dict[str, Any] | None = None
         self.collect_device = collect_device
         self.results: list[Any] = []
         self.prefix = prefix or self.default_prefix
-        self.collect_dir = collect_dir
-        self.collect_dir_shared = flag_of("collect_dir_shared", collect_dir_shared)
-        self.allow_pickle = flag_of("allow_pickle", allow_pickle)
         #: How an `Evaluator` that asks for the value has put the samples together; arguments of `share`.
         self.arrangement: dict[str, Any] = {}
         if self.prefix is None:
@@ -116,23 +111,7 @@ class BaseMetric:
         Returns:
             Values by name.
         """
-        return self.compute_from(states_of(type(self).__name__, self.summarize, results, "compute_metrics"))
-
-    def summarize(self, results: list[Any]) -> Mapping[str, Any] | None:
-        """Condense one worker's records to states; see `fleetmetrics.BaseMetric.summarize`.
-
-        Args:
-            results: this worker's records without padding; empty only if no worker has any.
-        """
-        raise NotImplementedError
-
-    def compute_from(self, states: Any) -> dict[str, Any]:
-        """The values, from the states of all workers; runs on one worker.
-
-        Args:
-            states: int64 or float64 arrays by name.
-        """
-        raise NotImplementedError
+        return dict(self._summarized(results))
 
     def evaluate(self, size: int | None = None, *, timeout: float | None = None) -> dict[str, Any]:
         """The values over the samples of all workers; the results are forgotten then, unless it raises.
@@ -164,41 +143,19 @@ class BaseMetric:
         dealing: Dealing | None = None,
         blocks: Sequence[int] | None = None,
     ) -> Share:
-        """What this metric brings to an exchange.
-
-        Args:
-            size: as in `evaluate`.
-            mode: how the workers' records go together: "unzip", "cat" or "batch"; None: "unzip", as in MMEngine.
-            dealing: how a sampler dealt the samples; it settles padding and order.
-            blocks: for "batch", how many records came with each batch.
-        """
+        """What this metric brings to an exchange; arguments as of `fleetmetrics.records.share.Share`."""
         name = type(self).__name__
-        guessed = mode is None
         if not self.results:
             logger.warning(
                 "%s got empty `self.results`. Please ensure that the processed results are properly added into"
                 " `self.results` in `process` method.",
                 name,
             )
-        states = condenses(type(self), BaseMetric, "compute_metrics")
-        return Share(
-            name if self.prefix in (None, self.default_prefix) else f"{name} {self.prefix}",
-            Columns.of(list(self.results)),
-            lambda results: self._prefixed(self.compute_metrics(to_cpu(results))),
-            mode or "unzip",
-            check_size(size),
-            dealing,
-            blocks,
-            self.allow_pickle,
-            self.summarize if states else None,
-            (lambda totals: self._prefixed(self.compute_from(totals))) if states else None,
-            self.collect_dir,
-            self.collect_dir_shared,
-            guessed=guessed,
-        )
+        name = name if self.prefix in (None, self.default_prefix) else f"{name} {self.prefix}"
+        return self._shared(name, Columns.of(to_cpu(list(self.results))), size, mode, dealing, blocks)
 
-    def _prefixed(self, values: dict[str, Any]) -> dict[str, Any]:
-        return {f"{self.prefix}/{key}": value for key, value in values.items()} if self.prefix else values
+    def _finished(self, value: dict[str, Any]) -> dict[str, Any]:
+        return {f"{self.prefix}/{key}": each for key, each in value.items()} if self.prefix else value
 
 
 def to_cpu(data: Any) -> Any:

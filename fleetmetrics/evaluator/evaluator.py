@@ -54,7 +54,7 @@ class Evaluator:
         self._known: dict[int, FedMetric] = {}
         self._fed()  # what is no metric is an error now
         self.sampler = sampler
-        self.collect_mode = check_mode(collect_mode, "collect_mode")
+        self.collect_mode = check_mode("collect_mode", collect_mode)
         if sampler is not None:
             Dealing(sampler, 0)  # a sampler of another kind is an error now
         self._epoch: int | None = None  # of the sampler's pass, from the first batch on

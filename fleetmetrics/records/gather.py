@@ -1,6 +1,6 @@
 """The exchange of records: every worker's in, one answer out.
 
-Two steps. In the plan the workers tell rank 0 what they have, and hear what all have: a worker that differs, or whose
+Two steps. First the workers tell rank 0 what they have, and hear what all have: a worker that differs, or whose
 records do not fit its samples, is an error on all of them before any record is sent. Then each drops its own padding
 and sends the rest, piece by piece; rank 0 puts them in order, computes, and answers everybody.
 """
@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Callable, Iterator, Sequence
+import pickle
+import traceback
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
 
+import numpy as np
+
+from fleetmetrics import sampling
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.base import SECONDS_FOR_TROUBLE, Deadline, resolve_timeout
 from fleetmetrics.comm.letters import Letter
-from fleetmetrics.records.collected import Collected, Parcel
-from fleetmetrics.records.outcome import answer, outcome
-from fleetmetrics.records.pieces import PIECE_BYTES
-from fleetmetrics.records.plan import Plan, check_notes
-from fleetmetrics.records.share import Share
-from fleetmetrics.records.spool import Spool
+from fleetmetrics.comm.trouble import described, named_error
+from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, warn
+from fleetmetrics.records.arrays import pack_arrays, unpack_arrays
+from fleetmetrics.records.batches import Columns, Part, Positions, as_results, in_order, one_per_id, part_of
+from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
+from fleetmetrics.records.serializer import pack, unpack
+from fleetmetrics.records.share import Share, States, check_notes, checked_states, combine_states
 
 __all__ = ["gather"]
 
@@ -53,25 +59,25 @@ def gather(
     except Exception as error:  # whatever it is: the others are waiting
         trouble = error
     with contextlib.ExitStack() as stack:
-        plans = _plan(call, shares, channel, deadline, trouble, stack)
-        collected = Collected(plans, channel.rank, channel.world_size)
+        found = _agree(call, shares, channel, deadline, trouble, stack)
         if channel.world_size == 1:
-            collected.put_own()
-            return collected.values()
+            for each in found:
+                each.put_own()
+            return _values(found)
         allow_pickle = all(share.allow_pickle for share in shares)
-        told = _send(call, collected, channel, deadline, allow_pickle)
-        return outcome(told, allow_pickle)
+        told = _send(call, found, channel, deadline, allow_pickle)
+        return _outcome(told, allow_pickle)
 
 
-def _plan(
+def _agree(
     call: str,
     shares: Sequence[Share],
     channel: Communicator,
     deadline: Deadline,
     trouble: Exception | None,
     stack: contextlib.ExitStack,
-) -> list[Plan]:
-    """Agree; what the plans leave on the disk is removed when the stack is closed."""
+) -> list[_Collected]:
+    """The first step; what is left on the disk is removed when the stack is closed."""
 
     def spools(token: str) -> list[Spool | None]:
         found = [
@@ -94,34 +100,69 @@ def _plan(
     notes = [share.note() for share in shares] if trouble is None else []
     told = channel.consult(call, decide, notes, timeout=deadline.timeout, trouble=trouble)
     token, by_share = told.note
-    return [Plan(share, notes, spool) for share, notes, spool in zip(shares, by_share, spools(token))]
+    found = zip(shares, by_share, spools(token))
+    return [_Collected(share, notes, channel.rank, spool) for share, notes, spool in found]
 
 
-def _send(call: str, collected: Collected, channel: Communicator, deadline: Deadline, allow_pickle: bool) -> Letter:
+def _send(
+    call: str, found: Sequence[_Collected], channel: Communicator, deadline: Deadline, allow_pickle: bool
+) -> Letter:
+    """The second step; returns rank 0's answer."""
+
     def decide(letters: Sequence[Letter]) -> Letter:
         for rank, letter in enumerate(letters):
-            collected.take(rank, letter)
+            _take(found, rank, letter)
         if any(letter.note["more"] for letter in letters):
             return Letter({"done": False})
-        return answer(collected.values, allow_pickle)
+        return _answer(lambda: _values(found), allow_pickle)
 
-    parcels = collected.parcels()
+    parcels = _parcels(found, channel.rank)
     while True:
         note, payload, trouble = _next_letter(parcels)
-        # What is over is over: an exchange with no time left says so on every worker.
-        timeout = max(deadline.remaining, 1e-3)
+        timeout = max(deadline.remaining, 1e-3)  # with no time left, every worker hears of it
         told = channel.consult(f"{call}, records", decide, note, payload, timeout=timeout, trouble=trouble)
         del payload  # before the next letter is packed
         if told.note["done"]:
             return told
 
 
-def _next_letter(parcels: Iterator[Parcel]) -> tuple[Any, list[Any], Exception | None]:
-    """Fill a letter of bounded size; the error if a parcel cannot be made."""
+class _Parcel(NamedTuple):
+    """Something of one share on its way to rank 0: "states", "records", or "file" for records that lie in one."""
+
+    share: int
+    kind: str
+    layout: Any
+    nbytes: int
+    buffers: list[Any]
+
+
+def _parcels(found: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
+    """What this worker sends to rank 0, which sends itself nothing."""
+    for number, each in enumerate(found):
+        if rank == 0:
+            each.put_own()
+            continue
+        kept, states = each.own()
+        packed = pieces(kept, each.share.allow_pickle)
+        if each.spool is not None:
+            each.spool.check()
+        if states is not None:
+            content = pack_arrays([array for _, array in states.values()])
+            names = [[key, reduction] for key, (reduction, _) in states.items()]
+            yield _Parcel(number, "states", [names, content.layout], content.nbytes, content.buffers)
+        elif each.spool is not None and len(kept) and each.share.shared:
+            yield _Parcel(number, "file", each.spool.write(number, packed), 0, [])
+        else:
+            for piece in packed if each.spool is None else each.spool.through(number, packed):
+                yield _Parcel(number, "records", piece.layout, piece.nbytes, piece.buffers)
+
+
+def _next_letter(parcels: Iterator[_Parcel]) -> tuple[Any, list[Any], Exception | None]:
+    """A letter of bounded size; the error if a parcel cannot be made."""
     labels, payload, size = [], [], 0
     try:
         for parcel in parcels:
-            labels.append([parcel.share, parcel.kind, parcel.layout, parcel.nbytes])
+            labels.append(parcel[:4])
             payload += parcel.buffers
             size += parcel.nbytes
             if size >= PIECE_BYTES // 2:
@@ -129,3 +170,180 @@ def _next_letter(parcels: Iterator[Parcel]) -> tuple[Any, list[Any], Exception |
     except Exception as error:  # whatever it is: the others are waiting
         return None, [], error
     return {"parcels": labels, "more": False}, payload, None
+
+
+def _take(found: Sequence[_Collected], rank: int, letter: Letter) -> None:
+    """Open a worker's letter, on rank 0."""
+    data, start = memoryview(letter.payload) if letter.note["parcels"] else memoryview(b""), 0
+    for number, kind, layout, size in letter.note["parcels"]:
+        if kind == "states":
+            found[number].put_states(rank, layout, data[start : start + size])
+        elif kind == "file":
+            found[number].put_file(number, rank, layout)
+        else:
+            found[number].put(rank, layout, data[start : start + size])
+        start += size
+
+
+def _values(found: Iterable[_Collected]) -> list[Any]:
+    """Every share's answer, on rank 0."""
+    for each in found:
+        each.warn_of_guess()  # in here: where a warning is an error, all must hear of it
+    return [each.value() for each in found]
+
+
+class _Collected:
+    """One share: this worker's to send, and on rank 0 everybody's.
+
+    Args:
+        share: this worker's.
+        notes: of all workers, by rank.
+        rank: of this worker.
+        spool: the way through a directory, or None.
+    """
+
+    def __init__(self, share: Share, notes: Sequence[dict[str, Any]], rank: int, spool: Spool | None) -> None:
+        self.share = share
+        self.spool = spool
+        self._rank = rank
+        self._counts = [note["n"] for note in notes]
+        self._blocks = [np.repeat(*np.array(note["blocks"], np.int64).reshape(-1, 2).T) for note in notes]
+        self._arranged: list[Positions] | None = None
+        having = next((note for note in notes if note["n"]), {"columns": None, "ids": None})
+        names = having["columns"]
+        self._names = tuple(names) if isinstance(names, list) else names  # as in `Columns`
+        self._has_ids = having["ids"] is not None
+        #: How many records are kept. With ids, padding is settled when all are together.
+        self._total = sum(self._counts)
+        if share.dealing is not None:
+            self._total = share.dealing.distinct
+        elif share.size is not None and not self._has_ids:
+            self._total = min(self._total, share.size)
+        self._states: list[States | None] = [None] * len(notes)
+        self._parts: list[Part] = []
+        self._taken = [0] * len(notes)
+        self._positions: dict[int, Positions] = {}
+
+    def warn_of_guess(self) -> None:
+        """Warn if what is cut off as padding is that of another sampler than Paddle's."""
+        share, cut = self.share, sum(self._counts) - self._total
+        if share.guessed and share.dealing is None and len(self._counts) > 1 and cut > 0:
+            warn(
+                f"{share.name}: {cut} of {sum(self._counts)} records are cut off as padding,"
+                " the last ones when one sample is taken from each worker in turn. paddle.io.DistributedBatchSampler"
+                " deals otherwise: give the metric, or the Evaluator, sampler=; or choose a collect mode"
+            )
+
+    def own(self) -> tuple[Columns, States | None]:
+        """This worker's records without padding, and the states that stand for them where a sum will do."""
+        share = self.share
+        keep = self._kept_count(self._rank) if share.dealing is None else ~share.dealing.mask(self._rank)
+        kept = share.records.select(keep)
+        if share.summarize is None or self._has_ids or not len(kept):  # ids must be compared one by one
+            return kept, None
+        states = share.summarize(kept.joined())
+        return kept, None if states is None else checked_states(share.name, states)
+
+    def _kept_count(self, rank: int) -> int:
+        return sampling.kept_count(str(self.share.mode), self._counts, rank, self._total, self._blocks)
+
+    def _positions_of(self, rank: int) -> Positions:
+        """Where the records that a worker keeps belong."""
+        share = self.share
+        if share.dealing is not None:
+            return share.dealing.kept(rank)
+        if self._arranged is None:
+            self._arranged = sampling.arrange(str(share.mode), self._counts, self._blocks)
+        return part_of(self._arranged[rank], 0, self._kept_count(rank))
+
+    # On rank 0
+
+    def put_own(self) -> None:
+        """Collect this worker's own."""
+        kept, self._states[0] = self.own()
+        for row in kept.rows() if self._states[0] is None else ():
+            self._add(0, list(row))
+
+    def put_states(self, rank: int, layout: Any, payload: Any) -> None:
+        """Collect a worker's states."""
+        names, inner = layout
+        self._states[rank] = {key: (how, array) for (key, how), array in zip(names, unpack_arrays(inner, payload))}
+
+    def put_file(self, number: int, rank: int, labels: Any) -> None:
+        """Collect a worker's records from the file of a share's number."""
+        assert self.spool is not None
+        data, start = self.spool.read(number, rank), 0
+        for layout, size in labels:
+            self.put(rank, layout, data[start : start + size])
+            start += size
+
+    def put(self, rank: int, layout: Any, payload: Any) -> None:
+        """Collect a piece of a worker's records."""
+        self._add(rank, read_piece(layout, payload, self.share.allow_pickle))
+
+    def _add(self, rank: int, columns: list[Any]) -> None:
+        if rank not in self._positions:
+            self._positions[rank] = self._positions_of(rank)
+        count = len(columns[0])
+        self._parts.append(Part(columns, part_of(self._positions[rank], self._taken[rank], count)))
+        self._taken[rank] += count
+
+    def value(self) -> Any:
+        """What the share makes of all that was collected."""
+        share = self.share
+        if any(states is not None for states in self._states):
+            if self._parts:
+                raise AgreementError(f"{share.name}: summarize returned None on some workers, and states on others.")
+            return share.compute_from(combine_states(share.name, self._states))
+        results = self._results()
+        if share.summarize is not None and self._has_ids:
+            states = share.summarize(results)
+            if states is not None:
+                return share.compute_from(combine_states(share.name, [checked_states(share.name, states)]))
+        return share.compute(results)
+
+    def _results(self) -> Any:
+        if not self._parts:
+            return []
+        columns = in_order(self._parts, self._total)
+        self._parts.clear()
+        if self._has_ids:
+            ids = columns.pop()
+            columns = one_per_id(columns, ids)
+            size, distinct = self.share.size, len(columns[0])
+            if size not in (None, distinct):
+                raise InvalidInputError(
+                    f"{self.share.name}: size is {size}, but the {len(ids)} records have {distinct} different ids;"
+                    " records must be one to one with the samples of the data set, repeated samples apart"
+                )
+        return as_results(self._names, columns)
+
+
+def _answer(compute: Callable[[], list[Any]], allow_pickle: bool) -> Letter:
+    """The letter that tells every worker the values, or the error."""
+    try:
+        packed = pack(compute(), allow_pickle, "the results")
+    except Exception as error:
+        return _error_letter(error, allow_pickle)
+    return Letter({"done": True, "values": packed.layout}, packed.buffers)
+
+
+def _error_letter(error: Exception, allow_pickle: bool) -> Letter:
+    """An error of Python or of the user is raised as what it is on every worker, if it survives pickling."""
+    data = b""
+    if allow_pickle and not isinstance(error, FleetMetricsError):
+        with contextlib.suppress(Exception):
+            pickled = pickle.dumps(error)
+            data = pickled if type(pickle.loads(pickled)) is type(error) else b""
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return Letter({"done": True, "error": described(error), "pickled": bool(data), "trace": trace}, data)
+
+
+def _outcome(letter: Letter, allow_pickle: bool) -> list[Any]:
+    """The values, or the error, that a letter of `_answer` tells."""
+    if "values" in letter.note:
+        return unpack(letter.note["values"], letter.payload, allow_pickle)
+    error: BaseException = named_error(*letter.note["error"])
+    if letter.note["pickled"] and allow_pickle:
+        error = pickle.loads(letter.payload)
+    raise error from FleetMetricsError("this was raised on rank 0:\n" + letter.note["trace"])

@@ -1,17 +1,20 @@
-"""Columns on their way to rank 0, in pieces of bounded size, and back in order."""
+"""Columns on their way to rank 0, in pieces of bounded size: through memory, or through a directory."""
 
 from __future__ import annotations
 
+import contextlib
 from itertools import chain
-from typing import Any, Iterable, Iterator, NamedTuple, Sequence, Union
+from pathlib import Path
+from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.arrays import pack_chunks, unpack_arrays
 from fleetmetrics.records.batches import Columns, are_alike
 from fleetmetrics.records.serializer import pack, unpack
 
-__all__ = ["PIECE_BYTES", "Part", "Piece", "in_order", "pieces", "read_piece"]
+__all__ = ["PIECE_BYTES", "Piece", "Spool", "pieces", "read_piece"]
 
 #: A piece of packed records is about this large, since what is packed is held twice.
 PIECE_BYTES = 2**23
@@ -19,9 +22,6 @@ PIECE_BYTES = 2**23
 _MOST = 2**15
 #: Of so many records the size is looked at, and so deep; some contain themselves.
 _WEIGHED, _DEEP = 8, 4
-
-#: Where records belong: int positions, or an arithmetic progression of them.
-Positions = Union[np.ndarray, slice]
 
 
 class Piece(NamedTuple):
@@ -36,18 +36,6 @@ class Piece(NamedTuple):
     layout: Any
     buffers: list[Any]
     nbytes: int
-
-
-class Part(NamedTuple):
-    """Some samples of one worker, and where they belong.
-
-    Args:
-        columns: arrays or lists; the ids, if there are any, last.
-        positions: in the common order.
-    """
-
-    columns: list[Any]
-    positions: Positions
 
 
 def pieces(columns: Columns, allow_pickle: bool) -> Iterator[Piece]:
@@ -140,51 +128,100 @@ def read_piece(layout: Any, payload: Any, allow_pickle: bool) -> list[Any]:
     return columns
 
 
-def part_of(positions: Positions, start: int, count: int) -> Positions:
-    """Return some of the positions.
+class Spool:
+    """A folder of its own in the directory that was given: nothing else in there is touched.
 
     Args:
-        positions: of a worker's records.
-        start: the first of them.
-        count: how many.
+        directory: made if need be.
+        token: sets one exchange apart from all others.
+        rank: of this worker.
+        shared: whether all workers see the same directory; if not, each uses its own as a buffer.
     """
-    if isinstance(positions, np.ndarray):
-        return positions[start : start + count]
-    step = positions.step
-    first = positions.start + start * step
-    return slice(first, first + count * step, step)
 
+    def __init__(self, directory: str, token: str, rank: int, shared: bool) -> None:
+        self._shared = shared
+        self._rank = rank
+        self._folder = Path(directory) / f"fleetmetrics-{token}"
+        self._files: list[Path] = []
 
-def in_order(parts: Sequence[Part], total: int) -> list[Any]:
-    """Put the parts of all workers in order.
+    def make(self) -> None:
+        """Make the folder: on rank 0 before the others look for it, else on every worker.
 
-    Args:
-        parts: of all workers; together their positions are 0 to total - 1.
-        total: how many records.
+        Raises:
+            OSError: if it cannot be made.
+        """
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(exist_ok=True)
 
-    Returns:
-        The columns.
-    """
-    positions = [part.positions for part in parts]
-    columns = zip(*[part.columns for part in parts])
-    return [_column_in_order(column, positions, total) for column in columns]
+    def check(self) -> None:
+        """Raise unless the folder that rank 0 has made can be seen here.
 
+        Raises:
+            InvalidInputError: if it cannot.
+        """
+        if not self._shared:
+            self.make()
+        elif not self._folder.is_dir():
+            raise InvalidInputError(
+                f"collect_dir {str(self._folder.parent)!r} is not the directory that rank 0 sees under that name: it"
+                " must lie on a file system that all workers share. If they share none, give collect_dir_shared=False,"
+                " or no collect_dir"
+            )
 
-def _column_in_order(parts: Sequence[Any], positions: Sequence[Positions], total: int) -> Any:
-    if not are_alike(parts):
-        return _list_in_order(parts, positions, total)
-    result = np.empty((total, *parts[0].shape[1:]), np.result_type(*[part.dtype for part in parts]))
-    for part, where in zip(parts, positions):
-        result[where] = part
-    return result
+    def write(self, number: int, pieces: Iterable[Piece]) -> list[tuple[Any, int]]:
+        """Write a share's pieces into a file.
 
+        Args:
+            number: of the share.
+            pieces: what is written.
 
-def _list_in_order(parts: Iterable[Any], positions: Iterable[Positions], total: int) -> list[Any]:
-    result: list[Any] = [None] * total
-    for part, where in zip(parts, positions):
-        if isinstance(where, slice):
-            result[where] = part if isinstance(part, list) else list(part)
-        else:
-            for position, record in zip(where.tolist(), part):
-                result[position] = record
-    return result
+        Returns:
+            Layout and size of every piece in it.
+
+        Raises:
+            OSError: if the disk is full, or the directory cannot be written.
+        """
+        path = self._folder / f"{number}-{self._rank}"
+        self._files.append(path)
+        labels = []
+        with path.open("wb") as file:
+            for piece in pieces:
+                for buffer in piece.buffers:
+                    file.write(buffer)
+                labels.append((piece.layout, piece.nbytes))
+        return labels
+
+    def read(self, number: int, rank: int) -> Any:
+        """Return a worker's file as a buffer: changes to it stay in memory.
+
+        Args:
+            number: of the share.
+            rank: of the worker.
+        """
+        self._files.append(self._folder / f"{number}-{rank}")  # whoever reads it removes it
+        return self._mapped(number, rank)
+
+    def through(self, number: int, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """Write a share's pieces into a file, and return them from there.
+
+        Args:
+            number: of the share.
+            pieces: what is written.
+        """
+        labels = self.write(number, pieces)
+        data, start = self._mapped(number, self._rank), 0
+        for layout, size in labels:
+            yield Piece(layout, [data[start : start + size]], size)
+            start += size
+
+    def _mapped(self, number: int, rank: int) -> Any:
+        path = self._folder / f"{number}-{rank}"
+        return np.memmap(path, np.uint8, "c").data if path.stat().st_size else b""
+
+    def clean(self) -> None:
+        """Remove what this worker wrote; and the folder, if it is empty then."""
+        for path in self._files:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()

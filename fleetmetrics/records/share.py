@@ -1,21 +1,32 @@
-"""What one metric brings to the exchange of records."""
+"""What one metric brings to the exchange of records: its records, or the states that stand for them."""
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError, UnknownNameError
-from fleetmetrics.records.batches import RECORDS, Columns
+from fleetmetrics.arguments import flag_of
+from fleetmetrics.comm.columns import by_rank
+from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError, UnknownNameError, warn
+from fleetmetrics.numbers import REDUCTIONS, combine, widen
+from fleetmetrics.records.batches import Columns
 from fleetmetrics.sampling import MODES, Dealing
 
-__all__ = ["COLLECT_MODES", "Share", "check_defined", "check_mode", "check_size", "condenses", "record_blocks"]
+__all__ = ["Recorder", "Share", "States", "check_mode", "check_notes", "checked_states", "combine_states"]
 
 #: How the workers' records go together.
-COLLECT_MODES = (*MODES, "auto")
+_COLLECT_MODES = (*MODES, "auto")
+#: Reduction and int64 or float64 array by name.
+States = Mapping[str, "tuple[str, np.ndarray]"]
+
+
+#: What must be the same on every worker, and on every worker that has records.
+_SAME, _SAME_IF_ANY = ("name", "mode", "size", "sampler", "collect_dir", "allow_pickle"), ("columns", "ids")
 
 
 @dataclass
@@ -26,42 +37,42 @@ class Share:
         name: of the metric, for errors.
         records: this worker's.
         compute: makes the answer from the records of all workers; runs on rank 0.
-        mode: how the workers' records go together: "unzip", "cat" or "batch".
+        compute_from: makes the answer from the states of all workers.
+        summarize: makes states from a worker's records, where a sum will do; or None.
+        mode: how the workers' records go together: "unzip", "cat" or "batch"; None: nobody has chosen, "unzip".
         size: how many samples the data set has, or None; what is gathered beyond it is padding.
         dealing: how a sampler dealt the samples; it settles padding and order.
         blocks: lengths of the blocks in which this worker's records came, for "batch".
         allow_pickle: whether records without an array form may be pickled.
-        summarize: makes states from a worker's records, where a sum will do.
-        compute_from: makes the answer from the states of all workers.
         directory: where records go on their way, instead of through memory; or None.
         shared: whether all workers see the same directory.
-        guessed: whether nobody has chosen the mode.
     """
 
     name: str
     records: Columns
     compute: Callable[[Any], Any]
-    mode: str = "unzip"
-    size: int | None = None
-    dealing: Dealing | None = None
-    blocks: Sequence[int] | None = None
-    allow_pickle: bool = True
-    summarize: Callable[[Any], Any] | None = None
-    compute_from: Callable[[Mapping[str, np.ndarray]], Any] | None = None
-    directory: str | None = None
-    shared: bool = True
-    guessed: bool = False
+    compute_from: Callable[[Mapping[str, np.ndarray]], Any]
+    summarize: Callable[[Any], Any] | None
+    mode: str | None
+    size: int | None
+    dealing: Dealing | None
+    blocks: Sequence[int] | None
+    allow_pickle: bool
+    directory: str | None
+    shared: bool
+
+    def __post_init__(self) -> None:
+        size = self.size
+        if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
+            raise InvalidInputError(
+                f"size is {size!r}; it must be None, or the number of samples of the whole data set."
+            )
+        self.size = None if size is None else int(size)
+        self.guessed = self.mode is None
+        self.mode = self.mode or "unzip"
 
     def check(self, rank: int, workers: int) -> None:
-        """Raise unless the sampler dealt this worker as many samples as it has records.
-
-        Args:
-            rank: of this worker.
-            workers: how many there are.
-
-        Raises:
-            InvalidInputError: if it deals to others, or the records are not one to one with the samples.
-        """
+        """Raise `InvalidInputError` unless the sampler dealt this worker as many samples as it has records."""
         if self.dealing is None:
             return
         if (self.dealing.ranks, self.dealing.local_rank) != (workers, rank):
@@ -101,89 +112,193 @@ class Share:
         }
 
 
-def check_defined(kind: type, base: type, compute: str) -> None:
-    """Raise unless a metric says how its value is made.
+def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
+    """Raise unless the workers' shares go together, and have enough records; the notes are by rank and share."""
+    names = [", ".join(note["name"] for note in each) for each in notes]
+    if len(set(names)) > 1:
+        raise AgreementError(f"the workers compute different metrics: {by_rank(names)}.")
+    for same in zip(*notes):
+        for key in (*_SAME, *_SAME_IF_ANY):
+            here = [note for note in same if key in _SAME or note["n"]]
+            if len({json.dumps(note[key]) for note in here}) > 1:
+                texts = [_text(key, note) if note in here else "no records" for note in same]
+                raise AgreementError(f"{same[0]['name']}: the workers differ: {by_rank(texts)}.")
+        if same[0]["sampler"] is None and not any(note["ids"] is not None for note in same):
+            _check_size(same)
 
-    Args:
-        kind: of the metric.
-        base: the class that defines none of it.
-        compute: the name of the method that takes records.
 
-    Raises:
-        TypeError: in Python's words for an abstract class.
-    """
-    missing = {name for name in (compute, "summarize", "compute_from") if getattr(kind, name) is getattr(base, name)}
-    if compute in missing and len(missing) > 1:
-        raise TypeError(
-            f"Can't instantiate abstract class {kind.__name__} with abstract method {compute} (or summarize and"
-            " compute_from)"
+def _text(key: str, note: dict[str, Any]) -> str:
+    if key == "ids":
+        return {None: "no ids", False: "integers as ids", True: "texts as ids"}[note["ids"]]
+    if key == "sampler" and note["sampler"]:
+        return "a sampler with " + ", ".join(f"{name} {value}" for name, value in note["sampler"].items())
+    return f"{key} {note[key]}"
+
+
+def _check_size(notes: Sequence[dict[str, Any]]) -> None:
+    """Raise if there are more samples than records, or (on several workers) far fewer."""
+    size, counts = notes[0]["size"], [note["n"] for note in notes]
+    if size is None:
+        return
+    # A sampler pads by less than one block on each rank.
+    block = max([length for note in notes for length, _ in note["blocks"]], default=1)
+    padded, several = sum(counts) - size, len(counts) > 1
+    if 0 <= padded < (len(counts) * block if several else 1):
+        return
+    what = "gathered" if several else "added"
+    by = f" ({by_rank(map(str, counts))})" if several else ""
+    text = (
+        f"{notes[0]['name']}: size is {size}, but {sum(counts)} records were {what}{by}; records must be one to one"
+        " with the samples of the data set, repeated samples apart"
+    )
+    if padded < 0 or (several and padded >= size):
+        raise InvalidInputError(text)
+    warn(f"{text}. The first {size} are taken, and {padded} cut off")
+
+
+class Recorder:
+    """What a metric over records is, whether it is fed as MMEval's or as MMEngine's are."""
+
+    #: The method that makes the value from the records, named by the class that users derive from.
+    _computed_by: str
+
+    def __init__(self, collect_dir: str | None, collect_dir_shared: bool, allow_pickle: bool) -> None:
+        own = self._own_methods()
+        if self._computed_by not in own and len(own) < 2:
+            raise TypeError(
+                f"Can't instantiate abstract class {type(self).__name__} with abstract method {self._computed_by} (or"
+                " summarize and compute_from)"
+            )
+        self.collect_dir = collect_dir
+        self.collect_dir_shared = flag_of("collect_dir_shared", collect_dir_shared)
+        self.allow_pickle = flag_of("allow_pickle", allow_pickle)
+        self._dataset_meta: dict[str, Any] | None = None
+
+    def summarize(self, results: Any) -> Mapping[str, Any] | None:
+        """Condense one worker's records to states, where a sum will do.
+
+        Args:
+            results: this worker's records without padding, as the value is computed from them; empty only if no worker
+                has any.
+
+        Returns:
+            Arrays or numbers by name, to be summed over the workers; a pair such as ``("max", array)`` for another
+            reduction; None if these records must travel after all.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define summarize")
+
+    def compute_from(self, states: Any) -> Any:
+        """The value, from the states of all workers; runs on one worker.
+
+        Args:
+            states: int64 or float64 arrays by name.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define compute_from")
+
+    @classmethod
+    def _own_methods(cls) -> dict[str, int]:
+        """Which of the three methods a user's class defines, and how many classes up."""
+        names = (cls._computed_by, "summarize", "compute_from")
+        depth = {name: next(i for i, each in enumerate(cls.__mro__) if name in vars(each)) for name in names}
+        base = next(i for i, each in enumerate(cls.__mro__) if "_computed_by" in vars(each))
+        return {name: place for name, place in depth.items() if place < base}
+
+    def _summarized(self, results: Any) -> Any:
+        """The value by way of the states, from records that are here already."""
+        name = type(self).__name__
+        states = self.summarize(results)
+        if states is None:
+            raise InvalidInputError(
+                f"summarize of {name} returned None, and it does not define {self._computed_by} for that case"
+            )
+        return self.compute_from(combine_states(name, [checked_states(name, states)]))
+
+    def _finished(self, value: Any) -> Any:
+        """The value as users get it."""
+        return value
+
+    def _shared(
+        self,
+        name: str,
+        records: Columns,
+        size: int | None,
+        mode: str | None,
+        dealing: Dealing | None = None,
+        blocks: Sequence[int] | None = None,
+    ) -> Share:
+        own = self._own_methods()
+        nearest = own.get(self._computed_by, math.inf)
+        condenses = "compute_from" in own and "summarize" in own and own["summarize"] <= nearest
+        compute = getattr(self, self._computed_by)
+        return Share(
+            name,
+            records,
+            lambda results: self._finished(compute(results)),
+            lambda states: self._finished(self.compute_from(states)),
+            self.summarize if condenses else None,
+            mode,
+            size,
+            dealing,
+            blocks,
+            self.allow_pickle,
+            self.collect_dir,
+            self.collect_dir_shared,
         )
 
 
-def condenses(kind: type, base: type, compute: str) -> bool:
-    """Whether a metric's records condense to states.
+def checked_states(name: str, given: Any) -> States:
+    """What ``summarize`` of a metric made, as states: arrays or numbers, or pairs of a reduction and such an array."""
+    if not isinstance(given, Mapping):
+        raise InvalidInputError(
+            f"summarize of {name} returned {type(given).__name__}; it must return a dict of arrays by name, or None"
+        )
+    states = {}
+    for key, value in given.items():
+        if isinstance(value, tuple) and len(value) != 2:
+            raise InvalidInputError(
+                f"summarize of {name}: {key!r} is a tuple of {len(value)}; give an array or a number, or a pair of a"
+                " reduction and an array, such as ('max', array)"
+            )
+        reduction, array = value if isinstance(value, tuple) else ("sum", value)
+        if reduction not in REDUCTIONS:
+            raise InvalidInputError(
+                f"summarize of {name}: the reduction of {key!r} is {reduction!r}; allowed are {', '.join(REDUCTIONS)}"
+            )
+        states[str(key)] = (reduction, widen(array, f"{name}.{key}"))
+    return states
 
-    Args:
-        kind: of the metric.
-        base: the class that defines none of it.
-        compute: the name of the method that takes records. Where a class overrides this one only, it is what counts.
-    """
-    names = ("summarize", "compute_from", compute)
-    depth = {name: next(i for i, each in enumerate(kind.__mro__) if name in vars(each)) for name in names}
-    end = kind.__mro__.index(base)
-    return max(depth["summarize"], depth["compute_from"]) < end and depth["summarize"] <= depth[compute]
 
-
-def record_blocks(name: str, records: Columns, batch_size: int | None) -> list[int]:
-    """Return the lengths of the blocks in which a worker's records came.
+def combine_states(name: str, states: Sequence[States | None]) -> dict[str, np.ndarray]:
+    """Reduce the workers' states.
 
     Args:
         name: of the metric, for errors.
-        records: the worker's.
-        batch_size: of the blocks; None: as the columns were added.
+        states: by rank; None where a worker had no records.
 
     Raises:
-        InvalidInputError: if it is no positive integer, or there is no way to know.
+        AgreementError: if the workers' states differ in name, reduction or shape.
+        IntegerOverflowError: naming the state.
     """
-    if batch_size is None:
-        if records.names == RECORDS:
-            raise InvalidInputError(
-                f"{name}: collect mode 'batch' must know the blocks in which the records came; give batch_size=, or add"
-                " columns"
-            )
-        return records.blocks()
-    if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
-        raise InvalidInputError(f"batch_size is {batch_size!r}; it must be None or an integer of at least 1.")
-    whole, rest = divmod(len(records), int(batch_size))
-    return [batch_size] * whole + [rest] * (rest > 0)
+    kinds = [
+        "no records" if each is None else ", ".join(f"{how} of {key} {list(a.shape)}" for key, (how, a) in each.items())
+        for each in states
+    ]
+    present = [each for each in states if each is not None]
+    if len({kind for kind, each in zip(kinds, states) if each is not None}) > 1:
+        raise AgreementError(f"{name}: summarize made different states: {by_rank(kinds)}.")
+    result = {}
+    for key, (reduction, _) in present[0].items():
+        arrays = [each[key][1] for each in present]
+        dtype = np.result_type(*arrays)
+        try:
+            result[key] = combine(reduction, [array.astype(dtype, copy=False) for array in arrays])
+        except IntegerOverflowError as error:
+            raise IntegerOverflowError(f"{name}, state {key!r}: {error}") from None
+    return result
 
 
-def check_mode(mode: Any, argument: str) -> str:
-    """Return the collect mode, or raise.
-
-    Args:
-        mode: what was given.
-        argument: its name.
-
-    Raises:
-        UnknownNameError: for an unknown one.
-    """
-    if mode not in COLLECT_MODES:
-        raise UnknownNameError(f"{argument} is {mode!r}; allowed are {', '.join(map(repr, COLLECT_MODES))}.")
+def check_mode(argument: str, mode: Any) -> str:
+    """Return the collect mode, or raise `UnknownNameError`."""
+    if mode not in _COLLECT_MODES:
+        raise UnknownNameError(f"{argument} is {mode!r}; allowed are {', '.join(map(repr, _COLLECT_MODES))}.")
     return str(mode)
-
-
-def check_size(size: Any) -> int | None:
-    """Return the size of the data set, or raise.
-
-    Args:
-        size: what was given.
-
-    Raises:
-        InvalidInputError: if it is neither None nor an integer of at least 0.
-    """
-    if size is None:
-        return None
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-        raise InvalidInputError(f"size is {size!r}; it must be None, or the number of samples of the whole data set.")
-    return int(size)

@@ -36,7 +36,7 @@ DIFFERING = {
     "another class": "AgreementError: the workers disagree: Gathered on OTHERS, Other on LAST.",
     "another mode": "AgreementError: Gathered: the workers differ: mode unzip on OTHERS, mode cat on LAST.",
     "no blocks": "InvalidInputError: on LAST: Gathered: collect mode 'batch' must know the blocks",
-    "a block of zero": "InvalidInputError: on LAST: batch_size is 0",
+    "a block of zero": "InvalidInputError: on LAST: batch_size must be an integer of at least 1, not 0",
     "other names": "AgreementError: Gathered: the workers differ: columns ['score'] on OTHERS, columns ['label']",
     "no names": "AgreementError: Gathered: the workers differ: columns ['score'] on OTHERS, columns 1 on LAST.",
     "more columns": "AgreementError: Gathered: the workers differ: columns 1 on OTHERS, columns 2 on LAST.",

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fleetmetrics.errors import RecordError
-from fleetmetrics.records.batches import Columns
-from fleetmetrics.records.pieces import PIECE_BYTES, Part, in_order, part_of, pieces, read_piece
+from fleetmetrics.records.batches import Columns, Part, in_order, part_of
+from fleetmetrics.records.pieces import PIECE_BYTES, pieces, read_piece
 
 
 def sent(columns: Columns) -> list[list[Any]]:
