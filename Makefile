@@ -75,7 +75,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu lint types format docs compare evaluate modes bench-sync bench-gather bench-metrics bench \
+.PHONY: help demo test test-ps test-cpu mutations lint types format docs compare evaluate modes bench-sync bench-gather bench-metrics bench \
 	clean clean-all
 
 help:  ## list the tasks
@@ -98,6 +98,9 @@ test-ps: $(PS)/.ready  ## run them on Paddle 2.6.2, which has parameter servers
 
 test-cpu: $(CPU)/.ready  ## run them on Paddle 3.3.1
 	$(call run-tests,$(CPU),$(CPU_PADDLE))
+
+mutations: $(CPU)/.ready  ## break the package in some seventy ways, in copies, and demand that the tests see each
+	@$(CPU)/bin/python tests/mutations/mutate.py $(ARGS)
 
 lint: $(DEV)/.ready  ## check style, format, and that nothing is newer than Python 3.8
 	@$(DEV)/bin/python -m ruff check .

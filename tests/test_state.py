@@ -196,6 +196,15 @@ def test_a_state_accumulates_by_its_reduction(reduction, expected, make):
     assert state.read().tolist() == expected and state.read().dtype == np.int64
 
 
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_a_sum_of_integers_that_does_not_fit_is_an_error_and_changes_nothing(shape):
+    state = State("mine", shape, "int64", "sum")
+    state.accumulate(np.full(shape, 2**63 - 1)[()])
+    with pytest.raises(IntegerOverflowError):
+        state.accumulate(np.ones(shape, np.int64)[()])
+    assert (state.read() == 2**63 - 1).all()
+
+
 @pytest.mark.parametrize("make", [np.asarray, paddle.to_tensor], ids=["numpy", "dynamic"])
 def test_floats_make_an_integer_state_a_float64(make):
     state = State("mine", (), "int64", "sum")

@@ -178,10 +178,10 @@ def test_lanes_in_lanes_are_replicates_in_groups_only() -> None:
 
 
 def test_statistics_are_kept_apart_from_those_without_lanes() -> None:
-    batch = Batch(P, Y)
-    assert batch.total == N
+    batch = Batch(P, Y, np.arange(N))
+    assert batch.total == N * (N - 1) / 2
     increment = batch.in_lanes(Groups(batch.xp, INDEX, GROUPS)).total
-    assert np.bincount(increment.indices[0]).tolist() == np.bincount(INDEX).tolist()
+    assert np.bincount(increment.indices[0], increment.amount).tolist() == np.bincount(INDEX, np.arange(N)).tolist()
 
 
 @pytest.mark.parametrize("form", [np.asarray, paddle.to_tensor], ids=["numpy", "dynamic"])

@@ -34,7 +34,7 @@ def the_same(reports: list[dict[str, Any]], name: str) -> Any:
 def test_every_worker_gets_what_one_process_would(workers: int) -> None:
     reports = start("everything", workers)
     ranks = range(workers)
-    hits, loss, mixed, top, low, scalar, empty = the_same(reports, "blocks")
+    hits, loss, mixed, top, low, scalar, empty, other = the_same(reports, "blocks")
     assert hits.tolist() == [sum(ranks) + workers, (2**24 + 1) * workers, 3 - 5 * (workers - 1)]
     assert loss.tolist() == [
         16777217.0 * workers,
@@ -42,7 +42,8 @@ def test_every_worker_gets_what_one_process_would(workers: int) -> None:
         1e100 * (workers % 2),
     ]
     assert mixed.tolist() == [sum(rank if rank % 2 else 0.5 for rank in ranks)]
-    assert mixed.dtype == np.float64
+    assert other.tolist() == [sum(0.5 if rank % 2 else rank for rank in ranks)]
+    assert mixed.dtype == np.float64 and other.dtype == (np.float64 if workers > 1 else np.int64)
     assert top.tolist() == [workers - 1, 0]
     assert math.copysign(1, low[0, 0]) == (-1 if workers > 1 else 1)
     assert scalar.shape == () and scalar == 2 * workers
@@ -118,11 +119,12 @@ def test_a_late_worker_is_named_by_all_and_the_next_call_works(
         assert report["seconds"] < (AT_ONCE if rank == who else 2 + SLACK)
 
 
-def test_a_worker_that_never_connected_is_named() -> None:
-    reports = start("late_to_connect", 3, who=2)
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_worker_that_never_connected_is_named(workers: int) -> None:
+    reports = start("late_to_connect", workers, who=workers - 1)
     text = the_same(reports, "late")
-    assert text.startswith("DeadlineError: rank 2 did not connect within 1 s at exchange 1 (all_reduce)")
-    assert the_same(reports, "after").tolist() == [3]
+    assert text.startswith(f"DeadlineError: rank {workers - 1} did not connect within 1 s at exchange 1 (all_reduce)")
+    assert the_same(reports, "after").tolist() == [workers]
 
 
 def test_a_worker_that_lags_hears_at_once_what_the_others_gave_up() -> None:

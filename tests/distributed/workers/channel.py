@@ -31,6 +31,7 @@ def everything() -> None:
         Block("low", "min", np.array([[-0.0 if rank else 0.0, float(rank)]])),
         Block("scalar", "sum", np.array(2)),
         Block("empty", "sum", np.empty((3, 0))),
+        Block("mixed the other way", "sum", np.array([0.5]) if rank % 2 else np.array([rank])),
     ]
     report(blocks=comm.reduce("many", blocks))
     size = arguments().get("large", 200_000)

@@ -1,0 +1,138 @@
+"""Break the package on purpose, one fault at a time, and see whether the tests fail.
+
+Run it by `make mutations`. It works on copies in a temporary directory: the working tree stays as it is. With words as
+arguments, only faults that have one of them in their description are tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import os
+import queue
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from mutations import MUTATIONS, Mutation
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+COPIED = ("fleetmetrics", "tests", "examples", "pyproject.toml")
+#: A test that a fault makes hang has found it: seconds beyond three times what the tests take without it.
+SECONDS = 60
+
+
+class Copy(NamedTuple):
+    """A copy of the repository.
+
+    Args:
+        directory: where it is.
+    """
+
+    directory: Path
+
+    def pytest(self, arguments: list[str], timeout: float | None = None) -> tuple[int, str]:
+        """Run tests there; return pytest's status (-1 if they took too long), and its last lines."""
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider"]
+        environment = {**os.environ, "PYTHONPATH": str(self.directory)}
+        process = subprocess.Popen(
+            [*command, *arguments],
+            cwd=self.directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return -1, ""
+        return process.returncode, output
+
+
+def place_of(mutation: Mutation) -> Path:
+    """Where the text stands, as a path below the root; LookupError unless it stands there exactly once."""
+    found = []
+    for path in sorted((ROOT / "fleetmetrics").rglob("*.py")):
+        if str(path).endswith(mutation.file):
+            found += [path] * path.read_text(encoding="utf-8").count(mutation.text)
+    if len(found) != 1:
+        where = ", ".join(sorted({str(path.relative_to(ROOT)) for path in found})) or "nowhere"
+        raise LookupError(f"the text stands {len(found)} times ({where}): {mutation.text!r}")
+    return found[0].relative_to(ROOT)
+
+
+_times = iter(range(10**9, 2 * 10**9, 60))
+
+
+def write(path: Path, text: str) -> None:
+    """Write a module with a time of its own: bytecode of what stood there before is not taken for it."""
+    path.write_text(text, encoding="utf-8")
+    moment = next(_times)
+    os.utime(path, (moment, moment))
+
+
+def tried(mutation: Mutation, place: Path, copies: queue.Queue[Copy]) -> tuple[str, float]:
+    """Run a mutation's tests in a copy without and with it; return what came of it, and the seconds."""
+    copy = copies.get()
+    path, start, tests = copy.directory / place, time.monotonic(), shlex.split(mutation.tests)
+    whole = path.read_text(encoding="utf-8")
+    try:
+        status, output = copy.pytest(tests)
+        if status != 0:  # a test that always fails finds nothing
+            return f"ERROR: without it, pytest {mutation.tests} ended with {status}\n{output[-1500:]}", 0.0
+        write(path, whole.replace(mutation.text, mutation.replacement))
+        status, output = copy.pytest(tests, SECONDS + 3 * (time.monotonic() - start))
+    finally:
+        write(path, whole)
+        copies.put(copy)
+    verdict = {1: "caught", -1: "caught: the tests hang", 0: "NOT CAUGHT"}.get(status)
+    return verdict or f"ERROR: pytest ended with {status}\n{output[-1500:]}", time.monotonic() - start
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="try only faults that have one of these in their description")
+    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    arguments = parser.parse_args()
+    chosen = [m for m in MUTATIONS if not arguments.words or any(word in m.fault for word in arguments.words)]
+    places, wrong = {}, 0
+    for mutation in chosen:
+        try:
+            places[mutation] = place_of(mutation)
+        except LookupError as error:
+            wrong += 1
+            print(f"ERROR       {mutation.fault}: {error}", flush=True)
+    caught = 0
+    with tempfile.TemporaryDirectory(prefix="fleetmetrics-mutations-") as directory:
+        copies: queue.Queue[Copy] = queue.Queue()
+        for number in range(arguments.jobs):
+            copy = Copy(Path(directory, str(number)))
+            copy.directory.mkdir()
+            for name in COPIED:
+                source, target = ROOT / name, copy.directory / name
+                ignored = shutil.ignore_patterns("__pycache__", ".*")
+                shutil.copytree(source, target, ignore=ignored) if source.is_dir() else shutil.copy2(source, target)
+            copies.put(copy)
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            trials = {pool.submit(tried, mutation, places[mutation], copies): mutation for mutation in places}
+            for trial in concurrent.futures.as_completed(trials):
+                (verdict, seconds), mutation = trial.result(), trials[trial]
+                caught += verdict.startswith("caught")
+                print(f"{verdict:11} {seconds:4.0f} s  {mutation.fault}  ({places[mutation]})", flush=True)
+    print(f"{caught} of {len(chosen)} caught")
+    return int(caught < len(chosen) or wrong > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

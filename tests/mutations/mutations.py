@@ -1,0 +1,481 @@
+"""What could be wrong with the package, one fault at a time, and the tests that must see it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    """A fault.
+
+    Args:
+        fault: in words.
+        text: what stands in the package, exactly once.
+        replacement: what would stand there.
+        tests: arguments of pytest: the tests that must fail, quick ones.
+        file: where the text stands, if it stands in other files too; the end of a path.
+    """
+
+    fault: str
+    text: str
+    replacement: str
+    tests: str
+    file: str = ""
+
+
+CHANNEL = "tests/distributed/test_channel.py"
+
+MUTATIONS = [
+    # -- the numbers of several workers -----------------------------------------------------------------------
+    Mutation(
+        "two workers' floats are added in float32",
+        "return np.asarray(arrays[0] + arrays[1])",
+        "return np.asarray((arrays[0].astype(np.float32) + arrays[1]).astype(np.float32).astype(np.float64))",
+        "tests/test_numbers.py -k rounded_exact_sum",
+    ),
+    Mutation(
+        "three workers' floats are added one after the other, without looking at the rounding",
+        "for index in np.flatnonzero(~certain):",
+        "for index in np.flatnonzero(~certain & False):",
+        "tests/test_numbers.py -k rounded_exact_sum",
+    ),
+    Mutation(
+        "nan of one worker is dropped from a maximum",
+        '    function = np.maximum if reduction == "max" else np.minimum\n    result = arrays[0].copy()',
+        '    function = np.fmax if reduction == "max" else np.fmin\n    result = arrays[0].copy()',
+        "tests/test_numbers.py -k 'special_values or maxima or leaves_no_trace'",
+    ),
+    Mutation(
+        "0.0 and -0.0 are taken for equal in an extreme",
+        "np.copyto(result, np.where(negative, -0.0, 0.0), where=zero)",
+        "pass",
+        "tests/test_numbers.py -k 'special_values or maxima or leaves_no_trace'",
+    ),
+    Mutation(
+        "a sum of several workers' integers wraps around",
+        "if largest <= _INT64.max:",
+        "if True:",
+        "tests/test_numbers.py -k 'overflow or limit'",
+    ),
+    Mutation(
+        "the identity of a maximum of floats is 0",
+        '"max": -np.inf, "min": np.inf',
+        '"max": 0.0, "min": np.inf',
+        "tests/test_numbers.py -k identity",
+    ),
+    Mutation(
+        "the identity of a minimum of integers is 0",
+        '"max": _INT64.min, "min": _INT64.max',
+        '"max": _INT64.min, "min": 0',
+        "tests/test_numbers.py -k identity",
+    ),
+    Mutation(
+        "one worker's states are forgotten",
+        "[word[start:end].view(dtype) for word in words]",
+        "[word[start:end].view(dtype) for word in words[:-1]]",
+        f"{CHANNEL} -k 'error_is_the_same and 2'",
+    ),
+    Mutation(
+        "the workers' headers are not compared",
+        "    if len({(layout.call, layout.names, layout.reductions, layout.shapes) for layout in layouts}) > 1:",
+        "    if False:",
+        f"{CHANNEL} -k 'error_is_the_same and 2'",
+    ),
+    Mutation(
+        "the ranks are swapped on rank 0",
+        "return [frames[rank] for rank in range(world)], ",
+        "return [frames[rank] for rank in reversed(range(world))], ",
+        f"{CHANNEL} -k 'uneven_arrays and 2'",
+    ),
+    Mutation(
+        "an integer beside a float of another worker loses its type",
+        "dtypes = [str(np.result_type(*column)) for column in zip(*[layout.dtypes for layout in layouts])]",
+        "dtypes = list(first.dtypes)",
+        f"{CHANNEL} -k 'what_one_process_would and 2'",
+    ),
+    Mutation(
+        "fleet.util: the carry between the limbs of an integer is forgotten",
+        "high = high - workers * 2**31 + (low >> 32)",
+        "high = high - workers * 2**31",
+        "tests/comm/test_util.py -k 'same_bits or many_states'",
+    ),
+    Mutation(
+        "fleet.util: the lowest limb of a float is forgotten",
+        "parts = [low & _MASK, ",
+        "parts = [low & 0, ",
+        "tests/comm/test_util.py -k same_bits",
+    ),
+    Mutation(
+        "moments of two groups are merged as if their means were equal",
+        "s + t + (one[0] * a[0] * b[0] + other[0] * a[1] * b[1])",
+        "s + t",
+        "tests/metrics/test_distribution.py",
+    ),
+    # -- who answers, and when ----------------------------------------------------------------------------------
+    Mutation(
+        "the environment speaks of two workers, and the value is that of one",
+        "        if job.world_size > 1:\n            _automatic = ",
+        "        if job.world_size > 2:\n            _automatic = ",
+        f"{CHANNEL} -k 'what_one_process_would and 2'",
+    ),
+    Mutation(
+        "the communicator that was set is ignored",
+        "return _chosen if _chosen is not None else automatic_communicator()",
+        "return automatic_communicator()",
+        "tests/comm/test_choose.py -k set_communicator",
+    ),
+    Mutation(
+        "compute gives the local value",
+        "        self._raise_if_invalid(values)\n",
+        "        values = {state: state.read(scope) for state in states}\n",
+        "tests/test_metric.py -k over_all_workers",
+    ),
+    Mutation(
+        "a worker that cannot read its states does not tell the others",
+        "            blocks = make()\n        except Exception as error:",
+        "            blocks = make()\n        except ZeroDivisionError as error:",
+        "tests/test_metric.py -k cannot_read",
+    ),
+    Mutation(
+        "an error of one worker is not raised on the others",
+        "raise_trouble(troubles_in(frames))",
+        "pass",
+        f"{CHANNEL} -k 'error_is_the_same and 2'",
+        file="hub.py",
+    ),
+    Mutation(
+        "rank 0 never looks at its deadline",
+        "if time.monotonic() >= end:\n                raise DeadlineError(self._missing(",
+        "if False:\n                raise DeadlineError(self._missing(",
+        f"{CHANNEL} -k never_connected",
+    ),
+    Mutation(
+        "a worker never looks at its deadline",
+        "elif answer is None and leaves_at and now >= leaves_at:",
+        "elif False:",
+        "tests/comm/test_spoke.py -k without_an_answer",
+    ),
+    Mutation(
+        "a util that hangs is waited for",
+        "thread.join(max(0.0, seconds))",
+        "thread.join()",
+        "tests/comm/test_util.py -k hangs",
+    ),
+    Mutation(
+        "an answer that is there is thrown away since the worker looks late",
+        "stream)\n            answer = self._answer_to(frame.call, stream)\n",
+        "stream)\n            answer = None if now >= gives_up_at else self._answer_to(frame.call, stream)\n",
+        "tests/comm/test_spoke.py",
+    ),
+    Mutation(
+        "an answer of an earlier call is taken for that of this one",
+        "if frame is None or frame.call == call or (",
+        "if frame is None or frame.call <= call or (",
+        f"{CHANNEL} tests/comm/test_spoke.py -k 'late_worker or lags or spoke'",
+    ),
+    Mutation(
+        "rank 0 takes part with any stranger",
+        "if not greeting(self._token).startswith(bytes(self._bytes[:32])):",
+        "if False:",
+        f"{CHANNEL} -k 'strangers or two_jobs'",
+    ),
+    # -- states -------------------------------------------------------------------------------------------------
+    Mutation(
+        "a sum of integers wraps around in one worker",
+        'return combine("sum", [state, increment], OF_BATCHES)',
+        "return np.add(state, increment)",
+        "tests/test_state.py -k does_not_fit",
+    ),
+    Mutation(
+        "a sum of two numbers wraps around in one worker",
+        "return np.int64(total) if -(2**63) <= total < 2**63 else ",
+        "return np.int64((total + 2**63) % 2**64 - 2**63) if True else ",
+        "tests/metrics/test_aggregation.py -k overflow",
+    ),
+    Mutation(
+        "reset forgets one state",
+        "        for state in self._states():\n            state.reset(scope)",
+        "        for state in self._states()[:-1]:\n            state.reset(scope)",
+        "tests/test_contract.py -k 'reset_forgets_everything and numpy'",
+    ),
+    Mutation(
+        "reset forgets the records",
+        "            table.reset()",
+        "            table.name",
+        "tests/test_contract.py -k 'reset_forgets_everything and exact'",
+    ),
+    Mutation(
+        "merge drops one side",
+        '[mine.astype(dtype), theirs.astype(dtype)], "the two that are merged"), scope',
+        '[theirs.astype(dtype)], "the two that are merged"), scope',
+        "tests/test_contract.py -k 'merging_workers and numpy'",
+    ),
+    Mutation(
+        "merge takes metrics of other settings",
+        "if differs or kinds != [each.kind for each in (*theirs, *given)]:",
+        "if type(self) is not type(other):",
+        "tests/test_contract.py -k 'merging_another'",
+    ),
+    Mutation(
+        "what a failing batch has added stays",
+        "                state.back_to(mark)\n            raise",
+        "                pass\n            raise",
+        "tests/test_atomic.py",
+    ),
+    Mutation(
+        "a sum of floats that has overflowed is not looked for when a batch is added",
+        "                for state in increments:\n                    state.raise_if_overflown()",
+        "                pass",
+        "tests/test_atomic.py",
+    ),
+    Mutation(
+        "a sum of floats that has overflowed is not looked for in compute",
+        "            state.raise_if_overflown(value)",
+        "            pass",
+        "tests/test_atomic.py",
+    ),
+    Mutation(
+        "a static state starts at 0 whatever its reduction",
+        "lambda: paddle_ops.identity(shape, dtype, reduction)",
+        'lambda: paddle_ops.identity(shape, dtype, "sum")',
+        "tests/static/test_variables.py -k starts_at_the_identity",
+    ),
+    Mutation(
+        "two programs share a state that neither asked to share",
+        "    if not share:\n        raise DuplicateStateError(",
+        "    if False:\n        raise DuplicateStateError(",
+        "tests/static/test_variables.py -k 'a_name_that or metrics_of_one_name'",
+    ),
+    Mutation(
+        "two metrics share a state though they fill it with different things",
+        "if before is not increment and not _identical(before, increment):",
+        "if False:",
+        "tests/test_collection.py -k 'different or share'",
+    ),
+    Mutation(
+        "states of a collection are shared whatever they count",
+        'return (self.name.rpartition(".")[2], self.shape, self.reduction, self.key)',
+        "return (self.shape, self.reduction)",
+        "tests/test_collection.py -k 'value_is_that or settings_that or shared'",
+    ),
+    # -- a batch ------------------------------------------------------------------------------------------------
+    Mutation(
+        "the mask is ignored",
+        "for array in (self.mask, self.weight) if array is not None]",
+        "for array in (self.weight,) if array is not None] or [self.xp.cast(self.xp.ones_like(self._each), 'bool')]",
+        "tests/batch/test_batch.py tests/test_contract.py -k 'dropped_sample or empty_batch'",
+    ),
+    Mutation(
+        "the weight is ignored in sums",
+        'values = xp.multiply(xp.cast(values, "float64"), self.weight)',
+        'values = xp.cast(values, "float64")',
+        "tests/test_contract.py -k 'value_equals and numpy and real'",
+    ),
+    Mutation(
+        "weights are rounded to float32",
+        'self.weight = xp.cast(self._per_sample(weight, "weight", full), "float64")',
+        'self.weight = xp.cast(xp.cast(self._per_sample(weight, "weight", full), "float32"), "float64")',
+        "tests/test_contract.py tests/batch/test_batch.py -k '(value_equals and numpy and real) or weight'",
+    ),
+    Mutation(
+        "predictions are averaged in float32",
+        'self.memo["values"] = self.xp.cast(self.prediction, "float64")',
+        'self.memo["values"] = self.xp.cast(self.prediction, "float32")',
+        "tests/test_contract.py tests/batch/test_batch.py -k 'large_batch or does_not_stop'",
+    ),
+    Mutation(
+        "invalid samples are not looked for",
+        "rules = applicable(tuple(requirements), self.classes) if validate else []",
+        "rules = []",
+        "tests/test_contract.py -k 'broken_sample_is_an_error'",
+    ),
+    Mutation(
+        "validate=False is ignored",
+        "rules = applicable(tuple(requirements), self.classes) if validate else []",
+        "rules = applicable(tuple(requirements), self.classes)",
+        "tests/test_contract.py -k 'validate_false'",
+    ),
+    Mutation(
+        "invalid samples of a static program are not told",
+        "        invalid = values[self.invalid].item()",
+        "        invalid = 0",
+        "tests/test_contract.py -k 'static_program_leaves_a_broken'",
+    ),
+    Mutation(
+        "a statistic that was made with other settings is used again",
+        "key = (function, *settings)",
+        "key = (function,)",
+        "tests/batch/test_batch.py -k statistic",
+    ),
+    Mutation(
+        "an entry that lies outside of a state goes into another one",
+        "    if inside is None or (xp.is_eager(inside) and xp.all_true(inside)):",
+        "    if True:",
+        "tests/metrics/test_hostile_input.py -k 'nothing_is_checked or lanes_leave_out'",
+    ),
+    Mutation(
+        "replicates of a slice use the sums of all samples",
+        "        batch.lanes, batch.memo = lanes, {}\n        if self.lanes",
+        "        batch.lanes = lanes\n        if self.lanes",
+        "tests/batch/test_lanes.py",
+    ),
+    # -- buckets, ties ------------------------------------------------------------------------------------------
+    Mutation(
+        "linear buckets are rounded to the nearest",
+        "return (score * score.dtype.type(top)).astype(np.int64)",
+        "return (score * score.dtype.type(top) + score.dtype.type(0.5)).astype(np.int64)",
+        "tests/metrics/test_auc.py -k bucket",
+    ),
+    Mutation(
+        "a score on an edge falls below it",
+        'return np.searchsorted(edges, array, side="right" if right else "left")',
+        'return np.searchsorted(edges, array, side="left")',
+        "tests/metrics/test_calibration.py tests/metrics/test_curves.py",
+    ),
+    Mutation(
+        "log-odds buckets are one too high",
+        "index -= layout.first",
+        "index -= layout.first - 1",
+        "tests/xp/test_buckets.py -k lowest_score",
+    ),
+    Mutation(
+        "ties in the AUC of histograms count as right",
+        "twice_area = 2 * right_or_tied - tied",
+        "twice_area = 2 * right_or_tied",
+        "tests/formulas/test_auc.py",
+    ),
+    Mutation(
+        "ties in the exact AUC count as right",
+        " - int(np.dot(n, p))",
+        "",
+        "tests/formulas/test_exact_auc.py",
+    ),
+    Mutation(
+        "a tie across blocks of the exact AUC is cut",
+        "        if end < length:\n            end = ",
+        "        if end < 0:\n            end = ",
+        "tests/formulas/test_exact_auc.py -k several_blocks",
+    ),
+    Mutation(
+        "of equal scores the higher class comes first",
+        "return np.sum((scores > own) | ((scores == own) & lower), axis=1)",
+        "return np.sum((scores > own) | ((scores == own) & ~lower), axis=1) - 1",
+        "tests/metrics/test_classification.py -k equal_scores",
+    ),
+    Mutation(
+        "a quotient of two counts goes through floats",
+        "return float(above / below)",
+        "return float(float(above) / float(below))",
+        "tests/formulas/test_ratio.py",
+    ),
+    # -- padding and records ------------------------------------------------------------------------------------
+    Mutation(
+        "the padding is off by one",
+        "return (positions >= self.samples) & ~",
+        "return (positions > self.samples) & ~",
+        "tests/test_sampling.py -k 'real_sampler and True-0'",
+    ),
+    Mutation(
+        "the padding of the last, shorter block is off by one",
+        "own += min(max(self.samples - self.end - rank * self.rest, 0), self.rest)",
+        "own += min(max(self.samples - self.end - rank * self.rest + 1, 0), self.rest)",
+        "tests/test_sampling.py -k 'real_sampler and False-0 or example'",
+    ),
+    Mutation(
+        "padding is not trimmed",
+        "else ~share.dealing.mask(self._rank)",
+        "else ~share.dealing.mask(self._rank) | True",
+        "tests/distributed/test_records.py -k 'paddles_sampler and bare-4'",
+    ),
+    Mutation(
+        "the epoch of the next pass is taken for that of this one",
+        'return max(0, epoch - 1) if getattr(inner, "shuffle", False) else epoch',
+        "return epoch",
+        "tests/test_base_metric.py -k sampler",
+    ),
+    Mutation(
+        "records of the workers stand rank after rank",
+        "        result[where] = part\n    return result\n\n\ndef _list",
+        "        result[where] = part\n    return np.concatenate(list(parts))\n\n\ndef _list",
+        "tests/records/test_pieces.py",
+    ),
+    Mutation(
+        "the blocks of one turn are taken in any order",
+        "starts[order] = np.cumsum(lengths[order]) - lengths[order]",
+        "starts[order[::-1]] = np.cumsum(lengths[order[::-1]]) - lengths[order[::-1]]",
+        "tests/test_sampling.py -k 'no_record or block_by_block or kept_count or slices'",
+    ),
+    Mutation(
+        "a sample that came twice counts twice",
+        "        order = order[is_first]\n",
+        "",
+        "tests/test_base_metric_columns.py -k twice",
+    ),
+    Mutation(
+        "two records of one id that differ go unnoticed",
+        "        _check_repeated(columns, order, is_first, ranked)\n",
+        "",
+        "tests/test_base_metric_columns.py -k differ",
+    ),
+    Mutation(
+        "what belongs together by the order of the records is cut",
+        'int(np.searchsorted(column, cuts[number], "right"))',
+        'max(start, int(np.searchsorted(column, cuts[number], "right")) - 1)',
+        "tests/distributed/test_fold.py -k 'each_user and [2'",
+    ),
+    Mutation(
+        "pickles are read though they are not allowed",
+        "    def pickle(self, count: int, size: int) -> list[Any]:\n        if not self.allow_pickle:",
+        "    def pickle(self, count: int, size: int) -> list[Any]:\n        if False:",
+        "tests/records/test_serializer.py -k unless_it_is_allowed",
+    ),
+    # -- wrappers -----------------------------------------------------------------------------------------------
+    Mutation(
+        "a window holds a batch too many",
+        'Turn(f"{prefix}.turn", self.last)',
+        'Turn(f"{prefix}.turn", self.last + 1)',
+        "tests/wrappers/test_windowed.py -k last_batches",
+    ),
+    Mutation(
+        "a batch of which nothing counts takes a place in the window",
+        "            if not xp.host(batch.keep).any():\n                return whole",
+        "            pass",
+        "tests/wrappers/test_windowed.py -k takes_no_place",
+    ),
+    Mutation(
+        "every replicate of a bootstrap is the whole",
+        "    times = _by_upper_bits()[value >> np.uint32(16)]\n",
+        "    return np.ones(value.shape, np.int64)\n",
+        "tests/wrappers/test_hashing.py",
+    ),
+    Mutation(
+        "two seeds draw the same samples",
+        "hashlib.blake2b(str(seed).encode(), digest_size=12)",
+        'hashlib.blake2b(b"0", digest_size=12)',
+        "tests/wrappers/test_hashing.py -k seed",
+    ),
+    Mutation(
+        "the largest keys are kept and the smallest evicted",
+        "            keys, rows, evicted = keys[order][: self.limit], rows[: self.limit], rows[self.limit :]",
+        "            keys, rows, evicted = keys[order][-self.limit :], rows[-self.limit :], rows[: -self.limit]",
+        "tests/wrappers/test_sliced.py -k 'smallest_keys'",
+    ),
+    Mutation(
+        "what evicted keys held is lost",
+        "            state.evict(plan.evicted)",
+        "            pass",
+        "tests/wrappers/test_sliced.py -k 'smallest_keys or merging_in_any'",
+    ),
+    Mutation(
+        "the rows of keys that no worker keeps are lost in the exchange",
+        "return range(int(np.searchsorted(places, size)), len(places) + 1)",
+        "return range(len(places), len(places) + 1)",
+        "tests/wrappers/test_sliced.py -k 'smallest_keys'",
+    ),
+    Mutation(
+        "a quotient of metrics by 0 is inf",
+        'return one / other if other else undefined("a quotient of metrics", "the divisor is 0")',
+        "return np.float64(one) / np.float64(other)",
+        "tests/test_expression.py -k divisor",
+    ),
+]
