@@ -6,14 +6,13 @@ A metric that uses nothing but these functions is written once and runs in all t
 
 from __future__ import annotations
 
-import sys
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from fleetmetrics.xp import numpy_ops
-from fleetmetrics.xp.scattered import Scattered, without_strays
+from fleetmetrics.xp.kinds import Scattered, is_eager_tensor, is_paddle, is_static, without_strays
 
 __all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "namespace", "to_host", "without_strays"]
 
@@ -22,27 +21,6 @@ __all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "namespace"
 _NEVER_PADDLE = frozenset(
     [np.ndarray, np.int64, np.float64, np.float32, np.bool_, list, tuple, int, float, bool, type(None)]
 )
-
-
-def is_eager_tensor(value: Any) -> bool:
-    """Whether a value is a tensor of dynamic mode."""
-    paddle = sys.modules.get("paddle")
-    # By the class: isinstance(tensor, paddle.static.Variable) is true for eager tensors as well.
-    return hasattr(paddle, "Tensor") and issubclass(type(value), paddle.Tensor)  # type: ignore[union-attr]
-
-
-def is_static(value: Any) -> bool:
-    """Whether a value is a variable of a legacy static program or a value of a PIR program."""
-    paddle = sys.modules.get("paddle")
-    if not hasattr(paddle, "static") or is_eager_tensor(value):
-        return False
-    kinds = (paddle.static.Variable, getattr(getattr(paddle, "pir", None), "Value", ()))  # type: ignore[union-attr]
-    return isinstance(value, kinds)
-
-
-def is_paddle(value: Any) -> bool:
-    """Whether a value is Paddle's; False where Paddle was never imported."""
-    return is_eager_tensor(value) or is_static(value)
 
 
 def namespace(*values: Any) -> ModuleType:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.xp.scattered import Scattered
+from fleetmetrics.xp.kinds import Scattered
 
 __all__ = ["add_at", "flat_entries"]
 

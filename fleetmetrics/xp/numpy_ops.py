@@ -12,7 +12,7 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers import OF_BATCHES, WIDTHS, combine, identity, merged, merged_floats, sum_of_numbers, widen
 from fleetmetrics.xp.buckets import log_odds
-from fleetmetrics.xp.scattered import Scattered
+from fleetmetrics.xp.kinds import Scattered
 
 #: What a sum overflows to is looked at afterwards, and told as an error.
 quiet = functools.partial(np.errstate, over="ignore", invalid="ignore", under="ignore", divide="ignore")

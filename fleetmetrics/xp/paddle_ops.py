@@ -15,8 +15,8 @@ from typing import Any
 import paddle
 
 from fleetmetrics.numbers import WIDTHS, merged
-from fleetmetrics.xp import Scattered, is_eager_tensor
 from fleetmetrics.xp.buckets import lowest_scores
+from fleetmetrics.xp.kinds import Scattered, is_eager_tensor
 from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, too
     all_true,
     arange,

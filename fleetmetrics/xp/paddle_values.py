@@ -9,7 +9,8 @@ import paddle
 
 from fleetmetrics import numbers
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.xp import is_eager_tensor, is_static, numpy_ops
+from fleetmetrics.xp import numpy_ops
+from fleetmetrics.xp.kinds import is_eager_tensor, is_static
 
 __all__ = [
     "all_true",

@@ -1,10 +1,32 @@
-"""Increments that touch few entries of a state."""
+"""What a value is: Paddle's tensor or variable, or an increment that touches few entries of a state."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
-__all__ = ["Scattered", "without_strays"]
+__all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "without_strays"]
+
+
+def is_eager_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of dynamic mode."""
+    paddle = sys.modules.get("paddle")
+    # By the class: isinstance(tensor, paddle.static.Variable) is true for eager tensors as well.
+    return hasattr(paddle, "Tensor") and issubclass(type(value), paddle.Tensor)  # type: ignore[union-attr]
+
+
+def is_static(value: Any) -> bool:
+    """Whether a value is a variable of a legacy static program or a value of a PIR program."""
+    paddle = sys.modules.get("paddle")
+    if not hasattr(paddle, "static") or is_eager_tensor(value):
+        return False
+    kinds = (paddle.static.Variable, getattr(getattr(paddle, "pir", None), "Value", ()))  # type: ignore[union-attr]
+    return isinstance(value, kinds)
+
+
+def is_paddle(value: Any) -> bool:
+    """Whether a value is Paddle's; False where Paddle was never imported."""
+    return is_eager_tensor(value) or is_static(value)
 
 
 class Scattered(NamedTuple):
