@@ -43,13 +43,12 @@ class Accumulator:
     #: Whether ``add`` takes a label; None: it may be given one, and does not look at it. False: a label is an error,
     #: since the weights stand in its place in the metric's own ``add``.
     takes_label: bool | None = True
-    #: What ``add`` takes beside columns.
+    #: What ``add`` takes by position; the first is the prediction.
     arguments: tuple[str, ...] = ("prediction", "label", "weight", "mask")
     #: Keys of `fleetmetrics.batch.rules.REQUIREMENTS` that every sample must meet, or requirements of its own.
     requirements: tuple[str | Requirement, ...] = ()
     #: Names of the further arguments that `add` takes, one value per sample.
     columns: tuple[str, ...] = ()
-    _add_to: Any = None  # what gets the batches instead, where this says only which arguments add takes
 
     __signature__ = AllArguments()
 
@@ -161,9 +160,6 @@ class Accumulator:
                 run, and ``compute`` reports it.
             StaticProgramError: called twice for one static program, or with arrays after static variables.
         """
-        if self._add_to is not None:
-            self._add_to(prediction, label, weight, mask, **columns)
-            return
         self._check_is_free()
         if label is not None and self.takes_label is False:
             raise InvalidInputError(

@@ -120,7 +120,7 @@ class Metric(Accumulator, Arithmetic):
             The metric.
 
         Raises:
-            InvalidInputError: if it holds samples, belongs to a collection or a static program, or the name is not a text.
+            InvalidInputError: if it holds samples, belongs to a collection or a static program, or the name is no text.
         """
         self._check_is_free()
         if self.program is not None or self.holds_samples():
@@ -142,6 +142,14 @@ class Metric(Accumulator, Arithmetic):
         for key, state in self.states.items():
             copy_.declare(key, state.shape, state.declared_dtype, state.reduction, state.key)
         return copy_
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """For `Bootstrap`: the state of which each sample counts for 1 in one entry, if there is no other.
+
+        And a second one, if there is one, which counts all samples, where some are in no entry of the first.
+        """
+        return ()
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """What a batch adds to each state.

@@ -5,20 +5,22 @@ from __future__ import annotations
 import difflib
 import functools
 import math
-from typing import Any
+from typing import Any, Sequence
 
 import numpy as np
 
 from fleetmetrics.comm.base import Block
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError
 from fleetmetrics.numbers import combine, identity, sum_of_numbers, widen
-from fleetmetrics.xp import Scattered, is_eager_tensor, is_static, namespace
+from fleetmetrics.xp import Scattered, is_eager_tensor, is_paddle, is_static, namespace, numpy_ops
 
-__all__ = ["State", "name_of", "read"]
+__all__ = ["InPlace", "Lanes", "State", "name_of", "read"]
 
 
 #: States of so many entries are looked at with every batch; larger ones when they are read.
 _SHORT = 16
+#: So many entries are sorted, to find those that are touched more than once.
+_SORTED = 2**16
 #: Formulas add the entries of histograms and matrices up, and multiply them by small numbers.
 _MOST_IN_ALL = 2.0**1014
 _SCALARS = frozenset([np.float64, np.int64])
@@ -190,6 +192,126 @@ class State:
         self.write(
             combine(self.reduction, [mine.astype(dtype), theirs.astype(dtype)], "the two that are merged"), scope
         )
+
+
+class InPlace(State):
+    """A state that changes in place, and remembers since the last mark what was there before."""
+
+    _before: list[tuple[Any, Any, Any]] | None = None  # array or tensor, which entries, theirs; None: nobody has asked
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_before"}
+
+    def mark(self) -> Any:
+        """See `State.mark`."""
+        self._before = []
+        return super().mark()
+
+    def back_to(self, mark: Any) -> None:
+        """See `State.back_to`."""
+        for array, place, entries in reversed(self._before or []):
+            if is_paddle(array):
+                namespace(array).replaced(array, place, entries, None)
+            else:
+                array[place] = entries
+        self._before = None
+        super().back_to(mark)
+
+    def remember(self, array: Any, place: Any) -> None:
+        """Remember entries that are going to change.
+
+        Args:
+            array: the one that changes in place.
+            place: which entries; of a tensor one of its first axis.
+        """
+        if self._before is None:
+            return
+        if is_paddle(array):
+            xp = namespace(array)
+            entries = xp.take(array, xp.reshape(xp.asarray(place, "place"), [1]))
+        else:
+            entries = array[place].copy()
+        self._before.append((array, place, entries))
+
+    def scatter(self, array: np.ndarray, increment: Scattered) -> np.ndarray:
+        """Add to a few entries of an array where they lie, or make another one where they are many.
+
+        Args:
+            array: int64 or float64.
+            increment: of the host; index arrays and amount may have any shapes that broadcast.
+        """
+        if np.ndim(increment.amount) == 2:
+            return self._scatter_replicates(array, increment)
+        flat, amount = _flat(array.shape, increment.indices), increment.amount
+        if array.size <= 4 * flat.size:
+            return numpy_ops.merge("sum", array.reshape(-1), Scattered((flat,), amount)).reshape(array.shape)
+        array = array if amount is None else array.astype(np.result_type(array, amount), copy=False)
+        entries = array.reshape(-1)
+        self.remember(entries, flat)
+        if amount is not None and amount.dtype.kind == "f" and flat.size <= _SORTED:
+            touched, place = np.unique(flat, return_inverse=True)  # the sum of the batch first: fewer roundings
+            entries[touched] += np.bincount(place, amount)
+        else:
+            np.add.at(entries, flat, 1 if amount is None else amount)
+        return array
+
+    def _scatter_replicates(self, array: np.ndarray, increment: Scattered) -> np.ndarray:
+        """The same where each sample counts in each replicate: the samples of a cell are summed first.
+
+        Args:
+            array: see `scatter`.
+            increment: one index array has an entry by replicate, ``[r]``; the others by sample, ``[n, 1]``; the amount
+                is ``[n, r]``.
+        """
+        amount = increment.amount
+        replicate = next(index for index in increment.indices if index.ndim == 1)
+        cells = _flat(array.shape, [0 if index.ndim == 1 else index[:, 0] for index in increment.indices])
+        start = _flat(array.shape, [index if index.ndim == 1 else 0 for index in increment.indices])
+        cells, place = np.unique(cells, return_inverse=True)
+        found = np.zeros((len(replicate), len(cells)), "float64" if amount.dtype.kind == "f" else "int64")
+        # Whole numbers are exact as floats, whose sum is much the faster one, up to 2**53.
+        small = amount.dtype.kind == "f" or float(np.abs(amount).max(initial=0)) * len(amount) < 2.0**53
+        for row, each in zip(found, amount.T):
+            if small:
+                row[:] = np.bincount(place, each, len(cells))
+            else:
+                np.add.at(row, place, each)
+        array = array.astype(np.result_type(array, found), copy=False)
+        entries, index = array.reshape(-1), start[:, None] + cells
+        self.remember(entries, index)
+        entries[index] += found
+        return array
+
+
+class Lanes(InPlace):
+    """A state that is large against what a batch adds: on the host, an increment merges where it lies."""
+
+    def accumulate(self, increment: Any) -> None:
+        """Merge what one batch adds; see `State.accumulate`."""
+        on_host = isinstance(increment, Scattered) and not any(map(is_paddle, increment.indices))
+        if self.static is None and on_host and not is_paddle(self.value):
+            self.value = self.scatter(self.current(), increment)
+        else:
+            super().accumulate(spread(increment) if on_host else increment)
+
+    def write(self, value: np.ndarray, scope: Any = None) -> None:
+        """Replace the local value; the array becomes this state's own."""
+        super().write(np.ascontiguousarray(value).reshape(self.shape), scope)
+
+
+def _flat(shape: tuple[int, ...], indices: Sequence[Any]) -> Any:
+    """The place of entries in a flat array, by one index array for each axis; they broadcast."""
+    flat: Any = indices[0]
+    for index, size in zip(indices[1:], shape[1:]):
+        flat = flat * size + index
+    return flat
+
+
+def spread(increment: Scattered) -> Scattered:
+    """The same, with arrays of one axis that are equally long, as Paddle wants them."""
+    amount = increment.amount
+    arrays = [each.reshape(-1) for each in np.broadcast_arrays(*increment.indices, 1 if amount is None else amount)]
+    return Scattered(tuple(arrays[:-1]), None if amount is None else arrays[-1])
 
 
 def read(value: Any, scope: Any = None, argument: str = "input") -> np.ndarray:

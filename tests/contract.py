@@ -145,6 +145,8 @@ def same(value: Any, reference: Any, exact: bool, tolerance: float = 1e-12) -> b
         return len(value) == len(reference) and all(
             same(mine, theirs, exact, tolerance) for mine, theirs in zip(value, reference)
         )
+    if value is None or reference is None:
+        return value is reference
     mine, theirs = np.asarray(value), np.asarray(reference)
     if mine.shape != theirs.shape or (np.isnan(mine) != np.isnan(theirs)).any():
         return False

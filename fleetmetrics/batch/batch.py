@@ -337,33 +337,6 @@ class Batch(Sums):
             batch.memo["label_index"] = self.label_index[start:stop]
         return batch
 
-    @property
-    def row_index(self) -> Any:
-        """The place of each sample's row among the rows that count, int64 ``[n]``; of any that does not, no matter."""
-        return self.cached("row_index", self._row_index)
-
-    def _row_index(self) -> Any:
-        xp = self.xp
-        place = xp.cumulative_sum(xp.cast(self._rows(), "int64"))
-        index = xp.repeat(xp.subtract(place, xp.ones_like(place)), self.width)
-        return index[self._dropped] if xp.FILTERS and self._dropped is not None else index
-
-    @property
-    def number_of_rows(self) -> Any:
-        """How many rows have something that counts: an int64."""
-        return self.cached("number_of_rows", lambda: self.xp.sum(self._rows()))
-
-    def _rows(self) -> Any:
-        """Whether any element of a row counts: flags ``[rows]``."""
-        return self.cached("rows", self._row_flags)
-
-    def _row_flags(self) -> Any:
-        xp = self.xp
-        counts = self._dropped if xp.FILTERS else self.keep
-        if counts is None:
-            counts = xp.cast(xp.ones_like(self._each), "bool")
-        return xp.logical_not(xp.all_rows(xp.reshape(xp.logical_not(counts), [-1, self.width])))
-
 
 def _drop_last_one(xp: Any, array: Any) -> Any:
     """``[n, 1]``, or ``[n, 1, 1]``, as ``[n]``, and ``[]`` as ``[1]``."""

@@ -13,7 +13,7 @@ from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.util import UtilCommunicator
 from fleetmetrics.errors import InvalidInputError
 
-__all__ = ["automatic_communicator", "communicator_for", "get_communicator", "known_rank", "set_communicator"]
+__all__ = ["automatic_communicator", "communicator_for", "get_communicator", "set_communicator"]
 
 _chosen: Communicator | None = None  # by set_communicator
 _automatic: Communicator | None = None
@@ -53,18 +53,6 @@ def automatic_communicator() -> Communicator:
         elif _automatic is None:
             _automatic = LocalCommunicator()
     return _automatic
-
-
-def known_rank() -> int:
-    """Return the rank of this process, as far as it is known without asking the others; 0 if it is not.
-
-    Raises:
-        ServerProcessError: in a parameter server.
-        InvalidInputError: if the launcher's environment is malformed.
-    """
-    if _chosen is not None and not isinstance(_chosen, UtilCommunicator):
-        return _chosen.rank
-    return Job.from_environment().rank
 
 
 class set_communicator:

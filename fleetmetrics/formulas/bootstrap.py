@@ -26,6 +26,7 @@ class BootstrapResult(NamedTuple):
             it is undefined.
         seed: of the resampling.
         drawn: how many samples each replicate has drawn, int64 ``[replicates]``: a mark of which samples there were.
+            None without ids: the samples are not told apart.
     """
 
     value: Any
@@ -36,7 +37,7 @@ class BootstrapResult(NamedTuple):
     confidence: float
     replicates: np.ndarray
     seed: int
-    drawn: np.ndarray
+    drawn: np.ndarray | None
 
 
 class PairedDifference(NamedTuple):
@@ -72,7 +73,7 @@ def bootstrap_result(
         value: over the samples as they are, a number or an array.
         replicates: the values of the replicates, float64 of one more axis, in front; at least 1.
         seed: of the resampling.
-        drawn: how many samples each replicate has drawn, int64 ``[replicates]``.
+        drawn: how many samples each replicate has drawn, int64 ``[replicates]``; None if they are not told apart.
         confidence: between 0 and 1.
         metric: name of the metric, for the warning.
 
@@ -94,7 +95,8 @@ def bootstrap_result(
             UndefinedMetricWarning,
         )
     mean, std, low, high = _summary(table, confidence)
-    return BootstrapResult(value, mean, std, low, high, confidence, table, seed, np.asarray(drawn))
+    drawn = None if drawn is None else np.asarray(drawn)
+    return BootstrapResult(value, mean, std, low, high, confidence, table, seed, drawn)
 
 
 def _summary(table: np.ndarray, confidence: float) -> tuple[Any, Any, Any, Any]:
@@ -122,8 +124,8 @@ def _between(column: np.ndarray, share: float) -> float:
 def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
     """Compare two results over the same samples, of two models, say.
 
-    Both come from `fleetmetrics.Bootstrap` of equal seed, replicates and ids: then each replicate has drawn the same
-    samples for both, and what they have in common cancels.
+    Both come from `fleetmetrics.Bootstrap` of equal seed, replicates and ``ids``: then each replicate has drawn the
+    same samples for both, and what they have in common cancels.
 
     Formula: ``d_r = one_r - other_r`` in each replicate r; the percentiles of d as in `bootstrap_result`;
     ``p = min(1, 2 (1 + min(#{d_r <= 0}, #{d_r >= 0})) / (1 + R))`` over the R replicates in which both are defined.
@@ -179,8 +181,12 @@ def _check_pair(one: BootstrapResult, other: BootstrapResult) -> None:
     if one.replicates.shape != other.replicates.shape:
         shapes = f"{list(one.replicates.shape)} and {list(other.replicates.shape)}"
         raise InvalidInputError(f"one and other must have replicates of one shape, not {shapes}")
+    if one.drawn is None or other.drawn is None:
+        raise InvalidInputError(
+            "one and other must be resampled by ids: without ids, the samples of two metrics are not drawn together; "
+            "give both Bootstraps ids="
+        )
     if not np.array_equal(one.drawn, other.drawn):
         raise InvalidInputError(
-            "one and other have drawn different samples: they must be of the same samples, with the same ids; without "
-            "ids, added in the same order on the same workers"
+            "one and other have drawn different samples: they must be of the same samples, with the same ids"
         )

@@ -36,6 +36,7 @@ class Count(Metric):
 
     takes_label = None
     declared = (Declared("total", key="total"),)
+    cells = ("total",)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"total": batch.total}

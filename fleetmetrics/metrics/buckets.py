@@ -23,7 +23,7 @@ from fleetmetrics.metrics.classification.task import (
     unless_ignored,
     zero_unless,
 )
-from fleetmetrics.wrappers.states import InPlace
+from fleetmetrics.state import Lanes
 from fleetmetrics.xp.buckets import LOG_ODDS_MAX, lowest_scores
 
 if TYPE_CHECKING:
@@ -107,6 +107,11 @@ class BucketHistogram(Undefinable):
         """Declare the histogram: row 0 holds the samples labelled 0, row 1 those labelled 1."""
         self.buckets, self.spacing = buckets, spacing
         self.declare("histogram", (2, buckets), key=("scores by class", spacing, buckets, self.from_logits))
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """See `Metric.cells`; of several classes or labels there are several histograms, of the same samples."""
+        return ("histogram",) if len(self.states["histogram"].shape) == 2 else ()
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"histogram": _by_class_and_bucket(batch, self.buckets, self.spacing, self.from_logits)}
@@ -221,7 +226,7 @@ class ClassHistograms(ScoreHistogram):
     ) -> None:
         super().declare(name, shape, dtype, reduction, key)
         if len(shape) > 2:  # of a thousand classes 64 MiB, of which a batch touches a few entries
-            self.states[name] = InPlace(f"{self.name}.{name}", shape, dtype, reduction, key)
+            self.states[name] = Lanes(f"{self.name}.{name}", shape, dtype, reduction, key)
 
     @property
     def entry(self) -> str:

@@ -91,6 +91,7 @@ class ClickThroughRate(Undefinable):
 
     requirements = ("class_label",)
     declared = (Declared("clicks", key="clicks"), Declared("total", key="total"))
+    cells = ("clicks", "total")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"clicks": _clicks(batch), "total": batch.total}

@@ -139,6 +139,8 @@ class Histogram(Values):
         ([1, 2, 0, 1], 1)
     """
 
+    cells = ("cells",)
+
     def __init__(
         self, *, bins: int | Sequence[float] = 10, range: tuple[float, float] = (0.0, 1.0), **common: Unpack[Common]
     ) -> None:

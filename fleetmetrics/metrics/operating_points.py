@@ -184,6 +184,8 @@ class ThresholdSweep(Undefinable):
         ([0.6666666666666666, 0.5], [1.0, 0.5], 0.25)
     """
 
+    cells = ("counts",)
+
     def __init__(
         self,
         *,

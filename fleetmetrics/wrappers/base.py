@@ -54,6 +54,7 @@ class Wrapper(Metric):
         self.metric = metric.fresh(metric.name)
         self.requirements = metric.requirements
         self.takes_label = metric.takes_label
+        self.arguments = metric.arguments
         self.columns = metric.columns
 
     def add(self, *args: Any, **given: Any) -> None:
@@ -66,14 +67,17 @@ class Wrapper(Metric):
         Raises:
             InvalidInputError, StaticProgramError: as for `Metric.add`.
         """
-        own: Any = super().add
-        if type(self.metric).add is Accumulator.add or "prediction" in given:
-            own(*args, **given)
-            return
-        more = {name: given.pop(name) for name in self.columns if name in given and name not in self.metric.columns}
-        stand_in = copy.copy(self.metric)  # which knows the order of its arguments
-        stand_in._add_to = lambda *arguments, **columns: own(*arguments, **columns, **more)
-        stand_in.add(*args, **given)
+        order = self.arguments
+        named = dict(zip(order, args))
+        if len(args) > len(order) or named.keys() & given.keys():
+            twice = "".join(f"; {name} is given twice" for name in named if name in given)
+            raise InvalidInputError(
+                f"{self.name}: add takes {', '.join(order)} by position, and {len(args)} were given{twice}"
+            )
+        given.update(named)
+        if order[0] in given:
+            given["prediction"] = given.pop(order[0])
+        super().add(**given)
 
     def kind_name(self) -> str:  # noqa: D102
         return f"{type(self).__name__}({self.metric.kind_name()})"

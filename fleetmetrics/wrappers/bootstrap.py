@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from fleetmetrics.arguments import number_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch, keys_of
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
-from fleetmetrics.comm.choose import known_rank
-from fleetmetrics.errors import CommunicatorError, InvalidInputError, UndefinedMetricWarning, muted
+from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, muted
 from fleetmetrics.formulas.bootstrap import bootstrap_result
 from fleetmetrics.metric import Common, Metric
-from fleetmetrics.state import State
+from fleetmetrics.state import Lanes, State
 from fleetmetrics.wrappers.base import Wrapper, names_of
 from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, words
-from fleetmetrics.wrappers.states import InPlace, Lanes, Place, Ranks
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, without_strays
 
 if TYPE_CHECKING:
@@ -24,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Bootstrap"]
 
-#: So many weights are made at a time, of 8 bytes each; not in static programs.
-_AT_ONCE = 2**20
-#: A worker numbers less than two to this power of rows.
-_ROWS = 40
+#: So many weights are made at a time, of a byte each, 8 bytes beside weighted samples; not in static programs.
+_AT_ONCE = 2**22
+#: NumPy draws no Poisson variable of a larger mean; beyond, the difference is less than 1e-8 of it.
+_LARGEST = 2**63 - 2**35
 
 
 class Bootstrap(Wrapper):
@@ -35,21 +33,25 @@ class Bootstrap(Wrapper):
 
     The Poisson bootstrap: in each replicate a sample counts as often as a Poisson variable of mean 1 says, instead of
     once. Formula: for replicates r = 1, ..., R the metric of the samples with weights ``w_i N_ir``; the interval is
-    that of their percentiles, see `fleetmetrics.formulas.bootstrap.bootstrap_result`. A row of ``[n, m]`` input is one
-    sample.
+    that of their percentiles, see `fleetmetrics.formulas.bootstrap.bootstrap_result`. It depends neither on the number
+    of workers nor on the order of the samples.
 
-    ``N_ir`` is a hash of the seed, r, and the sample's id. With ``ids="request"``, ``add(..., request=)`` takes an
-    integer or text for each sample, and the interval depends neither on the number of workers nor on the order of the
-    samples; samples of equal id are drawn together (ids of users resample users). Without ids it is a hash of the
-    worker's rank and the sample's number there: the interval is reproducible with equally many workers and batches in
-    the same order.
+    Without ids, ``metric`` must be one of counts: histograms, confusion matrices, shares (`AUC`, `F1`, `Accuracy`,
+    `ClickThroughRate`). A sum of n independent Poisson variables of mean 1 is one of mean n: so ``compute`` draws the
+    replicates from the global counts, by the seed, and an ``add`` costs what that of the metric does. Each sample is
+    drawn on its own and counts once: no weights, and no rows of several elements.
+
+    With ``ids="request"``, ``add(..., request=)`` takes an integer or text for each sample, and ``N_ir`` is a hash of
+    the seed, r, and that id. Samples of equal id are drawn together (ids of users resample users), and so are the
+    elements of a row of ``[n, m]`` input. Takes any metric whose states have a fixed size, and weights: every state is
+    kept ``replicates`` times, and goes into the one exchange; each sample costs ``replicates`` hashes. Texts as ids are
+    not for static programs.
 
     Two metrics of equal seed, replicates and ids draw the same samples: `fleetmetrics.paired_difference` compares their
-    results.
+    results, of metrics with ids.
 
-    ``add`` is that of the metric. Every state of it is kept ``replicates`` times, and goes into the one exchange; each
-    sample costs ``replicates`` hashes. Texts as ids are not for static programs. Returns a
-    `fleetmetrics.BootstrapResult`; of a metric whose value is a dict or a named tuple one for each entry.
+    ``add`` is that of the metric. Returns a `fleetmetrics.BootstrapResult`; of a metric whose value is a dict or a
+    named tuple one for each entry.
 
     Source: Chamandy, Muralidharan, Najmi and Naidu, "Estimating uncertainty for massive data streams", Google (2012);
     Hanley and MacGibbon, "Creating non-parametric bootstrap samples using Poisson frequencies", Computer Methods and
@@ -58,9 +60,9 @@ class Bootstrap(Wrapper):
     Args:
         metric: whose value; it holds nothing yet, and stays as it is. Not one that keeps every sample.
         replicates: how many, at least 2.
-        seed: of the hash; an integer.
+        seed: of the draws; an integer.
         confidence: how often such an interval is meant to hold the true value, between 0 and 1.
-        ids: the name of the further argument of ``add`` that identifies the samples; None: rank and number.
+        ids: the name of the further argument of ``add`` that identifies the samples; None: each stands for itself.
         **common: those of `Metric`; ``validate`` and ``share`` are those of the metric unless given.
 
     Raises:
@@ -68,8 +70,8 @@ class Bootstrap(Wrapper):
 
     Examples:
         >>> from fleetmetrics import Accuracy
-        >>> metric = Bootstrap(Accuracy(), replicates=500, ids="sample")
-        >>> metric.add([0.9, 0.2, 0.7, 0.6] * 25, [1, 0, 0, 1] * 25, sample=range(100))
+        >>> metric = Bootstrap(Accuracy(), replicates=500)
+        >>> metric.add([0.9, 0.2, 0.7, 0.6] * 25, [1, 0, 0, 1] * 25)
         >>> result = metric.compute()
         >>> result.value, round(result.std, 2)     # sqrt(0.75 * 0.25 / 100) = 0.043
         (0.75, 0.04)
@@ -77,8 +79,8 @@ class Bootstrap(Wrapper):
 
     refused: ClassVar[dict[str, str]] = {
         "Bootstrap": "resampling once is enough",
-        "Sliced": "put it around, Sliced(Bootstrap(metric, ids=...))",
-        "Windowed": "put it around, Windowed(Bootstrap(metric, ids=...), last=...)",
+        "Sliced": "put it around, Sliced(Bootstrap(metric))",
+        "Windowed": "put it around, Windowed(Bootstrap(metric), last=...)",
     }
 
     def __init__(
@@ -100,7 +102,6 @@ class Bootstrap(Wrapper):
         if ids is not None and (not isinstance(ids, str) or not ids.isidentifier()):
             raise InvalidInputError(f"ids must be the name of a further argument of add, or None, not {ids!r}")
         self.ids = ids
-        self.unfit = "" if ids else "give Bootstrap ids="
         super().__init__(metric, **common)
 
     def _wrap(self, metric: Metric) -> None:
@@ -109,41 +110,66 @@ class Bootstrap(Wrapper):
         if self.ids is not None:
             self.columns = tuple(dict.fromkeys((*metric.columns, self.ids)))
         self.adopt(self.name, {})
+        if self.ids is None:
+            self._partition()
 
     def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
         """Become part of a collection; see `Metric.adopt`."""
         self.metric.collection = self.collection
         self.metric.adopt(prefix, shared)
+        states = list(self.metric.own_states())
+        self.states = {state.name: state for state in states}
+        if self.ids is None:
+            return
         self._kind = ("bootstrap", self.replicates, self.seed, self.ids)
         own = shared.setdefault(self._kind, {})
-        if self.ids is None and "place" not in own:
-            own["place"] = Place(f"{prefix}.place")
-            own["ranks"] = Ranks(f"{prefix}.ranks", own["place"])
-        self._place: Place | None = own.get("place")
-        self._ranks: Ranks | None = own.get("ranks")
-        drawn = Lanes(State("", (), "int64", "sum"), self.replicates, f"{prefix}.drawn", (*self._kind, "drawn"))
-        self._drawn: Lanes = own.setdefault("drawn", drawn)
+        number = State("", (), "int64", "sum", "drawn")
+        self._drawn: Lanes = own.setdefault("drawn", self._lanes_of(number, f"{prefix}.drawn"))
         self._lanes: dict[State, Lanes] = {}
-        states = list(self.metric.own_states())
         for state, name in zip(states, names_of(prefix, states, "_replicates")):
-            shape = (self.replicates, *state.shape)
-            raise_if_too_large(f"replicates={self.replicates}", shape, f"{state.name!r} of all replicates")
-            lanes = Lanes(state, self.replicates, name, (*self._kind, state.key))
-            self._lanes[state] = own.setdefault(state, lanes)
-        first = [state for state in (self._place, self._ranks) if state is not None]
-        self.states = {state.name: state for state in (*first, self._drawn, *self._lanes.values(), *states)}
+            self._lanes[state] = own.setdefault(state, self._lanes_of(state, name))
+        self.states = {state.name: state for state in (self._drawn, *self._lanes.values(), *states)}
+
+    def _lanes_of(self, state: State, name: str) -> Lanes:
+        shape = (self.replicates, *state.shape)
+        raise_if_too_large(f"replicates={self.replicates}", shape, f"{state.name!r} of all replicates")
+        return Lanes(name, shape, state.declared_dtype, state.reduction, (*self._kind, state.key))
 
     def own_states(self) -> Iterable[State]:
         """What counts samples, the states with an entry for each replicate, and the metric's."""
         return self.states.values()
 
+    def _partition(self) -> tuple[State, State | None]:
+        """The state of which each sample counts in one entry, and the one that counts all if some are in no entry.
+
+        Raises:
+            InvalidInputError: the metric has others.
+        """
+        leaves: Iterable[Any] = self.metric.leaves()
+        found = {tuple(leaf.states[name] for name in leaf.cells) for leaf in leaves}
+        if len(found) != 1 or set(*found) != set(self.metric.own_states()):
+            names = ", ".join(state.name.rpartition(".")[2] for state in self.metric.own_states())
+            raise InvalidInputError(
+                f"Bootstrap without ids takes metrics that count samples of a few kinds, such as AUC or Accuracy; the "
+                f"states of {self.metric.name} ({type(self.metric).__name__}: {names}) are no such counts. Give ids=, "
+                "the name of a further argument of add that identifies the samples"
+            )
+        cells, *rest = found.pop()
+        return cells, rest[0] if rest else None
+
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """What a batch adds to the metric's states, and to those of each replicate."""
         pairs = list(self.metric.statistics(batch))
+        if self.ids is None:
+            if batch.weight is not None or batch.width != 1:
+                what = "weights" if batch.weight is not None else "rows of several elements, which are drawn together"
+                raise InvalidInputError(
+                    f"{self.name}: without ids Bootstrap counts samples, and it was given {what}. Give ids=, the name "
+                    "of a further argument of add that identifies the samples"
+                )
+            return pairs
         if batch.xp.FILTERS and not len(batch.prediction):
             return pairs
-        if self._place is not None:
-            pairs.insert(0, (self._place, batch.number_of_rows))
         words_of_ids = batch.cached(("words", self._kind), lambda: self._words(batch))
         samples = batch.xp.shape(batch.prediction)[0]
         step = max(1, _AT_ONCE // (self.replicates * batch.width)) * batch.width
@@ -169,7 +195,7 @@ class Bootstrap(Wrapper):
             for state, increment in self._of_replicates(self._resampled(part, (one[start:stop], two[start:stop]))):
                 if state not in totals:
                     shape = state.shape if groups is None else (groups.size, *state.shape)
-                    totals[state] = InPlace(state.name, shape, state.declared_dtype, state.reduction)
+                    totals[state] = Lanes(state.name, shape, state.declared_dtype, state.reduction)
                 totals[state].accumulate(
                     increment if batch.checked else without_strays(batch.xp, increment, totals[state])
                 )
@@ -178,17 +204,19 @@ class Bootstrap(Wrapper):
     def _resampled(self, batch: Batch, words_of_ids: tuple[Any, Any]) -> Batch:
         salt, xp = salts(self.seed, self.replicates), batch.xp
         if isinstance(words_of_ids[0], np.ndarray):
-            times = xp.asarray(poisson(numpy_ops, *words_of_ids, salt), "times")
+            times = poisson(numpy_ops, *words_of_ids, salt)
+            times = times if xp is numpy_ops else xp.asarray(times, "times")
         else:
             times = poisson(xp, *words_of_ids, xp.integers(salt))
         return batch.in_lanes(Replicates(xp, times, self.replicates))
 
     def _words(self, batch: Batch) -> tuple[Any, Any]:
         """The hash of each sample's id: on the host if that need not wait for a device."""
-        ids = self._numbers(batch) if self.ids is None else batch.column(self.ids)
+        assert self.ids is not None
+        ids = batch.column(self.ids)
         if is_paddle(ids) and not namespace(ids).is_eager(ids):
             xp = namespace(ids)
-            ids = xp.asarray(ids, self.ids or "ids")
+            ids = xp.asarray(ids, self.ids)
             if xp.kind(ids) == "f":
                 raise InvalidInputError(f"{self.ids} must hold integers or texts, one per sample, not {ids.dtype}")
             return words(xp, xp.cast(ids, "int64"), self.seed)
@@ -197,37 +225,33 @@ class Bootstrap(Wrapper):
                 f"{self.ids} must be an integer variable of the static program, not an array; texts are not for static "
                 "programs: fetch what add takes, and give it the arrays after each run"
             )
-        return words(numpy_ops, integer_ids(keys_of(ids, self.ids or "ids")), self.seed)
-
-    def _numbers(self, batch: Batch) -> Any:
-        """Numbers for samples that have no ids: a different range on each worker."""
-        assert self._place is not None and self._ranks is not None
-        self._ranks.rank = known_rank()
-        if is_static(batch.prediction):
-            self._place.enter_program()
-        else:
-            self._place.static = None  # of an add to a program that failed
-        xp, place = batch.xp, self._place.current()
-        start = xp.add(xp.asarray(place, "place"), xp.number(self._ranks.rank * 2**_ROWS))
-        return xp.add(batch.row_index, start)
+        return words(numpy_ops, integer_ids(keys_of(ids, self.ids)), self.seed)
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and those of the replicates."""
-        if self._ranks is not None and Ranks.are_one(values[self._ranks]):
-            raise CommunicatorError(
-                f"{self.name}: several workers have drawn their samples as one rank; their ranks were not known when "
-                "samples were added. Give ids=, start the workers through a launcher, or set the communicator first"
-            )
         value = self.metric.evaluate(values, carries)
-        drawn = values[self._drawn]
+        draws = self._from_counts(values) if self.ids is None else self._from_lanes(values)
         with muted(UndefinedMetricWarning):
-            replicates = [
-                self.metric.evaluate({state: values[lanes][r, ...] for state, lanes in self._lanes.items()}, {})
-                for r in range(self.replicates)
-            ]
-        return self._result(value, replicates, drawn)
+            replicates = [self.metric.evaluate(each, {}) for each in draws]
+        return self._result(value, replicates, None if self.ids is None else values[self._drawn])
 
-    def _result(self, value: Any, replicates: list[Any], drawn: np.ndarray) -> Any:
+    def _from_lanes(self, values: Mapping[State, np.ndarray]) -> Iterator[Mapping[State, np.ndarray]]:
+        for r in range(self.replicates):
+            yield {state: values[lanes][r, ...] for state, lanes in self._lanes.items()}
+
+    def _from_counts(self, values: Mapping[State, np.ndarray]) -> Iterator[Mapping[State, np.ndarray]]:
+        """Replicates of the counts: the number of samples of each kind is a Poisson variable of that mean."""
+        cells, whole = self._partition()
+        counts = values[cells]
+        rest = 0 if whole is None else values[whole].item() - counts.sum().item()
+        mean = np.minimum(np.append(counts, rest), _LARGEST)
+        random = np.random.Generator(np.random.PCG64([abs(self.seed), int(self.seed < 0)]))
+        for _ in range(self.replicates):
+            drawn = random.poisson(mean)
+            found = {cells: drawn[:-1].reshape(counts.shape)}
+            yield found if whole is None else {**found, whole: drawn.sum()}
+
+    def _result(self, value: Any, replicates: list[Any], drawn: np.ndarray | None) -> Any:
         """The result for a number or an array; of a dict or a tuple one for each entry."""
         if isinstance(value, dict):
             return {key: self._result(value[key], [each[key] for each in replicates], drawn) for key in value}

@@ -24,6 +24,7 @@ from fleetmetrics.xp import numpy_ops
 __all__ = ["integer_ids", "poisson", "salts", "thresholds", "words"]
 
 _MASK = 2**32 - 1
+_CACHED = 2**15  # so many samples at a time
 _BEYOND = np.int64(0x2545F4914F6CDD1D)  # ids of 2**63 and more are not the negative ones of the same bits
 _FIRST, _SECOND = 0x21F0AAAD, 0x735A2D97  # below 2**31: times a number below 2**32 they fit into an int64
 
@@ -40,14 +41,6 @@ def thresholds() -> np.ndarray:
         total += over_e / math.factorial(k)
         found.append(math.floor(total * 2**32))
     return np.unique(found)
-
-
-@functools.lru_cache(maxsize=1)
-def _by_upper_bits() -> np.ndarray:
-    """What a hash is worth by its upper 16 bits; -1 where they do not tell."""
-    worth = np.searchsorted(thresholds(), np.arange(2**16) << 16, side="right")
-    worth[thresholds() >> 16] = -1
-    return worth
 
 
 def integer_ids(ids: Any) -> Any:
@@ -110,7 +103,7 @@ def words(xp: Any, ids: Any, seed: int) -> tuple[Any, Any]:
 
 
 def poisson(xp: Any, one: Any, two: Any, salt: Any) -> Any:
-    """How often each sample is drawn in each replicate: int64 ``[n, replicates]``, Poisson of mean 1.
+    """How often each sample is drawn in each replicate, Poisson of mean 1: ``[n, replicates]``, int64, of NumPy uint8.
 
     Args:
         xp: the array namespace.
@@ -119,15 +112,27 @@ def poisson(xp: Any, one: Any, two: Any, salt: Any) -> Any:
         salt: from `salts`; a constant of the program.
     """
     if xp is numpy_ops:
-        salt = salt.astype(np.uint32)
-    value = xp.bitwise_xor(xp.reshape(one, [-1, 1]), salt)
-    value = _mixed(xp, value, xp.reshape(two, [-1, 1]))
-    if xp is not numpy_ops:
-        return xp.position(xp.integers(thresholds()), value, True)
-    times = _by_upper_bits()[value >> np.uint32(16)]
-    unsure = np.flatnonzero(times < 0)
-    times.reshape(-1)[unsure] = np.searchsorted(thresholds(), value.reshape(-1)[unsure], side="right")
-    return times
+        return _poisson(one, two, salt.astype(np.uint32))
+    value = _mixed(xp, xp.bitwise_xor(xp.reshape(one, [-1, 1]), salt), xp.reshape(two, [-1, 1]))
+    return xp.position(xp.integers(thresholds()), value, True)
+
+
+def _poisson(one: np.ndarray, two: np.ndarray, salt: np.ndarray) -> np.ndarray:
+    """By a replicate and so many samples at a time that they stay in the processor's cache."""
+    times = np.zeros((len(salt), len(one)), np.uint8)
+    usual, rare = np.split(thresholds().astype(np.uint32), [5])
+    more = np.empty(min(len(one), _CACHED), bool)
+    for start in range(0, len(one), _CACHED):
+        part = slice(start, start + _CACHED)
+        first, second = one[part], two[part]
+        more = more[: len(first)]
+        for row, each in zip(times[:, part], salt):
+            value = _mixed(numpy_ops, first ^ each, second)
+            for bound in usual:
+                row += np.greater_equal(value, bound, out=more).view(np.uint8)
+            several = np.flatnonzero(more)
+            row[several] += np.searchsorted(rare, value[several], side="right").astype(np.uint8)
+    return times.T
 
 
 def _mixed(xp: Any, value: Any, more: Any = None) -> Any:

@@ -14,10 +14,9 @@ from fleetmetrics.metric import Common, Metric
 from fleetmetrics.records.table import Table
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.base import Wrapper
-from fleetmetrics.wrappers.keys import host_keys
-from fleetmetrics.wrappers.records import SlicedRecords, with_key
-from fleetmetrics.wrappers.slicing import FixedSlicing, GrowingSlicing, Slicing
-from fleetmetrics.xp import is_paddle
+from fleetmetrics.wrappers.keyed import host_keys
+from fleetmetrics.wrappers.slicing import KEY, FixedSlicing, GrowingSlicing, SlicedRecords, Slicing
+from fleetmetrics.xp import Directed, is_paddle
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -120,7 +119,8 @@ class Sliced(Wrapper):
         self.metric.adopt(prefix, slicing.shared)
         self._entries = {state: slicing.state_of(state) for state in self.metric.own_states()}
         self._records = {metric: SlicedRecords(metric, slicing) for metric in self.metric.record_metrics()}
-        states = (*slicing.first_states(), slicing.samples, *self._entries.values())
+        first = () if slicing.table is None else (slicing.table,)
+        states = (*first, slicing.samples, *self._entries.values())
         self.states = {state.name: state for state in states}
 
     def own_states(self) -> Iterable[State]:
@@ -134,16 +134,23 @@ class Sliced(Wrapper):
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """What a batch adds to the slices that it has samples of."""
         slicing = self._slicing
-        inside, pairs = slicing.enter(batch)
-        if inside is None:
+        entered = slicing.enter(batch)
+        if entered is None:
             return []
-        found: list[tuple[Any, Any]] = [*pairs, (slicing.samples, inside.number)]
+        inside, plan = entered
+        found: list[tuple[Any, Any]] = [(slicing.samples, inside.number)]
+        kept: list[tuple[Any, Any]] = []
         for target, increment in self.metric.statistics(inside):
             if isinstance(target, Table):
-                found.append((slicing.tables[target], with_key(increment, _typed(batch.column(self.by), self.by))))
+                key = batch.cached(("slice key", self.by), lambda: _typed(batch.column(self.by), self.by))
+                records = {**increment.records, KEY: key}
+                kept.append((slicing.tables[target], increment._replace(records=records)))
             else:
                 found.append((self._entries[target], increment))
-        return found
+        if plan is not None:  # which every row must hear of, also of a state to which nothing is added
+            given = {**dict.fromkeys(self._entries.values()), **dict(found)}
+            found = [(slicing.table, plan), *[(state, Directed(plan, each)) for state, each in given.items()]]
+        return found + kept
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The values by key."""

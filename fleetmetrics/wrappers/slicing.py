@@ -1,8 +1,12 @@
-"""Slicing: which samples are in which slice, and the states that have an entry for each; shared by `Sliced` metrics."""
+"""Slicing: which samples are in which slice, and the states that have an entry for each; shared by `Sliced` metrics.
+
+What a metric keeps of every sample gets the key as a further column, and each slice is folded apart.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Sequence
+import functools
+from typing import Any, Mapping
 
 import numpy as np
 
@@ -10,13 +14,16 @@ from fleetmetrics.arguments import raise_if_too_large
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.lanes import Groups
 from fleetmetrics.errors import InvalidInputError, StaticProgramError, warn
-from fleetmetrics.records.table import Table
-from fleetmetrics.state import State
-from fleetmetrics.wrappers.keys import KeyTable, Rows, check_kind, found_in, host_keys
-from fleetmetrics.wrappers.states import Lanes
+from fleetmetrics.record_metric import RecordMetric
+from fleetmetrics.records.table import Records, Table, joined_records
+from fleetmetrics.state import Lanes, State
+from fleetmetrics.wrappers.keyed import KeyTable, Plan, Rows, check_kind, found_in, host_keys
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, to_host
 
-__all__ = ["FixedSlicing", "GrowingSlicing", "Slicing"]
+__all__ = ["KEY", "FixedSlicing", "GrowingSlicing", "SlicedRecords", "Slicing"]
+
+#: The further column of records; no column of a metric has a space in its name.
+KEY = "slice key"
 
 
 class Slicing:
@@ -27,6 +34,9 @@ class Slicing:
         other: what the slice of all other keys is called.
         prefix: what the names of its states begin with.
     """
+
+    #: The keys, where they grow.
+    table: KeyTable | None = None
 
     def __init__(self, by: str, other: str, prefix: str) -> None:
         self.by = by
@@ -66,12 +76,8 @@ class Slicing:
     def _check_size(self, setting: str, keys: int, state: State) -> None:
         raise_if_too_large(setting, (keys + 1, *state.shape), f"{state.name!r} of all slices")
 
-    def first_states(self) -> Iterable[State]:
-        """The states that must be accumulated before the others."""
-        return ()
-
-    def enter(self, batch: Batch) -> tuple[Batch | None, list[tuple[State, Any]]]:
-        """A batch in lanes, one for each slice that it has samples of, and what it adds to the first states.
+    def enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
+        """A batch in lanes, one for each slice that it has samples of, and what it does to the table of the keys.
 
         Args:
             batch: flat, checked.
@@ -81,7 +87,7 @@ class Slicing:
         """
         return batch.cached(("in slices", self), lambda: self._enter(batch))
 
-    def _enter(self, batch: Batch) -> tuple[Batch | None, list[tuple[State, Any]]]:
+    def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
         raise NotImplementedError
 
     def keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
@@ -126,12 +132,13 @@ class FixedSlicing(Slicing):
 
     def _new_state(self, state: State) -> State:
         self._check_size(f"keys, of which there are {len(self._keys)},", len(self._keys), state)
-        return Lanes(state, len(self._keys) + 1, state.name, (*self.kind, state.key))
+        shape = (len(self._keys) + 1, *state.shape)
+        return Lanes(state.name, shape, state.declared_dtype, state.reduction, (*self.kind, state.key))
 
-    def _enter(self, batch: Batch) -> tuple[Batch | None, list[tuple[State, Any]]]:
+    def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
         if batch.xp.FILTERS and not len(batch.prediction):
-            return None, []
-        return batch.in_lanes(Groups(batch.xp, self._index(batch), len(self._keys) + 1)), []
+            return None
+        return batch.in_lanes(Groups(batch.xp, self._index(batch), len(self._keys) + 1)), None
 
     def _index(self, batch: Batch) -> Any:
         """The slice of each sample, int64 ``[n]``."""
@@ -166,6 +173,8 @@ class GrowingSlicing(Slicing):
         limit: how many keys are kept.
     """
 
+    table: KeyTable
+
     def __init__(self, by: str, other: str, prefix: str, limit: int) -> None:
         self.limit = limit
         self.table = KeyTable(f"{prefix}.keys", by, limit, ("sliced", by, other, limit))
@@ -184,11 +193,7 @@ class GrowingSlicing(Slicing):
         self._check_size(f"max_keys={self.limit}", self.limit, state)
         return Rows(state, self.table, state.name, (*self.kind, state.key))
 
-    def first_states(self) -> Sequence[State]:
-        """The table of the keys."""
-        return (self.table,)
-
-    def _enter(self, batch: Batch) -> tuple[Batch | None, list[tuple[State, Any]]]:
+    def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
         if is_static(batch.prediction):
             raise StaticProgramError(
                 f"{self.prefix}: states that grow with the keys of {self.by} cannot live in a static program; list the "
@@ -198,7 +203,7 @@ class GrowingSlicing(Slicing):
         keep = None if batch.keep is None else np.asarray(to_host(batch.keep))
         counted = keys if keep is None else keys[keep]
         if not len(counted):
-            return None, []
+            return None
         if counted.dtype.kind == "U" and (counted == self.other).any():
             raise InvalidInputError(
                 f"{self.by} holds {self.other!r}, which stands for all other keys; give Sliced another other="
@@ -209,7 +214,7 @@ class GrowingSlicing(Slicing):
             index = np.zeros(len(keys), np.int64)
             index[keep] = plan.lane
         groups = Groups(batch.xp, batch.xp.asarray(index, self.by), len(plan.lanes))
-        return batch.in_lanes(groups), [(self.table, plan)]
+        return batch.in_lanes(groups), plan
 
     def keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
         """See `Slicing.keys`."""
@@ -224,3 +229,89 @@ class GrowingSlicing(Slicing):
                 f"{samples[-1]} of {samples.sum()} samples, those of all other keys, are in {self.other!r}. Give a "
                 "larger max_keys=, or the keys that matter, keys=[...]"
             )
+
+
+def _sliced_table(table: Table) -> Table:
+    """A table that also says in which slice each sample is.
+
+    Args:
+        table: of the metric that is sliced; prepares the records of each slice.
+    """
+    key = None if table.key is None else (table.key, "in slices")
+    own = None if table.only_sorts else functools.partial(_prepared, table)
+    return Table(table.name, (*table.columns, KEY), table.order, key, own)
+
+
+def _prepared(table: Table, records: Records) -> Records:
+    """Prepare the records of each slice on their own, and sort them together."""
+    if not len(records[KEY]):
+        return records
+    keys, place = np.unique(records[KEY], return_inverse=True)
+    parts = []
+    for index, key in enumerate(keys):
+        part = records.taken(np.flatnonzero(place.reshape(-1) == index))
+        part.pop(KEY)
+        part = table.prepare(part)
+        size = next(len(column) for column in part.values() if column is not None)
+        parts.append({**part, KEY: np.full(size, key)})
+    joined = joined_records(table.name, parts)
+    return joined if table.order is None else joined.taken(np.argsort(joined[table.order], kind="stable"))
+
+
+class SlicedRecords:
+    """Stands for a metric that keeps every sample where records are folded, and folds each slice apart.
+
+    Args:
+        metric: the one that is sliced.
+        slicing: which slices there are.
+    """
+
+    def __init__(self, metric: RecordMetric, slicing: Slicing) -> None:
+        self.metric = metric
+        self.name = metric.name
+        self.slicing = slicing
+        self.table = slicing.tables.setdefault(metric.table, _sliced_table(metric.table))
+        self._own = {name: slicing.state_of(state) for name, state in metric.states.items()}
+
+    @property
+    def states(self) -> Mapping[str, State]:
+        """What `fold` asks for."""
+        own = {f"own {name}": state for name, state in self._own.items()}
+        return own if self.slicing.table is None else {**own, "keys": self.slicing.table}
+
+    def start(self) -> dict[str, Any]:
+        """No slice has been met."""
+        return {"slices": [], "carries": []}
+
+    def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Let the metric fold what each slice has of a piece."""
+        carries = dict(zip(carry["slices"], carry["carries"]))
+        keys = states["keys"] if "keys" in states else self.slicing.keys({})
+        for place, part in records.cached(("slices", self.slicing), lambda each: _parts(each, keys)):
+            own = {name: states[f"own {name}"][place, ...] for name in self._own}
+            before = carries.get(place)
+            carries[place] = self.metric.fold(self.metric.start() if before is None else before, part, own)
+        return {"slices": list(carries), "carries": list(carries.values())}
+
+    def carry_of(self, carry: Mapping[str, Any], place: int) -> dict[str, Any]:
+        """What was made of the records of a slice.
+
+        Args:
+            carry: what was made of all.
+            place: of the slice's key; the number of keys for other keys.
+        """
+        found = dict(zip(carry["slices"], carry["carries"]))
+        return found[place] if place in found else self.metric.start()
+
+
+def _parts(records: Records, keys: np.ndarray) -> list[tuple[int, Records]]:
+    """The slices that a piece has samples of, by the places of their keys, and these samples."""
+    index = found_in(keys, records[KEY])
+    order = np.argsort(index, kind="stable")
+    places, starts = np.unique(index[order], return_index=True)
+    parts = []
+    for place, chosen in zip(places.tolist(), np.split(order, starts[1:])):
+        part = records.taken(chosen)
+        part.pop(KEY)
+        parts.append((place, part))
+    return parts

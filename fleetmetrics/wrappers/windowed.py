@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, NamedTuple
 
 import numpy as np
@@ -10,17 +11,15 @@ from fleetmetrics.arguments import flag_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas.ratio import part_named
 from fleetmetrics.metric import Common, Metric
-from fleetmetrics.state import State
+from fleetmetrics.numbers import combine, identity
+from fleetmetrics.state import InPlace, State, read, spread
 from fleetmetrics.wrappers.base import Wrapper, names_of
-from fleetmetrics.wrappers.states import Ring, Turn
-from fleetmetrics.xp import is_static
+from fleetmetrics.xp import Directed, Scattered, is_paddle, is_static, namespace
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["Windowed", "WindowedValue"]
-
-_ONE = np.int64(1)
 
 
 class WindowedValue(NamedTuple):
@@ -114,18 +113,22 @@ class Windowed(Wrapper):
         """What a batch adds to the metric's states is what it puts into the rings."""
         increments = list(self.metric.statistics(batch))
         whole = increments if self.lifetime else []
-        xp = batch.xp
-        self._turn.counts, one = None, _ONE
+        step = batch.cached(("step", self._turn), lambda: self._step(batch))
+        if step is None:
+            return whole
+        rings = [(self._rings[state], Directed(step, increment)) for state, increment in increments]
+        return [(self._turn, Directed(step, step.counts)), *rings, *whole]
+
+    def _step(self, batch: Batch) -> Step | None:
+        """Where the batch goes; None if none of its samples counts."""
+        xp, one = batch.xp, np.int64(1)
         if batch.keep is None:
             if 0 in xp.shape(batch.prediction):
-                return whole
-            one = xp.asarray(one, "one") if is_static(batch.prediction) else one
-        elif xp.is_eager(batch.keep):
-            if not xp.host(batch.keep).any():
-                return whole
-        else:
-            self._turn.counts = one = xp.cast(xp.cast(batch.number_of(batch.keep), "bool"), "int64")
-        return [(self._turn, one), *[(self._rings[state], increment) for state, increment in increments], *whole]
+                return None
+            return Step(self._turn, xp.asarray(one, "one") if is_static(batch.prediction) else one, True)
+        if xp.is_eager(batch.keep):
+            return Step(self._turn, one, True) if xp.host(batch.keep).any() else None
+        return Step(self._turn, xp.cast(xp.cast(batch.number_of(batch.keep), "bool"), "int64"), False)
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """Both values, or the one over the window alone."""
@@ -133,3 +136,116 @@ class Windowed(Wrapper):
         with part_named(f"the last {self.last} batches"):
             window = self.metric.evaluate(own, carries)
         return WindowedValue(window, self.metric.evaluate(values, carries)) if self.lifetime else window
+
+
+class Step:
+    """The place of a batch in the rings.
+
+    Args:
+        turn: whose turn it is.
+        counts: an int64: 1; 0 if the batch has no sample that counts, and leaves its place to the next one.
+        surely: whether it is known to be 1.
+    """
+
+    def __init__(self, turn: Turn, counts: Any, surely: bool) -> None:
+        self.turn, self.counts, self.surely = turn, counts, surely
+
+    @functools.cached_property
+    def place(self) -> Any:
+        """A number, tensor or variable; the turn asks for it before it moves on."""
+        current = self.turn.current()
+        return namespace(current).remainder(current, self.turn.size)
+
+    @property
+    def doubt(self) -> Any:
+        """None, or `counts` where nobody has looked at them."""
+        return None if self.surely else self.counts
+
+
+class Turn(State):
+    """Whose turn it is in rings: how many batches a worker has added.
+
+    Args:
+        name: its name.
+        size: how many places a ring has.
+    """
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(name, (), "int64", "sum")
+        self.size = size
+
+    def accumulate(self, increment: Directed) -> None:
+        """Move on by a `Step`."""
+        _ = increment.to.place
+        super().accumulate(increment.increment)
+
+    def merge(self, other: State, scope: Any = None) -> None:
+        """Nothing: a place of the other one's ring is as many batches ago as in one's own."""
+
+
+class Ring(InPlace):
+    """A state for each of the last batches; as a whole, it is worth what they make together.
+
+    Args:
+        of: the state that each batch merges into.
+        turn: whose turn it is.
+        name: its name.
+        key: what it counts; None: never shared.
+    """
+
+    def __init__(self, of: State, turn: Turn, name: str, key: Any) -> None:
+        super().__init__(name, of.shape, of.declared_dtype, of.reduction, key)
+        self.turn = turn
+
+    def accumulate(self, directed: Directed) -> None:
+        """Put what one batch adds into the place of the oldest.
+
+        Args:
+            directed: to a `Step`.
+        """
+        step, increment = directed
+        if self.static is not None:
+            from fleetmetrics.static.variables import replace
+
+            replace(self.static, step.place, increment, step.doubt)
+            return
+        parts = increment.indices if isinstance(increment, Scattered) else [increment]
+        xp = namespace(self.value, step.doubt, *parts)
+        batch: Any = np.full(self.shape, identity(self.reduction, self.dtype))
+        on_host = isinstance(increment, Scattered) and not any(map(is_paddle, increment.indices))
+        batch = xp.merge(self.reduction, batch, spread(increment) if on_host else increment)
+        ring = self._empty() if self.value is None else self.value
+        self.remember(ring, step.place)
+        self.value = xp.replaced(ring, step.place, batch, step.doubt)
+
+    def enter_program(self, dtype: str, share: bool) -> None:
+        """Move into the static program that is being built; see `State.enter_program`."""
+        from fleetmetrics import static
+
+        self.dtype = "float64" if "float64" in (self.dtype, dtype) else "int64"
+        shape = (self.turn.size, *self.shape)
+        self.static = static.create_state(self.name, shape, self.dtype, self.reduction, share=share)
+
+    def read(self, scope: Any = None) -> np.ndarray:
+        """The last batches together; see `State.read`."""
+        return combine(self.reduction, list(self.places(scope)))
+
+    def places(self, scope: Any = None) -> np.ndarray:
+        """What each place holds: an array of one more axis, in front."""
+        if self.static is not None:
+            ring = read(self.name, scope, "scope")
+        else:
+            ring = self._empty() if self.value is None else read(self.value)
+        return ring.reshape(self.turn.size, *self.shape)
+
+    def merge(self, other: State, scope: Any = None) -> None:
+        """Merge place by place, the latest with the latest: as if the batches had been added side by side."""
+        assert isinstance(other, Ring)
+        mine, theirs = self.places(scope), other.places(scope)
+        shift = self.turn.read(scope).item() - other.turn.read(scope).item()
+        dtype = np.result_type(mine, theirs)
+        theirs = np.roll(theirs, shift, axis=0)
+        self.write(combine(self.reduction, [mine.astype(dtype), theirs.astype(dtype)]), scope)
+
+    def _empty(self) -> np.ndarray:
+        return np.full((self.turn.size, *self.shape), identity(self.reduction, self.dtype))

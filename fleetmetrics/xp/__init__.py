@@ -12,9 +12,18 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.xp import numpy_ops
-from fleetmetrics.xp.kinds import Scattered, is_eager_tensor, is_paddle, is_static, without_strays
+from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor, is_paddle, is_static, without_strays
 
-__all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "namespace", "to_host", "without_strays"]
+__all__ = [
+    "Directed",
+    "Scattered",
+    "is_eager_tensor",
+    "is_paddle",
+    "is_static",
+    "namespace",
+    "to_host",
+    "without_strays",
+]
 
 
 #: Looked up before the question is asked, which takes longer.

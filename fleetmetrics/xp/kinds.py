@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
-__all__ = ["Scattered", "is_eager_tensor", "is_paddle", "is_static", "without_strays"]
+__all__ = ["Directed", "Scattered", "is_eager_tensor", "is_paddle", "is_static", "without_strays"]
 
 
 def is_eager_tensor(value: Any) -> bool:
@@ -40,6 +40,13 @@ class Scattered(NamedTuple):
     amount: Any
 
 
+class Directed(NamedTuple):
+    """An increment that says itself which part of a state takes it: the rows of some keys, or a place in a ring."""
+
+    to: Any
+    increment: Any
+
+
 def without_strays(xp: Any, increment: Any, state: Any) -> Any:
     """An increment without what lies outside of its state, where that was not checked before.
 
@@ -47,9 +54,11 @@ def without_strays(xp: Any, increment: Any, state: Any) -> Any:
 
     Args:
         xp: the namespace of the batch.
-        increment: `Scattered`, or anything else, which is returned as it is.
+        increment: `Scattered`, also `Directed`; or anything else, which is returned as it is.
         state: what it is merged into; lanes that only the increment has, in front, are right whatever a sample holds.
     """
+    if isinstance(increment, Directed):
+        return increment._replace(increment=without_strays(xp, increment.increment, state))
     if not isinstance(increment, Scattered):
         return increment
     indices, inside = list(increment.indices), None

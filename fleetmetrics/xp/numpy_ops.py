@@ -282,11 +282,6 @@ def dot_of_columns(weight: np.ndarray, array: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->j", weight, array)
 
 
-def cumulative_sum(array: np.ndarray) -> np.ndarray:
-    """The sums of the first entries, up to each one: int64."""
-    return np.cumsum(array)
-
-
 def remainder(array: np.ndarray, divisor: int) -> Any:
     """What is left of integers of at least 0 when they are divided by one number."""
     return np.remainder(array, divisor)

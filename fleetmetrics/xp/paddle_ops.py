@@ -16,7 +16,7 @@ import paddle
 
 from fleetmetrics.numbers import WIDTHS, merged
 from fleetmetrics.xp.buckets import lowest_scores
-from fleetmetrics.xp.kinds import Scattered, is_eager_tensor
+from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor
 from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, too
     all_true,
     arange,
@@ -244,11 +244,6 @@ def dot_of_columns(weight: Any, tensor: Any) -> Any:
     return paddle.sum(paddle.multiply(weight, tensor), axis=0)
 
 
-def cumulative_sum(tensor: Any) -> Any:
-    """The sums of the first entries, up to each one: int64."""
-    return paddle.cumsum(tensor, axis=0)
-
-
 def remainder(tensor: Any, divisor: int) -> Any:
     """What is left of integers of at least 0 when they are divided by one number."""
     return paddle.remainder(tensor, paddle.full([], divisor, "int64"))
@@ -328,6 +323,8 @@ def rank_of_label(scores: Any, label: Any) -> Any:
 
 def state_dtype(increment: Any) -> str:
     """The dtype that a state needs to take an increment."""
+    if isinstance(increment, Directed):
+        increment = increment.increment
     amount = increment.amount if isinstance(increment, Scattered) else increment
     return "float64" if amount is not None and kind(amount) == "f" else "int64"
 

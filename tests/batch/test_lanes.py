@@ -14,8 +14,8 @@ from fleetmetrics import InvalidInputError
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.lanes import Groups, Replicates
 from fleetmetrics.numbers import identity
+from fleetmetrics.state import Lanes
 from fleetmetrics.xp import Scattered, namespace, numpy_ops
-from fleetmetrics.xp.in_place import add_at, flat_entries
 from tests.contract import new_programs
 
 N, GROUPS, REPLICATES = 57, 5, 4
@@ -105,8 +105,7 @@ def merged(each: Sum, shape: tuple[int, ...], increment: Any) -> Any:
         state = np.full(shape, identity(each.reduction, dtype), dtype)
         if not scattered:
             return xp.merge(each.reduction, state, increment)
-        add_at(state.reshape(-1), *flat_entries(shape, increment))
-        return state
+        return Lanes("mine", shape, dtype, each.reduction).scatter(state, increment)
     return xp.merge(each.reduction, xp.identity(shape, dtype, each.reduction), increment)
 
 
@@ -182,19 +181,6 @@ def test_statistics_are_kept_apart_from_those_without_lanes() -> None:
     assert batch.total == N * (N - 1) / 2
     increment = batch.in_lanes(Groups(batch.xp, INDEX, GROUPS)).total
     assert np.bincount(increment.indices[0], increment.amount).tolist() == np.bincount(INDEX, np.arange(N)).tolist()
-
-
-@pytest.mark.parametrize("form", [np.asarray, paddle.to_tensor], ids=["numpy", "dynamic"])
-def test_rows_are_numbered_without_those_that_do_not_count(form: Any) -> None:
-    mask = np.array([[1, 1], [0, 0], [0, 1], [0, 0], [1, 0]], bool)
-    batch = Batch(form(np.zeros((5, 2))), mask=form(mask))
-    batch.check((), validate=True)
-    index = np.asarray(batch.row_index)
-    if form is not np.asarray:
-        index = index[mask.reshape(-1)]
-    assert index.tolist() == [0, 0, 1, 2] and int(batch.number_of_rows) == 3
-    plain = Batch(form(np.zeros((3, 2))))
-    assert np.asarray(plain.row_index).tolist() == [0, 0, 1, 1, 2, 2] and int(plain.number_of_rows) == 3
 
 
 @pytest.mark.parametrize("form", [np.asarray, paddle.to_tensor], ids=["numpy", "dynamic"])

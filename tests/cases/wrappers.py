@@ -72,7 +72,7 @@ def resampled(reference: Callable[..., float], ids: str = "request") -> Callable
 
     def result(p: Any, y: Any, w: Any, **columns: Any) -> tuple[Any, ...]:
         hashes = words(numpy_ops, integer_ids(columns[ids]), 7)
-        times = poisson(numpy_ops, *hashes, salts(7, REPLICATES))
+        times = poisson(numpy_ops, *hashes, salts(7, REPLICATES)).astype(np.int64)
         values = []
         for drawn in times.T:
             own = np.repeat(np.arange(len(p)), drawn)

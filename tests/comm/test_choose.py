@@ -168,23 +168,3 @@ def test_local_gives_copies() -> None:
 def test_importing_does_not_import_paddle() -> None:
     code = "import sys, fleetmetrics.comm; sys.exit('paddle' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_the_rank_is_known_without_asking_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fleetmetrics.comm.choose import known_rank
-
-    class Worker(fc.LocalCommunicator):
-        rank, world_size = 4, 9
-
-    class Util:
-        def all_reduce(self, value: Any, mode: str) -> Any:
-            raise AssertionError("the others were asked")
-
-    assert known_rank() == 0
-    with fc.set_communicator(Worker()):
-        assert known_rank() == 4
-    for name, value in {**TWO, "PADDLE_TRAINER_ID": "1"}.items():
-        monkeypatch.setenv(name, value)
-    assert known_rank() == 1
-    with fc.set_communicator(fc.UtilCommunicator(Util(), Job(rank=0))):
-        assert known_rank() == 1

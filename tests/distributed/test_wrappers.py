@@ -109,15 +109,10 @@ def test_records_are_folded_by_slice(reports: list[dict[str, Any]]) -> None:
     assert same(reports[0]["records"], plain(metric.compute()), False)
 
 
-def test_without_ids_each_worker_draws_for_itself(reports: list[dict[str, Any]]) -> None:
-    found = reports[0]["without ids"]
-    drawn = found["drawn"]
+def test_without_ids_the_interval_is_that_of_one_process(reports: list[dict[str, Any]]) -> None:
     data = samples()
-    metric = fed(fm.Accuracy(), {name: data[name] for name in ("prediction", "label")})
-    assert found["value"] == metric.compute()
-    assert abs(np.mean(drawn) - SAMPLES) < 5 * np.sqrt(SAMPLES / len(drawn))
-    # If two workers drew alike, the numbers would spread more.
-    assert np.std(drawn) == pytest.approx(np.sqrt(SAMPLES), rel=0.25)
+    metric = fed(fm.Bootstrap(fm.AUC(buckets=64), 200), {name: data[name] for name in ("prediction", "label")})
+    assert repr(reports[0]["without ids"]) == repr(plain(metric.compute()))
 
 
 TROUBLES = {

@@ -594,7 +594,7 @@ def test_the_flags_of_what_stands_around_metrics_are_true_or_false():
         (lambda: fm.ExpectedCalibrationError(bins=10**12), "bins"),
         (lambda: fm.ThresholdSweep(thresholds=2**30), "thresholds"),
         (lambda: fm.Lift(fractions=2**30), "fractions"),
-        (lambda: fm.Bootstrap(fm.AUC(), replicates=10**6), "replicates=1000000"),
+        (lambda: fm.Bootstrap(fm.AUC(), replicates=10**6, ids="id"), "replicates=1000000"),
         (lambda: fm.Windowed(fm.AUC(), last=10**6), "last=1000000"),
         (lambda: fm.Windowed(fm.Sliced(fm.AUC(), keys=range(1000)), last=1000), "last=1000"),
         (lambda: fm.Sliced(fm.AUC(), max_keys=10**6), "max_keys=1000000"),

@@ -24,7 +24,8 @@ DATA = Data(P, Y, W, None, {"uid": IDS})
 
 
 def drawn(ids: Any, replicates: int, seed: int = 0) -> np.ndarray:
-    return poisson(numpy_ops, *words(numpy_ops, integer_ids(np.asarray(ids)), seed), salts(seed, replicates))
+    times = poisson(numpy_ops, *words(numpy_ops, integer_ids(np.asarray(ids)), seed), salts(seed, replicates))
+    return times.astype(np.int64)
 
 
 def resampled(make: Any, data: Data, times: np.ndarray) -> list[Any]:
@@ -143,8 +144,8 @@ def test_the_interval_holds_the_true_value_as_often_as_it_says() -> None:
     held = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        metric = fm.Bootstrap(fm.Mean(), 200, seed=seed, confidence=0.9)
-        metric.add(rng.exponential(size=300))
+        metric = fm.Bootstrap(fm.Mean(), 200, seed=seed, confidence=0.9, ids="uid")
+        metric.add(rng.exponential(size=300), uid=np.arange(300))
         result = metric.compute()
         held += result.low <= 1 <= result.high
     assert 0.82 <= held / 200 <= 0.96
@@ -180,12 +181,10 @@ def test_samples_of_one_id_are_drawn_together() -> None:
 
 
 def test_a_row_of_a_matrix_is_one_sample() -> None:
-    for ids in ("uid", None):
-        metric = fm.Bootstrap(fm.Sum(), 20, ids=ids)
-        columns = {"uid": [3, 4]} if ids else {}
-        metric.add(np.array([[1.0, 2.0], [4.0, 8.0]]), **columns)
-        times = drawn([3, 4] if ids else [0, 1], 20)
-        assert metric.compute().replicates.tolist() == (3 * times[0] + 12 * times[1]).tolist()
+    metric = fm.Bootstrap(fm.Sum(), 20, ids="uid")
+    metric.add(np.array([[1.0, 2.0], [4.0, 8.0]]), uid=[3, 4])
+    times = drawn([3, 4], 20)
+    assert metric.compute().replicates.tolist() == (3 * times[0] + 12 * times[1]).tolist()
 
 
 @pytest.mark.parametrize("mode", ["numpy", "dynamic"])
@@ -202,67 +201,141 @@ def test_ids_may_be_texts_or_any_integers(mode: str) -> None:
 
 def test_tensors_that_must_not_be_waited_for_draw_the_same(monkeypatch: Any) -> None:
     monkeypatch.setattr(paddle_ops, "is_eager", lambda tensor: False)
-    for ids in ("uid", None):
-        found = []
-        for put in (np.asarray, paddle.to_tensor):
-            metric = fm.Bootstrap(fm.Accuracy(), 9, ids=ids)
-            for part in batches(DATA._replace(mask=RNG.random(N) < 2), 50):
-                columns = {"uid": put(part.columns["uid"])} if ids else {}
-                metric.add(put(part.prediction), put(part.label), mask=put(part.mask), **columns)
-            found.append(metric.compute())
-        assert same(found[0], found[1], True)
+    found = []
+    for put in (np.asarray, paddle.to_tensor):
+        metric = fm.Bootstrap(fm.Accuracy(), 9, ids="uid")
+        for part in batches(DATA._replace(mask=RNG.random(N) < 2), 50):
+            uid = put(part.columns["uid"])
+            metric.add(put(part.prediction), put(part.label), mask=put(part.mask), uid=uid)
+        found.append(metric.compute())
+    assert same(found[0], found[1], True)
 
 
 # -- no ids ---------------------------------------------------------------------------------------------------
 
 
-def test_without_ids_samples_that_count_are_numbered() -> None:
-    mask = RNG.random(N) < 0.7
-    found = []
-    for mode in MODES:
-        metric = fm.Bootstrap(fm.MeanAbsoluteError(), 9)
-        data = Data(np.where(mask, P, np.nan), Y, W, mask)
-        found.append(metric.compute(feed(metric, batches(data, 37), mode)))
-    kept = Data(P[mask], Y[mask], W[mask])
-    wanted = resampled(fm.MeanAbsoluteError, kept, drawn(np.arange(mask.sum()), 9))
-    for result in found:
-        assert same(result.replicates, np.array(wanted), False, 1e-9)
-    again = fm.Bootstrap(fm.MeanAbsoluteError(), 9)
-    again.add(*kept[:3])
-    assert same(again.compute(), found[0], False, 1e-9)
+def without_ids(metric: Any, parts: Any = None, workers: int = 1, mode: str = "numpy") -> Any:
+    """What every worker computes."""
+    made = [fm.Bootstrap(metric.fresh(), 30, seed=-5, name="mine") for _ in range(workers)]
+    parts = batches(DATA._replace(weight=None, columns={}), 50) if parts is None else parts
+    if mode != "numpy":
+        return made[0].compute(feed(made[0], parts, mode))
+    for place, part in enumerate(parts):
+        feed(made[place % workers], [part], mode)
+    first, *rest = together([lambda channel, each=each: each.compute(communicator=channel) for each in made])
+    assert all(same(each, first, True) for each in rest)
+    return first
 
 
-def test_workers_number_their_samples_apart(monkeypatch: Any) -> None:
-    metrics = []
-    for rank in range(3):
-        monkeypatch.setattr(bootstrap, "known_rank", lambda rank=rank: rank)
-        metrics.append(fm.Bootstrap(fm.Count(), 8, name="mine"))
-        if rank < 2:
-            metrics[-1].add(np.zeros(5))
-    found = together([lambda channel, metric=metric: metric.compute(communicator=channel) for metric in metrics])
-    ids = np.concatenate([np.arange(5), np.arange(5) + 2**40])
-    assert [each.drawn.tolist() for each in found] == [drawn(ids, 8).sum(axis=0).tolist()] * 3
+COUNTS = {
+    "auc": fm.AUC(),
+    "accuracy": fm.Accuracy(),
+    "f1": fm.F1(task="binary"),
+    "count": fm.Count(),
+    "click-through rate": fm.ClickThroughRate(),
+    "kolmogorov-smirnov": fm.KolmogorovSmirnov(),
+    "an expression": 2 * fm.Precision(task="binary") - fm.Recall(task="binary"),
+}
 
 
-def test_workers_that_do_not_know_their_ranks_say_so() -> None:
-    def work(channel: Together) -> Any:
-        metric = fm.Bootstrap(fm.Count(), 8, name="mine")
-        metric.add(np.zeros(5))
-        return metric.compute(communicator=channel)
+@pytest.mark.parametrize("name", COUNTS)
+def test_without_ids_the_interval_depends_neither_on_the_workers_nor_on_the_batches(name: str) -> None:
+    data = DATA._replace(weight=None, columns={})
+    wanted = without_ids(COUNTS[name])
+    assert wanted.std > 0 and wanted.drawn is None
+    assert same(without_ids(COUNTS[name], batches(data, 7)[::-1], 3), wanted, True)
+    for mode in ("dynamic", "static") if name == "accuracy" else ():
+        assert same(without_ids(COUNTS[name], mode=mode), wanted, True)
 
-    for error in together([work] * 2):
-        assert isinstance(error, fm.CommunicatorError)
-        assert "mine: several workers have drawn their samples as one rank" in str(error) and "Give ids=" in str(error)
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_without_ids_the_replicates_spread_as_those_of_ids_do(name: str) -> None:
+    rng = np.random.default_rng(1)
+    score = rng.random(4000)
+    data = score, (rng.random(4000) < score).astype(int)
+    one, other = fm.Bootstrap(COUNTS[name].fresh(), 1000), fm.Bootstrap(COUNTS[name].fresh(), 1000, ids="uid")
+    one.add(*data)
+    other.add(*data, uid=np.arange(4000))
+    one, other = one.compute(), other.compute()
+    assert one.value == other.value and one.std == pytest.approx(other.std, rel=5 / math.sqrt(1000))
+    assert one.mean == pytest.approx(other.mean, abs=5 * one.std * math.sqrt(2 / 1000))
 
 
-def test_metrics_without_ids_of_one_process_do_not_merge() -> None:
-    one, other, empty = (fm.Bootstrap(fm.Count(), 8) for _ in range(3))
-    one.add([0.5])
-    other.add([0.5])
-    with pytest.raises(fm.InvalidInputError, match=r"have the same numbers; give Bootstrap ids= to merge them"):
-        one.merge(other)
-    empty.merge(one)
-    assert same(empty.compute(), one.compute(), True)
+def test_states_that_hang_together_are_drawn_together() -> None:
+    metric = fm.Bootstrap(fm.Accuracy(), 300)
+    metric.add([0.9] * 3, [1, 1, 0])
+    with pytest.warns(fm.UndefinedMetricWarning, match="replicates"):
+        result = metric.compute()
+    defined = result.replicates[~np.isnan(result.replicates)]
+    assert (defined <= 1).all() and (defined == 1).any() and 5 <= 300 - len(defined) <= 35  # exp(-3) of 300
+
+
+def test_very_large_counts_are_drawn() -> None:
+    metric = fm.Bootstrap(fm.Count(), 400)
+    for number in (2**62, 2**63 - 1):
+        metric.states[f"{metric.name}.total"].write(np.array(number))
+        result = metric.compute()
+        assert result.mean == pytest.approx(number, rel=1e-8) and result.std == pytest.approx(2**31.25, rel=0.5)
+
+
+def test_without_ids_nothing_but_the_metrics_own_states_is_kept() -> None:
+    metrics = fm.MetricCollection({"auc": fm.AUC(), "sure": fm.Bootstrap(fm.AUC())}, name="m")
+    assert [state.name for state in metrics._states()][3:] == ["m.auc.histogram"]
+    one, other = (fm.Bootstrap(fm.Count(), 8, seed=3) for _ in range(2))
+    both = fm.Bootstrap(fm.Count(), 8, seed=3)
+    for metric in (one, other, both, both):
+        metric.add([0.5])
+    one.merge(other)
+    assert same(one.compute(), both.compute(), True)
+
+
+@pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
+def test_without_ids_each_slice_and_window_has_its_interval() -> None:
+    slot = IDS % 2
+    for keys in (None, [0, 1]):
+        metric = fm.Sliced(fm.Bootstrap(fm.AUC(buckets=64)), keys=keys)
+        metric.add(P, Y, slot=slot)
+        for key, result in metric.compute().items():
+            alone = fm.Bootstrap(fm.AUC(buckets=64))
+            alone.add(P[slot == key], Y[slot == key])
+            assert same(result, alone.compute(), True)
+    recent = fm.Windowed(fm.Bootstrap(fm.Accuracy(), 9), 1)
+    recent.add(P, Y)
+    recent.add(P[:50], Y[:50])
+    alone = fm.Bootstrap(fm.Accuracy(), 9)
+    alone.add(P[:50], Y[:50])
+    assert same(recent.compute().window, alone.compute(), True)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        fm.MeanAbsoluteError(),
+        fm.Calibration(),
+        fm.Max(),
+        fm.Sum(),
+        fm.AUC(task="multiclass", num_classes=3),
+        fm.F1(task="multilabel", num_labels=3),
+        fm.Accuracy() + fm.AUC(),
+        fm.Accuracy(task="multilabel", num_labels=2),
+    ],
+    ids=str,
+)
+def test_metrics_of_other_states_ask_for_ids(metric: Any) -> None:
+    with pytest.raises(fm.InvalidInputError, match=r"without ids takes metrics that count samples.* Give ids="):
+        fm.Bootstrap(metric)
+    fm.Bootstrap(metric, ids="uid")
+
+
+def test_weights_and_rows_ask_for_ids() -> None:
+    metric = fm.Bootstrap(fm.Accuracy(), name="mine")
+    with pytest.raises(fm.InvalidInputError, match=r"mine: without ids Bootstrap counts samples.* given weights. Give"):
+        metric.add(P, Y, W)
+    with pytest.raises(fm.InvalidInputError, match=r"it was given rows of several elements.* Give ids="):
+        metric.add(P.reshape(-1, 2), Y.reshape(-1, 2))
+    assert not metric.holds_samples()
+    metric.add(P[:, None], Y[:, None], mask=Y > 0)
+    assert metric.metric.states["total"].read() == Y.sum()
 
 
 # -- two models -----------------------------------------------------------------------------------------------
@@ -282,9 +355,13 @@ def models(better: float, ids: str | None = "uid") -> tuple[Any, Any]:
     return results[0], results[1]
 
 
-@pytest.mark.parametrize("ids", ["uid", None])
-def test_paired_replicates_see_what_intervals_apart_do_not(ids: str | None) -> None:
-    one, other = models(0.01, ids)
+def test_without_ids_results_are_no_pairs() -> None:
+    with pytest.raises(fm.InvalidInputError, match=r"without ids, .* give both Bootstraps ids="):
+        fm.paired_difference(*models(0.01, None))
+
+
+def test_paired_replicates_see_what_intervals_apart_do_not() -> None:
+    one, other = models(0.01)
     found = fm.paired_difference(one, other)
     assert found.value == pytest.approx(one.value - other.value)
     assert one.low < other.high  # the intervals overlap
@@ -419,24 +496,6 @@ def test_bad_ids_are_an_error() -> None:
         with pytest.raises(fm.InvalidInputError, match="uid must hold integers or texts, one per sample, not"):
             metric.add(prediction, uid=prediction)
         metric.add(prediction, uid=paddle.static.data("uid", [-1], "int32"))
-
-
-def test_an_add_that_failed_in_a_program_may_be_mended() -> None:
-    class Broken(fm.Metric):
-        fails = True
-
-        def batch_statistics(self, batch: Any) -> Any:
-            if Broken.fails:
-                raise fm.InvalidInputError("broken")
-            return {}
-
-    metrics = fm.MetricCollection({"resampled": fm.Bootstrap(fm.Count(), 5), "broken": Broken()})
-    with new_programs():
-        prediction = paddle.static.data("p", [-1], "float32")
-        with pytest.raises(fm.InvalidInputError, match="broken"):
-            metrics.add(prediction)
-        Broken.fails = False
-        metrics.add(prediction)
 
 
 def test_other_settings_do_not_merge() -> None:

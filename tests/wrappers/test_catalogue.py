@@ -138,6 +138,72 @@ def test_a_batch_that_fails_leaves_every_wrapper_as_it_was(mode: str, monkeypatc
         assert same(metrics.compute(), one.compute(), True)
 
 
+def mixed() -> dict[str, Any]:
+    """Wrappers of every kind, the keys of some more than they keep."""
+    return {
+        "grown": fm.Sliced(fm.MeanSquaredError(), "slot", max_keys=3),
+        "counts": fm.Sliced(fm.AUC(buckets=64), "slot", max_keys=3),
+        "most": fm.Sliced(fm.Max(), "slot", max_keys=3),
+        "given": fm.Sliced(fm.AUC(buckets=64), "slot", keys=[1, 2]),
+        "recent": fm.Windowed(fm.MeanSquaredError(), 2),
+        "sure": fm.Bootstrap(fm.Variance(), 5, ids="uid"),
+        "both": fm.Sliced(fm.Bootstrap(fm.Accuracy(), 5, ids="uid"), "slot", max_keys=3),
+        "kept": fm.Sliced(fm.GAUC(), "slot", max_keys=3),
+    }
+
+
+def mixed_batch(rng: np.random.Generator) -> dict[str, Any]:
+    slot = rng.integers(0, 9, 12)
+    return {"prediction": rng.random(12), "label": slot % 2, "slot": 9 - slot, "uid": slot, "user": slot * 0 + 1}
+
+
+@pytest.mark.parametrize("form", ["numpy", "dynamic", "static"])
+def test_the_increments_of_a_batch_can_be_merged_in_any_order(form: str, monkeypatch: Any) -> None:
+    dynamic = {"grown", "counts", "most", "kept", "both"} if form == "static" else set()
+    found = []
+    for seed in range(4):
+        order, rng = np.random.default_rng(seed), np.random.default_rng(0)
+        metrics = fm.MetricCollection({k: m for k, m in mixed().items() if k not in dynamic}, name=f"{form} {seed}")
+        statistics = metrics.statistics
+
+        def shuffled(batch: Any, statistics: Any = statistics, order: Any = order, seed: int = seed) -> Any:
+            pairs = list(statistics(batch))
+            return [pairs[i] for i in order.permutation(len(pairs))] if seed else pairs
+
+        monkeypatch.setattr(metrics, "statistics", shuffled)
+        parts = []
+        for _ in range(5):
+            batch = mixed_batch(rng)
+            columns = {key: batch[key] for key in ("slot", "uid", "user") if not (dynamic and key == "user")}
+            parts.append(Data(batch["prediction"], batch["label"], None, None, columns))
+        scope = feed(metrics, parts, form)
+        found.append([state.read(scope).tobytes() for state in metrics._states()])
+    assert all(each == found[0] for each in found)
+
+
+def test_the_states_of_two_metrics_can_be_merged_in_any_order() -> None:
+    found = []
+    for seed in range(4):
+        rng = np.random.default_rng(0)
+        one, other = (fm.MetricCollection(mixed(), name="it") for _ in range(2))
+        for metrics in (one, other, other):
+            metrics.add(**mixed_batch(rng))
+        pairs = list(zip(one._states(), other._states()))
+        for place in np.random.default_rng(seed).permutation(len(pairs)) if seed else range(len(pairs)):
+            pairs[place][0].merge(pairs[place][1])
+        found.append(snapshot(one)[: len(pairs)])
+    assert all(each == found[0] for each in found)
+
+
+def test_what_could_be_undone_is_not_pickled() -> None:
+    metric = fm.Sliced(fm.AUC(), "slot")
+    metric.add(np.linspace(0, 1, 50_000), np.arange(50_000) % 2, slot=np.arange(50_000) % 50)
+    held = sum(state.read().nbytes for state in metric._states())
+    before = len(pickle.dumps(metric))
+    metric.add(np.linspace(0, 1, 50_000), np.arange(50_000) % 2, slot=np.arange(50_000) % 50)
+    assert len(pickle.dumps(metric)) <= before + 1000 and before < 1.5 * held
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda metric: pickle.loads(pickle.dumps(metric))])
 def test_wrappers_can_be_copied_with_what_they_hold(copied: Any) -> None:
     for metric in (

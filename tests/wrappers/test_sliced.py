@@ -410,7 +410,6 @@ def test_what_cannot_be_sliced_says_what_to_do() -> None:
         "around this Sliced: join the two columns": lambda: fm.Sliced(fm.Sliced(fm.Count())),
         "around this Windowed: put it around": lambda: fm.Sliced(fm.Windowed(fm.Count(), 3)),
         "around this Throughput: its time is that of a worker as a whole": lambda: fm.Sliced(fm.Throughput()),
-        "around this Bootstrap: give Bootstrap ids=": lambda: fm.Sliced(fm.Bootstrap(fm.Count())),
     }
     for told, make in cases.items():
         with pytest.raises(fm.InvalidInputError, match=told):

@@ -195,7 +195,6 @@ def test_what_has_no_window_says_what_to_do() -> None:
         r"keeps every sample; compute it at the end of each window": lambda: fm.Windowed(fm.GAUC(), 3),
         r"states have a fixed size; give Sliced keys=\[...\]": lambda: fm.Windowed(fm.Sliced(fm.Count()), 3),
         "one window is enough": lambda: fm.Windowed(fm.Windowed(fm.Count(), 2), 3),
-        "give Bootstrap ids=": lambda: fm.Windowed(fm.Bootstrap(fm.Count()), 3),
     }
     for told, make in cases.items():
         with pytest.raises(fm.InvalidInputError, match=told):

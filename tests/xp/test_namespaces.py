@@ -52,7 +52,6 @@ CASES = {
     "least float of the kept": (lambda xp, x, k: xp.extreme(x, k, "min"), SCORES[:, 0], FLAGS),
     "bitwise_and": (lambda xp, x: xp.bitwise_and(x, 2**32 - 1), INTEGERS),
     "bitwise_xor": (lambda xp, x, y: xp.bitwise_xor(xp.reshape(x, [-1, 1]), y), INTEGERS, INTEGERS[::-1].copy()),
-    "cumulative_sum": (lambda xp, x: xp.cumulative_sum(xp.cast(x, "int64")), FLAGS),
     "extreme_by": (lambda xp, i, x: xp.extreme_by(i, x, None, 9, "max"), np.arange(50) % 7, SCORES[:, 0]),
     "extreme_by of the kept": (
         lambda xp, i, x, k: xp.extreme_by(i, x, k, 3, "min"),

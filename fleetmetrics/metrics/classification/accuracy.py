@@ -130,6 +130,11 @@ class Accuracy(Undefinable):
         self.declare("correct", key=("correct", self.task))
         self.declare("total", key=total_key(self.task))
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """See `Metric.cells`; of several labels there are several matrices, of the same samples."""
+        return () if self.task is not None and self.task.kind == "multilabel" else tuple(self.states)
+
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         if self.task is not None:
             return self.task.rules_for(batch)

@@ -80,6 +80,11 @@ class ConfusionMetric(Undefinable):
         self.requirements = self.task.rules
         self.declare("confusion", self.task.shape, key=("confusion", self.task))
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """See `Metric.cells`; of several labels there are several matrices, of the same samples."""
+        return () if self.task.kind == "multilabel" else ("confusion",)
+
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         return self.task.rules_for(batch)
 

@@ -74,10 +74,9 @@ if __name__ == "__main__":
     fed(sliced, share_of(channel.rank, channel.world_size, ("prediction", "label", "country", "user")))
     report(records=plain(sliced.compute(timeout=TIMEOUT)))
 
-    numbered = fm.Bootstrap(fm.Accuracy(), 200, name="numbered")
-    fed(numbered, share_of(channel.rank, channel.world_size, ("prediction", "label")))
-    result = numbered.compute(timeout=TIMEOUT)
-    report(**{"without ids": {"value": result.value, "drawn": result.drawn}})
+    counted = fm.Bootstrap(fm.AUC(buckets=64), 200, name="counted")
+    fed(counted, share_of(channel.rank, channel.world_size, ("prediction", "label")))
+    report(**{"without ids": plain(counted.compute(timeout=TIMEOUT))})
 
     report(troubles=troubles(channel))
     report(after=int(np.sum(fm.get_communicator().all_gather(np.ones(1, int)))))

@@ -11,11 +11,10 @@ from fleetmetrics.comm import Block
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.exchange import KeyedRows, Keys
 from fleetmetrics.numbers import combine, identity
-from fleetmetrics.state import State, read
-from fleetmetrics.wrappers.states import Undone
-from fleetmetrics.xp import Scattered, numpy_ops, to_host
+from fleetmetrics.state import InPlace, State, read
+from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 
-__all__ = ["KeyTable", "Plan", "Rows", "check_kind", "found_in", "host_keys"]
+__all__ = ["KeyTable", "Known", "Plan", "Rows", "check_kind", "found_in", "host_keys"]
 
 
 def host_keys(values: Any, argument: str) -> np.ndarray:
@@ -56,30 +55,37 @@ def found_in(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.where(keys[np.minimum(place, len(keys) - 1)] == values, place, len(keys))
 
 
+class Known(NamedTuple):
+    """The keys of a worker, sorted, and the row of each in the states that have one; row 0 is for all other keys."""
+
+    keys: np.ndarray
+    rows: np.ndarray
+
+
 class Plan(NamedTuple):
-    """What a batch does to a `KeyTable`, before it is done.
+    """What a batch does to a `KeyTable` and its `Rows`, before it is done.
 
     Args:
         lane: of each sample.
         lanes: the row that each lane merges into, each row once.
-        keys: all keys afterwards, sorted.
-        rows: their rows.
+        known: afterwards.
         evicted: rows of keys that must make room; what they hold goes to row 0.
     """
 
     lane: np.ndarray
     lanes: np.ndarray
-    keys: np.ndarray
-    rows: np.ndarray
+    known: Known
     evicted: np.ndarray
+
+
+_NOTHING = Known(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class KeyTable(State):
     """The keys that a worker keeps: the smallest of all that it has met, up to a number.
 
     A key that is among the smallest of all workers is among the smallest of those that any worker has met, at any time:
-    so it is never evicted anywhere, and its rows are complete. The states that have a row for each key follow this one:
-    it goes before them.
+    so it is never evicted anywhere, and its rows are complete.
 
     Args:
         name: its name.
@@ -94,13 +100,11 @@ class KeyTable(State):
         super().__init__(name, (), "int64", "sum", key)
         self.by = by
         self.limit = limit
-        self.followers: list[Rows] = []
-        self.rows = np.empty(0, np.int64)
-        self.lanes = np.empty(0, np.int64)  # the rows that the lanes of the batch merge into
 
-    def keys(self) -> np.ndarray:
-        """All keys, sorted."""
-        return np.empty(0, np.int64) if self.value is None else self.value
+    @property
+    def known(self) -> Known:
+        """The keys and their rows."""
+        return _NOTHING if self.value is None else self.value
 
     def plan(self, column: np.ndarray) -> Plan:
         """Find the rows for some samples; nothing changes.
@@ -111,23 +115,27 @@ class KeyTable(State):
         Raises:
             InvalidInputError: if these are texts, and those so far integers, or the other way about.
         """
-        known = self.keys()
-        check_kind(known, column, self.by)
-        if 0 < len(known) < 16 * len(column) and known.dtype.kind == "i":
+        return self.planned(self.known, column)
+
+    def planned(self, known: Known, column: np.ndarray) -> Plan:
+        """`plan` for other keys that are known already."""
+        keys, rows = known
+        check_kind(keys, column, self.by)
+        if 0 < len(keys) < 16 * len(column) and keys.dtype.kind == "i":
             # Where nothing is new, as nearly always, there is no need to sort.
-            where = found_in(known, column)
-            met = np.zeros(len(known) + 1, bool)
+            where = found_in(keys, column)
+            met = np.zeros(len(keys) + 1, bool)
             met[where] = True
             if not met[-1]:
-                return Plan((np.cumsum(met) - 1)[where], self.rows[met[:-1]], known, self.rows, self.rows[:0])
+                return Plan((np.cumsum(met) - 1)[where], rows[met[:-1]], known, rows[:0])
         values, place = _distinct(column)
-        where = found_in(known, values)
-        new = values[where == len(known)]
-        if len(known) == self.limit:
-            new = new[new < known[-1]]
-        keys, rows, evicted = known, self.rows, np.empty(0, np.int64)
+        where = found_in(keys, values)
+        new = values[where == len(keys)]
+        if len(keys) == self.limit:
+            new = new[new < keys[-1]]
+        evicted = rows[:0]
         if len(new):
-            keys = np.concatenate([known, new]) if len(known) else new
+            keys = np.concatenate([keys, new]) if len(keys) else new
             order = np.argsort(keys, kind="stable")
             rows = np.append(rows, np.full(len(new), -1))[order]
             keys, rows, evicted = keys[order][: self.limit], rows[: self.limit], rows[self.limit :]
@@ -136,51 +144,25 @@ class KeyTable(State):
             rows[rows < 0] = free[: np.count_nonzero(rows < 0)]
             where = found_in(keys, values)
         lanes, lane = np.unique(np.append(rows, 0)[where], return_inverse=True)
-        return Plan(lane.reshape(-1)[place], lanes, keys, rows, evicted)
+        return Plan(lane.reshape(-1)[place], lanes, Known(keys, rows), evicted)
 
     def accumulate(self, plan: Plan) -> None:
-        """Do what was planned.
-
-        Args:
-            plan: the latest one.
-        """
-        for state in self.followers:
-            state.evict(plan.evicted)
-        self.value, self.rows, self.lanes = plan.keys, plan.rows, plan.lanes
-
-    def mark(self) -> Any:
-        """See `State.mark`; of the states that follow, too."""
-        return self.value, self.rows, self.lanes, [state.mark() for state in self.followers]
-
-    def back_to(self, mark: Any) -> None:
-        """See `State.back_to`; of the states that follow, too."""
-        self.value, self.rows, self.lanes, marks = mark
-        for state, each in zip(self.followers, marks):
-            state.back_to(each)
+        """Do what was planned."""
+        self.value = plan.known
 
     def read(self, scope: Any = None) -> np.ndarray:
         """All keys, sorted."""
-        return self.keys()
+        return self.known.keys
 
     def block(self, scope: Any = None) -> Keys:
         """The keys, for the exchange."""
-        return Keys(self.name, self.keys(), self.limit)
-
-    def reset(self, scope: Any = None) -> None:
-        """Forget all keys."""
-        super().reset(scope)
-        self.rows = self.lanes = np.empty(0, np.int64)
+        return Keys(self.name, self.known.keys, self.limit)
 
     def merge(self, other: State, scope: Any = None) -> None:
-        """Take in another table's keys; the rows that follow are merged by what is found here."""
+        """Take in another table's keys."""
         assert isinstance(other, KeyTable)
-        theirs = other.keys()
-        if len(theirs):
-            plan = self.plan(theirs)
-            self.accumulate(plan)
-            self.lanes = plan.lanes[plan.lane]
-        else:
-            self.lanes = np.empty(0, np.int64)
+        if len(other.known.keys):
+            self.accumulate(self.plan(other.known.keys))
 
 
 def _distinct(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -197,7 +179,7 @@ def _distinct(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values[order], rank[first]
 
 
-class Rows(Undone):
+class Rows(InPlace):
     """A state with a row for each key of a table, on the host; row 0 is for the samples of all other keys.
 
     Args:
@@ -212,24 +194,41 @@ class Rows(Undone):
     def __init__(self, of: State, table: KeyTable, name: str, key: Any) -> None:
         super().__init__(name, of.shape, of.declared_dtype, of.reduction, key)
         self.table = table
-        table.followers.append(self)
+        self.known = _NOTHING
 
-    def accumulate(self, increment: Any) -> None:
+    def mark(self) -> Any:
+        """See `State.mark`."""
+        return super().mark(), self.known
+
+    def back_to(self, mark: Any) -> None:
+        """See `State.back_to`."""
+        value, self.known = mark
+        super().back_to(value)
+
+    def reset(self, scope: Any = None) -> None:
+        """Return to no rows."""
+        super().reset(scope)
+        self.known = _NOTHING
+
+    def accumulate(self, directed: Directed) -> None:
         """Merge what one batch adds; rows of other keys cost no time.
 
         Args:
-            increment: of one lane more than the state's shape, see `KeyTable.lanes`.
+            directed: to a `Plan`, of one lane more than the state's shape; None: nothing.
         """
-        lanes = self.table.lanes
-        rows = self._room(int(lanes.max()) + 1)
+        plan, increment = directed
+        self._evict(plan)
+        if increment is None:
+            return
+        rows = self._room(int(plan.lanes.max(initial=0)) + 1)
         if isinstance(increment, Scattered):
             first, *rest = [to_host(index) for index in increment.indices]
-            self.value = self.scatter(rows, Scattered((lanes[first], *rest), to_host(increment.amount)))
+            self.value = self.scatter(rows, Scattered((plan.lanes[first], *rest), to_host(increment.amount)))
             return
-        merged = numpy_ops.merge(self.reduction, rows[lanes], read(increment))
+        merged = numpy_ops.merge(self.reduction, rows[plan.lanes], read(increment))
         rows = rows.astype(np.result_type(rows, merged), copy=False)
-        self.remember(rows, lanes)
-        rows[lanes] = merged
+        self.remember(rows, plan.lanes)
+        rows[plan.lanes] = merged
         self.value = rows
 
     def _room(self, size: int) -> np.ndarray:
@@ -244,13 +243,9 @@ class Rows(Undone):
             rows[: len(value)] = value
         return rows
 
-    def evict(self, rows: np.ndarray) -> None:
-        """Let row 0 take what some rows hold, and empty them.
-
-        Args:
-            rows: which.
-        """
-        value = self.value
+    def _evict(self, plan: Plan) -> None:
+        """Let row 0 take what the rows hold that must make room, and empty them."""
+        self.known, value, rows = plan.known, self.value, plan.evicted
         rows = rows[rows < len(value)] if value is not None else rows[:0]
         if len(rows):
             self.remember(value, np.append(rows, 0))
@@ -259,7 +254,7 @@ class Rows(Undone):
 
     def read(self, scope: Any = None) -> np.ndarray:
         """The rows in the order of the keys; the one of other keys is the last."""
-        order = np.append(self.table.rows, 0)
+        order = np.append(self.known.rows, 0)
         return self._room(int(order.max()) + 1)[order]
 
     def block(self, scope: Any = None) -> KeyedRows:
@@ -267,10 +262,14 @@ class Rows(Undone):
         return KeyedRows(Block(self.name, self.reduction, self.read()), self.table.name)
 
     def merge(self, other: State, scope: Any = None) -> None:
-        """Merge the rows of equal keys, after the table has been merged."""
+        """Merge the rows of equal keys."""
         assert isinstance(other, Rows)
         theirs = other.read()
-        lanes = np.append(self.table.lanes, 0)
+        lanes = np.zeros(1, np.int64)
+        if len(other.known.keys):
+            plan = self.table.planned(self.known, other.known.keys)
+            self._evict(plan)
+            lanes = np.append(plan.lanes[plan.lane], 0)
         rows = self._room(int(lanes.max()) + 1)
         dtype = np.result_type(rows, theirs)
         self.value, theirs = rows.astype(dtype, copy=False), theirs.astype(dtype, copy=False)
