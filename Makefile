@@ -75,7 +75,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu mutations lint types format docs compare evaluate modes bench-sync bench-gather bench-metrics bench \
+.PHONY: help demo test test-ps test-cpu mutations lint types format docs compare evaluate names modes bench-sync bench-gather bench-metrics bench \
 	clean clean-all
 
 help:  ## list the tasks
@@ -125,6 +125,10 @@ compare: $(PS)/.ready $(CPU)/.ready  ## print what fleet.metrics and fleetmetric
 evaluate: $(PS)/.ready $(CPU)/.ready  ## evaluate on 3 workers in dynamic mode, on both Paddle versions
 	$(call run-evaluate,$(PS),$(PS_PADDLE))
 	$(call run-evaluate,$(CPU),$(CPU_PADDLE))
+
+names: $(DEV)/.ready  ## write the list of public names, fleetmetrics/__init__.pyi, and the docs' catalogue, from the modules
+	@$(DEV)/bin/python docs/scripts/names.py
+	@$(DEV)/bin/python docs/scripts/catalogue.py
 
 modes: $(PS)/.ready $(CPU)/.ready  ## write the docs' table of metrics and modes, by running both Paddle versions
 	@$(PS)/bin/python docs/scripts/modes.py

@@ -66,7 +66,7 @@ setup(
         "Typing :: Typed",
     ],
     packages=find_packages(include=["fleetmetrics", "fleetmetrics.*"]),
-    package_data={"fleetmetrics": ["py.typed"]},
+    package_data={"fleetmetrics": ["py.typed", "*.pyi"]},
     zip_safe=False,
     # Tests run on 3.11; `make lint` refuses syntax and library calls that 3.8 does not have.
     python_requires=">=3.8",

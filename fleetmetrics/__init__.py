@@ -10,70 +10,43 @@ Examples:
         >>> auc.compute()                           # over all workers, wherever it runs
         0.75
 
-Importing this does not import Paddle; ``fleetmetrics.static`` does.
+A name is imported when it is first used. ``fleetmetrics.static`` imports Paddle, and nothing else does.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
+import re
 from typing import Any
 
-from fleetmetrics._version import __version__
-from fleetmetrics.base_metric import BaseMetric
-from fleetmetrics.collection import MetricCollection
-from fleetmetrics.comm import (
-    Communicator,
-    LocalCommunicator,
-    SocketCommunicator,
-    UtilCommunicator,
-    get_communicator,
-    set_communicator,
-)
-from fleetmetrics.comm.backends import get_dist_backend, list_all_backends, set_default_dist_backend
-from fleetmetrics.errors import *  # noqa: F403
-from fleetmetrics.errors import __all__ as _errors
-from fleetmetrics.functional import acc, auc, mae, max, min, mse, rmse, sum
-from fleetmetrics.hints import hint_of_name
-from fleetmetrics.metric import Metric
-from fleetmetrics.metrics import *  # noqa: F403
-from fleetmetrics.metrics import __all__ as _metrics
-from fleetmetrics.sampling import padding_mask
-from fleetmetrics.wrappers import *  # noqa: F403
-from fleetmetrics.wrappers import __all__ as _wrappers
-
-__all__ = [
-    "BaseMetric",
-    "Communicator",
-    "LocalCommunicator",
-    "Metric",
-    "MetricCollection",
-    "SocketCommunicator",
-    "UtilCommunicator",
-    "__version__",
-    "acc",
-    "auc",
-    "evaluator",  # noqa: F405
-    "get_communicator",
-    "get_dist_backend",
-    "list_all_backends",
-    "mae",
-    "max",
-    "min",
-    "mse",
-    "padding_mask",
-    "rmse",
-    "set_communicator",
-    "set_default_dist_backend",
-    "static",  # noqa: F405
-    "sum",
-    *_errors,
-    *_metrics,
-    *_wrappers,
-]
+# Which module has a name: the stub for type checkers, which `make names` writes, says it here, too.
+with open(os.path.join(os.path.dirname(__file__), "__init__.pyi"), encoding="utf-8") as _stub:
+    _text = _stub.read()
+_modules = {
+    name: module for module, name in re.findall(r"^from (fleetmetrics\S+) import (\w+) as \2$", _text, re.MULTILINE)
+}
+__all__ = re.findall(r'^    "(\w+)",$', _text, re.MULTILINE)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("evaluator", "static"):  # lazily: static imports Paddle
-        import importlib
+    if name in _modules:
+        value = getattr(importlib.import_module(_modules[name]), name)
+    elif name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    else:
+        try:
+            value = importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+            from fleetmetrics.hints import hint_of_name
 
-        return importlib.import_module(f"fleetmetrics.{name}")
-    raise AttributeError(f"module 'fleetmetrics' has no attribute {name!r}{hint_of_name(name, __all__)}")
+            hint = hint_of_name(name, _modules)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}") from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_modules, "evaluator", "formulas", "static"})

@@ -36,10 +36,9 @@ def page_of(kind: type) -> str:
 def catalogue() -> dict[str, list[type]]:
     """The classes by page, in the order of the pages; on a page by name."""
     import fleetmetrics
-    from fleetmetrics import metrics, wrappers
 
-    names = dict.fromkeys([*metrics.__all__, *wrappers.__all__])
-    kinds = [getattr(fleetmetrics, name) if hasattr(fleetmetrics, name) else getattr(wrappers, name) for name in names]
+    places = ("fleetmetrics.metrics.", "fleetmetrics.wrappers.")
+    kinds = [getattr(fleetmetrics, name) for name, module in fleetmetrics._modules.items() if module.startswith(places)]
     kinds = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, fleetmetrics.Metric)]
     pages: dict[str, list[type]] = {page: [] for page in PAGES}
     for kind in sorted(kinds, key=lambda kind: kind.__name__.lower()):

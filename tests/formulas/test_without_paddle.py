@@ -1,6 +1,5 @@
 """Formulas, batches and metrics on NumPy arrays need no Paddle, and importing them costs next to nothing."""
 
-import math
 import os
 import subprocess
 import sys
@@ -59,19 +58,3 @@ print("paddle" in sys.modules)
 def test_using_the_numpy_path_does_not_import_paddle():
     code = "import sys, fleetmetrics as f; m = f.AUC(); m.add([0.5, 0.25], [1, 0]); m.compute(); m.reset(); f.sum(1)"
     assert run(code + '; print("paddle" in sys.modules)') == ["False"]
-
-
-def test_import_adds_less_than_a_tenth_of_a_second_to_that_of_numpy(tmp_path):
-    # Compiled once, as an installed package is, whatever the environment says about writing bytecode; and the least
-    # of several, since what else runs on the machine only ever adds. A machine that is slow all the time is slow to
-    # import NumPy, which takes a tenth of a second on others.
-    times = ["t.append(time.process_time())"] * 3
-    code = "; ".join(["import time; t = []", times[0], "import numpy", times[1], "import fleetmetrics", times[2]])
-    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    least = [math.inf, math.inf]
-    for _ in range(20):
-        start, between, end = map(float, run(f"{code}; print(*t)", **compiled))
-        least = [min(least[0], between - start), min(least[1], end - between)]
-        if least[1] < 0.1:
-            return
-    assert least[1] < least[0], f"NumPy took {least[0]:.3f} s, fleetmetrics {least[1]:.3f} s"

@@ -1,0 +1,74 @@
+"""Write fleetmetrics/__init__.pyi: every public name, for type checkers and for the package itself.
+
+    python docs/scripts/names.py
+
+A class of fleetmetrics/metrics is public if it is in the ``__all__`` of its module and shows an example.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from typing import Iterable
+
+from _catalogue import DOCS
+
+sys.path.insert(0, str(DOCS.parent))
+
+STUB = DOCS.parent / "fleetmetrics" / "__init__.pyi"
+
+#: What is public of the other modules; None: their ``__all__``.
+OTHERS: dict[str, list[str] | None] = {
+    "_version": ["__version__"],
+    "base_metric": None,
+    "collection": None,
+    "comm": [
+        "Communicator",
+        "LocalCommunicator",
+        "SocketCommunicator",
+        "UtilCommunicator",
+        "get_communicator",
+        "set_communicator",
+    ],
+    "comm.backends": ["get_dist_backend", "list_all_backends", "set_default_dist_backend"],
+    "errors": None,
+    "formulas.bootstrap": ["BootstrapResult", "PairedDifference", "paired_difference"],
+    "functional": None,
+    "metric": ["Declared", "Metric"],
+    "sampling": ["padding_mask"],
+    "wrappers.bootstrap": None,
+    "wrappers.sliced": None,
+    "wrappers.windowed": None,
+}
+#: What ``from fleetmetrics import *`` leaves alone: Python's own names.
+NOT_STARRED = ("max", "min", "sum")
+
+
+def public() -> dict[str, list[str]]:
+    """The public names by module."""
+    found: dict[str, Iterable[str]] = {}
+    for name, chosen in OTHERS.items():
+        module = importlib.import_module(f"fleetmetrics.{name}")
+        found[module.__name__] = module.__all__ if chosen is None else chosen
+    root = importlib.import_module("fleetmetrics.metrics")
+    for info in pkgutil.walk_packages(root.__path__, "fleetmetrics.metrics."):
+        module = importlib.import_module(info.name)
+        names = [] if info.ispkg else module.__all__
+        found[info.name] = [name for name in names if "Examples:" in (getattr(module, name).__doc__ or "")]
+    return {module: sorted(names) for module, names in sorted(found.items()) if names}
+
+
+def stub() -> str:
+    """What the stub holds."""
+    modules = public()
+    lines = [f"from {module} import {name} as {name}" for module, names in modules.items() for name in names]
+    starred = sorted({name for names in modules.values() for name in names if name not in NOT_STARRED})
+    all_ = ["__all__ = [", *[f'    "{name}",' for name in starred], "]"]
+    lines += [f"from . import {name} as {name}" for name in ("evaluator", "formulas", "static")]
+    lines += ["", "_modules: dict[str, str]"]
+    return "\n".join(["# Written by `make names`.", *lines, *all_, ""])
+
+
+if __name__ == "__main__":
+    STUB.write_text(stub(), encoding="utf-8")

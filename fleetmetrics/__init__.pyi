@@ -1,0 +1,257 @@
+# Written by `make names`.
+from fleetmetrics._version import __version__ as __version__
+from fleetmetrics.base_metric import BaseMetric as BaseMetric
+from fleetmetrics.collection import MetricCollection as MetricCollection
+from fleetmetrics.comm import Communicator as Communicator
+from fleetmetrics.comm import LocalCommunicator as LocalCommunicator
+from fleetmetrics.comm import SocketCommunicator as SocketCommunicator
+from fleetmetrics.comm import UtilCommunicator as UtilCommunicator
+from fleetmetrics.comm import get_communicator as get_communicator
+from fleetmetrics.comm import set_communicator as set_communicator
+from fleetmetrics.comm.backends import get_dist_backend as get_dist_backend
+from fleetmetrics.comm.backends import list_all_backends as list_all_backends
+from fleetmetrics.comm.backends import set_default_dist_backend as set_default_dist_backend
+from fleetmetrics.errors import AgreementError as AgreementError
+from fleetmetrics.errors import AssertedInputError as AssertedInputError
+from fleetmetrics.errors import CommunicatorError as CommunicatorError
+from fleetmetrics.errors import DeadlineError as DeadlineError
+from fleetmetrics.errors import DuplicateStateError as DuplicateStateError
+from fleetmetrics.errors import FleetMetricsError as FleetMetricsError
+from fleetmetrics.errors import IntegerOverflowError as IntegerOverflowError
+from fleetmetrics.errors import InvalidInputError as InvalidInputError
+from fleetmetrics.errors import NoChannelError as NoChannelError
+from fleetmetrics.errors import RecordError as RecordError
+from fleetmetrics.errors import ServerProcessError as ServerProcessError
+from fleetmetrics.errors import StateNotFoundError as StateNotFoundError
+from fleetmetrics.errors import StaticProgramError as StaticProgramError
+from fleetmetrics.errors import UndefinedMetricWarning as UndefinedMetricWarning
+from fleetmetrics.errors import UnknownNameError as UnknownNameError
+from fleetmetrics.formulas.bootstrap import BootstrapResult as BootstrapResult
+from fleetmetrics.formulas.bootstrap import PairedDifference as PairedDifference
+from fleetmetrics.formulas.bootstrap import paired_difference as paired_difference
+from fleetmetrics.functional import acc as acc
+from fleetmetrics.functional import auc as auc
+from fleetmetrics.functional import mae as mae
+from fleetmetrics.functional import max as max
+from fleetmetrics.functional import min as min
+from fleetmetrics.functional import mse as mse
+from fleetmetrics.functional import rmse as rmse
+from fleetmetrics.functional import sum as sum
+from fleetmetrics.metric import Declared as Declared
+from fleetmetrics.metric import Metric as Metric
+from fleetmetrics.metrics.aggregation import Count as Count
+from fleetmetrics.metrics.aggregation import Max as Max
+from fleetmetrics.metrics.aggregation import Min as Min
+from fleetmetrics.metrics.aggregation import Sum as Sum
+from fleetmetrics.metrics.aggregation import Throughput as Throughput
+from fleetmetrics.metrics.auc import AUC as AUC
+from fleetmetrics.metrics.auc import AveragePrecision as AveragePrecision
+from fleetmetrics.metrics.by_user import GAUC as GAUC
+from fleetmetrics.metrics.by_user import UAUC as UAUC
+from fleetmetrics.metrics.by_user import WuAUC as WuAUC
+from fleetmetrics.metrics.calibration import BrierDecomposition as BrierDecomposition
+from fleetmetrics.metrics.calibration import BrierScore as BrierScore
+from fleetmetrics.metrics.calibration import CalibrationCurve as CalibrationCurve
+from fleetmetrics.metrics.calibration import ExpectedCalibrationError as ExpectedCalibrationError
+from fleetmetrics.metrics.classification.accuracy import Accuracy as Accuracy
+from fleetmetrics.metrics.classification.accuracy import ExactMatch as ExactMatch
+from fleetmetrics.metrics.classification.agreement import BalancedAccuracy as BalancedAccuracy
+from fleetmetrics.metrics.classification.agreement import CohenKappa as CohenKappa
+from fleetmetrics.metrics.classification.agreement import ConfusionMatrix as ConfusionMatrix
+from fleetmetrics.metrics.classification.agreement import HammingLoss as HammingLoss
+from fleetmetrics.metrics.classification.agreement import MatthewsCorrelation as MatthewsCorrelation
+from fleetmetrics.metrics.classification.averaged import F1 as F1
+from fleetmetrics.metrics.classification.averaged import FBeta as FBeta
+from fleetmetrics.metrics.classification.averaged import Jaccard as Jaccard
+from fleetmetrics.metrics.classification.averaged import Precision as Precision
+from fleetmetrics.metrics.classification.averaged import Recall as Recall
+from fleetmetrics.metrics.classification.averaged import Specificity as Specificity
+from fleetmetrics.metrics.classification.averaged import StatScores as StatScores
+from fleetmetrics.metrics.classification.losses import HingeLoss as HingeLoss
+from fleetmetrics.metrics.classification.losses import LogLoss as LogLoss
+from fleetmetrics.metrics.click_through import BucketError as BucketError
+from fleetmetrics.metrics.click_through import COPC as COPC
+from fleetmetrics.metrics.click_through import Calibration as Calibration
+from fleetmetrics.metrics.click_through import ClickThroughRate as ClickThroughRate
+from fleetmetrics.metrics.click_through import NormalizedEntropy as NormalizedEntropy
+from fleetmetrics.metrics.click_through import PredictedClickThroughRate as PredictedClickThroughRate
+from fleetmetrics.metrics.click_through import RecalibratedNormalizedEntropy as RecalibratedNormalizedEntropy
+from fleetmetrics.metrics.curves import CumulativeGain as CumulativeGain
+from fleetmetrics.metrics.curves import KolmogorovSmirnov as KolmogorovSmirnov
+from fleetmetrics.metrics.curves import Lift as Lift
+from fleetmetrics.metrics.curves import PrecisionRecallCurve as PrecisionRecallCurve
+from fleetmetrics.metrics.curves import ROCCurve as ROCCurve
+from fleetmetrics.metrics.distribution import Histogram as Histogram
+from fleetmetrics.metrics.distribution import Mean as Mean
+from fleetmetrics.metrics.distribution import StandardDeviation as StandardDeviation
+from fleetmetrics.metrics.distribution import Variance as Variance
+from fleetmetrics.metrics.exact_auc import ExactAUC as ExactAUC
+from fleetmetrics.metrics.operating_points import PrecisionAtFixedRecall as PrecisionAtFixedRecall
+from fleetmetrics.metrics.operating_points import RecallAtFixedPrecision as RecallAtFixedPrecision
+from fleetmetrics.metrics.operating_points import SensitivityAtSpecificity as SensitivityAtSpecificity
+from fleetmetrics.metrics.operating_points import SpecificityAtSensitivity as SpecificityAtSensitivity
+from fleetmetrics.metrics.operating_points import ThresholdSweep as ThresholdSweep
+from fleetmetrics.metrics.ranking.at_k import FBetaAtK as FBetaAtK
+from fleetmetrics.metrics.ranking.at_k import FallOutAtK as FallOutAtK
+from fleetmetrics.metrics.ranking.at_k import HitRate as HitRate
+from fleetmetrics.metrics.ranking.at_k import PrecisionAtK as PrecisionAtK
+from fleetmetrics.metrics.ranking.at_k import RPrecision as RPrecision
+from fleetmetrics.metrics.ranking.at_k import RecallAtK as RecallAtK
+from fleetmetrics.metrics.ranking.order import DCG as DCG
+from fleetmetrics.metrics.ranking.order import MAP as MAP
+from fleetmetrics.metrics.ranking.order import MRR as MRR
+from fleetmetrics.metrics.ranking.order import NDCG as NDCG
+from fleetmetrics.metrics.regression.correlation import ExplainedVariance as ExplainedVariance
+from fleetmetrics.metrics.regression.correlation import PearsonCorrelation as PearsonCorrelation
+from fleetmetrics.metrics.regression.correlation import R2Score as R2Score
+from fleetmetrics.metrics.regression.errors import LogCoshError as LogCoshError
+from fleetmetrics.metrics.regression.errors import MaxError as MaxError
+from fleetmetrics.metrics.regression.errors import MeanAbsoluteError as MeanAbsoluteError
+from fleetmetrics.metrics.regression.errors import MeanBias as MeanBias
+from fleetmetrics.metrics.regression.errors import MeanSquaredError as MeanSquaredError
+from fleetmetrics.metrics.regression.errors import MeanSquaredLogError as MeanSquaredLogError
+from fleetmetrics.metrics.regression.errors import RootMeanSquaredError as RootMeanSquaredError
+from fleetmetrics.metrics.regression.errors import RootMeanSquaredLogError as RootMeanSquaredLogError
+from fleetmetrics.metrics.regression.losses import QuantileLoss as QuantileLoss
+from fleetmetrics.metrics.regression.losses import TweedieDeviance as TweedieDeviance
+from fleetmetrics.metrics.regression.ranks import KendallCorrelation as KendallCorrelation
+from fleetmetrics.metrics.regression.ranks import SpearmanCorrelation as SpearmanCorrelation
+from fleetmetrics.metrics.regression.ranks import XAUC as XAUC
+from fleetmetrics.metrics.regression.relative import MeanAbsolutePercentageError as MeanAbsolutePercentageError
+from fleetmetrics.metrics.regression.relative import SymmetricMeanAbsolutePercentageError as SymmetricMeanAbsolutePercentageError
+from fleetmetrics.metrics.regression.relative import WeightedMeanAbsolutePercentageError as WeightedMeanAbsolutePercentageError
+from fleetmetrics.sampling import padding_mask as padding_mask
+from fleetmetrics.wrappers.bootstrap import Bootstrap as Bootstrap
+from fleetmetrics.wrappers.sliced import Sliced as Sliced
+from fleetmetrics.wrappers.windowed import Windowed as Windowed
+from fleetmetrics.wrappers.windowed import WindowedValue as WindowedValue
+from . import evaluator as evaluator
+from . import formulas as formulas
+from . import static as static
+
+_modules: dict[str, str]
+__all__ = [
+    "AUC",
+    "Accuracy",
+    "AgreementError",
+    "AssertedInputError",
+    "AveragePrecision",
+    "BalancedAccuracy",
+    "BaseMetric",
+    "Bootstrap",
+    "BootstrapResult",
+    "BrierDecomposition",
+    "BrierScore",
+    "BucketError",
+    "COPC",
+    "Calibration",
+    "CalibrationCurve",
+    "ClickThroughRate",
+    "CohenKappa",
+    "Communicator",
+    "CommunicatorError",
+    "ConfusionMatrix",
+    "Count",
+    "CumulativeGain",
+    "DCG",
+    "DeadlineError",
+    "Declared",
+    "DuplicateStateError",
+    "ExactAUC",
+    "ExactMatch",
+    "ExpectedCalibrationError",
+    "ExplainedVariance",
+    "F1",
+    "FBeta",
+    "FBetaAtK",
+    "FallOutAtK",
+    "FleetMetricsError",
+    "GAUC",
+    "HammingLoss",
+    "HingeLoss",
+    "Histogram",
+    "HitRate",
+    "IntegerOverflowError",
+    "InvalidInputError",
+    "Jaccard",
+    "KendallCorrelation",
+    "KolmogorovSmirnov",
+    "Lift",
+    "LocalCommunicator",
+    "LogCoshError",
+    "LogLoss",
+    "MAP",
+    "MRR",
+    "MatthewsCorrelation",
+    "Max",
+    "MaxError",
+    "Mean",
+    "MeanAbsoluteError",
+    "MeanAbsolutePercentageError",
+    "MeanBias",
+    "MeanSquaredError",
+    "MeanSquaredLogError",
+    "Metric",
+    "MetricCollection",
+    "Min",
+    "NDCG",
+    "NoChannelError",
+    "NormalizedEntropy",
+    "PairedDifference",
+    "PearsonCorrelation",
+    "Precision",
+    "PrecisionAtFixedRecall",
+    "PrecisionAtK",
+    "PrecisionRecallCurve",
+    "PredictedClickThroughRate",
+    "QuantileLoss",
+    "R2Score",
+    "ROCCurve",
+    "RPrecision",
+    "RecalibratedNormalizedEntropy",
+    "Recall",
+    "RecallAtFixedPrecision",
+    "RecallAtK",
+    "RecordError",
+    "RootMeanSquaredError",
+    "RootMeanSquaredLogError",
+    "SensitivityAtSpecificity",
+    "ServerProcessError",
+    "Sliced",
+    "SocketCommunicator",
+    "SpearmanCorrelation",
+    "Specificity",
+    "SpecificityAtSensitivity",
+    "StandardDeviation",
+    "StatScores",
+    "StateNotFoundError",
+    "StaticProgramError",
+    "Sum",
+    "SymmetricMeanAbsolutePercentageError",
+    "ThresholdSweep",
+    "Throughput",
+    "TweedieDeviance",
+    "UAUC",
+    "UndefinedMetricWarning",
+    "UnknownNameError",
+    "UtilCommunicator",
+    "Variance",
+    "WeightedMeanAbsolutePercentageError",
+    "Windowed",
+    "WindowedValue",
+    "WuAUC",
+    "XAUC",
+    "__version__",
+    "acc",
+    "auc",
+    "get_communicator",
+    "get_dist_backend",
+    "list_all_backends",
+    "mae",
+    "mse",
+    "padding_mask",
+    "paired_difference",
+    "rmse",
+    "set_communicator",
+    "set_default_dist_backend",
+]

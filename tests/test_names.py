@@ -1,0 +1,79 @@
+"""The public names: a generated list says which module has each, and a module is imported when its name is used."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fleetmetrics as fm
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(code: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def loaded(code: str) -> int:
+    """How many of the package's modules are loaded after a statement."""
+    return int(
+        run(f"import sys, fleetmetrics; {code}; print(sum(n.startswith('fleetmetrics') for n in sys.modules))")[0]
+    )
+
+
+def test_the_list_of_names_is_what_the_modules_say():
+    code = "import sys; sys.path.insert(0, 'docs/scripts'); import names; print(names.STUB.read_text() == names.stub())"
+    assert run(code) == ["True"], "run `make names`"
+
+
+def test_every_name_is_there_and_is_listed():
+    for name in [*fm._modules, "evaluator", "formulas", "static"]:
+        assert getattr(fm, name) is not None and name in dir(fm)
+    assert set(fm.__all__) == {*fm._modules} - {"sum", "max", "min"} and fm.sum([1, 2]).tolist() == [1, 2]
+
+
+def test_import_loads_one_module_and_a_metric_what_it_stands_on():
+    assert loaded("pass") == 1
+    assert loaded("fleetmetrics.errors") == 2
+    assert loaded("fleetmetrics.AUC") <= 80
+    assert run("import sys, fleetmetrics; print('numpy' in sys.modules)") == ["False"]
+
+
+def test_star_brings_every_name_without_paddle_and_leaves_pythons_own():
+    code = "import sys; sys.modules['paddle'] = None; from fleetmetrics import *; import fleetmetrics as fm; "
+    code += "m = AUC(); m.add([0.9, 0.1], [1, 0]); print(m.compute(), sum([1, 2]), max(1, 2), fm.max(3))"
+    assert run(code) == ["1.0", "3", "2", "3"]
+
+
+def test_without_paddle_only_what_needs_it_raises():
+    code = "import sys; sys.modules['paddle'] = None; import fleetmetrics as fm; fm.evaluator; fm.Sliced\n"
+    code += "try: fm.static\nexcept ImportError as error: print('paddle' in str(error))"
+    assert run(code) == ["True"]
+
+
+def test_a_metric_is_unpickled_where_only_the_package_is_imported():
+    metric = fm.QuantileLoss(0.75)
+    metric.add([1.0, 4.0], [3.0, 3.0])
+    data = pickle.dumps(metric)
+    assert run(f"import pickle; print(pickle.loads({data!r}).compute())") == ["0.875"]
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'fleetmetrics' has no attribute 'nothing_of_the_kind'"):
+        getattr(fm, "nothing_of_the_kind")  # noqa: B009
+    with pytest.raises(ImportError, match="AUROC"):
+        from fleetmetrics import AUROC  # noqa: F401
+    assert not hasattr(fm, "_private") and not hasattr(fm.metrics, "Sliced") and fm.metrics.AUC is fm.AUC
+
+
+def test_type_checkers_read_the_same_list():
+    text = (ROOT / "fleetmetrics" / "__init__.pyi").read_text(encoding="utf-8")
+    assert re.search(r"^from fleetmetrics\.metrics\.auc import AUC as AUC$", text, re.MULTILINE)
+    assert "*.pyi" in (ROOT / "setup.py").read_text(encoding="utf-8")
