@@ -116,8 +116,9 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-#: Test runs that go on at the same time begin at different ones.
-_ports = itertools.count(os.getpid() * 211)
+#: Test runs that go on at the same time begin at different ones, and so do the processes that share one.
+_RUN = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+_ports = itertools.count(_RUN * 211 + 1000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]))
 
 
 def run(
