@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics.arguments import choice_of
 from fleetmetrics.formulas.confusion import averaged, counts_of
+from fleetmetrics.formulas.given import as_integers, exact_total, matrix_given
 from fleetmetrics.formulas.ratio import ratio, stand_in
 
 __all__ = ["balanced_accuracy", "cohen_kappa", "confusion_accuracy", "hamming_loss", "matthews_correlation"]
@@ -40,7 +42,7 @@ def confusion_accuracy(confusion: Any, average: str | None = "micro", zero_divis
         >>> confusion_accuracy([[3, 1], [1, 5]])
         0.8
     """
-    matrix = np.asarray(confusion)
+    matrix = matrix_given(confusion)
     counts = counts_of(matrix)
     if counts.entry == "label":
         right, whole = counts.tp + counts.tn, matrix.sum(axis=(1, 2))
@@ -95,7 +97,7 @@ def balanced_accuracy(confusion: Any, adjusted: bool = False, zero_division: flo
         >>> balanced_accuracy([[3, 1], [0, 8]])
         0.875
     """
-    matrices = np.asarray(confusion)
+    matrices = matrix_given(confusion)
     matrices = matrices if matrices.ndim == 3 else matrices[None]
     matrices = matrices[matrices.any(axis=(1, 2))]
     if not len(matrices):
@@ -134,17 +136,18 @@ def cohen_kappa(confusion: Any, weights: str | None = None, zero_division: float
         >>> cohen_kappa([[3, 1], [1, 3]])
         0.5
     """
-    matrix = np.asarray(confusion, np.float64)
-    total = matrix.sum()
+    matrix = as_integers(matrix_given(confusion, labels=False))
+    choice_of("weights", weights, (None, "linear", "quadratic"))
+    total = exact_total(matrix)
     if not total:
         return stand_in("cohen_kappa", "there are no samples", zero_division)
     place = np.arange(len(matrix))
-    apart = np.abs(place[:, None] - place).astype(np.float64)
-    apart = {None: np.minimum(apart, 1.0), "linear": apart, "quadratic": apart * apart}[weights]
-    expected = np.sum(apart * np.outer(matrix.sum(axis=1) / total, matrix.sum(axis=0)))
+    apart = np.abs(place[:, None] - place).astype(object)
+    apart = {None: np.minimum(apart, 1), "linear": apart, "quadratic": apart * apart}[weights]
+    observed, expected = np.sum(apart * matrix), matrix.sum(axis=1).dot(apart).dot(matrix.sum(axis=0))
     if not expected:
         return stand_in("cohen_kappa", "one class only is both true and predicted", zero_division)
-    return float(1 - np.sum(apart * matrix) / expected)
+    return float((expected - total * observed) / expected)
 
 
 def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> float:
@@ -152,7 +155,7 @@ def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> flo
 
     Formula: ``(c * n - t.p) / sqrt((n**2 - p.p) * (n**2 - t.t))``, where c is the number of right samples, t and p
     are the sums of rows and columns, and n is that of all samples. The matrices of several labels are added up
-    first, as in torchmetrics. Of counts, all sums are exact.
+    first, as in torchmetrics. All sums are exact, of weights too.
 
     Source: Matthews, "Comparison of the predicted and observed secondary structure of T4 phage lysozyme", Biochimica
     et Biophysica Acta 405 (1975); Gorodkin, "Comparing two K-category assignments by a K-category correlation
@@ -170,22 +173,15 @@ def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> flo
         >>> matthews_correlation([[3, 1], [1, 3]])
         0.5
     """
-    matrix = np.asarray(confusion)
+    matrix = as_integers(matrix_given(confusion))
     matrix = matrix.sum(axis=0) if matrix.ndim == 3 else matrix
-    if not matrix.any():
+    t, p = matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist()
+    total = sum(t)
+    if not total:
         return stand_in("matthews_correlation", "there are no samples", zero_division)
-    if matrix.dtype.kind == "f":
-        matrix = matrix / matrix.max()  # products of very large or very small weights leave the range of a float
-    by_true, by_predicted = matrix.sum(axis=1), matrix.sum(axis=0)
-    for name, sums in (("true", by_true), ("predicted", by_predicted)):
+    for name, sums in (("true", t), ("predicted", p)):
         if np.count_nonzero(sums) == 1:
             return stand_in("matthews_correlation", f"one class only is {name}", zero_division)
-    t, p, right = by_true.tolist(), by_predicted.tolist(), matrix.diagonal().tolist()  # integers of any size
-    total = sum(t)
-    covariance = sum(right) * total - sum(a * b for a, b in zip(t, p))
-    # n**2 - t.t, without its cancellation
-    spread = [sum(a * (total - a) for a in sums) for sums in (t, p)]
-    product = spread[0] * spread[1]
-    # The root of the product rounds once; two roots do not vanish.
-    root = math.sqrt(product) if product > 1e-280 else math.sqrt(spread[0]) * math.sqrt(spread[1])
-    return max(-1.0, min(1.0, covariance / root))
+    covariance = sum(matrix.diagonal().tolist()) * total - sum(a * b for a, b in zip(t, p))
+    product = math.prod(total * total - sum(a * a for a in sums) for sums in (t, p))
+    return max(-1.0, min(1.0, (covariance << 64) / math.isqrt(product << 128)))  # of integers: rounded once

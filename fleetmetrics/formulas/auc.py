@@ -12,17 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.given import are_counts, as_integers, exact_total, histograms_given, sums_before
 from fleetmetrics.formulas.ratio import stand_in, undefined
 
 __all__ = [
     "BoundedArea",
-    "are_counts",
     "area_fraction",
     "auc_bounds",
     "auc_from_histogram",
     "average_precision_bounds",
     "average_precision_from_histogram",
-    "exact_total",
 ]
 
 
@@ -127,12 +126,12 @@ def auc_bounds(
 
 def _areas(positive: Any, negative: Any, max_fpr: float) -> BoundedArea | None:
     """The three areas; None if a class has no samples."""
-    positive, negative = np.ravel(positive), np.ravel(negative)
+    positive, negative = histograms_given(positive, negative)
     if not are_counts(positive) or not are_counts(negative):
         used = (positive != 0) | (negative != 0)
         positive, negative = positive[used].astype(np.float64), negative[used].astype(np.float64)
         return _areas_of_weights(positive, negative, max_fpr)
-    positive, negative = _as_integers(positive), _as_integers(negative)
+    positive, negative = as_integers(positive), as_integers(negative)
     if max_fpr == 1:
         return _areas_of_counts(positive, negative)
     return _areas_of_weights(positive.astype(np.float64), negative.astype(np.float64), max_fpr)
@@ -154,44 +153,18 @@ def _areas_of_counts(positive: np.ndarray, negative: np.ndarray) -> BoundedArea 
     return BoundedArea(*((twice_area + d) / (2 * pairs) for d in (0, -tied, tied)))
 
 
-def are_counts(weights: np.ndarray) -> bool:
-    """Whether weights are numbers of samples.
-
-    Args:
-        weights: of any shape: integers, bools or floats; objects, if they are Python's integers.
-    """
-    return weights.dtype.kind in "iub" or (weights.dtype == object and all(type(each) is int for each in weights.flat))
-
-
-def _as_integers(counts: np.ndarray) -> np.ndarray:
-    if counts.dtype == object or (counts.dtype.kind == "u" and counts.size and int(counts.max()) >= 2**63):
-        return counts.astype(object, copy=False)
-    return counts.astype(np.int64, copy=False)
-
-
-def exact_total(counts: np.ndarray) -> int:
-    """The sum of integers, however large it is.
-
-    Args:
-        counts: of any shape; integers, or bools.
-    """
-    if counts.size and int(counts.max()) > (2**63 - 1) // counts.size:
-        return sum(counts.ravel().tolist())
-    return int(counts.sum())
-
-
 def _areas_of_weights(positive: np.ndarray, negative: np.ndarray, max_fpr: float) -> BoundedArea | None:
     # fsum: the same bits whatever the machine's vector width
     positives, negatives = math.fsum(positive), math.fsum(negative)
     if not positives or not negatives:
         return None
     if max_fpr == 1:
-        below = np.cumsum(negative) - negative
+        below = sums_before(negative)
         areas = [math.fsum((below + negative * d) / negatives * (positive / positives)) for d in (0.5, 0, 1)]
         return BoundedArea(*[min(area, 1.0) for area in areas])
     # From the highest bucket: how much of its negatives lies below the limit, and the positives above.
     p, n = positive[::-1], negative[::-1]
-    false_positive, true_positive = np.cumsum(n) - n, np.cumsum(p) - p
+    false_positive, true_positive = sums_before(n), sums_before(p)
     width = np.clip(max_fpr * negatives - false_positive, 0, n)
     steepest = p * np.divide(width, n, out=np.zeros_like(p), where=n > 0)  # positives, if they are spread evenly
     heights = true_positive + steepest / 2, true_positive, true_positive + p
@@ -231,10 +204,10 @@ def average_precision_from_histogram(positive: Any, negative: Any, zero_division
         >>> average_precision_from_histogram([0, 1, 1], [1, 1, 0])
         0.8333333333333333
     """
-    p, _, true_positive, false_positive = _from_the_top(positive, negative)
+    p, n, true_positive, false_positive = _from_the_top(positive, negative)
     if not p.size:
         return _no_positive(zero_division)
-    return _mean(p, true_positive / (true_positive + false_positive))
+    return _mean(p, (true_positive + p) / (true_positive + p + false_positive + n))
 
 
 def average_precision_bounds(positive: Any, negative: Any, zero_division: float = math.nan) -> BoundedArea:
@@ -269,18 +242,28 @@ def average_precision_bounds(positive: Any, negative: Any, zero_division: float 
     if not p.size:
         return BoundedArea(*[_no_positive(zero_division)] * 3)
     counts = all(are_counts(np.asarray(weights)) for weights in (positive, negative))
-    value = _mean(p, true_positive / (true_positive + false_positive))
-    highest = true_positive / (true_positive + false_positive - n)
-    before = true_positive - p + false_positive
-    lost = _sum_of_reciprocals(before, p) if counts else np.log1p(p / np.where(before > 0, before, 1))
-    lowest = np.where(false_positive > 0, 1 - false_positive * lost / p, 1.0)
+    value = _mean(p, (true_positive + p) / (true_positive + p + false_positive + n))
+    highest = (true_positive + p) / (true_positive + p + false_positive)
+    lowest = _lowest_precision(true_positive, false_positive + n, p, counts)
     return BoundedArea(value, min(_mean(p, lowest), value), max(_mean(p, highest), value))
 
 
+def _lowest_precision(true_positive: np.ndarray, false_positive: np.ndarray, p: np.ndarray, counts: bool) -> np.ndarray:
+    """The mean of ``(TP' + i) / (TP' + i + FP)`` over the p positives of each bucket."""
+    before = true_positive + false_positive
+    lost = _sum_of_reciprocals(before, p) if counts else np.log1p(p / np.where(before > 0, before, 1))
+    # Where p is small, that is a difference of nearly equal numbers: then a series around the middle.
+    middle = before + (p + counts) / 2
+    x, u = (p / middle) ** 2, counts / middle**2
+    spread = (x - u) * (1 / 12 + (3 * x - 7 * u) / 240 + (3 * x * x - 18 * x * u + 31 * u * u) / 1344)
+    of_few = (true_positive + (p + counts) / 2) / middle - false_positive / middle * spread
+    return np.where(false_positive > 0, np.where(x < 1e-4, of_few, 1 - false_positive * lost / p), 1.0)
+
+
 def _from_the_top(positive: Any, negative: Any) -> tuple[np.ndarray, ...]:
-    """Of the buckets with positives, the highest first: their weights, and those down to and with each."""
-    p, n = (np.ravel(weights)[::-1].astype(np.float64) for weights in (positive, negative))
-    columns = p, n, np.cumsum(p), np.cumsum(n)
+    """Of the buckets with positives, the highest first: their weights, and those above each."""
+    p, n = (weights[::-1].astype(np.float64) for weights in histograms_given(positive, negative))
+    columns = p, n, sums_before(p), sums_before(n)
     return tuple(column[p > 0] for column in columns)
 
 

@@ -10,14 +10,13 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import (
     BoundedArea,
-    are_counts,
     area_fraction,
     auc_bounds,
     auc_from_histogram,
     average_precision_bounds,
     average_precision_from_histogram,
-    exact_total,
 )
+from fleetmetrics.formulas.given import are_counts, exact_total
 from fleetmetrics.formulas.ratio import left_out, listed, stand_in, undefined
 
 __all__ = ["auc_of_classes", "average_precision_of_classes"]

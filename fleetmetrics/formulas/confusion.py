@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.arguments import choice_of
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.given import matrix_given, weights_given
 from fleetmetrics.formulas.ratio import left_out, listed, stand_in, undefined
 
 __all__ = [
@@ -67,18 +70,24 @@ def counts_of(confusion: Any) -> Counts:
         >>> counts_of([[3, 1], [2, 4]]).fp.tolist()
         [2, 1]
     """
-    matrix = np.asarray(confusion)
+    matrix = matrix_given(confusion)
     if matrix.ndim == 3:
         return Counts(matrix[:, 1, 1], matrix[:, 0, 1], matrix[:, 1, 0], matrix[:, 0, 0], "label")
     tp = matrix.diagonal()
-    wrong = np.where(np.eye(len(matrix), dtype=bool), matrix.dtype.type(0), matrix)
+    wrong = np.where(np.eye(len(matrix), dtype=bool), 0, matrix)
     fp, fn = wrong.sum(axis=0), wrong.sum(axis=1)
-    tn = matrix.sum() - tp - fp - fn
-    if tn.dtype.kind == "f":  # weights may leave a rest where nothing is
-        there = matrix != 0
-        elsewhere = there.sum() - there.sum(axis=0) - there.sum(axis=1) + there.diagonal()
-        tn = np.where(elsewhere == 0, 0.0, np.maximum(tn, 0.0))
+    tn = _elsewhere(matrix) if matrix.dtype.kind == "f" else matrix.sum() - tp - fp - fn
     return Counts(tp, fp, fn, tn, "class")
+
+
+def _elsewhere(matrix: np.ndarray) -> np.ndarray:
+    """Of each class what lies in neither its row nor its column: four corners, for a difference cancels."""
+    place = np.arange(len(matrix))
+    total = np.zeros(len(matrix))
+    for down, right in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+        corner = np.pad(matrix[::down, ::right].cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
+        total += corner[place[::down], place[::right]]
+    return total
 
 
 def precision(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
@@ -236,7 +245,7 @@ def averaged(
         zero_division: as for `f_beta`.
     """
     warns = math.isnan(zero_division)
-    average = None if average == "none" else average
+    average = _average(average, len(counts.tp))
     if average in ("binary", "micro"):
         above, below = (x[1:] if average == "binary" else x.sum(keepdims=True) for x in (above, below))
     values = np.full(below.shape, zero_division, np.float64)
@@ -260,6 +269,13 @@ def averaged(
         those = f"{name} of {listed(counts.entry, gaps)}"
         undefined(those, reason) if average is None else left_out(those, reason, average)
     return values if average is None else _mean(values[kept], weights[kept])
+
+
+def _average(average: str | None, entries: int) -> str | None:
+    choice_of("average", average, ("binary", "micro", "macro", "weighted", "none", None))
+    if average == "binary" and entries != 2:
+        raise InvalidInputError(f"average='binary' is of two classes, not of {entries}; give 'macro', 'micro' or None")
+    return None if average == "none" else average
 
 
 def _mean(values: np.ndarray, weights: np.ndarray) -> float:
@@ -287,6 +303,7 @@ def stat_scores(confusion: Any, average: str | None = None) -> np.ndarray:
         [4, 1, 3, 2, 6]
     """
     counts = counts_of(confusion)
+    average = _average(average, len(counts.tp))
     table = np.stack([counts.tp, counts.fp, counts.tn, counts.fn, counts.support], axis=-1)
     if average == "binary":
         return table[1]
@@ -315,8 +332,8 @@ def normalized_confusion(confusion: Any, normalize: str | None = None, zero_divi
         >>> normalized_confusion([[3, 1], [2, 2]], "true").tolist()
         [[0.75, 0.25], [0.5, 0.5]]
     """
-    matrix = np.array(confusion)  # a copy: what is returned may be changed
-    if normalize is None:
+    matrix = matrix_given(confusion).copy()  # what is returned may be changed
+    if choice_of("normalize", normalize, ("true", "pred", "all", None)) is None:
         return matrix
     axis = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[normalize]
     whole = matrix.sum(axis=axis, keepdims=True)
@@ -358,7 +375,10 @@ def precision_recall_f1(
         >>> precision_recall_f1([1, 1, 0, 1], [1, 2, 0, 1], [1, 1, 1, 1], total=4)
         (array(0.625), array(0.75), array(0.66666667), array(4))
     """
-    counts = [np.asarray(count) for count in (true_positive, predicted, actual)]
+    given = {"true_positive": true_positive, "predicted": predicted, "actual": actual}
+    size = np.size(true_positive)
+    counts = [weights_given(name, count, [size]) for name, count in given.items()]
+    choice_of("average", average, ("micro", "macro", None))
     support = counts[2] if average is None else np.asarray(counts[2].sum())
     if average == "micro":
         counts = [count.sum(keepdims=True) for count in counts]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.formulas.aggregation import spread
+from fleetmetrics.formulas.given import samples_given, sums_before
 from fleetmetrics.formulas.ratio import stand_in
 
 __all__ = [
@@ -180,25 +181,23 @@ def rank_comoments(prediction: Any, label: Any, weight: Any = None) -> np.ndarra
         weight: ``[n]`` numbers above 0; None: 1 each.
 
     Returns:
-        ``[6]``: weight, mean of the ranks of the predictions and of the labels, and the sums of the products of the
-        deviations from them; weights are multiplied by a power of two, so that the largest is about 1.
+        ``[6]``: weight, twice 0 (ranks count from their mean), and the sums of the products; weights are multiplied by a power of two, so that the largest is about 1.
 
     Examples:
         >>> rank_comoments([1.0, 2.0, 3.0], [1.0, 3.0, 2.0]).tolist()
-        [3.0, 1.5, 1.5, 2.0, 1.0, 2.0]
+        [3.0, 0.0, 0.0, 2.0, 1.0, 2.0]
     """
-    count = np.ones(np.size(label)) if weight is None else np.ravel(weight).astype(np.float64)
+    prediction, label, weight = samples_given(weight, prediction=prediction, label=label)
+    count = np.ones(len(label)) if weight is None else weight
     if weight is not None and count.size:  # the products below have three weights, and might leave the range of a float
         count = np.ldexp(count, -np.frexp(count.max())[1])
-    total = float(np.sum(count))
-    mean = total / 2  # of ranks as they are defined here
-    r, s = (_ranks(np.ravel(values), count) - mean for values in (prediction, label))
-    products = [float(np.sum(count * one * other)) for one, other in ((r, r), (r, s), (s, s))]
-    return np.array([total, mean, mean, *products])
+    r, s = (_ranks(values, count) for values in (prediction, label))
+    products = [math.fsum(count * one * other) for one, other in ((r, r), (r, s), (s, s))]
+    return np.array([math.fsum(count), 0.0, 0.0, *products])
 
 
 def _ranks(values: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Weight below each value plus half of the weight of its equals."""
+    """The ranks less their mean: half of the weight below each value less half of that above."""
     _, group = np.unique(values, return_inverse=True)
     level = np.bincount(group.ravel(), count)
-    return (np.cumsum(level) - level / 2)[group.ravel()]
+    return ((sums_before(level) - sums_before(level[::-1])[::-1]) / 2)[group.ravel()]

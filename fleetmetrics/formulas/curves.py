@@ -6,22 +6,27 @@ bucket as its threshold: a sample is predicted positive if its score is at least
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.given import as_integers, histograms_given, sums_before, weights_given
 from fleetmetrics.formulas.ratio import stand_in
 
 __all__ = [
     "ROC",
+    "Points",
     "PrecisionRecall",
     "cumulative_gain",
     "kolmogorov_smirnov",
     "lift",
     "points",
     "precision_recall_curve",
-    "rates",
     "roc_curve",
 ]
 
@@ -77,13 +82,13 @@ def roc_curve(positive: Any, negative: Any, thresholds: Any, zero_division: floa
         >>> curve.fpr.tolist(), curve.tpr.tolist(), curve.thresholds.tolist()
         ([0.0, 0.0, 0.5, 1.0], [0.0, 0.5, 1.0, 1.0], [inf, 0.75, 0.25, 0.0])
     """
-    true_positive, false_positive, falling = points(positive, negative, thresholds)
-    if not true_positive[-1] and not false_positive[-1]:
+    at = points(positive, negative, thresholds)
+    if not at.tp[-1] and not at.fp[-1]:
         nothing = np.array([stand_in("roc_curve", "there are no samples", zero_division)])
-        return ROC(nothing, nothing.copy(), falling)
-    fpr = _share(false_positive, "roc_curve", "no sample is labelled 0", zero_division)
-    tpr = _share(true_positive, "roc_curve", "no sample is labelled 1", zero_division)
-    return ROC(fpr, tpr, falling)
+        return ROC(nothing, nothing.copy(), at.thresholds)
+    fpr = _share(at.fp, "roc_curve", "no sample is labelled 0", zero_division)
+    tpr = _share(at.tp, "roc_curve", "no sample is labelled 1", zero_division)
+    return ROC(fpr, tpr, at.thresholds)
 
 
 def precision_recall_curve(
@@ -110,11 +115,9 @@ def precision_recall_curve(
         >>> curve.recall.tolist(), curve.thresholds.tolist()
         ([1.0, 1.0, 0.5, 0.0], [0.0, 0.25, 0.75])
     """
-    true_positive, false_positive, falling = points(positive, negative, thresholds)
-    recall = _share(true_positive, "precision_recall_curve", "no sample is labelled 1", zero_division)
-    precision = np.ones_like(recall)
-    precision[1:] = true_positive[1:] / (true_positive + false_positive)[1:]
-    return PrecisionRecall(precision[::-1], recall[::-1], falling[:0:-1])
+    at = points(positive, negative, thresholds)
+    recall = _share(at.tp, "precision_recall_curve", "no sample is labelled 1", zero_division)
+    return PrecisionRecall(at.precision[::-1], recall[::-1], at.thresholds[:0:-1])
 
 
 def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math.nan) -> float:
@@ -138,50 +141,67 @@ def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math
         >>> kolmogorov_smirnov([0, 1, 1], [1, 1, 0])
         0.5
     """
-    curve = rates(positive, negative, np.zeros(np.size(positive)), "kolmogorov_smirnov", zero_division)
-    return float(np.max(np.abs(curve.tpr - curve.fpr))) if isinstance(curve, ROC) else curve
+    at = points(positive, negative)
+    if at.one_class:
+        return stand_in("kolmogorov_smirnov", at.one_class, zero_division)
+    above, below = at.tp / at.tp[-1] - at.fp / at.fp[-1], at.tn / at.tn[0] - at.fn / at.fn[0]
+    return float(np.max(np.minimum(np.abs(above), np.abs(below))))  # one number, whose smaller terms cancel less
 
 
-def points(positive: Any, negative: Any, thresholds: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The points of the curves: what lies at and above each threshold that separates samples.
+class Points(NamedTuple):
+    """What lies above and below each threshold that separates samples, float64; made by `points`.
+
+    Args:
+        tp: the positive samples predicted positive.
+        fp: the negative ones predicted positive.
+        fn: the positive ones predicted negative.
+        tn: the negative ones predicted negative.
+        thresholds: falling from inf.
+    """
+
+    tp: np.ndarray
+    fp: np.ndarray
+    fn: np.ndarray
+    tn: np.ndarray
+    thresholds: np.ndarray
+
+    @property
+    def precision(self) -> np.ndarray:
+        """Of what is predicted positive, the share that is; 1 where nothing is."""
+        precision = np.ones_like(self.tp)
+        precision[1:] = self.tp[1:] / (self.tp + self.fp)[1:]
+        return precision
+
+    @property
+    def one_class(self) -> str:
+        """Why there are no rates, if a class has no samples; else an empty text."""
+        positive, negative = self.tp[-1], self.fp[-1]
+        whole = positive and negative
+        return (
+            "" if whole else f"the weight of the samples labelled 1 is {positive:g}, of those labelled 0 {negative:g}"
+        )
+
+
+def points(positive: Any, negative: Any, thresholds: Any = None) -> Points:
+    """The points of the curves; each sum is one, and none a difference, in which small weights would be lost.
 
     Args:
         positive: as for `roc_curve`.
         negative: as for `roc_curve`.
-        thresholds: as for `roc_curve`.
-
-    Returns:
-        The positive and the negative samples predicted positive, and the thresholds, falling from inf; float64.
+        thresholds: as for `roc_curve`; None: they do not matter.
     """
-    p, n, t = (np.ravel(array)[::-1].astype(np.float64) for array in (positive, negative, thresholds))
+    thresholds = np.zeros(np.size(positive)) if thresholds is None else thresholds
+    p, n, t = (array[::-1].astype(np.float64) for array in histograms_given(positive, negative, thresholds))
     used = (p > 0) | (n > 0)
-    columns = np.cumsum(p[used]), np.cumsum(n[used]), t[used]
-    first = 0.0, 0.0, math.inf
-    tp, fp, falling = (np.concatenate([[start], column]) for start, column in zip(first, columns))
-    return tp, fp, falling
+    p, n = np.append(p[used], 0.0), np.append(n[used], 0.0)
+    above, below = (sums_before(p), sums_before(n)), (np.cumsum(p[::-1])[::-1], np.cumsum(n[::-1])[::-1])
+    return Points(*above, *below, np.append(math.inf, t[used]))
 
 
 def _share(cumulated: np.ndarray, metric: str, reason: str, zero_division: float) -> np.ndarray:
     if not cumulated[-1]:
         return np.full(cumulated.shape, stand_in(metric, reason, zero_division))
     return cumulated / cumulated[-1]
-
-
-def rates(positive: Any, negative: Any, thresholds: Any, metric: str, zero_division: float) -> ROC | float:
-    """The ROC curve; or what stands in for a metric that needs samples of both classes.
-
-    Args:
-        positive: as for `roc_curve`.
-        negative: as for `roc_curve`.
-        thresholds: as for `roc_curve`.
-        metric: its name, for the warning.
-        zero_division: what stands in; nan: nan, with the warning.
-    """
-    tp, fp, falling = points(positive, negative, thresholds)
-    if not tp[-1] or not fp[-1]:
-        reason = f"the weight of the samples labelled 1 is {tp[-1]:g}, of those labelled 0 {fp[-1]:g}"
-        return stand_in(metric, reason, zero_division)
-    return ROC(fp / fp[-1], tp / tp[-1], falling)
 
 
 def cumulative_gain(positive: Any, negative: Any, fractions: Any, zero_division: float = math.nan) -> np.ndarray:
@@ -205,7 +225,7 @@ def cumulative_gain(positive: Any, negative: Any, fractions: Any, zero_division:
         >>> cumulative_gain([0, 1, 3], [4, 1, 1], [0.25, 0.5, 1.0]).tolist()
         [0.46875, 0.875, 1.0]
     """
-    fractions = np.asarray(fractions, np.float64)
+    fractions = _fractions(fractions)
     gain = _gain(positive, negative, fractions)
     return _no_gain("cumulative_gain", fractions, zero_division) if gain is None else gain
 
@@ -231,17 +251,31 @@ def lift(positive: Any, negative: Any, fractions: Any, zero_division: float = ma
         >>> lift([0, 1, 3], [4, 1, 1], [0.25, 0.5, 1.0]).tolist()
         [1.875, 1.75, 1.0]
     """
-    fractions = np.asarray(fractions, np.float64)
+    fractions = _fractions(fractions)
     gain = _gain(positive, negative, fractions)
     return _no_gain("lift", fractions, zero_division) if gain is None else gain / fractions
 
 
+def _fractions(fractions: Any) -> np.ndarray:
+    array = weights_given("fractions", fractions).astype(np.float64)
+    if array.size and array.max() > 1:
+        raise InvalidInputError(f"fractions must be shares of the samples, in [0, 1], not {array.max()}")
+    return array
+
+
 def _gain(positive: Any, negative: Any, fractions: np.ndarray) -> np.ndarray | None:
-    tp, fp, _ = points(positive, negative, np.zeros(np.size(positive)))
+    table = as_integers(np.stack(histograms_given(positive, negative)))[:, ::-1]
+    p, both = [0, *table[0].tolist()], table.sum(axis=0).tolist()
+    tp, population = list(itertools.accumulate(p)), list(itertools.accumulate([0, *both]))
     if not tp[-1]:
         return None
-    population = tp + fp
-    return np.interp(fractions * population[-1], population, tp / tp[-1])
+    found = []
+    for fraction in fractions.ravel().tolist():
+        place = Fraction(fraction) * population[-1]  # exact: a bucket may be narrower than rounding
+        bucket = max(1, bisect.bisect_left(population, place))
+        inside = (place - population[bucket - 1]) / (population[bucket] - population[bucket - 1])
+        found.append(float((tp[bucket - 1] + inside * p[bucket]) / tp[-1]))
+    return np.array(found).reshape(fractions.shape)
 
 
 def _no_gain(metric: str, fractions: np.ndarray, zero_division: float) -> np.ndarray:

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.formulas.curves import ROC, points, rates
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.curves import points
+from fleetmetrics.formulas.given import array_given, histograms_given
 from fleetmetrics.formulas.ratio import stand_in, undefined
 
 __all__ = [
@@ -119,12 +121,12 @@ def sensitivity_at_specificity(
         >>> sensitivity_at_specificity([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_specificity=0.5)
         OperatingPoint(value=1.0, threshold=0.25)
     """
-    curve = rates(positive, negative, thresholds, "sensitivity_at_specificity", zero_division)
-    if not isinstance(curve, ROC):
-        return OperatingPoint(curve, math.nan)
-    allowed = 1 - curve.fpr >= min_specificity
-    best = int(np.argmax(np.where(allowed, curve.tpr, -1.0)))  # the first of equal ones: the highest threshold
-    return OperatingPoint(float(curve.tpr[best]), float(curve.thresholds[best]))
+    at = points(positive, negative, thresholds)
+    if at.one_class:
+        return OperatingPoint(stand_in("sensitivity_at_specificity", at.one_class, zero_division), math.nan)
+    allowed = at.tn / at.tn[0] >= min_specificity
+    best = int(np.argmax(np.where(allowed, at.tp, -1.0)))  # the first of equal ones: the highest threshold
+    return OperatingPoint(float(at.tp[best] / at.tp[-1]), float(at.thresholds[best]))
 
 
 def specificity_at_sensitivity(
@@ -151,12 +153,12 @@ def specificity_at_sensitivity(
         >>> specificity_at_sensitivity([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_sensitivity=0.75)
         OperatingPoint(value=0.5, threshold=0.25)
     """
-    curve = rates(positive, negative, thresholds, "specificity_at_sensitivity", zero_division)
-    if not isinstance(curve, ROC):
-        return OperatingPoint(curve, math.nan)
-    specificity = np.where(curve.tpr >= min_sensitivity, 1 - curve.fpr, -1.0)
+    at = points(positive, negative, thresholds)
+    if at.one_class:
+        return OperatingPoint(stand_in("specificity_at_sensitivity", at.one_class, zero_division), math.nan)
+    specificity = np.where(at.tp / at.tp[-1] >= min_sensitivity, at.tn / at.tn[0], -1.0)
     best = int(np.flatnonzero(specificity == specificity.max())[-1])
-    return OperatingPoint(float(specificity[best]), float(curve.thresholds[best]))
+    return OperatingPoint(float(specificity[best]), float(at.thresholds[best]))
 
 
 def _best_of_precision_and_recall(
@@ -169,11 +171,10 @@ def _best_of_precision_and_recall(
     min_precision: float | None = None,
     min_recall: float = 0.0,
 ) -> OperatingPoint:
-    tp, fp, falling = points(positive, negative, thresholds)
-    if not tp[-1]:
+    at = points(positive, negative, thresholds)
+    if not at.tp[-1]:
         return OperatingPoint(stand_in(metric, "no sample is labelled 1", zero_division), math.nan)
-    recall, precision = tp / tp[-1], np.ones_like(tp)
-    precision[1:] = tp[1:] / (tp + fp)[1:]
+    recall, precision, falling = at.tp / at.tp[-1], at.precision, at.thresholds
     if min_precision is not None:
         best = int(np.argmax(np.where(precision >= min_precision, recall, -1.0)))
         return OperatingPoint(float(recall[best]), float(falling[best]))
@@ -233,7 +234,12 @@ def threshold_sweep(
         >>> sweep.recall.tolist(), sweep.specificity.tolist(), sweep.best_threshold
         ([1.0, 0.5], [0.6666666666666666, 1.0], 0.25)
     """
-    p, n = (np.ravel(array).astype(np.float64) for array in (positive, negative))
+    at = np.ravel(array_given("thresholds", thresholds)).astype(np.float64)
+    p, n = (array.astype(np.float64) for array in histograms_given(positive, negative))
+    if len(p) != len(at) + 1:
+        raise InvalidInputError(
+            f"positive must have an entry more than thresholds; it has {len(p)}, and they {len(at)}"
+        )
     tp, fp = (np.cumsum(weights[::-1])[::-1][1:] for weights in (p, n))
     fn, tn = (np.cumsum(weights)[:-1] for weights in (p, n))
     square = min(beta, 1e100) ** 2  # a larger one changes no digit
@@ -256,5 +262,5 @@ def threshold_sweep(
     f_beta = values["f_beta"]
     known = ~np.isnan(f_beta)
     best = int(np.argmax(np.where(known, f_beta, -1.0))) if known.any() else None
-    where = (math.nan, math.nan) if best is None else (float(np.ravel(thresholds)[best]), float(f_beta[best]))
-    return Sweep(np.array(thresholds, np.float64), **values, best_threshold=where[0], best_f_beta=where[1])
+    where = (math.nan, math.nan) if best is None else (float(at[best]), float(f_beta[best]))
+    return Sweep(at.copy(), **values, best_threshold=where[0], best_f_beta=where[1])

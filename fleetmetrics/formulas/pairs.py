@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.correlation import root_of_product
+from fleetmetrics.formulas.given import samples_given, sums_before
 from fleetmetrics.formulas.groups import starts_of, sums_of
 from fleetmetrics.formulas.ratio import stand_in
 
@@ -59,19 +59,13 @@ def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
         >>> pair_counts([1.0, 2.0, 2.0, 3.0], [1.0, 3.0, 2.0, 2.0])
         PairCounts(concordant=3, discordant=1, by_prediction=5, by_label=5, samples=4)
     """
-    prediction, label = np.ravel(prediction), np.ravel(label)
-    for argument, given in (("label", label), ("weight", weight)):
-        if given is not None and np.size(given) != prediction.size:
-            raise InvalidInputError(
-                f"{argument} has {np.size(given)} entries and prediction {prediction.size}; give one for each sample"
-            )
+    prediction, label, weight = samples_given(weight, prediction=prediction, label=label)
     if not prediction.size:
         return PairCounts()
     if weight is None:
         count = np.ones(prediction.size, np.int64)
     else:  # scaled: the product of two may leave the range of a float
-        count = np.ravel(weight).astype(np.float64)
-        count = np.ldexp(count, -np.frexp(count.max())[1])
+        count = np.ldexp(weight, -np.frexp(weight.max())[1])
     by_label = np.lexsort((prediction, label))
     by_prediction = np.argsort(prediction[by_label], kind="stable")
     discordant = _inversions(by_prediction, count[by_label])
@@ -90,7 +84,7 @@ def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
 def _apart(values: np.ndarray, count: np.ndarray) -> float:
     """Pairs of different values, which are sorted."""
     level = sums_of(count, np.flatnonzero(starts_of(values)))
-    return np.sum(level * (np.cumsum(level) - level)).item()
+    return np.sum(level * sums_before(level)).item()
 
 
 def _inversions(permutation: np.ndarray, count: np.ndarray) -> float:
