@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.formulas.given import array_given, moments_given, number_given, weights_given
 from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
 
 __all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", "throughput", "variance"]
@@ -90,7 +91,7 @@ def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_divisio
         >>> variance([5.0, 2.5, 5.0], ddof=1)
         1.25
     """
-    weight, mean, squares, *rest = np.ravel(moments).tolist()
+    weight, mean, squares, *rest = moments_given("moments", moments)
     if weight > ddof:
         return (spread(weight, mean, squares, True) if rest else squares) / (weight - ddof)
     reason = "there are no samples" if weight == 0 else f"the total weight is {weight:g}, and ddof is {ddof:g}"
@@ -137,8 +138,9 @@ def histogram_counts(cells: Any, edges: Any) -> HistogramCounts:
         >>> histogram_counts([0, 3, 4, 1], [0.0, 0.5, 1.0]).counts.tolist()
         [3, 4]
     """
-    cells = np.asarray(cells)
-    return HistogramCounts(cells[1:-1], np.asarray(edges, np.float64), cells[0].item(), cells[-1].item())
+    edges = array_given("edges", edges, [None]).astype(np.float64)
+    cells = weights_given("cells", cells, [len(edges) + 1])
+    return HistogramCounts(cells[1:-1], edges, cells[0].item(), cells[-1].item())
 
 
 def throughput(number: Any, seconds: Any) -> float:
@@ -159,7 +161,7 @@ def throughput(number: Any, seconds: Any) -> float:
         >>> throughput(64, 2.0)
         32.0
     """
-    elapsed = float(np.max(seconds))
+    elapsed = float(number_given("seconds", seconds))
     if elapsed <= 0:
         return undefined("throughput", "no time has passed")
-    return float(np.sum(number)) / elapsed
+    return float(number_given("number", number)) / elapsed

@@ -154,13 +154,14 @@ def _areas_of_counts(positive: np.ndarray, negative: np.ndarray) -> BoundedArea 
 
 
 def _areas_of_weights(positive: np.ndarray, negative: np.ndarray, max_fpr: float) -> BoundedArea | None:
-    # fsum: the same bits whatever the machine's vector width
+    # Powers of two keep products in the range of a float; fsum: the same bits whatever the machine's vector width.
+    positive, negative = (np.ldexp(each, -np.frexp(each.max(initial=0.0))[1]) for each in (positive, negative))
     positives, negatives = math.fsum(positive), math.fsum(negative)
     if not positives or not negatives:
         return None
     if max_fpr == 1:
-        below = sums_before(negative)
-        areas = [math.fsum((below + negative * d) / negatives * (positive / positives)) for d in (0.5, 0, 1)]
+        below, pairs = sums_before(negative), positives * negatives
+        areas = [math.fsum((below + negative * d) * positive) / pairs for d in (0.5, 0, 1)]
         return BoundedArea(*[min(area, 1.0) for area in areas])
     # From the highest bucket: how much of its negatives lies below the limit, and the positives above.
     p, n = positive[::-1], negative[::-1]

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.arguments import choice_of
+from fleetmetrics.formulas.given import array_given, weights_given
 from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
 
 __all__ = [
@@ -112,19 +114,22 @@ def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, c
         >>> [round(part, 6) for part in parts]
         [0.1875, 0.020833, 0.083333, 0.25, 0.0, 0.0]
     """
-    used = np.sum(number, axis=0) > 0
+    number, probability = _bins(number, probability)
+    bins = [number.shape[1]]
+    centers = array_given("centers", centers, bins)
+    used = number.sum(axis=0) > 0
     if not used.any():
         return BrierParts(*[undefined("brier_decomposition", "there are no samples")] * 6)
-    number = np.asarray(number, np.float64)[:, used]
+    number = number.astype(np.float64)[:, used]
     weight, total = number.sum(axis=0), float(number.sum())
-    predicted = np.asarray(probability, np.float64)[:, used]
+    predicted = probability[:, used]
     actual, rate = number[1] / weight, float(number[1].sum()) / total
     mean = predicted.sum(axis=0) / weight
     # By label: the covariance is that of two groups, and does not cancel.
     by_label = predicted / np.maximum(number, np.finfo(np.float64).tiny)
     covariance = np.where(number.min(axis=0) > 0, actual * (number[0] / weight) * (by_label[1] - by_label[0]), 0.0)
-    center = np.asarray(centers, np.float64)[used]
-    spread = np.asarray(squared_deviation, np.float64)[used] / weight
+    center = centers.astype(np.float64)[used]
+    spread = array_given("squared_deviation", squared_deviation, bins)[used] / weight
     variance = np.maximum(spread - (mean - center) ** 2, 0.0)
 
     def mean_of(values: Any) -> float:
@@ -164,6 +169,7 @@ def expected_calibration_error(
         >>> expected_calibration_error([[2, 1], [0, 1]], [[0.5, 0.75], [0.0, 0.75]])
         0.25
     """
+    choice_of("norm", norm, ("l1", "l2", "max"))
     points = _points(number, probability)
     if not points.weight.size:
         return stand_in("expected_calibration_error", "there are no samples", zero_division)
@@ -201,11 +207,16 @@ def calibration_curve(number: Any, probability: Any, edges: Any) -> CalibrationP
     return points
 
 
+def _bins(number: Any, probability: Any) -> tuple[np.ndarray, np.ndarray]:
+    number = weights_given("number", number, (2, None))
+    return number, array_given("probability", probability, number.shape).astype(np.float64)
+
+
 def _points(number: Any, probability: Any, edges: Any = None) -> CalibrationPoints:
-    number, probability = np.asarray(number), np.asarray(probability, np.float64)
+    number, probability = _bins(number, probability)
     weight = number.sum(axis=0)
     used = weight > 0
-    edges = np.arange(weight.size + 1.0) if edges is None else np.asarray(edges, np.float64)
+    edges = np.arange(weight.size + 1.0) if edges is None else array_given("edges", edges, [weight.size + 1])
     weight = weight[used]
     predicted, actual = probability.sum(axis=0)[used] / weight, number[1][used] / weight
     return CalibrationPoints(predicted, actual, weight, edges[:-1][used], edges[1:][used])

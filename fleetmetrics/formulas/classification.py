@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics.arguments import choice_of
 from fleetmetrics.formulas.ratio import ratio, ratios
 
 __all__ = ["accuracy", "exact_match", "hinge_loss", "log_loss"]
@@ -101,6 +102,7 @@ def log_loss(log_likelihood: Any, total: Any, average: str | None = "macro", zer
         >>> log_loss(-1.0, 4)
         0.25
     """
+    choice_of("average", average, ("macro", "micro", "none", None))
     if np.ndim(log_likelihood) == 0 or average == "micro":
         # 0.0 and not -0.0 where all is certain
         return ratio(0.0 - np.sum(log_likelihood), np.sum(total), "log_loss", zero_division)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics.formulas.given import histograms_given, number_given
 from fleetmetrics.formulas.ratio import ratio, stand_in
 
 __all__ = [
@@ -86,7 +87,7 @@ def calibration_ratio(predicted: Any, clicks: Any, total: Any, zero_division: fl
         >>> calibration_ratio(1.5, 1, 4)
         1.5
     """
-    reason = "no sample is labelled 1" if float(np.sum(total)) else _NO_SAMPLES
+    reason = "no sample is labelled 1" if np.any(total) else _NO_SAMPLES
     return ratio(predicted, clicks, "calibration", zero_division, reason)
 
 
@@ -112,11 +113,13 @@ def copc(clicks: Any, predicted: Any, total: Any, zero_division: float = math.na
         >>> copc(1, 2.0, 4)
         0.5
     """
-    reason = "all predictions are 0" if float(np.sum(total)) else _NO_SAMPLES
+    reason = "all predictions are 0" if np.any(total) else _NO_SAMPLES
     return ratio(clicks, predicted, "copc", zero_division, reason)
 
 
-def normalized_entropy(log_likelihood: Any, clicks: Any, total: Any, zero_division: float = math.nan) -> float:
+def normalized_entropy(
+    log_likelihood: Any, clicks: Any, total: Any, zero_division: float = math.nan, *, others: Any = None
+) -> float:
     """Log loss relative to that of the constant prediction of the actual rate: below 1 where the model knows more.
 
     Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability that was given
@@ -129,6 +132,7 @@ def normalized_entropy(log_likelihood: Any, clicks: Any, total: Any, zero_divisi
         clicks: number (or weight) of the samples labelled 1.
         total: number (or weight) of all samples.
         zero_division: what to return where it is undefined; nan warns.
+        others: number (or weight) of the samples labelled 0; None: the difference, in which small weights are lost.
 
     Returns:
         A number of at least 0. Undefined if all labels are the same, or there are no samples: ``zero_division``, with
@@ -138,13 +142,13 @@ def normalized_entropy(log_likelihood: Any, clicks: Any, total: Any, zero_divisi
         >>> round(normalized_entropy(-2.0, 2, 4), 12)
         0.721347520444
     """
-    everything, positive = float(np.sum(total)), float(np.sum(clicks))
-    negative = everything - positive
+    positive = number_given("clicks", clicks)
+    negative = number_given("total", total) - positive if others is None else number_given("others", others)
     if positive <= 0 or negative <= 0:
-        reason = f"all labels are {int(positive > 0)}" if everything else _NO_SAMPLES
+        reason = f"all labels are {int(positive > 0)}" if positive or negative else _NO_SAMPLES
         return stand_in("normalized_entropy", reason, zero_division)
     entropy = -positive * _log_share(positive, negative) - negative * _log_share(negative, positive)
-    return max(0.0, -float(np.sum(log_likelihood))) / entropy
+    return max(0.0, -float(number_given("log_likelihood", log_likelihood))) / entropy
 
 
 def _log_share(part: float, rest: float) -> float:
@@ -190,8 +194,9 @@ def bucket_error(
         0.19999999999999996
     """
     error = weight = shows = clicks = predicted = 0.0
-    start, buckets = -math.inf, np.size(positive)
-    pairs = zip(np.ravel(positive).astype(float).tolist(), np.ravel(negative).astype(float).tolist())
+    histograms = histograms_given(positive, negative)
+    start, buckets = -math.inf, len(histograms[0])
+    pairs = zip(*(histogram.astype(float).tolist() for histogram in histograms))
     for bucket, (clicked, ignored) in enumerate(pairs):
         rate = bucket / buckets
         if rate - start > max_span:

@@ -333,8 +333,9 @@ def normalized_confusion(confusion: Any, normalize: str | None = None, zero_divi
         [[0.75, 0.25], [0.5, 0.5]]
     """
     matrix = matrix_given(confusion).copy()  # what is returned may be changed
-    if choice_of("normalize", normalize, ("true", "pred", "all", None)) is None:
+    if normalize is None:
         return matrix
+    choice_of("normalize", normalize, ("true", "pred", "all", None))
     axis = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[normalize]
     whole = matrix.sum(axis=axis, keepdims=True)
     values = np.full(matrix.shape, zero_division, np.float64)

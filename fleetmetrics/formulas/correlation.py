@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.formulas.aggregation import spread
-from fleetmetrics.formulas.given import samples_given, sums_before
+from fleetmetrics.formulas.given import moments_given, number_given, samples_given, sums_before
 from fleetmetrics.formulas.ratio import stand_in
 
 __all__ = [
@@ -57,14 +57,14 @@ def r2_score(
         >>> r2_score(1.0, [4.0, 2.5, 5.0], number=4, adjusted=1)
         0.7
     """
-    weight, mean, squares, *rest = np.ravel(label).tolist()
+    weight, mean, squares, *rest = moments_given("label", label)
     reason = _trouble("labels", weight, mean, squares, bool(rest))
-    count = int(np.sum(number))
+    count = int(number_given("number", number))
     if adjusted and not reason and count <= adjusted + 1:
         reason = f"there are {count} samples, and {adjusted} regressors need more than {adjusted + 1}"
     if reason:
         return stand_in("r2_score", reason, zero_division)
-    unexplained = float(np.sum(squared_error)) / squares
+    unexplained = number_given("squared_error", squared_error) / squares
     if adjusted:
         unexplained *= (count - 1) / (count - adjusted - 1)
     return 1.0 - unexplained
@@ -90,11 +90,11 @@ def explained_variance(error: Any, label: Any, zero_division: float = math.nan) 
         >>> explained_variance([4.0, 1.0, 1.0], [4.0, 2.5, 5.0])
         0.8
     """
-    weight, mean, squares, *rest = np.ravel(label).tolist()
+    weight, mean, squares, *rest = moments_given("label", label)
     reason = _trouble("labels", weight, mean, squares, bool(rest))
     if reason:
         return stand_in("explained_variance", reason, zero_division)
-    return 1.0 - np.ravel(error).tolist()[2] / squares
+    return 1.0 - moments_given("error", error)[2] / squares
 
 
 def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: str = "pearson_correlation") -> float:
@@ -119,7 +119,7 @@ def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: s
         >>> pearson_correlation([4.0, 2.0, 0.0, 8.0, 3.0, 2.0])
         0.75
     """
-    weight, of_p, of_y, pp, py, yy, *rest = np.ravel(comoments).tolist()
+    weight, of_p, of_y, pp, py, yy, *rest = moments_given("comoments", comoments, (6, 8))
     two_words = bool(rest)
     reason = _trouble("labels", weight, of_y, yy, two_words) or _trouble("predictions", weight, of_p, pp, two_words)
     if reason:
@@ -181,7 +181,8 @@ def rank_comoments(prediction: Any, label: Any, weight: Any = None) -> np.ndarra
         weight: ``[n]`` numbers above 0; None: 1 each.
 
     Returns:
-        ``[6]``: weight, twice 0 (ranks count from their mean), and the sums of the products; weights are multiplied by a power of two, so that the largest is about 1.
+        ``[6]``: weight, twice 0 (ranks count from their mean), and the sums of the products; weights are multiplied by
+        a power of two, so that the largest is about 1.
 
     Examples:
         >>> rank_comoments([1.0, 2.0, 3.0], [1.0, 3.0, 2.0]).tolist()

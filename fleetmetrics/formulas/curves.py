@@ -176,10 +176,8 @@ class Points(NamedTuple):
     def one_class(self) -> str:
         """Why there are no rates, if a class has no samples; else an empty text."""
         positive, negative = self.tp[-1], self.fp[-1]
-        whole = positive and negative
-        return (
-            "" if whole else f"the weight of the samples labelled 1 is {positive:g}, of those labelled 0 {negative:g}"
-        )
+        reason = f"the weight of the samples labelled 1 is {positive:g}, of those labelled 0 {negative:g}"
+        return "" if positive and negative else reason
 
 
 def points(positive: Any, negative: Any, thresholds: Any = None) -> Points:

@@ -17,6 +17,7 @@ __all__ = [
     "exact_total",
     "histograms_given",
     "matrix_given",
+    "moments_given",
     "number_given",
     "raise_unless_equally_long",
     "samples_given",
@@ -27,8 +28,8 @@ __all__ = [
 
 def number_given(argument: str, value: Any) -> Any:
     """One number, as a Python one; or an array or list that holds one."""
-    if isinstance(value, (int, float)):
-        return value
+    if isinstance(value, (int, float, np.integer, np.floating)):
+        return value.item() if isinstance(value, np.generic) else value
     array = array_given(argument, value)
     if array.size != 1:
         raise InvalidInputError(f"{argument} must be one number, not an array of shape {list(array.shape)}")
@@ -46,7 +47,7 @@ def array_given(argument: str, value: Any, shape: Sequence[int | None] | None = 
     Raises:
         InvalidInputError: it holds something else, or has another shape.
     """
-    array = array_of(value)
+    array = value if isinstance(value, np.ndarray) else array_of(value)
     numbers = array.dtype.kind in "biuf" or (array.dtype == object and all(type(each) is int for each in array.flat))
     fits = shape is None or (
         array.ndim == len(shape) and all(size in (None, given) for size, given in zip(shape, array.shape))
@@ -140,3 +141,15 @@ def samples_given(weight: Any, **columns: Any) -> list[Any]:
     weight = None if weight is None else np.ravel(weights_given("weight", weight)).astype(np.float64, copy=False)
     raise_unless_equally_long({**arrays, "weight": weight})
     return [*arrays.values(), weight]
+
+
+def moments_given(argument: str, value: Any, sizes: Sequence[int] = (3, 4)) -> list[float]:
+    """Moments: weight, means and sums of products, of so many numbers; those of squares are at least 0."""
+    moments = array_given(argument, value)
+    if moments.shape not in [(size,) for size in sizes]:
+        raise InvalidInputError(f"{argument} must have the shape [{sizes[0]}], not {list(moments.shape)}")
+    least = moments[[0, 2] if sizes[0] == 3 else [0, 3, 5]].min()
+    if least < 0:
+        raise InvalidInputError(f"{argument} must hold a weight and sums of squares, at least 0, not {least}")
+    found: list[float] = moments.tolist()
+    return found

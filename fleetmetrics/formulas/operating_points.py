@@ -237,9 +237,7 @@ def threshold_sweep(
     at = np.ravel(array_given("thresholds", thresholds)).astype(np.float64)
     p, n = (array.astype(np.float64) for array in histograms_given(positive, negative))
     if len(p) != len(at) + 1:
-        raise InvalidInputError(
-            f"positive must have an entry more than thresholds; it has {len(p)}, and they {len(at)}"
-        )
+        raise InvalidInputError(f"positive has {len(p)} entries and thresholds {len(at)}; it must have one more")
     tp, fp = (np.cumsum(weights[::-1])[::-1][1:] for weights in (p, n))
     fn, tn = (np.cumsum(weights)[:-1] for weights in (p, n))
     square = min(beta, 1e100) ** 2  # a larger one changes no digit

@@ -62,10 +62,9 @@ def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
     prediction, label, weight = samples_given(weight, prediction=prediction, label=label)
     if not prediction.size:
         return PairCounts()
-    if weight is None:
-        count = np.ones(prediction.size, np.int64)
-    else:  # scaled: the product of two may leave the range of a float
-        count = np.ldexp(weight, -np.frexp(weight.max())[1])
+    # Weights are scaled: the product of two may leave the range of a float.
+    one_each = np.ones(prediction.size, np.int64)
+    count = one_each if weight is None else np.ldexp(weight, -np.frexp(weight.max())[1])
     by_label = np.lexsort((prediction, label))
     by_prediction = np.argsort(prediction[by_label], kind="stable")
     discordant = _inversions(by_prediction, count[by_label])

@@ -9,7 +9,8 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from fleetmetrics.errors import UndefinedMetricWarning, warn
+from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
+from fleetmetrics.formulas.given import array_given, number_given, weights_given
 
 __all__ = ["left_out", "listed", "part_named", "ratio", "ratios", "root_of_ratio", "stand_in", "undefined"]
 
@@ -94,7 +95,9 @@ def ratio(
         >>> ratio(3, 4, "accuracy")
         0.75
     """
-    above, below = _number(numerator), _number(denominator)
+    above, below = number_given(f"the sum of {metric}", numerator), number_given(f"the total of {metric}", denominator)
+    if below < 0:
+        raise InvalidInputError(f"the total of {metric} must be a count or a weight, at least 0, not {below}")
     if below == 0:
         return stand_in(metric, reason, zero_division)
     return float(above / below)
@@ -117,7 +120,7 @@ def root_of_ratio(numerator: Any, denominator: Any, metric: str, zero_division: 
         2.0
     """
     value = ratio(numerator, denominator, metric, zero_division)
-    return math.sqrt(value) if _number(denominator) else value
+    return math.sqrt(value) if np.any(denominator) else value
 
 
 def ratios(
@@ -142,7 +145,8 @@ def ratios(
         >>> ratios([1, 0], [2, 0], "precision", zero_division=0.0).tolist()
         [0.5, 0.0]
     """
-    above, below = np.broadcast_arrays(np.asarray(numerator), np.asarray(denominator))
+    above = array_given(f"the sums of {metric}", numerator)
+    below = weights_given(f"the totals of {metric}", denominator, above.shape)
     empty = below == 0
     quotient = np.where(empty, zero_division, above / np.where(empty, 1, below))
     if empty.any() and math.isnan(zero_division):
@@ -164,7 +168,3 @@ def listed(entry: str, flags: np.ndarray) -> str:
     places = np.flatnonzero(flags).tolist()
     more = f" and {len(places) - 5} more" if len(places) > 5 else ""
     return f"{entry} {', '.join(map(str, places[:5]))}{more}"
-
-
-def _number(value: Any) -> int | float:
-    return value.item() if hasattr(value, "item") else value

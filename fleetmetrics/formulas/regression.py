@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics.arguments import number_of
+from fleetmetrics.formulas.given import number_given
 from fleetmetrics.formulas.ratio import ratio, root_of_ratio, stand_in
 
 __all__ = [
@@ -170,7 +172,7 @@ def weighted_mean_absolute_percentage_error(
         >>> weighted_mean_absolute_percentage_error(1.0, 8.0, 4)
         0.125
     """
-    reason = "all labels are 0" if float(np.sum(total)) else "there are no samples (their total weight is 0)"
+    reason = "all labels are 0" if np.any(total) else "there are no samples (their total weight is 0)"
     return ratio(absolute_error, absolute_label, "weighted_mean_absolute_percentage_error", zero_division, reason)
 
 
@@ -286,7 +288,8 @@ def quantile_loss(under: Any, over: Any, total: Any, quantile: float = 0.5, zero
         >>> quantile_loss(8.0, 4.0, total=4, quantile=0.75)
         1.75
     """
-    loss = quantile * float(np.sum(under)) + (1 - quantile) * float(np.sum(over))
+    quantile = number_of("quantile", quantile, 0, 1)
+    loss = quantile * number_given("under", under) + (1 - quantile) * number_given("over", over)
     return ratio(loss, total, "quantile_loss", zero_division)
 
 

@@ -49,6 +49,11 @@ def _clicks(batch: Batch) -> Any:
 
 
 @statistic
+def _others(batch: Batch) -> Any:
+    return batch.weighted_sum(batch.xp.logical_not(batch.positive))
+
+
+@statistic
 def _predicted(batch: Batch, from_logits: bool) -> Any:
     return batch.weighted_sum(batch.probability(from_logits), zero_at_zero=not from_logits)
 
@@ -225,15 +230,15 @@ class NormalizedEntropy(Undefinable):
         key = "log_likelihood" if self._plain else ("log_likelihood of clicks", self.from_logits, coefficient)
         self.declare("log_likelihood", dtype="float64", key=key)
         self.declare("clicks", key="clicks")
-        self.declare("total", key="total")
+        self.declare("others", key="others")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         settings = self.from_logits, self.recalibration_coefficient
         likelihood = log_likelihood(batch) if self._plain else _recalibrated_log_likelihood(batch, *settings)
-        return {"log_likelihood": likelihood, "clicks": _clicks(batch), "total": batch.total}
+        return {"log_likelihood": likelihood, "clicks": _clicks(batch), "others": _others(batch)}
 
-    def formula(self, log_likelihood: np.ndarray, clicks: np.ndarray, total: np.ndarray) -> float:
-        return formulas.normalized_entropy(log_likelihood, clicks, total, self.zero_division)
+    def formula(self, log_likelihood: np.ndarray, clicks: np.ndarray, others: np.ndarray) -> float:
+        return formulas.normalized_entropy(log_likelihood, clicks, clicks + others, self.zero_division, others=others)
 
 
 class RecalibratedNormalizedEntropy(NormalizedEntropy):

@@ -91,7 +91,7 @@ def test_more_than_five_classes_are_counted_and_a_large_table_is_averaged_withou
     table = np.zeros((12, 2, 3))
     table[:4] = 0.1
     with pytest.warns(UndefinedMetricWarning, match="auc of class 4, 5, 6, 7, 8 and 3 more is undefined"):
-        assert formulas.auc_of_classes(table) == 0.5
+        assert formulas.auc_of_classes(table) == formulas.auc_from_histogram(table[0, 1], table[0, 0])
     assert formulas.auc_of_classes(np.full((7, 2, 9), 0.1), "weighted") == 0.5
     assert math.isclose(formulas.average_precision_of_classes(np.full((7, 2, 9), 2**61), "weighted"), 0.5)
 

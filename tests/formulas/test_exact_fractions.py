@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator
 import numpy as np
 import pytest
 
+import fleetmetrics as fm
 from fleetmetrics import UndefinedMetricWarning, formulas
 
 #: FLEETMETRICS_DRAWS=3000 draws as many of each as the package was once held against.
@@ -131,3 +132,115 @@ def test_a_correlation_of_weights_that_differ_by_twelve_digits() -> None:
     assert formulas.matthews_correlation([[1e12, 0.0], [1.0, 1.0]]) == pytest.approx(math.sqrt(0.5), rel=1e-11)
     assert formulas.stat_scores(np.diag([1e17, 1.0, 3.0]), None)[:, 2].tolist() == [4.0, 1e17 + 3, 1e17 + 1]
     assert formulas.specificity([[1e16, 0, 0], [0, 1, 1], [0, 0, 1.0]], None).tolist()[0] == 1.0
+
+
+# -- samples, pairs of them, ranks ------------------------------------------------------------------------------
+
+
+def samples(rng: np.random.Generator) -> tuple[Any, Any, Any]:
+    size = int(rng.integers(2, 9))
+    prediction, label = rng.integers(0, rng.integers(2, 9), (2, size)) / 4
+    weight = weights(rng, size).astype(np.float64)
+    return prediction, label, np.where(weight == 0, 1e-8, weight)
+
+
+def test_pairs_of_samples() -> None:
+    for rng in draws(3):
+        prediction, label, weight = samples(rng)
+        i, j = np.triu_indices(len(label), 1)
+        product = exactly(weight)[i] * exactly(weight)[j]
+        order = np.sign(prediction[i] - prediction[j]) * np.sign(label[i] - label[j])
+        c, d = product[order > 0].sum(), product[order < 0].sum()
+        y, p = product[label[i] != label[j]].sum(), product[prediction[i] != prediction[j]].sum()
+        pairs = formulas.pair_counts(prediction, label, weight)
+        same(formulas.xauc(pairs), (y + c - d) / (2 * y) if y else None)
+        same(formulas.kendall_correlation(pairs), (c - d) / root(y * p) if y and p else None)
+
+
+def test_ranks_of_samples() -> None:
+    for rng in draws(4):
+        prediction, label, weight = samples(rng)
+        w = exactly(weight)
+
+        def ranks(values: Any, w: Any = w) -> Any:
+            less, level = values[:, None] > values, values[:, None] == values
+            return (less * w).sum(axis=1) + (level * w).sum(axis=1) / 2 - w.sum() / 2
+
+        r, s = ranks(prediction), ranks(label)
+        product = (w * r * r).sum() * (w * s * s).sum()
+        expected = (w * r * s).sum() / root(product) if product else None
+        same(formulas.spearman_correlation(prediction, label, weight), expected, absolute=1e-14)
+
+
+@pytest.mark.parametrize("large, small", [(1e8, 1e-8), (1e12, 1.0), (1e16, 1e-16)])
+def test_small_weights_keep_their_order_beside_large_ones(large: float, small: float) -> None:
+    prediction, label = np.arange(4.0), np.arange(4.0)[::-1]
+    for weight in ([large, small, small, small], [small, large, small, small], [small, small, large, large]):
+        pairs = formulas.pair_counts(prediction, label, weight)
+        assert formulas.xauc(pairs) == pytest.approx(0, abs=1e-15)
+        assert formulas.kendall_correlation(pairs) == pytest.approx(-1, rel=1e-14)
+        assert formulas.spearman_correlation(prediction, label, weight) == pytest.approx(-1, rel=1e-14)
+
+
+# -- histograms -------------------------------------------------------------------------------------------------
+
+
+def test_curves_over_histograms() -> None:
+    for rng in draws(5):
+        positive, negative = weights(rng, (2, int(rng.integers(1, 8))))
+        thresholds = np.arange(len(positive)) / 8
+        p, n = (exactly(each)[::-1] for each in (positive, negative))
+        tp, fp = ([F(0), *np.cumsum(each)] for each in (p, n))
+        whole = tp[-1] and fp[-1]
+        found = formulas.kolmogorov_smirnov(positive, negative)
+        same(found, max(abs(a / tp[-1] - b / fp[-1]) for a, b in zip(tp, fp)) if whole else None)
+        area = sum((below * (2 * above - own) / 2 for own, below, above in zip(p, n, tp[1:])), F(0))
+        same(
+            formulas.auc_from_histogram(positive, negative, None, math.nan), area / (tp[-1] * fp[-1]) if whole else None
+        )
+        precisions = [own * above / (above + below) for own, above, below in zip(p, tp[1:], fp[1:]) if own]
+        found = formulas.average_precision_from_histogram(positive, negative)
+        same(found, sum(precisions) / tp[-1] if tp[-1] else None)
+        best = formulas.specificity_at_sensitivity(positive, negative, thresholds, 0.5)
+        allowed = [1 - b / fp[-1] for a, b in zip(tp, fp) if whole and a / tp[-1] >= 0.5]
+        same(best.value, max(allowed) if whole else None, absolute=0)
+        best = formulas.sensitivity_at_specificity(positive, negative, thresholds, 0.5)
+        allowed = [a / tp[-1] for a, b in zip(tp, fp) if whole and 1 - b / fp[-1] >= 0.5]
+        same(best.value, max(allowed) if whole else None, absolute=0)
+        fractions = rng.random(3)
+        if not tp[-1]:
+            continue
+        for fraction, value in zip(fractions, formulas.cumulative_gain(positive, negative, fractions)):
+            population = [a + b for a, b in zip(tp, fp)]
+            place = F(fraction) * population[-1]
+            k = next(k for k in range(1, len(tp)) if population[k] >= place)
+            inside = (place - population[k - 1]) / (population[k] - population[k - 1])
+            same(value, (tp[k - 1] + inside * p[k - 1]) / tp[-1], absolute=0)
+
+
+def test_bounds_of_average_precision_are_good_to_twelve_digits() -> None:
+    for rng in draws(6):
+        positive, negative = (rng.integers(1, 10 ** rng.integers(1, reach), 3) for reach in (3, 10))
+        above_p, above_n, low = F(0), F(0), F(0)
+        for p, n in zip(positive[::-1].tolist(), negative[::-1].tolist()):
+            above_n += n
+            low += sum((above_p + i) / (above_p + i + above_n) for i in range(1, p + 1))
+            above_p += p
+        bounds = formulas.average_precision_bounds(positive, negative)
+        same(bounds.low, low / above_p, absolute=0)
+
+
+def test_a_rate_of_one_in_ten_meets_a_condition_of_one_in_ten() -> None:
+    positive, negative, thresholds = np.ones(10, int), np.ones(10, int), np.arange(10) / 10
+    for tenth in range(1, 10):
+        point = formulas.sensitivity_at_specificity(positive, negative, thresholds, tenth / 10)
+        assert point.threshold == tenth / 10
+
+
+def test_normalized_entropy_of_one_click_in_1e16() -> None:
+    few, many = 1.0, 1e16
+    entropy = few * math.log1p(many) + many * math.log1p(few / many)
+    assert formulas.normalized_entropy(-3.0, many, many + few, others=few) == pytest.approx(3.0 / entropy, rel=1e-12)
+    metric = fm.NormalizedEntropy()
+    metric.add([0.5, 0.5], [1, 0], weight=[many, few])
+    assert metric.compute() == pytest.approx((many + few) * math.log(2) / entropy, rel=1e-12)

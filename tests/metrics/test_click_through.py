@@ -193,8 +193,8 @@ def test_a_collection_keeps_one_state_of_a_kind():
             "parts": fm.BrierDecomposition(),
         }
     )
-    # total, likelihood, clicks, predicted, squared error; by bin: number, probability, squared deviation
-    assert len(states(collection)) == 8
+    # total, likelihood, clicks, others, predicted, squared error; by bin: number, probability, squared deviation
+    assert len(states(collection)) == 9
     collection.add(P, Y)
     values = collection.compute()
     rate = values["ctr"]
@@ -212,7 +212,7 @@ def test_states_of_logits_and_of_probabilities_are_not_shared():
         collection = fm.MetricCollection({"one": make(), "other": make(from_logits=True)})
         names = [set(state.name for state in member.states.values()) for member in collection.metrics.values()]
         common = {name.rpartition(".")[2] for name in names[0] & names[1]}
-        assert common <= {"total", "clicks"}, make
+        assert common <= {"total", "clicks", "others"}, make
 
 
 @pytest.mark.parametrize(
