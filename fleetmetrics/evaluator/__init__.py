@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from fleetmetrics.evaluator.dump import DumpResults
 from fleetmetrics.evaluator.engine_metric import BaseMetric
-from fleetmetrics.evaluator.evaluator import Evaluator
-from fleetmetrics.evaluator.evaluators import Evaluators
+from fleetmetrics.evaluator.evaluator import Evaluator, Evaluators, get_metric_value
 from fleetmetrics.evaluator.metrics import *  # noqa: F403
 from fleetmetrics.evaluator.metrics import __all__ as _metrics
 from fleetmetrics.evaluator.registry import METRICS
-from fleetmetrics.evaluator.values import get_metric_value
 
 __all__ = [
     "METRICS",

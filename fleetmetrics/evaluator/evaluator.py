@@ -1,4 +1,4 @@
-"""``Evaluator``: several metrics over the same samples, after MMEngine's."""
+"""``Evaluator``: several metrics over the same samples, after MMEngine's; ``Evaluators``: several validation sets."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from fleetmetrics.comm import LocalCommunicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.evaluator.collate import paired_chunks, pseudo_collate, rows
 from fleetmetrics.evaluator.engine_metric import BaseMetric
-from fleetmetrics.evaluator.fed import FedMetric
+from fleetmetrics.evaluator.feeding import FedMetric, paired_chunks, pseudo_collate, rows
 from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.share import Share, check_mode
 from fleetmetrics.sampling import Dealing, epoch_under_way
 
-__all__ = ["Evaluator", "evaluate_together"]
+__all__ = ["Evaluator", "Evaluators", "get_metric_value"]
 
 
 class Evaluator:
@@ -113,7 +112,7 @@ class Evaluator:
             FleetMetricsError: the same error on every worker, by the deadline.
             Exception: what a metric raised, on every worker.
         """
-        return evaluate_together({"": self}, {"": size}, timeout)
+        return _evaluate_together({"": self}, {"": size}, timeout)
 
     def evaluate_local(self) -> dict[str, Any]:
         """Compute all metrics over what this worker has processed, padding included; nothing is forgotten.
@@ -185,21 +184,12 @@ class Evaluator:
     # What an evaluation is made of
 
     def shares(self, size: int | None) -> list[Share]:
-        """What the metrics bring to an exchange, apart from those with an ``evaluate`` of their own.
-
-        Args:
-            size: as in `evaluate`.
-        """
+        """What the metrics bring to an exchange, apart from those with an ``evaluate`` of their own."""
         dealing = self._dealing()
         return [each.share(size, self.collect_mode, dealing) for each in self._fed() if each.joins]
 
     def joined(self, values: Iterator[dict[str, Any]], size: int | None) -> dict[str, Any]:
-        """Return the values of all metrics in one dict.
-
-        Args:
-            values: of the metrics that shared an exchange.
-            size: as in `evaluate`.
-        """
+        """Return the values of all metrics in one dict."""
         dealing = self._dealing()
         found = [next(values) if each.joins else each.ask(size, self.collect_mode, dealing) for each in self._fed()]
         return _merged(found)
@@ -217,6 +207,57 @@ class Evaluator:
         return Dealing(self.sampler, epoch_under_way(self.sampler) if self._epoch is None else self._epoch)
 
 
+class Evaluators:
+    """Several validation sets: an `Evaluator` for each, and one exchange for all.
+
+    Args:
+        evaluators: by the name of the set, which is put before the names of its values.
+
+    Raises:
+        InvalidInputError: if one of them is no `Evaluator`.
+
+    Examples:
+        >>> from fleetmetrics.evaluator import Evaluator
+        >>> sets = Evaluators({"clean": Evaluator(dict(type="Accuracy")), "noisy": Evaluator(dict(type="Accuracy"))})
+        >>> sets["clean"].process([dict(pred_label=1, gt_label=1)])
+        >>> sets["noisy"].process([dict(pred_label=0, gt_label=1)])
+        >>> sets.evaluate()
+        {'clean/accuracy/top1': 100.0, 'noisy/accuracy/top1': 0.0}
+    """
+
+    def __init__(self, evaluators: Mapping[str, Evaluator]) -> None:
+        for name, evaluator in evaluators.items():
+            if not isinstance(evaluator, Evaluator):
+                raise InvalidInputError(f"evaluators[{name!r}] must be an Evaluator, not {type(evaluator).__name__}")
+        self._evaluators = dict(evaluators)
+
+    def __getitem__(self, name: str) -> Evaluator:
+        return self._evaluators[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._evaluators)
+
+    def __len__(self) -> int:
+        return len(self._evaluators)
+
+    def evaluate(
+        self, sizes: Mapping[str, int | None] | None = None, *, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Compute all metrics of all sets; the results are forgotten then, unless one raises.
+
+        Args:
+            sizes: how many samples each set has, by name; None, or a set that is left out: nothing is cut.
+            timeout: as in `Evaluator.evaluate`.
+
+        Returns:
+            Values by name, such as "clean/accuracy/top1"; the same on every worker.
+
+        Raises:
+            InvalidInputError: if ``sizes`` names a set that is not there; else as `Evaluator.evaluate`.
+        """
+        return _evaluate_together(self._evaluators, sizes or {}, timeout)
+
+
 def _merged(found: Iterable[dict[str, Any]]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for values in found:
@@ -230,16 +271,10 @@ def _merged(found: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def evaluate_together(
+def _evaluate_together(
     evaluators: Mapping[str, Evaluator], sizes: Mapping[str, int | None], timeout: float | None
 ) -> dict[str, Any]:
-    """Evaluate in one exchange.
-
-    Args:
-        evaluators: by a name that is put before those of their values; "" for none.
-        sizes: of their data sets, by the same names.
-        timeout: as in `Evaluator.evaluate`.
-    """
+    """Evaluate in one exchange; a set's name, if it has one, is put before those of its values."""
 
     def shares() -> list[Share]:
         unknown = sorted(set(sizes) - set(evaluators))
@@ -259,3 +294,29 @@ def evaluate_together(
     for evaluator in evaluators.values():
         evaluator.reset()
     return results
+
+
+def get_metric_value(indicator: str, metrics: Mapping[str, Any]) -> Any:
+    """Return the value of a metric, named in full or without its prefix.
+
+    Args:
+        indicator: "accuracy/top1", or "top1" if only one metric has that name.
+        metrics: what `Evaluator.evaluate` returned.
+
+    Raises:
+        InvalidInputError: a ValueError; if no metric has that name, or several have.
+
+    Examples:
+        >>> get_metric_value("top1", {"accuracy/top1": 75.0, "single-label/recall": 50.0})
+        75.0
+    """
+    if "/" in indicator:
+        if indicator not in metrics:
+            raise InvalidInputError(f'The indicator "{indicator}" can not match any metric in {list(metrics)}')
+        return metrics[indicator]
+    matched = [name for name in metrics if name.rpartition("/")[2] == indicator]
+    if not matched:
+        raise InvalidInputError(f"The indicator {indicator} can not match any metric in {list(metrics)}")
+    if len(matched) > 1:
+        raise InvalidInputError(f'The indicator "{indicator}" matches multiple metrics {matched}')
+    return metrics[matched[0]]

@@ -37,15 +37,7 @@ _NUMBERS = (bool, int, float, np.generic)
 
 
 def as_column(value: Any, name: str) -> Any:
-    """Return a batch's column: an array of its own memory, or a list for what has no common shape.
-
-    Args:
-        value: an array, a dynamic tensor on any device, or a sequence; its first axis is the sample.
-        name: how errors call it.
-
-    Raises:
-        InvalidInputError: if it has no first axis.
-    """
+    """Return a batch's column: an array of its own memory, or a list for what has no common shape."""
     value = to_host(value)
     if isinstance(value, (list, tuple, range)):
         numbers = bool(value) and all(isinstance(entry, _NUMBERS) for entry in value)
@@ -67,14 +59,7 @@ def as_column(value: Any, name: str) -> Any:
 
 
 def as_ids(value: Any) -> np.ndarray:
-    """Return a batch's sample ids.
-
-    Args:
-        value: integers or texts, one per sample.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """Return a batch's sample ids."""
     ids = keys_of(value, "ids")
     if ids.size == 0 or (ids.ndim == 2 and ids.shape[1] == 1):
         ids = ids.reshape(-1)
@@ -102,11 +87,7 @@ class Columns:
 
     @classmethod
     def of(cls, records: list[Any]) -> Columns:
-        """Return a plain list of records as a column.
-
-        Args:
-            records: one per sample.
-        """
+        """Return a plain list of records as a column."""
         columns = cls()
         if records:
             columns.names, columns.batches = RECORDS, [(records,)]
@@ -226,35 +207,19 @@ class Columns:
 
 
 def as_results(names: Any, columns: Sequence[Any]) -> Any:
-    """Return joined columns as ``compute_metric`` gets them.
-
-    Args:
-        names: as in `Columns`.
-        columns: in that order.
-
-    Returns:
-        A dict by name, a tuple, or the list of records; an empty list if there are none.
-    """
+    """Return joined columns as ``compute_metric`` gets them."""
     if names is None or names == RECORDS:
         return columns[0] if columns else []
     return dict(zip(names, columns)) if isinstance(names, tuple) else tuple(columns)
 
 
 def join_column(parts: Sequence[Any]) -> Any:
-    """Return the parts of one column one after the other.
-
-    Args:
-        parts: arrays or lists.
-    """
+    """Return the parts of one column one after the other."""
     return np.concatenate(parts) if are_alike(parts) else list(chain.from_iterable(parts))
 
 
 def are_alike(parts: Sequence[Any]) -> bool:
-    """Whether the parts of a column are arrays that one array can hold, each value as it is.
-
-    Args:
-        parts: arrays or lists.
-    """
+    """Whether the parts of a column are arrays that one array can hold, each value as it is."""
     if not all(isinstance(part, ndarray) for part in parts) or len({part.shape[1:] for part in parts}) > 1:
         return False
     kinds = {part.dtype.kind for part in parts}
@@ -289,13 +254,7 @@ class Part(NamedTuple):
 
 
 def part_of(positions: Positions, start: int, count: int) -> Positions:
-    """Return some of the positions.
-
-    Args:
-        positions: of a worker's records.
-        start: the first of them.
-        count: how many.
-    """
+    """Return some of the positions."""
     if isinstance(positions, np.ndarray):
         return positions[start : start + count]
     step = positions.step
@@ -304,15 +263,7 @@ def part_of(positions: Positions, start: int, count: int) -> Positions:
 
 
 def in_order(parts: Sequence[Part], total: int) -> list[Any]:
-    """Put the parts of all workers in order.
-
-    Args:
-        parts: of all workers; together their positions are 0 to total - 1.
-        total: how many records.
-
-    Returns:
-        The columns.
-    """
+    """Put the parts of all workers in order."""
     positions = [part.positions for part in parts]
     columns = zip(*[part.columns for part in parts])
     return [_column_in_order(column, positions, total) for column in columns]
@@ -339,18 +290,7 @@ def _list_in_order(parts: Iterable[Any], positions: Iterable[Positions], total: 
 
 
 def one_per_id(columns: list[Any], ids: Any) -> list[Any]:
-    """Keep the first record of every id, in the order of the ids.
-
-    Args:
-        columns: arrays or lists; taken out of the list one after the other, so that no more than one is held twice.
-        ids: an array or a list of integers or texts [n], one per record.
-
-    Returns:
-        The columns, one record per id.
-
-    Raises:
-        InvalidInputError: if the records of an id differ by more than rounding.
-    """
+    """Keep the first record of every id, in the order of the ids."""
     if not isinstance(ids, np.ndarray):  # of kinds that no array holds together
         ids = np.array(ids, object)
     order = np.argsort(ids, kind="stable")

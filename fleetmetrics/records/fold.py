@@ -100,12 +100,9 @@ def _fold_together(call: str, channel: Communicator, table: Table, folds: _Folds
     column = records.get(table.order) if table.order else None
     start, last = 0, len(cuts)
     for number in range(last + 1):
-        end = (
-            _length(records)
-            if number == last or column is None
-            else int(np.searchsorted(column, cuts[number], "right"))
-        )
-        answer = _round(call, channel, table, folds, records.taken(slice(start, end)), number == last, deadline)
+        final = number == last
+        end = records.length if column is None or final else int(np.searchsorted(column, cuts[number], "right"))
+        answer = _round(call, channel, table, folds, records.taken(slice(start, end)), final, deadline)
         start = end
     return unpack(answer.note, answer.payload, allow_pickle=False)[0]
 
@@ -118,7 +115,7 @@ def _round(
     def decide(letters: Sequence[Letter]) -> Letter:
         parts = [_read(letter) for letter in letters if letter.note]
         if parts:
-            folds.take(_in_order(table, parts))
+            folds.take(parts[0] if len(parts) == 1 else table.sorted(joined_records(table.name, parts)))
         if not last:
             return Letter(None)
         made = pack([folds.carries], allow_pickle=False)
@@ -126,7 +123,7 @@ def _round(
 
     note: Any = None
     buffers: Any = b""
-    if _length(mine):
+    if mine.length:
         given = [name for name in mine if mine[name] is not None]
         packed = pack_arrays([mine[name] for name in given])
         note, buffers = [given, list(mine), packed.layout], packed.buffers
@@ -139,21 +136,13 @@ def _read(letter: Letter) -> Records:
     return Records({name: columns.get(name) for name in names})
 
 
-def _in_order(table: Table, parts: list[Records]) -> Records:
-    records = joined_records(table.name, parts)
-    if table.order is None or len(parts) == 1:
-        return records
-    place = np.argsort(records[table.order], kind="stable")  # quick: a few runs that are sorted
-    return records.taken(place)
-
-
 def _described(table: Table, records: Records) -> tuple[Any, Any]:
     """What rank 0 must know of a worker's records, and a sketch of the column that orders them."""
     kinds = {
         name: "texts" if column is not None and column.dtype.kind in "SU" else "numbers"
         for name, column in records.items()
     }
-    length = _length(records)
+    length = records.length
     row = sum(column.itemsize for column in records.values() if column is not None)
     if table.order is None or not length:
         return [kinds, length, row, 1, None], pack_arrays([])
@@ -188,10 +177,5 @@ def _cuts(letters: Sequence[Letter]) -> np.ndarray:
     return np.unique(values[place][chosen])
 
 
-def _length(records: Records) -> int:
-    return next((len(column) for column in records.values() if column is not None), 0)
-
-
 def _left(deadline: Deadline) -> float:
-    # What is over is over: an exchange with no time left says so on every worker.
-    return max(deadline.remaining, 1e-3)
+    return max(deadline.remaining, 1e-3)  # with no time left, every worker hears of it

@@ -42,13 +42,6 @@ def pieces(columns: Columns, allow_pickle: bool) -> Iterator[Piece]:
     """Pack what a worker sends.
 
     Arrays are sent from where they lie, all at once; what must be packed first goes piece by piece.
-
-    Args:
-        columns: the worker's, without padding.
-        allow_pickle: whether records without an array form may be pickled.
-
-    Raises:
-        RecordError: if a record has no array form, and may not or cannot be pickled.
     """
     rows = columns.rows()
     if not rows:
@@ -113,13 +106,7 @@ def _joined(parts: Sequence[Any]) -> Sequence[Any]:
 
 
 def read_piece(layout: Any, payload: Any, allow_pickle: bool) -> list[Any]:
-    """Return a piece's columns.
-
-    Args:
-        layout: of the `Piece`.
-        payload: its buffers, joined.
-        allow_pickle: whether pickles in it may be read.
-    """
+    """Return a piece's columns."""
     data, start, columns = memoryview(payload), 0, []
     for is_array, size, inner in layout:
         part = data[start : start + size]
@@ -145,20 +132,12 @@ class Spool:
         self._files: list[Path] = []
 
     def make(self) -> None:
-        """Make the folder: on rank 0 before the others look for it, else on every worker.
-
-        Raises:
-            OSError: if it cannot be made.
-        """
+        """Make the folder: on rank 0 before the others look for it, else on every worker."""
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         self._folder.mkdir(exist_ok=True)
 
     def check(self) -> None:
-        """Raise unless the folder that rank 0 has made can be seen here.
-
-        Raises:
-            InvalidInputError: if it cannot.
-        """
+        """Raise unless the folder that rank 0 has made can be seen here."""
         if not self._shared:
             self.make()
         elif not self._folder.is_dir():
@@ -169,18 +148,7 @@ class Spool:
             )
 
     def write(self, number: int, pieces: Iterable[Piece]) -> list[tuple[Any, int]]:
-        """Write a share's pieces into a file.
-
-        Args:
-            number: of the share.
-            pieces: what is written.
-
-        Returns:
-            Layout and size of every piece in it.
-
-        Raises:
-            OSError: if the disk is full, or the directory cannot be written.
-        """
+        """Write a share's pieces into a file."""
         path = self._folder / f"{number}-{self._rank}"
         self._files.append(path)
         labels = []
@@ -192,22 +160,12 @@ class Spool:
         return labels
 
     def read(self, number: int, rank: int) -> Any:
-        """Return a worker's file as a buffer: changes to it stay in memory.
-
-        Args:
-            number: of the share.
-            rank: of the worker.
-        """
+        """Return a worker's file as a buffer: changes to it stay in memory."""
         self._files.append(self._folder / f"{number}-{rank}")  # whoever reads it removes it
         return self._mapped(number, rank)
 
     def through(self, number: int, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """Write a share's pieces into a file, and return them from there.
-
-        Args:
-            number: of the share.
-            pieces: what is written.
-        """
+        """Write a share's pieces into a file, and return them from there."""
         labels = self.write(number, pieces)
         data, start = self._mapped(number, self._rank), 0
         for layout, size in labels:

@@ -528,11 +528,7 @@ _READERS: dict[str, Any] = {
 
 
 def _arrays_of(tensors: Sequence[Any]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Move dense tensors of one dtype to the host; where NumPy does not have the dtype, the bits as integers.
-
-    Returns:
-        Blocks, with the tensors as their rows, and no arrays; or no blocks, and an array for each tensor.
-    """
+    """Move dense tensors of one dtype to the host; where NumPy does not have the dtype, the bits as integers."""
     shapes = set(map(tuple, map(attrgetter("shape"), tensors)))
     if len(shapes) == 1 and 0 < math.prod(shapes.pop()) <= _FEW_ENTRIES:
         import paddle
@@ -548,12 +544,7 @@ def _arrays_of(tensors: Sequence[Any]) -> tuple[list[np.ndarray], list[np.ndarra
 
 
 def _tensors_of(arrays: Sequence[np.ndarray], dtype: str) -> list[Any]:
-    """Tensors on the CPU: one of each array, or of the rows of the only one.
-
-    Args:
-        arrays: at least one.
-        dtype: Paddle's, as text.
-    """
+    """Tensors on the CPU: one of each array, or of the rows of the only one."""
     import paddle
 
     # The guard: static mode has no tensors, and those of a GPU build would not stay on the CPU.

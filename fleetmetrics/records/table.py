@@ -20,12 +20,13 @@ class Records(Dict[str, Any]):
         super().__init__(columns)
         self._memo: dict[Any, Any] = {}
 
-    def taken(self, place: Any) -> Records:
-        """Some of the samples.
+    @property
+    def length(self) -> int:
+        """How many samples there are."""
+        return next((len(column) for column in self.values() if column is not None), 0)
 
-        Args:
-            place: a slice, or positions.
-        """
+    def taken(self, place: Any) -> Records:
+        """Some of the samples."""
         return Records({name: None if column is None else column[place] for name, column in self.items()})
 
     def cached(self, key: Any, make: Callable[[Records], Any]) -> Any:
@@ -89,11 +90,7 @@ class Table:
         return Table(self.name, self.columns, self.order, self.key, self._prepare)
 
     def accumulate(self, kept: Kept) -> None:
-        """Append what a batch leaves behind; what is on the host is copied, for its owner may write into it.
-
-        Args:
-            kept: from the batch.
-        """
+        """Append what a batch leaves behind; what is on the host is copied, for its owner may write into it."""
         here = [value for value in kept.records.values() if value is not None]
         if all(isinstance(value, np.ndarray) or kept.xp.is_eager(value) for value in here):
             kept = _on_host(kept)
@@ -124,34 +121,24 @@ class Table:
         return self._prepare is None
 
     def prepare(self, records: Records) -> Records:
-        """Do what is done with records before they are sent.
-
-        Args:
-            records: of this table; not empty.
-        """
-        return self._prepare(records) if self._prepare else self._sorted(records)
+        """Do what is done with records before they are sent."""
+        return self._prepare(records) if self._prepare else self.sorted(records)
 
     def prepared(self) -> Records:
         """All that was kept, as it is sent: sorted."""
         records = self.records()
         return self.prepare(records) if records else records
 
-    def _sorted(self, records: Records) -> Records:
-        if self.order is None:
-            return records
-        place = np.argsort(records[self.order], kind="stable")
-        return records.taken(place)
+    def sorted(self, records: Records) -> Records:
+        """The records, rising by the order; quick if they are a few runs that are sorted."""
+        return records if self.order is None else records.taken(np.argsort(records[self.order], kind="stable"))
 
     def reset(self) -> None:
         """Forget everything."""
         self._batches = []
 
     def merge(self, other: Table) -> None:
-        """Append what another table holds; it stays as it is.
-
-        Args:
-            other: of the same kind.
-        """
+        """Append what another table holds; it stays as it is."""
         self._batches = [*self._batches, *other._batches]
 
 
@@ -180,23 +167,13 @@ def _small(column: np.ndarray) -> np.ndarray:
 
 
 def joined_records(name: str, parts: Sequence[Mapping[str, Any]]) -> Records:
-    """Put records one after the other.
-
-    Args:
-        name: of the table, for errors.
-        parts: of one table; at least one.
-
-    Raises:
-        InvalidInputError: if a column holds texts in one part and numbers in another.
-    """
+    """Put records one after the other."""
     joined: dict[str, Any] = {}
     for column in parts[0]:
-        arrays = [part[column] for part in parts]
-        if all(array is None for array in arrays):
+        if all(part[column] is None for part in parts):
             joined[column] = None
             continue
-        sizes = [len(next(each for each in part.values() if each is not None)) for part in parts]
-        arrays = [np.ones(size) if array is None else array for array, size in zip(arrays, sizes)]
+        arrays = [np.ones(part.length) if part[column] is None else part[column] for part in map(Records, parts)]
         if len({array.dtype.kind in "SU" for array in arrays if len(array)}) > 1:
             raise InvalidInputError(
                 f"{name}: {column} holds texts in some batches and numbers in others; give one of the two throughout"

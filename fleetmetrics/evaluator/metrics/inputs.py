@@ -10,16 +10,20 @@ from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.xp import is_eager_tensor, to_host
 
 __all__ = [
+    "above",
     "arrays",
     "as_labels",
     "as_scores",
+    "best",
     "class_count",
     "column",
     "count",
     "field",
+    "is_among_best",
     "label_of",
     "labelled_columns",
     "labelled_record",
+    "look_like_logits",
     "one_hot",
     "pair",
     "score_of",
@@ -28,21 +32,12 @@ __all__ = [
     "to_batch",
 ]
 
+#: A softmax in float32 may exceed 1 by rounding.
+_MOST = 1.001
+
 
 def to_array(value: Any, argument: str = "value") -> np.ndarray:
     """A value as a NumPy array on the host; without a copy where it is one.
-
-    Args:
-        value: a NumPy array or number, a Paddle tensor of dynamic mode, a torch tensor, a number, a sequence of
-            these.
-        argument: its name, for messages.
-
-    Returns:
-        An array of bools, integers or floats; float16 and bfloat16 become float32.
-
-    Raises:
-        TypeError: for anything else, such as text.
-        InvalidInputError: a ragged sequence, or one of something else than numbers.
 
     Examples:
         >>> to_array([1, 2])
@@ -77,12 +72,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def to_batch(value: Any, argument: str) -> np.ndarray:
-    """What `calculate` is given, as an array with one entry or row per sample.
-
-    Args:
-        value: as for `to_array`, but no single number.
-        argument: its name, for messages.
-    """
+    """What `calculate` is given, as an array with one entry or row per sample."""
     if isinstance(value, (int, float, np.generic)):
         raise TypeError(f"{type(value)} is not an available argument.")
     array = to_array(value, argument)
@@ -92,17 +82,7 @@ def to_batch(value: Any, argument: str) -> np.ndarray:
 
 
 def as_labels(array: np.ndarray, argument: str, classes: int | None = None) -> np.ndarray:
-    """Labels ``[n]`` or ``[n, 1]`` as int64 ``[n]``.
-
-    Args:
-        array: whole numbers.
-        argument: its name, for messages.
-        classes: how many classes there are; None: any number is a label.
-
-    Raises:
-        AssertedInputError: another shape.
-        InvalidInputError: a number that is not whole, or no class.
-    """
+    """Labels ``[n]`` or ``[n, 1]`` as int64 ``[n]``."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -119,15 +99,7 @@ def as_labels(array: np.ndarray, argument: str, classes: int | None = None) -> n
 
 
 def as_scores(array: np.ndarray, argument: str) -> np.ndarray:
-    """Scores ``[n, classes]`` as floats, in their own precision.
-
-    Args:
-        array: numbers; integers become float64.
-        argument: its name, for messages.
-
-    Raises:
-        InvalidInputError: another shape, no classes, or nan.
-    """
+    """Scores ``[n, classes]`` as floats, in their own precision."""
     if array.ndim != 2 or not array.shape[1]:
         raise InvalidInputError(f"{argument} has shape {list(array.shape)}; scores have the shape [n, classes]")
     if array.dtype.kind != "f":
@@ -138,12 +110,7 @@ def as_scores(array: np.ndarray, argument: str) -> np.ndarray:
 
 
 def pair(pred: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The predictions and targets that `calculate` is given, as many of the ones as of the others.
-
-    Args:
-        pred: one entry or row per sample.
-        target: the same.
-    """
+    """The predictions and targets that `calculate` is given, as many of the ones as of the others."""
     pred, target = to_batch(pred, "pred"), to_batch(target, "target")
     if len(pred) != len(target):
         raise AssertedInputError(f"The size of pred ({len(pred)}) doesn't match the target ({len(target)}).")
@@ -151,26 +118,12 @@ def pair(pred: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def count(labels: np.ndarray, classes: int) -> np.ndarray:
-    """How often each class occurs.
-
-    Args:
-        labels: ``[n]``, from 0 to ``classes - 1``.
-        classes: how many classes there are.
-    """
+    """How often each class occurs."""
     return np.bincount(labels, minlength=classes).astype(np.int64, copy=False)
 
 
 def one_hot(labels: Sequence[np.ndarray], classes: int, argument: str) -> np.ndarray:
-    """The classes of each sample as a row of zeros and ones; a label that comes twice counts once.
-
-    Args:
-        labels: the labels of each sample, any number of them.
-        classes: how many classes there are.
-        argument: its name, for messages.
-
-    Returns:
-        ``[n, classes]``, int8.
-    """
+    """The classes of each sample as a row of zeros and ones; a label that comes twice counts once."""
     flags = np.zeros((len(labels), classes), np.int8)
     if len(labels):
         rows = np.repeat(np.arange(len(labels)), [len(label) for label in labels])
@@ -179,15 +132,7 @@ def one_hot(labels: Sequence[np.ndarray], classes: int, argument: str) -> np.nda
 
 
 def field(sample: Mapping[str, Any], key: str) -> Any:
-    """An entry of a data sample.
-
-    Args:
-        sample: the data sample.
-        key: which entry.
-
-    Raises:
-        InvalidInputError: there is none; the message lists what there is.
-    """
+    """An entry of a data sample."""
     try:
         return sample[key]
     except KeyError:
@@ -195,12 +140,7 @@ def field(sample: Mapping[str, Any], key: str) -> Any:
 
 
 def score_of(sample: Mapping[str, Any], key: str = "pred_score") -> np.ndarray:
-    """The scores of a data sample, ``[classes]``; a copy, for a record.
-
-    Args:
-        sample: the data sample.
-        key: which entry.
-    """
+    """The scores of a data sample, ``[classes]``; a copy, for a record."""
     array = np.array(to_array(field(sample, key), key))
     if array.ndim != 1:
         raise InvalidInputError(f"{key} of a data sample has shape {list(array.shape)}; allowed is [classes]")
@@ -208,12 +148,7 @@ def score_of(sample: Mapping[str, Any], key: str = "pred_score") -> np.ndarray:
 
 
 def label_of(sample: Mapping[str, Any], key: str) -> np.ndarray:
-    """The label or labels of a data sample, ``[labels]`` int64.
-
-    Args:
-        sample: the data sample.
-        key: which entry.
-    """
+    """The label or labels of a data sample, ``[labels]`` int64."""
     array = to_array(field(sample, key), key)
     if array.ndim > 1:
         raise AssertedInputError(f"The dims of value should be 1, but got {array.ndim}: {key} of a data sample")
@@ -221,15 +156,7 @@ def label_of(sample: Mapping[str, Any], key: str) -> np.ndarray:
 
 
 def column(records: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
-    """One entry of every record.
-
-    Args:
-        records: at least one.
-        key: which entry.
-
-    Raises:
-        InvalidInputError: a record has no such entry.
-    """
+    """One entry of every record."""
     try:
         return [record[key] for record in records]
     except KeyError:
@@ -239,26 +166,13 @@ def column(records: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
 
 
 def arrays(records: Sequence[Mapping[str, Any]], key: str) -> list[np.ndarray]:
-    """One entry of every record, as arrays.
-
-    Args:
-        records: at least one.
-        key: which entry.
-    """
+    """One entry of every record, as arrays."""
     values = column(records, key)
     return [value if type(value) is np.ndarray and value.ndim else to_array(value, key).reshape(-1) for value in values]
 
 
 def stack(records: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
-    """One array of every record as the rows of a matrix.
-
-    Args:
-        records: at least one.
-        key: which entry, ``[width]``.
-
-    Raises:
-        InvalidInputError: the widths differ.
-    """
+    """One array of every record as the rows of a matrix."""
     rows = arrays(records, key)
     widths = {len(row) for row in rows}
     if len(widths) > 1:
@@ -267,14 +181,7 @@ def stack(records: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
 
 
 def labelled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a sample with one label: ``pred_score`` or ``pred_label``, and ``gt_label``.
-
-    Args:
-        sample: the data sample.
-
-    Raises:
-        AssertedInputError: there are more labels than predictions, or less.
-    """
+    """The record of a sample with one label: ``pred_score`` or ``pred_label``, and ``gt_label``."""
     if "pred_score" in sample:
         record, size = {"pred_score": score_of(sample)}, 1
     else:
@@ -287,11 +194,7 @@ def labelled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def labelled_columns(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    """The predictions, scores ``[n, classes]`` or labels ``[n]``, and the true labels.
-
-    Args:
-        records: at least one.
-    """
+    """The predictions, scores ``[n, classes]`` or labels ``[n]``, and the true labels."""
     target = np.concatenate(arrays(records, "gt_label"))
     if "pred_score" in records[0]:
         return stack(records, "pred_score"), target
@@ -299,12 +202,49 @@ def labelled_columns(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, 
 
 
 def class_count(records: Sequence[Mapping[str, Any]]) -> int:
-    """The ``num_classes`` that all records have.
-
-    Args:
-        records: at least one.
-    """
+    """The ``num_classes`` that all records have."""
     counts = set(column(records, "num_classes"))
     if len(counts) > 1:
         raise InvalidInputError(f"num_classes of the data samples are {sorted(counts)}; they must be the same")
     return int(counts.pop())
+
+
+# Scores [n, classes]
+
+
+def above(scores: np.ndarray, threshold: float | None, or_at: bool = False) -> np.ndarray:
+    """Flags of the scores above a threshold, which is rounded to the precision of the scores."""
+    if threshold is None:
+        return np.ones(scores.shape, np.bool_)
+    with np.errstate(over="ignore"):
+        bound = scores.dtype.type(threshold)
+    return scores >= bound if or_at else scores > bound
+
+
+def is_among_best(scores: np.ndarray, k: int) -> np.ndarray:
+    """Flags of the k highest scores of each row; of equal ones those of the lower classes."""
+    classes = scores.shape[1]
+    if k >= classes or not len(scores):
+        return np.ones(scores.shape, np.bool_)
+    least = np.partition(scores, classes - k, axis=1)[:, classes - k, None]
+    flags = scores >= least
+    ties = np.flatnonzero(flags.sum(axis=1) > k)
+    if ties.size:
+        certain, tied = scores[ties] > least[ties], scores[ties] == least[ties]
+        places = k - certain.sum(axis=1, keepdims=True)
+        flags[ties] = certain | (tied & (np.cumsum(tied, axis=1) <= places))
+    return flags
+
+
+def best(scores: np.ndarray, k: int) -> np.ndarray:
+    """The classes of the k highest scores of each row, ``[n, k]``: the highest first, then the lower class."""
+    classes = np.nonzero(is_among_best(scores, k))[1].reshape(len(scores), k)
+    order = np.argsort(-np.take_along_axis(scores, classes, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(classes, order, axis=1)
+
+
+def look_like_logits(scores: np.ndarray) -> np.ndarray:
+    """Flags ``[n]`` of the samples with a score outside [0, 1]."""
+    if not scores.size or (scores.min() >= 0 and scores.max() <= _MOST):
+        return np.zeros(len(scores), np.bool_)
+    return (scores.min(axis=1) < 0) | (scores.max(axis=1) > _MOST)

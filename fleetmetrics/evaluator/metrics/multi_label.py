@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, warn
 from fleetmetrics.evaluator.engine_metric import BaseMetric
-from fleetmetrics.evaluator.metrics import inputs, scores, settings
+from fleetmetrics.evaluator.metrics import inputs, settings
 from fleetmetrics.evaluator.registry import METRICS
 
 __all__ = ["AveragePrecision", "MultiLabelMetric"]
@@ -210,9 +210,9 @@ def _class_counts(pred: np.ndarray, target: np.ndarray, thr: float | None, topk:
     if thr is None and topk is not None:
         if topk > pred.shape[1]:
             raise InvalidInputError(f"topk is {topk}, and there are {pred.shape[1]} classes; it can be at most that")
-        positive = scores.is_among_best(pred, topk)
+        positive = inputs.is_among_best(pred, topk)
     else:
-        positive = scores.above(pred, thr, or_at=True)
+        positive = inputs.above(pred, thr, or_at=True)
     actual = target == 1
     return {
         "true_positive": _per_class(positive & actual),

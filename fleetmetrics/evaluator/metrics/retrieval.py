@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, UndefinedMetricWarning, warn
 from fleetmetrics.evaluator.engine_metric import BaseMetric
-from fleetmetrics.evaluator.metrics import inputs, scores, settings
+from fleetmetrics.evaluator.metrics import inputs, settings
 from fleetmetrics.evaluator.registry import METRICS
 
 __all__ = ["RetrievalAveragePrecision", "RetrievalRecall"]
@@ -57,7 +57,7 @@ def _relevant(relevance: np.ndarray, argument: str) -> np.ndarray:
 def _from_scores(score: np.ndarray, relevant: np.ndarray, k: int) -> _Answers:
     if k > score.shape[1]:
         raise InvalidInputError(f"topk is {k}, and there are scores of {score.shape[1]} items; it can be at most that")
-    return _Answers(np.take_along_axis(relevant, scores.best(score, k), axis=1), np.count_nonzero(relevant, axis=1))
+    return _Answers(np.take_along_axis(relevant, inputs.best(score, k), axis=1), np.count_nonzero(relevant, axis=1))
 
 
 def _answers(pred: Any, target: Any, k: int, pred_indices: bool, target_indices: bool) -> _Answers:

@@ -36,15 +36,7 @@ def _entries(value: Any) -> tuple[Any, ...]:
 
 
 def top_ks(topk: Any, message: str = "topk must be an integer of at least 1, or several of them") -> tuple[int, ...]:
-    """One k or several as a tuple.
-
-    Args:
-        topk: an integer or a sequence of integers.
-        message: how the error begins.
-
-    Raises:
-        InvalidInputError: for anything else, a k below 1, or none at all.
-    """
+    """One k or several as a tuple."""
     entries = _entries(topk)
     if not entries or not all(_is_integer(k) and k >= 1 for k in entries):
         raise InvalidInputError(f"{message}, not {topk!r}")
@@ -52,15 +44,7 @@ def top_ks(topk: Any, message: str = "topk must be an integer of at least 1, or 
 
 
 def threshold(thr: Any, argument: str = "thr") -> float | None:
-    """A threshold as a float; None stays None.
-
-    Args:
-        thr: a finite number or None.
-        argument: its name, for messages.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
+    """A threshold as a float; None stays None."""
     if thr is None:
         return None
     if not isinstance(thr, (int, float, np.number)) or isinstance(thr, bool) or not np.isfinite(thr):
@@ -69,14 +53,7 @@ def threshold(thr: Any, argument: str = "thr") -> float | None:
 
 
 def thresholds(thrs: Any) -> tuple[float | None, ...]:
-    """One threshold or several as a tuple.
-
-    Args:
-        thrs: a number, None, or a sequence of these.
-
-    Raises:
-        InvalidInputError: for anything else, or an empty sequence.
-    """
+    """One threshold or several as a tuple."""
     entries = _entries(thrs)
     if not entries:
         raise InvalidInputError("thrs is empty; give a number, None, or several of these")
@@ -87,9 +64,6 @@ def suffixes(thrs: Sequence[float | None]) -> list[str]:
     """What tells the results of several thresholds apart: ``_thr-0.50``, ``_no-thr``; nothing if there is one.
 
     Thresholds that two digits do not tell apart are written in full.
-
-    Args:
-        thrs: the thresholds.
 
     Examples:
         >>> suffixes([0.5, 0.121, 0.123, None])
@@ -106,23 +80,13 @@ def suffixes(thrs: Sequence[float | None]) -> list[str]:
 
 
 def check_average(average: Any, options: Sequence[str | None]) -> None:
-    """Raise unless an average is one of the options.
-
-    Args:
-        average: what was given.
-        options: what is allowed.
-    """
+    """Raise unless an average is one of the options."""
     if average not in options:
         raise AssertedInputError(f"Invalid `average` argument, please specify from {list(options)}. It is {average!r}.")
 
 
 def check_items(items: Any, metric: str) -> tuple[str, ...]:
-    """The items as a tuple.
-
-    Args:
-        items: names of items.
-        metric: name of the metric, for messages.
-    """
+    """The items as a tuple."""
     if isinstance(items, str) or not isinstance(items, Iterable):
         raise AssertedInputError(f'items must be a sequence of names such as ("recall",), not {items!r}')
     items = tuple(items)
@@ -136,22 +100,14 @@ def check_items(items: Any, metric: str) -> tuple[str, ...]:
 
 
 def check_class_count(num_classes: Any) -> int | None:
-    """The number of classes as an int; None stays None.
-
-    Args:
-        num_classes: an integer of at least 1, or None.
-    """
+    """The number of classes as an int; None stays None."""
     if num_classes is not None and (not _is_integer(num_classes) or num_classes < 1):
         raise InvalidInputError(f"num_classes must be an integer of at least 1, or None, not {num_classes!r}")
     return None if num_classes is None else int(num_classes)
 
 
 def known_class_count(num_classes: Any) -> int:
-    """The number of classes as an int, which is required.
-
-    Args:
-        num_classes: an integer of at least 1.
-    """
+    """The number of classes as an int, which is required."""
     count = check_class_count(num_classes)
     if count is None:
         raise AssertedInputError("Please specify the `num_classes` if the `pred` is labels instead of scores.")
@@ -159,16 +115,6 @@ def known_class_count(num_classes: Any) -> int:
 
 
 def pick(values: Sequence[np.ndarray], items: Sequence[str], average: str | None, suffix: str = "") -> dict[str, Any]:
-    """The results of one threshold, as MMPretrain names them.
-
-    Args:
-        values: precision, recall, F1 and support.
-        items: which of them are wanted.
-        average: how they were averaged.
-        suffix: of the threshold.
-
-    Returns:
-        Numbers, or lists where ``average`` is None, by name.
-    """
+    """The results of one threshold, as MMPretrain names them."""
     ending = suffix + {"macro": "", "micro": "_micro", None: "_classwise"}[average]
     return {item + ending: value.tolist() for item, value in zip(ITEMS, values) if item in items}

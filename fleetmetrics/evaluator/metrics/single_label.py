@@ -9,7 +9,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, warn
 from fleetmetrics.evaluator.engine_metric import BaseMetric
-from fleetmetrics.evaluator.metrics import inputs, scores, settings
+from fleetmetrics.evaluator.metrics import inputs, settings
 from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.xp import numpy_ops
 
@@ -144,8 +144,8 @@ def _correct(
     label = inputs.as_labels(target, "target", classes)
     hit = numpy_ops.rank_of_label(pred, label)[:, None] < np.array(topk)
     own = np.take_along_axis(pred, label[:, None], axis=1)[:, 0]
-    passed = np.stack([scores.above(own, thr) for thr in thrs], axis=1)
-    suspect = hit.any(axis=1) & scores.look_like_logits(pred)
+    passed = np.stack([inputs.above(own, thr) for thr in thrs], axis=1)
+    suspect = hit.any(axis=1) & inputs.look_like_logits(pred)
     return {
         "correct": hit.T.astype(np.int64) @ passed.astype(np.int64),
         "dropped": np.count_nonzero(suspect[:, None] & ~passed, axis=0).astype(np.int64, copy=False),
@@ -289,8 +289,8 @@ def _class_counts(
         pred = inputs.as_scores(pred, "pred")
         classes, label = pred.shape[1], pred.argmax(axis=1)
         top = np.take_along_axis(pred, label[:, None], axis=1)[:, 0]
-        kept = [scores.above(top, thr) for thr in thrs]
-        suspect = scores.look_like_logits(pred)
+        kept = [inputs.above(top, thr) for thr in thrs]
+        suspect = inputs.look_like_logits(pred)
         states["dropped"] = np.array([np.count_nonzero(suspect & ~keep) for keep in kept], np.int64)
     truth = inputs.as_labels(target, "target", classes)
     right = label == truth

@@ -86,7 +86,7 @@ def troubles(share: Any, last: bool) -> dict[str, Any]:
         return metric.compute(timeout=TIMEOUT)
 
     def other_metric() -> Any:
-        return fed((fm.UAUC if last else fm.GAUC)("it"), share).compute(timeout=TIMEOUT)
+        return fed((fm.UAUC if last else fm.GAUC)(name="it"), share).compute(timeout=TIMEOUT)
 
     return {call.__name__: timed(call) for call in (texts_here, mixed_on_the_last, failing, other_metric)}
 

@@ -7,8 +7,7 @@ import paddle
 import pytest
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.evaluator.metrics.inputs import to_array
-from fleetmetrics.evaluator.metrics.scores import best, is_among_best
+from fleetmetrics.evaluator.metrics.inputs import best, is_among_best, to_array
 from tests.evaluator.metrics.given import Torch
 
 

@@ -1,16 +1,92 @@
-"""A metric of an `Evaluator`, and the batches that it was fed."""
+"""What an `Evaluator` feeds its metrics: batches of samples; and how many records each batch leaves in a metric."""
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, Iterable, Iterator
 
 from fleetmetrics.comm import LocalCommunicator, set_communicator
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric
+from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.share import Share
 from fleetmetrics.sampling import Dealing
 
-__all__ = ["FedMetric"]
+__all__ = ["FedMetric", "paired_chunks", "pseudo_collate", "rows"]
+
+
+def rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Turn a batch's columns into a dict for each sample.
+
+    Examples:
+        >>> rows({"name": ["a", "b"], "tags": [["x", "y"], []]})
+        [{'name': 'a', 'tags': ['x', 'y']}, {'name': 'b', 'tags': []}]
+    """
+    batch = Columns()
+    batch.append((), columns)
+    (entries,) = batch.batches
+    return [dict(zip(columns, row)) for row in zip(*entries)]
+
+
+def paired_chunks(
+    data_samples: Iterable[Any], data: Iterable[Any] | None, chunk_size: int
+) -> Iterator[tuple[list[Any], list[Any] | None]]:
+    """Cut samples, and the data that go with them, into chunks.
+
+    Examples:
+        >>> list(paired_chunks("abc", None, 2))
+        [(['a', 'b'], None), (['c'], None)]
+    """
+    if data is not None and isinstance(data, Sequence) and isinstance(data_samples, Sequence):
+        _check_lengths(len(data_samples), len(data))
+    samples, others = iter(data_samples), None if data is None else iter(data)
+    count = 0
+    while True:
+        chunk = list(islice(samples, chunk_size))
+        other = None if others is None else list(islice(others, chunk_size))
+        if other is not None and len(other) != len(chunk):
+            _check_lengths(count + len(chunk), count + len(other))
+        if not chunk:
+            return
+        count += len(chunk)
+        yield chunk, other
+
+
+def _check_lengths(samples: int, data: int) -> None:
+    if samples != data:
+        raise AssertedInputError(
+            f"data_samples and data should have the same length, but got data_samples length: {samples} data length:"
+            f" {data}"
+        )
+
+
+def pseudo_collate(data_batch: Sequence[Any]) -> Any:
+    """Turn a list of samples into a batch of the samples' own structure, without stacking anything.
+
+    Examples:
+        >>> pseudo_collate([dict(image=[1, 2], name="a"), dict(image=[3, 4], name="b")])
+        {'image': [(1, 3), (2, 4)], 'name': ['a', 'b']}
+    """
+    first = data_batch[0]
+    kind: Any = type(first)
+    if isinstance(first, Mapping):
+        return kind({key: pseudo_collate([sample[key] for sample in data_batch]) for key in first})
+    if isinstance(first, (str, bytes)) or not isinstance(first, Sequence):
+        return data_batch
+    if len({len(sample) for sample in data_batch}) > 1:
+        raise RuntimeError("each data_itement in list of batch should be of equal size")
+    columns = [pseudo_collate(column) for column in zip(*data_batch)]
+    if hasattr(first, "_fields"):
+        return kind(*columns)
+    return columns if isinstance(first, tuple) else _as(kind, columns)
+
+
+def _as(kind: Any, columns: list[Any]) -> Any:
+    try:
+        return kind(columns)
+    except TypeError:  # such as range
+        return columns
 
 
 class FedMetric:
@@ -51,13 +127,7 @@ class FedMetric:
         self._blocks.append(self.records - before)
 
     def share(self, size: int | None, mode: str, dealing: Dealing | None) -> Share:
-        """What it brings to the exchange of all.
-
-        Args:
-            size: of the data set, or None.
-            mode: the Evaluator's collect mode.
-            dealing: how a sampler dealt the samples, or None.
-        """
+        """What it brings to the exchange of all."""
         share: Share = self.metric.share(size, **self._arrangement(mode, dealing))
         return share
 
@@ -82,12 +152,7 @@ class FedMetric:
                 self.metric.results[:] = kept
 
     def cut(self, records: int, blocks: int) -> None:
-        """Forget what came last.
-
-        Args:
-            records: how many stay.
-            blocks: how many batches stay.
-        """
+        """Keep only so many records and batches."""
         if hasattr(self.metric, "results"):
             del self.metric.results[records:]
         del self._blocks[blocks:]
