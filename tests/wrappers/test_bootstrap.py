@@ -319,7 +319,7 @@ def test_without_ids_each_slice_and_window_has_its_interval() -> None:
         fm.Accuracy() + fm.AUC(),
         fm.Accuracy(task="multilabel", num_labels=2),
     ],
-    ids=str,
+    ids=lambda metric: type(metric).__name__,
 )
 def test_metrics_of_other_states_ask_for_ids(metric: Any) -> None:
     with pytest.raises(fm.InvalidInputError, match=r"without ids takes metrics that count samples.* Give ids="):
