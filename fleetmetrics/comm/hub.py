@@ -77,7 +77,9 @@ class Hub(Member):
             self._listener.close()
 
     def _decide(self, frames: list[Frame], combine: Combine) -> Answer:
-        raise_trouble(troubles_in(frames))
+        troubles = troubles_in(frames)
+        if any(troubles):
+            raise_trouble(troubles)
         try:
             return combine(frames)
         except FleetMetricsError:
