@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
                 raise
             from fleetmetrics.hints import hint_of_name
 
-            hint = hint_of_name(name, _modules)
+            hint = hint_of_name(name, {each: __getattr__(each).__doc__ for each in _modules})
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}") from None
     globals()[name] = value
     return value

@@ -26,6 +26,8 @@ class MetricCollection(Composite):
     `Mean` and the like take the predictions as their values. If all members are such, a label is an error: weights go
     by keyword, ``add(values, weight=...)``.
 
+    Elsewhere: `CompositeMetric`, `MetricDict`, `Metrics`.
+
     Args:
         metrics: metrics by the key that each has in the result; or a sequence of them, each keyed by its
             name. They must be new: the collection takes them over.

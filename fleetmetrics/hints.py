@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Iterable, Sequence
+from typing import Mapping, Sequence
 
-__all__ = ["hint_of_argument", "hint_of_method", "hint_of_name"]
+__all__ = ["elsewhere", "hint_of_argument", "hint_of_method", "hint_of_name"]
 
 #: Names that other libraries give to the arguments of ``add``.
 _ARGUMENTS = {
@@ -28,58 +28,6 @@ _METHODS = {
     "fresh": "clone",
 }
 
-#: And to the metrics, where that is more than a prefix, a suffix, or a matter of capitals.
-_METRICS = {
-    "AUC": "AUROC AreaUnderCurve ROCAUC ROCAUCScore",
-    "Accuracy": "CategoricalAccuracy SparseCategoricalAccuracy TopKAccuracy",
-    "AveragePrecision": "AUPRC PRAUC",
-    "Bootstrap": "BootStrapper",
-    "BrierScore": "BrierScoreLoss",
-    "ClickThroughRate": "CTR",
-    "CohenKappa": "Kappa",
-    "Count": "Counter",
-    "ExactMatch": "SubsetAccuracy",
-    "ExpectedCalibrationError": "CalibrationError ECE",
-    "F1": "Dice",
-    "FallOutAtK": "RetrievalFallOut",
-    "GAUC": "GroupAUC GroupedAUC",
-    "HammingLoss": "HammingDistance",
-    "HitRate": "HitRatio HR",
-    "Jaccard": "IoU MeanIoU",
-    "KendallCorrelation": "KendallRankCorrCoef KendallTau",
-    "KolmogorovSmirnov": "KS KSStatistic",
-    "LogLoss": "BCE BinaryCrossentropy CategoricalCrossentropy CrossEntropy NLL",
-    "MAP": "MeanAveragePrecision RetrievalMAP",
-    "MRR": "MeanReciprocalRank ReciprocalRank RetrievalMRR",
-    "MatthewsCorrelation": "MCC MatthewsCorrCoef",
-    "Mean": "Average Avg",
-    "MeanAbsoluteError": "MAE",
-    "MeanAbsolutePercentageError": "MAPE",
-    "MeanSquaredError": "MSE",
-    "MeanSquaredLogError": "MSLE MeanSquaredLogarithmicError",
-    "MetricCollection": "CompositeMetric MetricDict Metrics",
-    "NDCG": "NormalizedDCG NormalizedDiscountedCumulativeGain RetrievalNormalizedDCG",
-    "NormalizedEntropy": "NE",
-    "PearsonCorrelation": "PearsonCorrCoef PearsonR",
-    "Precision": "PPV PositivePredictiveValue",
-    "PrecisionAtK": "RetrievalPrecision",
-    "QuantileLoss": "MeanPinballLoss PinballLoss",
-    "R2Score": "R2 RSquared",
-    "ROCCurve": "ROC",
-    "RPrecision": "RetrievalRPrecision",
-    "Recall": "Sensitivity TPR TruePositiveRate",
-    "RecallAtK": "RetrievalRecall",
-    "RootMeanSquaredError": "RMSE",
-    "RootMeanSquaredLogError": "RMSLE",
-    "SpearmanCorrelation": "SpearmanCorrCoef SpearmanR",
-    "Specificity": "Selectivity TNR TrueNegativeRate",
-    "StandardDeviation": "Std StdDev",
-    "SymmetricMeanAbsolutePercentageError": "SMAPE",
-    "TweedieDeviance": "MeanGammaDeviance MeanPoissonDeviance MeanTweedieDeviance",
-    "Variance": "Var",
-    "WeightedMeanAbsolutePercentageError": "WMAPE",
-    "Windowed": "Running",
-}
 _TASKS = ("binary", "multiclass", "multilabel")
 
 
@@ -108,17 +56,17 @@ def hint_of_method(name: str) -> str:
     return _did_you_mean([ours for ours, theirs in _METHODS.items() if name in theirs.split()])
 
 
-def hint_of_name(name: str, known: Iterable[str]) -> str:
+def hint_of_name(name: str, known: Mapping[str, str | None]) -> str:
     """``"; did you mean AUC?"``, or nothing.
 
     Args:
         name: one that the package does not have, such as "BinaryAUROC" or "roc_auc_score".
-        known: those that it has.
+        known: the docstrings of those that it has.
     """
     if name.startswith("_"):
         return ""
     names = {_plain(each): each for each in sorted(known, reverse=True)}  # a class rather than a function
-    names.update((_plain(each), ours) for ours, theirs in _METRICS.items() for each in theirs.split())
+    names.update((_plain(each), ours) for ours, doc in known.items() for each in elsewhere(doc))
     plain = _plain(name)
     task = next((each for each in _TASKS if plain.startswith(each)), "")
     for tried in (plain, plain[len(task) :]):
@@ -127,6 +75,12 @@ def hint_of_name(name: str, known: Iterable[str]) -> str:
                 ours = names[tried[: len(tried) - len(end)]]
                 return _did_you_mean([f"{ours}(task={task!r})" if task not in ("", "binary") else ours])
     return _did_you_mean([names[each] for each in difflib.get_close_matches(plain, names, 1, 0.75)])
+
+
+def elsewhere(docstring: str | None) -> list[str]:
+    """The names that other libraries give to a metric, as its docstring lists them."""
+    listed = re.search(r"^ *Elsewhere: (.*?)\.$", docstring or "", re.DOTALL | re.MULTILINE)
+    return re.findall(r"`(\w+)`", listed[1]) if listed else []
 
 
 def _plain(name: str) -> str:

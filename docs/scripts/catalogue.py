@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from _catalogue import DOCS, PAGES, catalogue, table, write_between
 
+from fleetmetrics.hints import elsewhere
 from fleetmetrics.record_metric import RecordMetric
 
 
@@ -14,15 +15,19 @@ def tables() -> str:
     """A heading and a table for each page."""
     parts = []
     for page, kinds in catalogue().items():
-        rows = [[f"`{kind.__name__}`", _summary(kind)] for kind in kinds]
+        rows = [[f"`{kind.__name__}`", _summary(kind), _elsewhere(kind)] for kind in kinds]
         links = f"[The page]({page}.md), [every argument](../reference/metrics/{page}.md)."
-        parts.append(f"### {PAGES[page][0]}\n\n{links}\n\n{table(['metric', 'what it is'], rows)}")
+        parts.append(f"### {PAGES[page][0]}\n\n{links}\n\n{table(['metric', 'what it is', 'elsewhere'], rows)}")
     return "\n" + "\n".join(parts) + "\n"
 
 
 def _summary(kind: type) -> str:
     line = (kind.__doc__ or "").splitlines()[0]
     return f"{line} *Keeps every sample.*" if issubclass(kind, RecordMetric) else line
+
+
+def _elsewhere(kind: type) -> str:
+    return ", ".join(f"`{name}`" for name in elsewhere(kind.__doc__))
 
 
 if __name__ == "__main__":

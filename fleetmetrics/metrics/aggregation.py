@@ -27,6 +27,8 @@ class Count(Metric):
     Formula: ``sum(w)``; an int without weights. ``add(prediction, label=None)`` looks at the shapes only: masked
     samples do not count.
 
+    Elsewhere: `Counter`.
+
     Examples:
         >>> metric = Count()
         >>> metric.add([0.5, 0.25, 0.75], mask=[True, True, False])

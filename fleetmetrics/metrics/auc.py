@@ -57,6 +57,8 @@ class AUC(ClassHistograms):
     Decision Making 9 (1989). For several classes Fawcett, "An introduction to ROC analysis", Pattern Recognition
     Letters 27 (2006), section 9.
 
+    Elsewhere: `AUROC`, `roc_auc_score`, `AreaUnderCurve`, `ROCAUC`.
+
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
@@ -152,6 +154,8 @@ class AveragePrecision(ClassHistograms):
     what ``average`` says. Undefined if no sample is positive.
 
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
+
+    Elsewhere: `AUPRC`, `PRAUC`.
 
     Args:
         bounds: whether ``compute`` returns the bounds as well.

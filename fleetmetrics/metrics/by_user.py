@@ -82,6 +82,8 @@ class GAUC(_ByUser):
 
     Source: Zhu et al., "Optimized cost per click in Taobao display advertising", KDD 2017.
 
+    Elsewhere: `GroupAUC`, `GroupedAUC`.
+
     Args:
         by: the argument of ``add`` that says whose sample it is; a session or a request will do as well.
         user_weight: "samples", "clicks" or "uniform".

@@ -39,6 +39,8 @@ class BrierScore(Undefinable):
 
     Source: Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78 (1950).
 
+    Elsewhere: `brier_score_loss`.
+
     Args:
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
 
@@ -172,6 +174,8 @@ class CalibrationCurve(_Binned):
 
     Source: DeGroot and Fienberg, "The comparison and evaluation of forecasters", The Statistician 32 (1983).
 
+    Elsewhere: `calibration_curve`, `CalibrationPlot`.
+
     Args:
         bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1: at low rates, edges such
             as ``[0, 1e-4, 1e-3, 1e-2, 1]`` show more.
@@ -206,6 +210,8 @@ class ExpectedCalibrationError(_Binned):
 
     Source: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015;
     Guo et al., "On calibration of modern neural networks", ICML 2017.
+
+    Elsewhere: `CalibrationError`, `ECE`.
 
     Args:
         bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.

@@ -87,6 +87,8 @@ class ClickThroughRate(Undefinable):
 
     Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013.
 
+    Elsewhere: `CTR`.
+
     Examples:
         >>> metric = ClickThroughRate()
         >>> metric.add([0.5, 0.25, 0.25, 0.0], [1, 0, 0, 0])
@@ -207,6 +209,8 @@ class NormalizedEntropy(Undefinable):
     samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
 
     Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, equation 1.
+
+    Elsewhere: `NE`.
 
     Args:
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.

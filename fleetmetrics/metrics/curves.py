@@ -29,6 +29,8 @@ class ROCCurve(ScoreHistogram):
 
     Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006).
 
+    Elsewhere: `ROC`, `roc_curve`.
+
     Args:
         buckets: how many, at least 2; None: 4,096, or ``num_thresholds + 1``.
         spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
@@ -62,6 +64,8 @@ class PrecisionRecallCurve(ScoreHistogram):
 
     Source: Davis and Goadrich, "The relationship between precision-recall and ROC curves", ICML 2006.
 
+    Elsewhere: `precision_recall_curve`.
+
     Examples:
         >>> metric = PrecisionRecallCurve(buckets=8)
         >>> metric.add([0.125, 0.5, 0.375, 0.75], [0, 0, 1, 1])
@@ -83,6 +87,8 @@ class KolmogorovSmirnov(ScoreHistogram):
 
     Source: Smirnov, "Table for estimating the goodness of fit of empirical distributions", Annals of Mathematical
     Statistics 19 (1948).
+
+    Elsewhere: `KS`, `KSStatistic`.
 
     Examples:
         >>> metric = KolmogorovSmirnov()

@@ -29,6 +29,8 @@ class Mean(Undefinable, Values):
 
     Source: Bland and Kerry, "Weighted comparison of means", BMJ 316 (1998).
 
+    Elsewhere: `Average`, `Avg`.
+
     Examples:
         >>> metric = Mean()
         >>> metric.add([1.0, 3.0], weight=[3.0, 1.0])
@@ -67,6 +69,8 @@ class Variance(Undefinable, Values):
     Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37
     (1983).
 
+    Elsewhere: `Var`.
+
     Args:
         ddof: what is subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of
             the variance of what they are a sample of.
@@ -100,6 +104,8 @@ class StandardDeviation(Variance):
     Formula: ``sqrt(sum(w * (x - mean(x))**2) / (sum(w) - ddof))``.
 
     Inputs, arguments, errors and source as for `Variance`.
+
+    Elsewhere: `Std`, `StdDev`.
 
     Examples:
         >>> metric = StandardDeviation()

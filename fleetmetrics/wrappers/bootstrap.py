@@ -57,6 +57,8 @@ class Bootstrap(Wrapper):
     Hanley and MacGibbon, "Creating non-parametric bootstrap samples using Poisson frequencies", Computer Methods and
     Programs in Biomedicine 83 (2006).
 
+    Elsewhere: `BootStrapper`.
+
     Args:
         metric: whose value; it holds nothing yet, and stays as it is. Not one that keeps every sample.
         replicates: how many, at least 2.

@@ -52,6 +52,8 @@ class Windowed(Wrapper):
 
     Source: torcheval's windowed metrics, whose ``max_num_updates`` is ``last``.
 
+    Elsewhere: `Running`.
+
     Args:
         metric: whose values; it holds nothing yet, and stays as it is. Not one that keeps every sample.
         last: how many calls of ``add``, at least 1.

@@ -65,6 +65,8 @@ class Accuracy(Undefinable):
     keeps one for all; of several labels each counts by itself, as in torchmetrics (scikit-learn's accuracy of whole
     rows is `ExactMatch`). The accuracy of one class is its recall.
 
+    Elsewhere: `CategoricalAccuracy`, `SparseCategoricalAccuracy`, `TopKAccuracy`.
+
     Args:
         top_k: how many of the highest scores may hold the label, at least 1; with ``task`` as for `Precision`.
         threshold: above which a single score means class 1.
@@ -184,6 +186,8 @@ class ExactMatch(Undefinable):
     entry per row. Undefined without samples: nan with `UndefinedMetricWarning`.
 
     Source: Ghamrawi and McCallum, "Collective multi-label classification", CIKM 2005, section 5.
+
+    Elsewhere: `SubsetAccuracy`.
 
     Args:
         task: ``"multilabel"``.

@@ -27,6 +27,8 @@ class ConfusionMatrix(ConfusionMetric):
     Source: Stehman, "Selecting and interpreting measures of thematic classification accuracy", Remote Sensing of
     Environment 62 (1997).
 
+    Elsewhere: `confusion_matrix`, `multilabel_confusion_matrix`.
+
     Args:
         normalize: ``"true"``: shares of each row; ``"pred"``: of each column; ``"all"``: of all samples; None: counts.
         **settings: as for `Precision`, without ``average`` and ``top_k``.
@@ -61,6 +63,8 @@ class BalancedAccuracy(ConfusionMetric):
 
     Source: Brodersen et al., "The balanced accuracy and its posterior distribution", ICPR 2010.
 
+    Elsewhere: `balanced_accuracy_score`.
+
     Args:
         adjusted: adjust for chance: 0 for chance, 1 for a perfect prediction.
         **settings: as for `Precision`, without ``average`` and ``top_k``.
@@ -89,6 +93,8 @@ class CohenKappa(ConfusionMetric):
 
     Source: Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20
     (1960); "Weighted kappa", Psychological Bulletin 70 (1968).
+
+    Elsewhere: `cohen_kappa_score`, `Kappa`.
 
     Args:
         weights: how much a confusion of two classes counts: None: 1; ``"linear"``: their distance; ``"quadratic"``:
@@ -129,6 +135,8 @@ class MatthewsCorrelation(ConfusionMetric):
     et Biophysica Acta 405 (1975); Gorodkin, "Comparing two K-category assignments by a K-category correlation
     coefficient", Computational Biology and Chemistry 28 (2004).
 
+    Elsewhere: `MatthewsCorrCoef`, `matthews_corrcoef`, `MCC`.
+
     Examples:
         >>> metric = MatthewsCorrelation()
         >>> metric.add([0, 1, 1, 0], [0, 1, 1, 0])
@@ -148,6 +156,8 @@ class HammingLoss(ConfusionMetric):
 
     Source: Schapire and Singer, "BoosTexter: a boosting-based system for text categorization", Machine Learning 39
     (2000), section 2.
+
+    Elsewhere: `hamming_loss`, `HammingDistance`.
 
     Examples:
         >>> metric = HammingLoss(task="multilabel", num_labels=2)

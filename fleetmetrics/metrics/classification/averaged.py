@@ -122,6 +122,8 @@ class Precision(_Averaged):
 
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
 
+    Elsewhere: `PPV`, `PositivePredictiveValue`.
+
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
@@ -158,6 +160,8 @@ class Recall(_Averaged):
 
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
 
+    Elsewhere: `Sensitivity`, `TPR`, `TruePositiveRate`.
+
     Examples:
         >>> metric = Recall()
         >>> metric.add([0.25, 0.75, 0.75], [1, 1, 0])
@@ -175,6 +179,8 @@ class Specificity(_Averaged):
     Formula: ``tn / (tn + fp)`` per class. Undefined for a class that is always true. Otherwise like `Precision`.
 
     Source: Altman and Bland, "Diagnostic tests 1: sensitivity and specificity", BMJ 308 (1994).
+
+    Elsewhere: `Selectivity`, `TNR`, `TrueNegativeRate`.
 
     Examples:
         >>> metric = Specificity()
@@ -229,6 +235,8 @@ class F1(_Averaged):
 
     Source: van Rijsbergen, Information Retrieval (1979), chapter 7; Chinchor, "MUC-4 evaluation metrics" (1992).
 
+    Elsewhere: `Dice`.
+
     Examples:
         >>> metric = F1(task="multilabel", num_labels=2, average=None)
         >>> metric.add([[0.75, 0.25], [0.75, 0.75]], [[1, 1], [1, 1]])
@@ -247,6 +255,8 @@ class Jaccard(_Averaged):
     like `Precision`.
 
     Source: Jaccard, "The distribution of the flora in the alpine zone", New Phytologist 11 (1912).
+
+    Elsewhere: `JaccardIndex`, `jaccard_score`, `IoU`, `MeanIoU`.
 
     Examples:
         >>> metric = Jaccard()

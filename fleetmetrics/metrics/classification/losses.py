@@ -121,6 +121,8 @@ class LogLoss(Undefinable):
 
     Source: Bishop, Pattern Recognition and Machine Learning (2006), equations 4.90 and 4.108.
 
+    Elsewhere: `BCE`, `BinaryCrossentropy`, `CategoricalCrossentropy`, `CrossEntropy`, `NLL`.
+
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
@@ -219,6 +221,8 @@ class HingeLoss(Undefinable):
 
     Source: Crammer and Singer, "On the algorithmic implementation of multiclass kernel-based vector machines",
     Journal of Machine Learning Research 2 (2001).
+
+    Elsewhere: `hinge_loss`.
 
     Args:
         task: ``"binary"`` or ``"multiclass"``.

@@ -27,6 +27,8 @@ class HitRate(RankingMetric):
     Source: Deshpande and Karypis, "Item-based top-N recommendation algorithms", ACM TOIS 22 (2004). Inputs, arguments
     and errors as for `DCG`, without ``gains``.
 
+    Elsewhere: `HitRatio`, `HR`.
+
     Examples:
         >>> metric = HitRate(k=2)
         >>> metric.add([0.9, 0.5, 0.1, 0.8], [0, 1, 1, 1], query=[7, 7, 7, 9])
@@ -48,6 +50,8 @@ class PrecisionAtK(RankingMetric):
 
     Source: Manning, Raghavan and Schuetze (2008), section 8.4. Inputs, arguments and errors as for `DCG`, without
     ``gains``.
+
+    Elsewhere: `RetrievalPrecision`.
 
     Examples:
         >>> metric = PrecisionAtK(k=2)
@@ -71,6 +75,8 @@ class RecallAtK(RankingMetric):
     Source: Manning, Raghavan and Schuetze (2008), section 8.4. Inputs, arguments and errors as for `DCG`, without
     ``gains``.
 
+    Elsewhere: `RetrievalRecall`.
+
     Examples:
         >>> metric = RecallAtK(k=1)
         >>> metric.add([0.9, 0.5, 0.1], [1, 0, 1], query=[7, 7, 7])
@@ -92,6 +98,8 @@ class FallOutAtK(RankingMetric):
 
     Source: van Rijsbergen, Information Retrieval (1979), chapter 7. Inputs, arguments and errors as for `DCG`, without
     ``gains``.
+
+    Elsewhere: `RetrievalFallOut`.
 
     Examples:
         >>> metric = FallOutAtK(k=2)
@@ -151,6 +159,8 @@ class RPrecision(QueryMetric):
 
     Source: Manning, Raghavan and Schuetze (2008), section 8.4. Inputs, arguments and errors as for `DCG`, without
     ``k`` and ``gains``.
+
+    Elsewhere: `RetrievalRPrecision`.
 
     Examples:
         >>> metric = RPrecision()

@@ -97,6 +97,8 @@ class NDCG(DCG):
 
     Inputs, arguments, errors and source as for `DCG`.
 
+    Elsewhere: `NormalizedDCG`, `NormalizedDiscountedCumulativeGain`, `RetrievalNormalizedDCG`.
+
     Examples:
         >>> metric = NDCG(k=[1, 3])
         >>> metric.add([0.9, 0.1, 0.5], [2, 4, 0], query=["shoes", "shoes", "shoes"])
@@ -120,6 +122,8 @@ class MRR(RankingMetric):
     Source: Voorhees, "The TREC-8 question answering track report", TREC 1999. Inputs, arguments and errors as for
     `DCG`, without ``gains``.
 
+    Elsewhere: `MeanReciprocalRank`, `ReciprocalRank`, `RetrievalMRR`.
+
     Examples:
         >>> metric = MRR()
         >>> metric.add([0.9, 0.5, 0.1], [0, 1, 1], query=[7, 7, 7])
@@ -142,6 +146,8 @@ class MAP(RankingMetric):
 
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4. Inputs, arguments
     and errors as for `DCG`, without ``gains``.
+
+    Elsewhere: `MeanAveragePrecision`, `RetrievalMAP`.
 
     Examples:
         >>> metric = MAP()

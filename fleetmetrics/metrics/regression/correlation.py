@@ -46,6 +46,8 @@ class R2Score(Undefinable):
 
     Source: Kvalseth, "Cautionary note about R2", The American Statistician 39 (1985).
 
+    Elsewhere: `R2`, `RSquared`.
+
     Args:
         adjusted: the number of independent regressors to adjust for; 0: none.
 
@@ -89,6 +91,8 @@ class ExplainedVariance(Undefinable):
 
     Source: Achen, "What does 'explained variance' explain?", Political Analysis 2 (1990).
 
+    Elsewhere: `explained_variance_score`.
+
     Examples:
         >>> metric = ExplainedVariance()
         >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
@@ -122,6 +126,8 @@ class PearsonCorrelation(Undefinable):
 
     Source: Rodgers and Nicewander, "Thirteen ways to look at the correlation coefficient", The American
     Statistician 42 (1988).
+
+    Elsewhere: `PearsonCorrCoef`, `pearsonr`.
 
     Examples:
         >>> metric = PearsonCorrelation()

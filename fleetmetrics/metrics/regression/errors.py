@@ -137,6 +137,8 @@ class MeanAbsoluteError(MeanError):
     Source: Willmott and Matsuura, "Advantages of the mean absolute error (MAE) over the root mean square
     error (RMSE)", Climate Research 30 (2005).
 
+    Elsewhere: `MAE`, `mean_absolute_error`.
+
     Examples:
         >>> metric = MeanAbsoluteError()
         >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
@@ -160,6 +162,8 @@ class MeanSquaredError(MeanError):
     Source: Gneiting, "Making and evaluating point forecasts", Journal of the American Statistical
     Association 106 (2011).
 
+    Elsewhere: `MSE`, `mean_squared_error`.
+
     Examples:
         >>> metric = MeanSquaredError()
         >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -0.5, 2.0, 7.0])
@@ -178,6 +182,8 @@ class RootMeanSquaredError(MeanSquaredError):
     Formula: ``sqrt(sum(w * (p - y)**2) / sum(w))``: the root of the global mean, not a mean of roots.
 
     Inputs, arguments, errors and source as for `MeanSquaredError`.
+
+    Elsewhere: `RMSE`, `root_mean_squared_error`.
 
     Examples:
         >>> metric = RootMeanSquaredError()
@@ -200,6 +206,8 @@ class MeanSquaredLogError(MeanError):
     Source: Tofallis, "A better measure of relative prediction accuracy for model selection and model estimation",
     Journal of the Operational Research Society 66 (2015), which has it without the shift by 1.
 
+    Elsewhere: `mean_squared_log_error`, `MeanSquaredLogarithmicError`, `MSLE`.
+
     Examples:
         >>> metric = MeanSquaredLogError()
         >>> metric.add([1.0, 3.0], [0.0, 3.0])
@@ -219,6 +227,8 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
     Formula: ``sqrt(sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w))``: the root of the global mean, not a mean of roots.
 
     Inputs, arguments, errors and source as for `MeanSquaredLogError`.
+
+    Elsewhere: `root_mean_squared_log_error`, `RMSLE`.
 
     Examples:
         >>> metric = RootMeanSquaredLogError()
@@ -264,6 +274,8 @@ class LogCoshError(MeanError):
     Source: Saleh and Saleh, "Statistical properties of the log-cosh loss function used in machine learning" (2022),
     arXiv:2208.04564.
 
+    Elsewhere: `LogCosh`.
+
     Examples:
         >>> metric = LogCoshError()
         >>> metric.add([1.0, 1000.0], [0.0, 0.0])
@@ -286,6 +298,8 @@ class MaxError(Undefinable):
     element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
 
     Source: Cheney, Introduction to Approximation Theory (1966), chapter 1: the uniform norm.
+
+    Elsewhere: `max_error`.
 
     Examples:
         >>> metric = MaxError()

@@ -42,6 +42,8 @@ class QuantileLoss(Undefinable):
 
     Source: Koenker and Bassett, "Regression quantiles", Econometrica 46 (1978).
 
+    Elsewhere: `mean_pinball_loss`, `PinballLoss`.
+
     Args:
         quantile: a number in [0, 1], or a sequence of them.
 
@@ -167,6 +169,8 @@ class TweedieDeviance(Undefinable):
     Undefined without samples: nan with `UndefinedMetricWarning`.
 
     Source: Jorgensen, The Theory of Dispersion Models (1997), chapter 4.
+
+    Elsewhere: `TweedieDevianceScore`, `mean_tweedie_deviance`, `mean_poisson_deviance`, `mean_gamma_deviance`.
 
     Args:
         power: at most 0, or at least 1: between them there is no such distribution.

@@ -56,6 +56,8 @@ class SpearmanCorrelation(_OfAllSamples):
     Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15
     (1904); Kendall, Rank Correlation Methods (1948), chapter 3, for ties.
 
+    Elsewhere: `SpearmanCorrCoef`, `spearmanr`.
+
     Examples:
         >>> metric = SpearmanCorrelation()
         >>> metric.add([1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 6.0, 7.0, 8.0, 7.0])
@@ -101,6 +103,8 @@ class KendallCorrelation(_OfPairs):
 
     Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945); Knight, "A computer method for
     calculating Kendall's tau with ungrouped data", Journal of the American Statistical Association 61 (1966).
+
+    Elsewhere: `KendallRankCorrCoef`, `kendalltau`, `KendallTau`.
 
     Examples:
         >>> metric = KendallCorrelation()

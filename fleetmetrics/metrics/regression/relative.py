@@ -54,6 +54,8 @@ class MeanAbsolutePercentageError(MeanError):
     Source: Hyndman and Koehler, "Another look at measures of forecast accuracy", International Journal of Forecasting
     22 (2006), section 2.2.
 
+    Elsewhere: `mean_absolute_percentage_error`, `MAPE`.
+
     Examples:
         >>> metric = MeanAbsolutePercentageError()
         >>> metric.add([3.0, -1.0], [4.0, -2.0])
@@ -78,6 +80,8 @@ class SymmetricMeanAbsolutePercentageError(MeanError):
     Source: Hyndman and Koehler, "Another look at measures of forecast accuracy", International Journal of Forecasting
     22 (2006), section 2.2.
 
+    Elsewhere: `SMAPE`.
+
     Examples:
         >>> metric = SymmetricMeanAbsolutePercentageError()
         >>> metric.add([3.0, 0.0], [5.0, 0.0])
@@ -100,6 +104,8 @@ class WeightedMeanAbsolutePercentageError(Undefinable):
     ``zero_division``.
 
     Source: Kolassa and Schuetz, "Advantages of the MAD/Mean ratio over the MAPE", Foresight 6 (2007).
+
+    Elsewhere: `WMAPE`.
 
     Examples:
         >>> metric = WeightedMeanAbsolutePercentageError()
