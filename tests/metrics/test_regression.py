@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import itertools
 import math
 from fractions import Fraction
@@ -209,6 +210,31 @@ def test_tweedie_deviance_of_whole_powers_equals_scikit_learn_in_all_modes(power
     scope = feed(metric, batches(Data(prediction, label, None, mask)), mode)
     expected = mean_tweedie_deviance(label[mask], prediction[mask], power=power)
     assert metric.compute(scope) == pytest.approx(expected, rel=1e-12)
+
+
+def exact_deviance(prediction: float, label: float, power: float) -> float:
+    with decimal.localcontext() as context:
+        context.prec = 80
+        p, y, k = map(decimal.Decimal, (prediction, label, power))
+        if k == 1:
+            return float(2 * (y * (y / p).ln() - y + p))
+        if k == 2:
+            return float(2 * ((p / y).ln() + y / p - 1))
+        return float(2 * (y ** (2 - k) / ((1 - k) * (2 - k)) - y * p ** (1 - k) / (1 - k) + p ** (2 - k) / (2 - k)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("power", [-3.5, -0.5, 0, 1, 1.1, 1.5, 1.9, 2, 2.5, 3, 7])
+def test_tweedie_deviance_near_a_perfect_prediction_is_exact_and_never_negative(power, mode):
+    modes = [mode] if mode != "static" or power in (1, 1.5, 2) else []
+    for ratio in 1 + np.concatenate([10.0 ** -np.arange(1, 16), -(10.0 ** -np.arange(1, 16)), [2.0**-52, 0.5, 3.0]]):
+        for each in modes:
+            for prediction in (1.0, 3e-5, 123456.789) if each == "numpy" else (0.7,):
+                label = float(prediction * ratio)
+                metric = fm.TweedieDeviance(power=power)
+                scope = feed(metric, [Data(np.array([prediction]), np.array([label]))], each)
+                expected = exact_deviance(prediction, label, power)
+                assert metric.compute(scope) == pytest.approx(expected, rel=1e-11, abs=0), (prediction, ratio)
 
 
 @pytest.mark.parametrize("make", [fm.MeanSquaredLogError, fm.RootMeanSquaredLogError])

@@ -127,6 +127,10 @@ def _domain(power: float) -> tuple[str | Requirement, ...]:
     return (_POSITIVE["prediction"], _NOT_NEGATIVE if power < 2 else _POSITIVE["label"])
 
 
+#: So near a ratio of 1, `_TERMS` terms of the series are good to the last bit or two; further off, the definition is.
+_NEAR, _TERMS = 0.05, 12
+
+
 @statistic
 def _deviance(batch: Batch, power: float) -> Any:
     xp, p, y = batch.xp, batch.values, batch.targets
@@ -143,10 +147,18 @@ def _deviance(batch: Batch, power: float) -> Any:
         half = xp.subtract(xp.add(xp.log(xp.divide(p, y)), xp.divide(y, p)), one)
     else:
         of_label = xp.power(xp.at_least(y, 0.0), 2 - power)
-        # The definition, put together from two differences that are 0 where prediction and label are equal.
         mixed = xp.scale(xp.subtract(of_label, xp.multiply(y, xp.power(p, 1 - power))), 1 / (1 - power))
         half = xp.subtract(mixed, xp.scale(xp.subtract(of_label, xp.power(p, 2 - power)), 1 / (2 - power)))
-    return batch.weighted_sum(2.0 * half)
+    # Near a perfect prediction, that is a difference of nearly equal numbers: Taylor's series of it in (y - p) / p.
+    error, exponent = xp.subtract(y, p), 2 - power
+    near = xp.greater(xp.subtract(xp.scale(p, _NEAR / (1 + abs(exponent))), xp.absolute(error)), 0.0)
+    error = xp.divide(xp.where(near, error, xp.zeros_like(p)), p)
+    series = one
+    for n in range(_TERMS, 1, -1):
+        series = xp.add(one, xp.scale(xp.multiply(error, series), (exponent - n) / (n + 1)))
+    scale = p if power == 1 else one if power == 2 else xp.power(p, exponent)
+    series = xp.scale(xp.multiply(xp.multiply(xp.square(error), scale), series), 0.5)
+    return batch.weighted_sum(2.0 * xp.where(near, series, half))
 
 
 class TweedieDeviance(Undefinable):
