@@ -11,13 +11,13 @@ order of the tree.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import math
 import pickle
 import struct
 from collections import deque
-from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import accumulate, chain, compress, cycle, islice, repeat
 from operator import attrgetter, countOf, eq, is_, is_not, itemgetter, methodcaller, mul, setitem
@@ -102,7 +102,7 @@ def unpack(layout: Any, payload: Any, allow_pickle: bool = True) -> list[Any]:
         return _Reader(payload, allow_pickle).read(column, count)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
     """No search for garbage meanwhile: it would walk over the growing values again and again, and find none."""
     enabled = gc.isenabled()
@@ -217,13 +217,6 @@ class _Packer:
         self.buffers += padded(buffers)
         return sum(map(len, buffers))
 
-    def nones(self, values: list[Any], above: Any = ()) -> list[Any]:
-        return ["none"]
-
-    def bools(self, values: list[Any], above: Any = ()) -> list[Any]:
-        self.put(bytes(values))
-        return ["number", "|b1"]
-
     def integers(self, values: list[Any], above: Any = ()) -> list[Any]:
         try:
             wide = np.frombuffer(struct.pack(f"{len(values)}q", *values), np.int64)
@@ -238,9 +231,9 @@ class _Packer:
         self.put(bytes_of(narrow))
         return ["number", narrow.dtype.str]
 
-    def floats(self, values: list[Any], above: Any = ()) -> list[Any]:
-        self.put(struct.pack(f"{len(values)}d", *values))
-        return ["number", np.dtype(float).str]
+    def structs(self, values: list[Any], char: str) -> list[Any]:
+        self.put(struct.pack(f"{len(values)}{char}", *values))
+        return ["number", np.dtype(char).str]
 
     def texts(self, values: list[Any], above: Any = ()) -> list[Any]:
         text = "\0".join(values)
@@ -254,12 +247,6 @@ class _Packer:
 
     def lengths(self, values: list[Any]) -> list[Any]:
         return self.integers(list(map(len, values)))
-
-    def numpy_texts(self, values: list[Any], above: Any = ()) -> list[Any]:  # pickle would drop zeros at the end
-        return ["numpy text", self.texts(values)]
-
-    def numpy_bytes(self, values: list[Any], above: Any = ()) -> list[Any]:
-        return ["numpy bytes", self.bytes(values)]
 
     def scalars(self, values: list[Any], above: Any = ()) -> list[Any]:
         kinds = list(map(type, values))
@@ -366,22 +353,21 @@ def _kind_of(value: Any) -> str:
 
 
 def _can_be_pickled(value: Any) -> bool:
-    try:
-        pickle.dumps(value, _PICKLE_PROTOCOL)
-    except Exception:  # whatever its class does
-        return False
-    return True
+    with contextlib.suppress(Exception):  # whatever its class does
+        return bool(pickle.dumps(value, _PICKLE_PROTOCOL))
+    return False
 
 
 _PACKERS: dict[type, Callable[..., list[Any]]] = {
-    type(None): _Packer.nones,
-    bool: _Packer.bools,
+    type(None): lambda packer, values, above: ["none"],
+    bool: lambda packer, values, above: packer.structs(values, "?"),
     int: _Packer.integers,
-    float: _Packer.floats,
+    float: lambda packer, values, above: packer.structs(values, "d"),
     str: _Packer.texts,
     bytes: _Packer.bytes,
-    np.str_: _Packer.numpy_texts,
-    np.bytes_: _Packer.numpy_bytes,
+    # pickle would drop zeros at the end of these two
+    np.str_: lambda packer, values, above: ["numpy text", packer.texts(values)],
+    np.bytes_: lambda packer, values, above: ["numpy bytes", packer.bytes(values)],
     **dict.fromkeys((np.dtype(char).type for char in "?bhilqBHILQefdgFDG"), _Packer.scalars),
     np.ndarray: _Packer.arrays,
     tuple: _Packer.tuples,
@@ -403,15 +389,6 @@ class _Reader(Payload):
             raise RecordError(f"the payload holds {len(values)} values where its layout says {count}")
         return values
 
-    def constants(self, count: int, value: Any = None) -> list[Any]:
-        return [value] * count
-
-    def numbers(self, count: int, dtype: str) -> list[Any]:
-        return self.look(dtype, (count,)).tolist()
-
-    def big_integers(self, count: int, texts: Sequence[Any]) -> list[Any]:
-        return list(map(int, self.read(texts, count), repeat(16)))
-
     def texts(self, count: int, size: int, lengths: Any) -> list[Any]:
         text = str(self.take(size).data, "utf-8", "surrogatepass")
         if lengths is None:
@@ -422,15 +399,6 @@ class _Reader(Payload):
     def bytes(self, count: int, size: int, lengths: Sequence[Any]) -> list[Any]:
         read = io.BytesIO(self.take(size).tobytes()).read
         return list(map(read, self.read(lengths, count)))
-
-    def numpy_texts(self, count: int, texts: Any) -> list[Any]:
-        return list(map(np.str_, self.read(texts, count)))
-
-    def numpy_bytes(self, count: int, texts: Any) -> list[Any]:
-        return list(map(np.bytes_, self.read(texts, count)))
-
-    def scalars(self, count: int, dtype: str) -> list[Any]:
-        return list(self.look(dtype, (count,)))
 
     def arrays(self, count: int, dtype: str, shape: Sequence[int]) -> list[Any]:
         rows = self.array(dtype, (count, *shape))
@@ -452,12 +420,6 @@ class _Reader(Payload):
     def rows(self, count: int, columns: Sequence[Any]) -> Iterator[Any]:
         children = [self.read(column, count) for column in columns]
         return zip(*children) if children else repeat((), count)
-
-    def tuples(self, count: int, *columns: Any) -> list[Any]:
-        return list(self.rows(count, columns))
-
-    def lists(self, count: int, *columns: Any) -> list[Any]:
-        return list(map(list, self.rows(count, columns)))
 
     def dicts(self, count: int, keys: Sequence[str], *columns: Any) -> list[Any]:
         if len(keys) != len(columns):
@@ -502,21 +464,21 @@ class _Reader(Payload):
 
 
 _READERS: dict[str, Any] = {
-    "none": _Reader.constants,  # no more
+    "none": lambda reader, count: [None] * count,
+    "constant": lambda reader, count, value: [value] * count,
+    "number": lambda reader, count, dtype: reader.look(dtype, (count,)).tolist(),
+    "big": lambda reader, count, texts: list(map(int, reader.read(texts, count), repeat(16))),
+    "scalar": lambda reader, count, dtype: list(reader.look(dtype, (count,))),
+    "numpy text": lambda reader, count, texts: list(map(np.str_, reader.read(texts, count))),
+    "numpy bytes": lambda reader, count, texts: list(map(np.bytes_, reader.read(texts, count))),
+    "tuple": lambda reader, count, *columns: list(reader.rows(count, columns)),
+    "list": lambda reader, count, *columns: list(map(list, reader.rows(count, columns))),
     "optional": _Reader.optional,  # column of those that are not None, among which flags choose
-    "constant": _Reader.constants,  # value
-    "number": _Reader.numbers,  # dtype: of Python's bools, ints or floats
-    "big": _Reader.big_integers,  # column of hexadecimal texts
     "text": _Reader.texts,  # size in bytes, column of lengths or nothing, where each ends with a zero
     "bytes": _Reader.bytes,  # size, column of lengths
-    "numpy text": _Reader.numpy_texts,  # column of texts
-    "numpy bytes": _Reader.numpy_bytes,  # column of bytes
-    "scalar": _Reader.scalars,  # dtype: of NumPy's numbers
     "arrays": _Reader.arrays,  # dtype, common shape
     "ragged": _Reader.ragged,  # dtype, column of shapes
     "tensors": _Reader.tensors,  # Paddle's dtype, column of arrays
-    "tuple": _Reader.tuples,  # a column for each place
-    "list": _Reader.lists,  # a column for each place
     "dict": _Reader.dicts,  # keys, a column for each
     "nested": _Reader.nested,  # kind of container, columns of lengths and elements; those of dicts are pairs
     "mixed": _Reader.mixed,  # columns, among which tags choose
