@@ -121,7 +121,7 @@ class Replicates:
 
     Args:
         xp: the batch's namespace.
-        times: how many times, int64 ``[n, lanes]``.
+        times: how many times, int64 or (of NumPy) uint8 ``[n, lanes]``.
         size: how many lanes there are.
     """
 
@@ -133,6 +133,8 @@ class Replicates:
         xp = self.xp
         if amount is not None and xp.kind(amount) == "f":
             return self.floats(amount)
+        if amount is None and xp.FILTERS:
+            return xp.sum_of_columns(self.times)
         if amount is None:
             # Whole numbers of less than 2**53 are exact as floats, whose product is much the faster one.
             return xp.cast(self.floats(xp.ones_like(self.times[:, 0])), "int64")

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Bootstrap"]
 
-#: So many weights are made at a time, of a byte each, 8 bytes beside weighted samples; not in static programs.
-_AT_ONCE = 2**22
+#: The weights of a part of a large batch take so many bytes; not in static programs.
+_AT_ONCE = 2**23
 #: NumPy draws no Poisson variable of a larger mean; beyond, the difference is less than 1e-8 of it.
 _LARGEST = 2**63 - 2**35
 
@@ -174,7 +174,8 @@ class Bootstrap(Wrapper):
             return pairs
         words_of_ids = batch.cached(("words", self._kind), lambda: self._words(batch))
         samples = batch.xp.shape(batch.prediction)[0]
-        step = max(1, _AT_ONCE // (self.replicates * batch.width)) * batch.width
+        floats = batch.weight is not None or any(state.declared_dtype == "float64" for state in self._lanes)
+        step = max(1, _AT_ONCE // ((8 if floats else 1) * self.replicates * batch.width)) * batch.width
         if samples > step and not is_static(batch.prediction):
             return pairs + self._by_parts(batch, words_of_ids, step)
         inside = batch.cached(("resampled", self._kind), lambda: self._resampled(batch, words_of_ids))

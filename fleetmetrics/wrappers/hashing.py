@@ -24,7 +24,7 @@ from fleetmetrics.xp import numpy_ops
 __all__ = ["integer_ids", "poisson", "salts", "thresholds", "words"]
 
 _MASK = 2**32 - 1
-_CACHED = 2**15  # so many samples at a time
+_CACHED = 2**14  # so many hashes at a time
 _BEYOND = np.int64(0x2545F4914F6CDD1D)  # ids of 2**63 and more are not the negative ones of the same bits
 _FIRST, _SECOND = 0x21F0AAAD, 0x735A2D97  # below 2**31: times a number below 2**32 they fit into an int64
 
@@ -118,19 +118,20 @@ def poisson(xp: Any, one: Any, two: Any, salt: Any) -> Any:
 
 
 def _poisson(one: np.ndarray, two: np.ndarray, salt: np.ndarray) -> np.ndarray:
-    """By a replicate and so many samples at a time that they stay in the processor's cache."""
-    times = np.zeros((len(salt), len(one)), np.uint8)
+    """So many samples, or of few samples so many replicates, at a time that they stay in the processor's cache."""
+    times = np.empty((len(salt), len(one)), np.uint8)
     usual, rare = np.split(thresholds().astype(np.uint32), [5])
-    more = np.empty(min(len(one), _CACHED), bool)
+    lanes = max(1, _CACHED // max(1, len(one)))
     for start in range(0, len(one), _CACHED):
         part = slice(start, start + _CACHED)
-        first, second = one[part], two[part]
-        more = more[: len(first)]
-        for row, each in zip(times[:, part], salt):
-            value = _mixed(numpy_ops, first ^ each, second)
-            for bound in usual:
-                row += np.greater_equal(value, bound, out=more).view(np.uint8)
-            several = np.flatnonzero(more)
+        for lane in range(0, len(salt), lanes):
+            row = times[lane : lane + lanes, part]
+            value = _mixed(numpy_ops, one[part] ^ salt[lane : lane + lanes, None], two[part])
+            np.greater_equal(value, usual[0], out=row.view(bool))
+            for bound in usual[1:]:
+                more = value >= bound
+                row += more.view(np.uint8)
+            several = np.nonzero(more)
             row[several] += np.searchsorted(rare, value[several], side="right").astype(np.uint8)
     return times.T
 

@@ -274,7 +274,7 @@ def extreme_by(index: np.ndarray, array: np.ndarray, keep: np.ndarray | None, si
 
 def sum_of_columns(array: np.ndarray) -> Any:
     """The sum over the first axis, int64 or float64."""
-    return array.sum(axis=0)
+    return array.sum(axis=0, dtype=None if array.dtype.kind == "f" else np.int64)
 
 
 def dot_of_columns(weight: np.ndarray, array: np.ndarray) -> np.ndarray:
