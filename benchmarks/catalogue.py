@@ -163,7 +163,6 @@ def twenty() -> Any:
 def exchange(here: Place, rounds: int) -> None:
     """On a worker, in turn: the collection's values, its exchange alone, and that of one array of as many bytes."""
     import fleetmetrics
-    from fleetmetrics.exchange import exchange as exchanged
 
     channel = fleetmetrics.get_communicator()
     metrics = twenty()
@@ -174,7 +173,7 @@ def exchange(here: Place, rounds: int) -> None:
     gate = Gate(here.rank, here.workers)
     variants = {
         "compute": metrics.compute,
-        "exchange": lambda: exchanged("twenty", lambda: metrics._blocks(None)),
+        "exchange": lambda: channel.reduce_made("twenty", lambda: [state.block() for state in metrics._states()]),
         "bare": lambda: channel.all_reduce(words),
     }
     names = list(variants)

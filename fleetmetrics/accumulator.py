@@ -17,7 +17,6 @@ from fleetmetrics.batch.rules import Check, Requirement, applicable
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
 from fleetmetrics.comm.base import DEFAULT_TIMEOUT, Deadline, resolve_timeout
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
-from fleetmetrics.exchange import reduce_keyed
 from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.state import State
@@ -303,8 +302,10 @@ class Accumulator:
         start = time.monotonic()
         states, tables = self._states(), self._tables()
         reduce: Callable[..., list[np.ndarray]] = channel.reduce_made
-        if any(state.keyed for state in states):
-            reduce = functools.partial(reduce_keyed, channel)
+        for state in states:
+            if state.reduce is not None:
+                reduce = functools.partial(state.reduce, channel)
+                break
         values = dict(zip(states, reduce(call, lambda: [state.block(scope) for state in states], timeout=timeout)))
         self._raise_if_invalid(values)
         carries: dict[Any, Any] = {}

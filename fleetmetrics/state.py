@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import math
-from typing import Any, Sequence
+from typing import Any, Callable, ClassVar, Sequence
 
 import numpy as np
 
@@ -48,8 +48,8 @@ class State:
             never shares.
     """
 
-    #: Whether it has rows by key, see `fleetmetrics.exchange`.
-    keyed = False
+    #: What reduces a call's states over the workers if this is one of them; None: `Communicator.reduce_made`.
+    reduce: ClassVar[Callable[..., list[np.ndarray]] | None] = None
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, reduction: str, key: Any = None) -> None:
         self.name = name
@@ -160,7 +160,7 @@ class State:
         return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else read(value).reshape(self.shape)
 
     def block(self, scope: Any = None) -> Any:
-        """The local value as it goes into the exchange: a `Block`, or what `fleetmetrics.exchange` has.
+        """The local value as it goes into the exchange: a `Block`, or what `reduce` takes.
 
         Args:
             scope: as in `read`.

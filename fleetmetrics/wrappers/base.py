@@ -104,7 +104,7 @@ class Wrapper(Metric):
         Args:
             instead: what the caller can do.
         """
-        if any(state.keyed for state in self.metric.own_states()):
+        if any(state.reduce for state in self.metric.own_states()):
             raise InvalidInputError(f"{type(self).__name__} takes metrics whose states have a fixed size; {instead}")
 
     def fresh(self, name: str | None = None) -> Metric:

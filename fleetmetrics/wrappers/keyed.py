@@ -1,28 +1,38 @@
-"""Keys: which slice a sample is in, and which row of the states belongs to it."""
+"""Keys: which slice a sample is in, which row of the states belongs to it, and how rows by key are reduced.
+
+Every worker has met other keys. Rank 0 finds the keys of all workers, reduces the rows that are of one key, and answers
+everybody. As many keys are kept as the metric allows, the smallest ones; the rows of the others become one. So the
+result does not depend on which worker has met which key.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import json
+from dataclasses import dataclass
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics.batch import keys_of
-from fleetmetrics.comm import Block
-from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.exchange import KeyedRows, Keys
+from fleetmetrics.comm import Block, Communicator
+from fleetmetrics.comm.columns import by_rank
+from fleetmetrics.comm.letters import Letter, joined
+from fleetmetrics.comm.packing import agree, layout_of
+from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import combine, identity
+from fleetmetrics.records.arrays import pack_arrays, unpack_arrays
 from fleetmetrics.state import InPlace, State, read
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 
 __all__ = ["KeyTable", "Known", "Plan", "Rows", "check_kind", "found_in", "host_keys"]
 
 
-def host_keys(values: Any, argument: str) -> np.ndarray:
-    """Keys on the host, as `keys_of` has them, but below 2**63.
+#: So many bytes of rows, of all workers together, are reduced at a time.
+_AT_ONCE = 32 << 20
 
-    Raises:
-        InvalidInputError: if they are not.
-    """
+
+def host_keys(values: Any, argument: str) -> np.ndarray:
+    """Keys on the host, as `keys_of` has them; InvalidInputError for one of 2**63 or more."""
     array = keys_of(values, argument)
     if array.dtype == np.uint64:
         raise InvalidInputError(
@@ -32,23 +42,14 @@ def host_keys(values: Any, argument: str) -> np.ndarray:
 
 
 def check_kind(keys: np.ndarray, values: np.ndarray, argument: str) -> None:
-    """Raise if some keys are texts, and some integers.
-
-    Raises:
-        InvalidInputError: if they are.
-    """
+    """Raise InvalidInputError if some keys are texts, and some integers."""
     if len(keys) and len(values) and (keys.dtype.kind == "U") != (values.dtype.kind == "U"):
         kinds = ["texts" if each.dtype.kind == "U" else "integers" for each in (values, keys)]
         raise InvalidInputError(f"{argument} holds {kinds[0]}, and the keys so far are {kinds[1]}; give one of the two")
 
 
 def found_in(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The places of values among sorted keys, ``len(keys)`` for those that are not there.
-
-    Args:
-        keys: sorted.
-        values: of the same kind.
-    """
+    """The places of values among sorted keys of their kind, ``len(keys)`` for those that are not there."""
     if not len(keys):
         return np.zeros(len(values), np.int64)
     place = np.searchsorted(keys, values)
@@ -81,6 +82,149 @@ class Plan(NamedTuple):
 _NOTHING = Known(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
+class Keys(NamedTuple):
+    """The keys of the rows: sorted, each once; so many are kept."""
+
+    name: str
+    array: np.ndarray
+    limit: int
+
+
+@dataclass(frozen=True)
+class KeyedRows(Block):
+    """A state with a row for each key, and a last one for all other keys; ``keys`` is the name of the `Keys`."""
+
+    keys: str = ""
+
+
+def reduce_keyed(
+    channel: Communicator, call: str, make: Callable[[], Sequence[Any]], *, timeout: float | None = None
+) -> list[np.ndarray]:
+    """Reduce states, some of which have rows by key, in one exchange; else as `Communicator.reduce_made`.
+
+    Args:
+        channel: the workers' communicator.
+        call: see there.
+        make: returns `Block`, `Keys` and `KeyedRows`; the same on every worker but for the number of rows.
+        timeout: see there.
+
+    Returns:
+        For every item the array, or the keys, of all workers.
+
+    Raises:
+        AgreementError: also if some workers have texts and some integers as keys.
+    """
+    items: Sequence[Any] = []
+    if channel.world_size == 1:
+        items = make()
+        blocks = [each for each in items if isinstance(each, Block)]
+        arrays = iter(channel.reduce(call, blocks, timeout=timeout))
+        return [next(arrays) if isinstance(each, Block) else each.array.copy() for each in items]
+    trouble: Exception | None = None
+    note: Any = None
+    buffers: Any = b""
+    try:
+        items = make()
+        packed = pack_arrays([each.array for each in items])
+        note, buffers = [_header(call, items), packed.layout], packed.buffers
+    except Exception as error:  # whatever it is: the others are waiting
+        trouble = error
+
+    def decide(letters: Sequence[Letter]) -> Letter:
+        merged = pack_arrays(_merged(call, items, letters))
+        return Letter(merged.layout, merged.buffers)
+
+    answer = channel.consult(call, decide, note, buffers, timeout=timeout, trouble=trouble)
+    return unpack_arrays(answer.note, joined(answer.payload))
+
+
+def _header(call: str, items: Sequence[Any]) -> str:
+    """What must be the same on every worker, as in `fleetmetrics.comm.packing`; of rows the shape of one."""
+    entries: list[list[Any]] = []
+    for each in items:
+        if isinstance(each, Keys):
+            entries.append([each.name, "keys", "int64", [each.limit]])
+        elif isinstance(each, KeyedRows):
+            how = f"{each.reduction} by {each.keys}"
+            entries.append([each.name, how, str(each.array.dtype), list(each.array.shape[1:])])
+        else:
+            entries.append([each.name, each.reduction, str(each.array.dtype), list(each.array.shape)])
+    return json.dumps([call, entries], separators=(",", ":"))
+
+
+def _merged(call: str, items: Sequence[Any], letters: Sequence[Letter]) -> list[np.ndarray]:
+    agreed = agree([layout_of(letter.note[0].encode()) for letter in letters])
+    columns = list(zip(*[unpack_arrays(letter.note[1], joined(letter.payload)) for letter in letters]))
+    unions = {
+        each.name: _Union(f"{call}, {each.name}", column, each.limit)
+        for each, column in zip(items, columns)
+        if isinstance(each, Keys)
+    }
+    result = []
+    for each, column, dtype in zip(items, columns, agreed.dtypes):
+        if isinstance(each, Keys):
+            result.append(unions[each.name].kept)
+            continue
+        arrays = [array.astype(dtype, copy=False) for array in column]
+        try:
+            if isinstance(each, KeyedRows):
+                result.append(unions[each.keys].reduced(each.reduction, arrays))
+            else:
+                result.append(combine(each.reduction, arrays))
+        except IntegerOverflowError as error:
+            raise IntegerOverflowError(f"{call}, state {each.name!r}: {error}") from None
+    return result
+
+
+class _Union:
+    """The keys of all workers.
+
+    Args:
+        name: for errors.
+        keys: by rank, each sorted.
+        limit: how many are kept.
+    """
+
+    def __init__(self, name: str, keys: Sequence[np.ndarray], limit: int) -> None:
+        kinds = ["texts" if each.dtype.kind == "U" else "integers" for each in keys]
+        here = [each for each in keys if len(each)]
+        if len({kind for kind, each in zip(kinds, keys) if len(each)}) > 1:
+            texts = [kind if len(each) else "none" for kind, each in zip(kinds, keys)]
+            raise AgreementError(f"{name}: the workers' keys differ: {by_rank(texts)}.")
+        union = np.unique(np.concatenate(here)) if here else np.empty(0, np.int64)
+        self.kept = union[:limit]
+        self._places = [np.searchsorted(union, each) if len(each) else np.empty(0, np.int64) for each in keys]
+
+    def reduced(self, reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """The rows of the kept keys, and a last one of all others.
+
+        Args:
+            reduction: as in `combine`.
+            arrays: by rank, int64 or float64 ``[keys + 1, ...]``, all of one dtype.
+        """
+        size, shape, dtype = len(self.kept), arrays[0].shape[1:], arrays[0].dtype
+        result = np.empty((size + 1, *shape), dtype)
+        nothing = identity(reduction, dtype)
+        step = max(1, _AT_ONCE // max(1, len(arrays) * result[0].nbytes))
+        for start in range(0, size, step):
+            stop = min(start + step, size)
+            parts = []
+            for places, array in zip(self._places, arrays):
+                first, last = np.searchsorted(places, [start, stop])
+                part = np.full((stop - start, *shape), nothing)
+                part[places[first:last] - start] = array[first:last]
+                parts.append(part)
+            result[start:stop] = combine(reduction, parts)
+        rest = [array[place, ...] for places, array in zip(self._places, arrays) for place in _beyond(places, size)]
+        result[size] = combine(reduction, rest)
+        return result
+
+
+def _beyond(places: np.ndarray, size: int) -> range:
+    """Which rows of a worker are of keys that are not kept; its last one among them."""
+    return range(int(np.searchsorted(places, size)), len(places) + 1)
+
+
 class KeyTable(State):
     """The keys that a worker keeps: the smallest of all that it has met, up to a number.
 
@@ -94,7 +238,7 @@ class KeyTable(State):
         key: what they are; None: never shared.
     """
 
-    keyed = True
+    reduce = staticmethod(reduce_keyed)
 
     def __init__(self, name: str, by: str, limit: int, key: Any) -> None:
         super().__init__(name, (), "int64", "sum", key)
@@ -189,7 +333,7 @@ class Rows(InPlace):
         key: what the rows are; None: never shared.
     """
 
-    keyed = True
+    reduce = staticmethod(reduce_keyed)
 
     def __init__(self, of: State, table: KeyTable, name: str, key: Any) -> None:
         super().__init__(name, of.shape, of.declared_dtype, of.reduction, key)
@@ -259,7 +403,7 @@ class Rows(InPlace):
 
     def block(self, scope: Any = None) -> KeyedRows:
         """The rows, for the exchange."""
-        return KeyedRows(Block(self.name, self.reduction, self.read()), self.table.name)
+        return KeyedRows(self.name, self.reduction, self.read(), self.table.name)
 
     def merge(self, other: State, scope: Any = None) -> None:
         """Merge the rows of equal keys."""
