@@ -60,7 +60,8 @@ class AUC(ClassHistograms):
     Elsewhere: `AUROC`, `roc_auc_score`, `AreaUnderCurve`, `ROCAUC`.
 
     Args:
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
+            ``num_labels``, else binary.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
         num_labels: how many labels a sample has; with ``"multilabel"`` only.
         average: of several classes or labels: ``"macro"``, the mean of their areas; ``"weighted"``, by how often each

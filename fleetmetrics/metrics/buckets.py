@@ -157,7 +157,7 @@ class ScoreHistogram(BucketHistogram):
 class ClassSettings(HistogramSettings, total=False):
     """What all `ClassHistograms` can be made with."""
 
-    task: Literal["binary", "multiclass", "multilabel"]
+    task: Literal["binary", "multiclass", "multilabel"] | None
     num_classes: int | None
     num_labels: int | None
     average: Literal["macro", "weighted", "micro", "none"] | None
@@ -170,7 +170,8 @@ class ClassHistograms(ScoreHistogram):
     In one `fleetmetrics.MetricCollection` all of them with the same task and buckets keep the same histograms.
 
     Args:
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
+            ``num_labels``, else binary.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
         num_labels: how many labels a sample has; with ``"multilabel"`` only.
         average: ``"macro"``, ``"weighted"``, ``"micro"``, or None (or ``"none"``) for a value per class or label.
@@ -186,7 +187,7 @@ class ClassHistograms(ScoreHistogram):
     def __init__(
         self,
         *,
-        task: Literal["binary", "multiclass", "multilabel"] = "binary",
+        task: Literal["binary", "multiclass", "multilabel"] | None = None,
         num_classes: int | None = None,
         num_labels: int | None = None,
         average: Literal["macro", "weighted", "micro", "none"] | None = "macro",
@@ -197,22 +198,23 @@ class ClassHistograms(ScoreHistogram):
         from_logits = self.from_logits
         self.task = task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index)
         choice_of("average", average, ("macro", "weighted", "micro", "none", None))
-        if average != "macro" and task == "binary":
+        kind = self.task.kind
+        if average != "macro" and kind == "binary":
             raise InvalidInputError(
                 f"average belongs to task='multiclass' and 'multilabel', not {average!r} to task='binary', of which "
                 "there is one area"
             )
         self.average = average
-        self._plain = task == "binary" and ignore_index is None
+        self._plain = kind == "binary" and ignore_index is None
         if self._plain:
             return
         rule: Requirement | str = self.requirements[0]
-        if task == "multiclass" and not from_logits:
+        if kind == "multiclass" and not from_logits:
             rule = DISTRIBUTION
         self.requirements = (unless_ignored(rule, self.task.ignore_index), self.task.label_rule)
-        shape = (2, self.buckets) if task == "binary" else (self.task.size, 2, self.buckets)
+        shape = (2, self.buckets) if kind == "binary" else (self.task.size, 2, self.buckets)
         if math.prod(shape) > MOST_ENTRIES:
-            argument = "num_classes" if task == "multiclass" else "num_labels"
+            argument = "num_classes" if kind == "multiclass" else "num_labels"
             fits = MOST_ENTRIES // (2 * self.task.size)
             raise InvalidInputError(
                 f"{argument}={self.task.size} with buckets={self.buckets} would be {math.prod(shape)} numbers; at most "
@@ -234,7 +236,7 @@ class ClassHistograms(ScoreHistogram):
         return "label" if self.task.kind == "multilabel" else "class"
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        if not self._plain:
+        if not self._plain or batch.classes > 2:
             check_scores(self.task, batch)
         return self.requirements
 

@@ -13,6 +13,8 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Common, Metric, Settings, Undefinable
+from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores, probability_rules_of
+from fleetmetrics.metrics.classification.task import task_of
 from fleetmetrics.metrics.click_through import probability_rules
 
 if TYPE_CHECKING:
@@ -124,15 +126,6 @@ def _centers(edges: tuple[float, ...]) -> np.ndarray:
     return (np.array(edges[:-1]) + np.array(edges[1:])) / 2
 
 
-def _distribution_of(batch: Batch) -> Any:
-    return batch.xp.all_rows(batch.xp.is_probability(batch.prediction))
-
-
-_PROBABILITIES = Requirement(
-    "prediction", "probabilities in [0, 1] (apply the softmax to logits first)", _distribution_of
-)
-
-
 class _Binned(Metric):
     """What metrics over bins of the predicted probability share: the numbers and the sums of each bin.
 
@@ -159,6 +152,9 @@ class _Binned(Metric):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"number": _numbers(batch, *self.binning), "probability": _probabilities(batch, *self.binning)}
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        return (DISTRIBUTION, "class_label") if batch.classes == 2 and not self.from_logits else self.requirements
 
 
 class CalibrationCurve(_Binned):
@@ -205,7 +201,8 @@ class ExpectedCalibrationError(_Binned):
 
     ``add(prediction, label)`` with ``task="binary"`` takes probabilities of class 1 of the label's shape (``[n, 1]``
     equals ``[n]``), or ``[n, 2]`` probabilities of both classes, and labels 0 or 1. With ``"multiclass"`` it takes
-    probabilities ``[n, classes]`` and labels ``[n]``: p is the highest of a sample, y is 1 where that is the label's.
+    probabilities ``[n, classes]`` and labels ``[n]``, and is top-label: p is the highest of a sample, y is 1 where
+    that is the label's. Probabilities of several classes add up to 1.
     Undefined without samples: nan with `UndefinedMetricWarning`.
 
     Source: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015;
@@ -216,7 +213,9 @@ class ExpectedCalibrationError(_Binned):
     Args:
         bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.
         norm: ``"l1"``, ``"l2"`` or ``"max"``.
-        task: ``"binary"`` or ``"multiclass"``.
+        task: ``"binary"`` or ``"multiclass"``; None: multiclass with ``num_classes``, else as the
+            scores say: of three classes or more multiclass, else binary.
+        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only. None: as many as scores.
         from_logits: predictions are logits, of which the sigmoid, or the softmax, is taken.
 
     Raises:
@@ -234,7 +233,8 @@ class ExpectedCalibrationError(_Binned):
         *,
         bins: int | Sequence[float] = 15,
         norm: Literal["l1", "l2", "max"] = "l1",
-        task: Literal["binary", "multiclass"] = "binary",
+        task: Literal["binary", "multiclass"] | None = None,
+        num_classes: int | None = None,
         from_logits: bool = False,
         zero_division: float = math.nan,
         **common: Unpack[Common],
@@ -242,18 +242,18 @@ class ExpectedCalibrationError(_Binned):
         super().__init__(bins=bins, from_logits=from_logits, **common)
         self.zero_division = zero_division_of(zero_division)
         self.norm = choice_of("norm", norm, ("l1", "l2", "max"))
-        self.task = choice_of("task", task, ("binary", "multiclass"))
-        if self.task == "multiclass":
-            self.requirements = ("finite_prediction" if self.from_logits else _PROBABILITIES, "class_label")
+        allowed = ("binary", "multiclass")
+        self.task = task_of(task, num_classes, from_logits=from_logits, allowed=allowed, by_shape=True)
+        if self.task.kind == "multiclass":
+            self.requirements = probability_rules_of(self.task, 3)
             self._declare(top_label=True)
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        if self.task == "multiclass" and not batch.classes:
-            raise InvalidInputError(
-                "prediction must have shape [n, classes] beside labels [n] with task='multiclass'; it has one number "
-                "per label"
-            )
-        return self.requirements
+        return probability_rules_of(check_scores(self.task, batch), batch.classes)
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        binning = (self.edges, self.from_logits, self.task.of(batch).kind == "multiclass")
+        return {"number": _numbers(batch, *binning), "probability": _probabilities(batch, *binning)}
 
     def formula(self, number: np.ndarray, probability: np.ndarray) -> float:
         return formulas.expected_calibration_error(number, probability, self.norm, self.zero_division)

@@ -94,10 +94,10 @@ def test_two_columns_are_binary_unless_the_task_is_multiclass():
 @pytest.mark.parametrize("from_logits", [False, True])
 def test_several_classes_need_scores_of_each(from_logits):
     metric = fm.ExpectedCalibrationError(task="multiclass", from_logits=from_logits)
-    with pytest.raises(fm.InvalidInputError, match=r"prediction must have shape \[n, classes\] beside labels \[n\]"):
+    with pytest.raises(fm.InvalidInputError, match=r"task='multiclass' it must have shape \[n, classes\]"):
         metric.add([0.5, 0.5], [0, 1])
     if not from_logits:
-        with pytest.raises(fm.InvalidInputError, match=r"probabilities in \[0, 1\] \(apply the softmax"):
+        with pytest.raises(fm.InvalidInputError, match=r"probabilities in \[0, 1\] of all classes"):
             metric.add([[0.5, 1.5, 0.0]], [1])
     with pytest.raises(fm.InvalidInputError, match="label must be a class"):
         metric.add([[0.5, 0.5, 0.0]], [3])

@@ -261,7 +261,10 @@ def test_nothing_to_average_is_one_warning_or_what_was_asked_for(kind, average):
         ({"task": "multi"}, "task must be one of 'binary', 'multiclass', 'multilabel', not 'multi'"),
         ({"task": "multiclass"}, "num_classes must be an integer of at least 2 with task='multiclass', not None"),
         ({"task": "multilabel", "num_labels": 0}, "num_labels must be an integer of at least 1 with task='multilabel'"),
-        ({"num_classes": 3}, "num_classes belongs to task='multiclass'; with task='binary' it must be None, not 3"),
+        (
+            {"task": "binary", "num_classes": 3},
+            "num_classes belongs to task='multiclass'; with task='binary' it must be None, not 3",
+        ),
         ({"average": "micro"}, "average belongs to task='multiclass' and 'multilabel', not 'micro' to task='binary'"),
         (
             {"task": "multilabel", "num_labels": 2, "average": "samples"},

@@ -31,11 +31,12 @@ __all__ = ["Accuracy", "ExactMatch"]
 
 
 @statistic
-def _correct(batch: Batch, top_k: int, threshold: float) -> Any:
+def _correct(batch: Batch, top_k: int, threshold: float, from_logits: bool) -> Any:
     if batch.classes:
         right = batch.xp.rank_of_label(batch.prediction, batch.labels) < top_k
     elif batch.xp.kind(batch.prediction) == "f":
-        right = batch.xp.equal(batch.xp.greater(batch.prediction, threshold), batch.positive)
+        score = batch.probability(True) if from_logits else batch.prediction
+        right = batch.xp.equal(batch.xp.greater(score, threshold), batch.positive)
     else:
         right = batch.xp.equal(batch.prediction, batch.labels)
     return batch.weighted_sum(right)
@@ -50,28 +51,29 @@ def _correct_among(batch: Batch, task: Task) -> Any:
 class Accuracy(Undefinable):
     """Share of samples that are predicted right; with ``top_k``, whose label is among the k highest scores.
 
-    Formula: ``sum(w * [right]) / sum(w)``. Without ``task``, what is right depends on what ``add(prediction, label)``
-    is given:
+    Formula: ``sum(w * [right]) / sum(w)``. Nothing depends on the number of classes: without ``num_classes``, what is
+    right depends on what ``add(prediction, label)`` is given:
 
     - floats ``[n, classes]`` and integer labels ``[n]`` or ``[n, 1]``: fewer than ``top_k`` classes come before
       the label's. Equal scores are ordered by class, the lower one first, as in ``numpy.argmax``;
-    - floats of the label's shape: probabilities (or scores) of class 1, right if ``(p > threshold) == label``;
+    - floats of the label's shape: probabilities of class 1, right if ``(p > threshold) == label``;
     - integers or bools of the label's shape: predicted classes, right if equal.
 
     ``[n, 1]`` equals ``[n]``. Undefined without samples: nan with
     `UndefinedMetricWarning`.
 
-    With ``task`` it takes what `Precision` takes and stands on the same confusion matrix, of which a collection
-    keeps one for all; of several labels each counts by itself, as in torchmetrics (scikit-learn's accuracy of whole
-    rows is `ExactMatch`). The accuracy of one class is its recall.
+    With ``num_classes``, ``num_labels`` or ``task="binary"`` it takes what `Precision` takes and stands on the same
+    confusion matrix, of which a collection keeps one for all; of several labels each counts by itself, as in
+    torchmetrics (scikit-learn's accuracy of whole rows is `ExactMatch`). The accuracy of one class is its recall.
 
     Elsewhere: `CategoricalAccuracy`, `SparseCategoricalAccuracy`, `TopKAccuracy`.
 
     Args:
-        top_k: how many of the highest scores may hold the label, at least 1; with ``task`` as for `Precision`.
-        threshold: above which a single score means class 1.
-        task: None, or as for `Precision`, and so the arguments below, which need a task.
-        num_classes: as for `Precision`.
+        top_k: how many of the highest scores may hold the label, at least 1.
+        threshold: probability in [0, 1] above which a single score means class 1.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
+            ``num_labels``, else as the scores say: of three classes or more multiclass, else binary.
+        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only. None: as many as scores.
         num_labels: as for `Precision`.
         average: ``"micro"``: of all samples (and labels); ``"macro"``, ``"weighted"`` and None (or ``"none"``): of the
             classes or labels.
@@ -80,7 +82,7 @@ class Accuracy(Undefinable):
         ignore_index: as for `Precision`.
 
     Raises:
-        InvalidInputError: ``top_k`` is no integer of at least 1, ``threshold`` no finite number, or as for `Precision`.
+        InvalidInputError: ``top_k`` is no integer of at least 1, ``threshold`` not in [0, 1]; or as for `Precision`.
 
     Examples:
         >>> metric = Accuracy(top_k=2)
@@ -105,26 +107,24 @@ class Accuracy(Undefinable):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        self.top_k, self.threshold = whole_number_of("top_k", top_k, 1), number_of("threshold", threshold)
+        self.top_k, self.threshold = whole_number_of("top_k", top_k, 1), number_of("threshold", threshold, 0, 1)
         choice_of("average", average, ("micro", "macro", "weighted", "none", None))
-        from_logits = flag_of("from_logits", from_logits)
         self.average = average
-        self.task: Task | None = None
-        if task is None:
-            _refuse_without_task(
-                num_classes=num_classes,
-                num_labels=num_labels,
-                average=None if average == "micro" else str(average),
-                from_logits=from_logits or None,
-                ignore_index=ignore_index,
-            )
-            self.declare("correct", key=("correct", self.top_k, self.threshold))
+        self.from_logits = flag_of("from_logits", from_logits)
+        by_shape = num_classes is None and num_labels is None and task in (None, "multiclass")
+        k = 1 if by_shape else self.top_k
+        self.task = task_of(task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=k, by_shape=True)
+        if not self.task.size:
+            for argument, value, default in (("average", average, "micro"), ("ignore_index", ignore_index, None)):
+                if value != default:
+                    raise InvalidInputError(f"{argument}={value!r} needs num_classes=, num_labels= or task='binary'")
+            self.declare("correct", key=("correct", self.top_k, self.threshold, self.from_logits))
             self.declare("total", key="total")
             return
-        from_logits = from_logits and task != "multiclass"
-        self.task = task_of(task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=top_k)
+        if self.task.kind == "multiclass":
+            self.task = self.task._replace(from_logits=False)
         self.requirements = self.task.rules
-        if task == "binary" and average != "micro":
+        if self.task.kind == "binary" and average != "micro":
             raise InvalidInputError(f"average must be 'micro' with task='binary', not {average!r}")
         if top_k == 1 or average != "micro":
             self.declare("confusion", self.task.shape, key=("confusion", self.task))
@@ -138,14 +138,18 @@ class Accuracy(Undefinable):
         return () if self.task is not None and self.task.kind == "multilabel" else tuple(self.states)
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        if self.task is not None:
+        if self.task.size:
             return self.task.rules_for(batch)
         predicted_classes = not batch.classes and batch.xp.kind(batch.prediction) != "f"
+        if not batch.classes and (self.top_k > 1 or (self.task.kind == "multiclass" and not predicted_classes)):
+            raise InvalidInputError(
+                f"prediction has the label's shape; top_k={self.top_k} of several classes needs scores [n, classes]"
+            )
         return ("finite_label",) if predicted_classes else self.requirements
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        if self.task is None:
-            return {"correct": _correct(batch, self.top_k, self.threshold), "total": batch.total}
+        if not self.task.size:
+            return {"correct": _correct(batch, self.top_k, self.threshold, self.from_logits), "total": batch.total}
         if "confusion" in self.states:
             return {"confusion": confusion(batch, self.task)}
         return {"correct": _correct_among(batch, self.task), "total": counted_total(batch, self.task)}
@@ -154,12 +158,6 @@ class Accuracy(Undefinable):
         if "confusion" in states:
             return formulas.confusion_accuracy(states["confusion"], self.average, self.zero_division)
         return formulas.accuracy(states["correct"], states["total"], zero_division=self.zero_division)
-
-
-def _refuse_without_task(**given: Any) -> None:
-    for argument, value in given.items():
-        if value is not None:
-            raise InvalidInputError(f"{argument}={value!r} needs task='binary', 'multiclass' or 'multilabel'")
 
 
 @statistic

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import choice_of, flag_of
+from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
@@ -30,7 +30,7 @@ __all__ = ["F1", "ConfusionMetric", "FBeta", "Jaccard", "Precision", "Recall", "
 class TaskSettings(Settings, total=False):
     """What every `ConfusionMetric` can be made with."""
 
-    task: Literal["binary", "multiclass", "multilabel"]
+    task: Literal["binary", "multiclass", "multilabel"] | None
     num_classes: int | None
     num_labels: int | None
     threshold: float
@@ -55,7 +55,7 @@ class ConfusionMetric(Undefinable):
     def __init__(
         self,
         *,
-        task: Literal["binary", "multiclass", "multilabel"] = "binary",
+        task: Literal["binary", "multiclass", "multilabel"] | None = None,
         num_classes: int | None = None,
         num_labels: int | None = None,
         threshold: float = 0.5,
@@ -65,13 +65,12 @@ class ConfusionMetric(Undefinable):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        choice_of("task", task, type(self).tasks)
-        if flag_of("from_logits", from_logits) and task == "multiclass":
-            from_logits = False  # softmax does not change which score is the highest
         allowed = type(self).tasks
         self.task = task_of(
             task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=top_k, allowed=allowed
         )
+        if self.task.kind == "multiclass":
+            self.task = self.task._replace(from_logits=False)  # softmax does not change which score is the highest
         if self.task.top_k > 1 and not type(self).takes_top_k:
             raise InvalidInputError(
                 f"top_k must be 1 for {type(self).__name__}, not {top_k!r}: what counts as predicted would depend on "
@@ -125,7 +124,8 @@ class Precision(_Averaged):
     Elsewhere: `PPV`, `PositivePredictiveValue`.
 
     Args:
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
+            ``num_labels``, else binary.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
         num_labels: how many labels a sample has; with ``"multilabel"`` only.
         threshold: probability in [0, 1] above which class 1 is predicted; not for ``"multiclass"``.

@@ -34,16 +34,18 @@ __all__ = ["DISTRIBUTION", "HingeLoss", "LogLoss", "check_scores", "log_likeliho
 #: The label's probability counts as at least this, as in scikit-learn for float64: a loss stays finite.
 _EPSILON = float(np.finfo(np.float64).eps)
 
-#: How far the probabilities of all classes may be from 1: those of bfloat16 are rounded to 2**-8.
-_ROUNDING = 2.0**-6
+#: How far the probabilities of all classes may add up from 1, as they may have been made in half the precision: the
+#: root of float32's rounding for float64; for float32 and less, rounding of bfloat16 to 2**-8.
+_ROUNDING = {True: 2.0**-11.5, False: 2.0**-7}
 
 
 def _is_distribution(batch: Batch) -> Any:
     xp = batch.xp
     values = xp.cast(batch.prediction, "float64")
     within = xp.is_probability(values)
+    rounding = _ROUNDING["64" in str(batch.prediction.dtype)]
     total = xp.sum_of_rows(xp.where(within, values, xp.zeros_like(values)))
-    return xp.logical_and(xp.all_rows(within), xp.logical_not(xp.greater(xp.absolute(total - 1), _ROUNDING)))
+    return xp.logical_and(xp.all_rows(within), xp.logical_not(xp.greater(xp.absolute(total - 1), rounding)))
 
 
 DISTRIBUTION = Requirement(
@@ -86,6 +88,14 @@ def _log_likelihoods(batch: Batch, task: Task) -> Any:
     return zero_unless(batch, counted(batch, task), values)
 
 
+@statistic
+def _log_likelihood(batch: Batch, task: Task) -> Any:
+    values = _log_likelihoods(batch, task)
+    if task.kind == "multilabel":
+        return batch.histogram(batch.label_index, amount=values)
+    return batch.weighted_sum(values)
+
+
 def _signed(batch: Batch, task: Task, values: Any) -> Any:
     return batch.xp.where(batch.xp.cast(label_classes(batch, task), "bool"), values, -values)
 
@@ -113,8 +123,8 @@ class LogLoss(Undefinable):
     ``add(prediction, label)`` takes, by task:
 
     - ``"binary"``: probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or ``[n, 2]``
-      probabilities of both classes, and labels 0 or 1;
-    - ``"multiclass"``: probabilities ``[n, num_classes]`` that add up to 1, and labels ``[n]``;
+      probabilities of both classes that add up to 1, and labels 0 or 1;
+    - ``"multiclass"``: probabilities ``[n, classes]`` that add up to 1, and labels ``[n]``;
     - ``"multilabel"``: probabilities ``[n, num_labels]`` with labels 0 or 1 of the same shape.
 
     Undefined without samples: nan with `UndefinedMetricWarning`.
@@ -124,8 +134,9 @@ class LogLoss(Undefinable):
     Elsewhere: `BCE`, `BinaryCrossentropy`, `CategoricalCrossentropy`, `CrossEntropy`, `NLL`.
 
     Args:
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
+            ``num_labels``, else as the scores say: of three classes or more multiclass, else binary.
+        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only. None: as many as scores.
         num_labels: how many labels a sample has; with ``"multilabel"`` only.
         average: of several labels: ``"macro"``, the mean of their losses; ``"micro"``, each label of each sample
             counting once; or None (or ``"none"``), each by itself.
@@ -145,7 +156,7 @@ class LogLoss(Undefinable):
     def __init__(
         self,
         *,
-        task: Literal["binary", "multiclass", "multilabel"] = "binary",
+        task: Literal["binary", "multiclass", "multilabel"] | None = None,
         num_classes: int | None = None,
         num_labels: int | None = None,
         average: Literal["micro", "macro", "none"] | None = "macro",
@@ -154,47 +165,53 @@ class LogLoss(Undefinable):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        self.task = task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index)
+        self.task = task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index, by_shape=True)
         choice_of("average", average, ("micro", "macro", "none", None))
-        if average != "macro" and task != "multilabel":
-            raise InvalidInputError(f"average belongs to task='multilabel'; with task={task!r} there is one loss")
+        if average != "macro" and self.task.kind != "multilabel":
+            raise InvalidInputError("average belongs to task='multilabel'; without num_labels= there is one loss")
         self.average = average
-        rule: str | Requirement = "finite_prediction" if from_logits else "probability"
-        if task == "multiclass" and not from_logits:
-            rule = DISTRIBUTION
-        self.requirements = (unless_ignored(rule, self.task.ignore_index), self.task.label_rule)
-        self._plain = self.task == Task("binary", 2)
-        shape = (self.task.size,) if task == "multilabel" else ()
-        key = "log_likelihood" if self._plain else ("log_likelihood", self.task)
+        self.requirements = probability_rules_of(self.task, 3 if self.task.kind == "multiclass" else 0)
+        plain = self.task in (Task("binary", 2), Task("any", 0))
+        shape = (self.task.size,) if self.task.kind == "multilabel" else ()
+        key = "log_likelihood" if plain else ("log_likelihood", self.task)
         self.declare("log_likelihood", shape, dtype="float64", key=key)
         self.declare("total", shape, key=total_key(self.task))
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        check_scores(self.task, batch)
-        return self.requirements
+        return probability_rules_of(check_scores(self.task, batch), batch.classes)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        if self._plain:
+        task = self.task.of(batch)
+        if task == Task("binary", 2):
             return {"log_likelihood": log_likelihood(batch), "total": batch.total}
-        values = _log_likelihoods(batch, self.task)
-        if self.task.kind == "multilabel":
-            by_label = batch.histogram(batch.label_index, amount=values)
-            return {"log_likelihood": by_label, "total": counted_total(batch, self.task)}
-        return {"log_likelihood": batch.weighted_sum(values), "total": counted_total(batch, self.task)}
+        return {"log_likelihood": _log_likelihood(batch, task), "total": counted_total(batch, task)}
 
     def formula(self, log_likelihood: np.ndarray, total: np.ndarray) -> Any:
         return formulas.log_loss(log_likelihood, total, self.average, self.zero_division)
 
 
-def check_scores(task: Task, batch: Batch) -> None:
-    """Raise if a batch has other shapes than the task, or no score for each of several classes."""
+def probability_rules_of(task: Task, classes: int) -> tuple[Requirement | str, ...]:
+    """What predictions and labels must be where probabilities are looked at.
+
+    Args:
+        task: of the batch.
+        classes: for how many a sample has a score each; 0: one number.
+    """
+    rule = "finite_prediction" if task.from_logits else DISTRIBUTION if classes else "probability"
+    return (unless_ignored(rule, task.ignore_index), task.label_rule)
+
+
+def check_scores(task: Task, batch: Batch) -> Task:
+    """The task of a batch; raises if its shapes are others, or it has no score for each of several classes."""
+    task = task.of(batch)
     if batch.label is None:
         raise InvalidInputError("label is missing; give add(prediction, label)")
     task.check_shape(batch)
     if task.kind == "multiclass" and not batch.classes:
         raise InvalidInputError(
-            f"prediction has the label's shape; with task='multiclass' it must have shape [n, {task.size}]"
+            f"prediction has the label's shape; with task='multiclass' it must have shape [n, {task.size or 'classes'}]"
         )
+    return task
 
 
 @statistic
@@ -205,7 +222,7 @@ def _hinge(batch: Batch, task: Task, squared: bool) -> Any:
         others = xp.where(_is_label(batch, task), xp.full_like(values, -math.inf), values)
         margin = xp.subtract(_of_label(batch, task), xp.largest_of_rows(others))
     else:
-        margin = _signed(batch, task, values)
+        margin = _signed(batch, task, logits(batch, task))
     loss = xp.at_least(1.0 - margin, 0.0)
     return batch.weighted_sum(zero_unless(batch, counted(batch, task), xp.square(loss) if squared else loss))
 
@@ -217,7 +234,8 @@ class HingeLoss(Undefinable):
     of several classes what the label's decision value is above the highest of the others (Crammer and Singer).
 
     ``add(prediction, label)`` takes decision values, any finite numbers: of the label's shape with labels 0 or 1 (not
-    -1), or ``[n, num_classes]`` with labels ``[n]``. Undefined without samples: nan with `UndefinedMetricWarning`.
+    -1), or ``[n, classes]`` with labels ``[n]``; of ``[n, 2]`` the decision value is the
+    second less the first. Undefined without samples: nan with `UndefinedMetricWarning`.
 
     Source: Crammer and Singer, "On the algorithmic implementation of multiclass kernel-based vector machines",
     Journal of Machine Learning Research 2 (2001).
@@ -225,8 +243,9 @@ class HingeLoss(Undefinable):
     Elsewhere: `hinge_loss`.
 
     Args:
-        task: ``"binary"`` or ``"multiclass"``.
-        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
+        task: ``"binary"`` or ``"multiclass"``; None: multiclass with ``num_classes``, else as the
+            scores say: of three classes or more multiclass, else binary.
+        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only. None: as many as scores.
         squared: the mean of the squares of the losses.
         ignore_index: samples whose label is this number do not count.
 
@@ -243,25 +262,28 @@ class HingeLoss(Undefinable):
     def __init__(
         self,
         *,
-        task: Literal["binary", "multiclass"] = "binary",
+        task: Literal["binary", "multiclass"] | None = None,
         num_classes: int | None = None,
         squared: bool = False,
         ignore_index: int | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        self.task = task_of(task, num_classes, ignore_index=ignore_index, allowed=("binary", "multiclass"))
+        self.task = task_of(
+            task, num_classes, ignore_index=ignore_index, allowed=("binary", "multiclass"), by_shape=True
+        )
         self.squared = flag_of("squared", squared)
         self.requirements = (unless_ignored("finite_prediction", self.task.ignore_index), self.task.label_rule)
         self.declare("loss", dtype="float64", key=("hinge loss", self.task, self.squared))
         self.declare("total", key=total_key(self.task))
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        check_scores(self.task, batch)
-        return self.requirements
+        task = check_scores(self.task, batch)
+        return (unless_ignored("finite_prediction", task.ignore_index), task.label_rule)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"loss": _hinge(batch, self.task, self.squared), "total": counted_total(batch, self.task)}
+        task = self.task.of(batch)
+        return {"loss": _hinge(batch, task, self.squared), "total": counted_total(batch, task)}
 
     def formula(self, loss: np.ndarray, total: np.ndarray) -> float:
         return formulas.hinge_loss(loss, total, self.zero_division)

@@ -44,12 +44,20 @@ TASKS = ("binary", "multiclass", "multilabel")
 class Task(NamedTuple):
     """What a metric classifies, and how it reads predictions; equal tasks share their states."""
 
-    kind: str
-    size: int  # classes, or labels
+    kind: str  # one of TASKS; or "any": multiclass beside scores of three classes or more, else binary
+    size: int  # classes, or labels; 0: what the scores say
     threshold: float = 0.5
     from_logits: bool = False
     ignore_index: int | None = None
     top_k: int = 1  # a label among so many of the highest scores counts as predicted
+
+    def of(self, batch: Batch) -> Task:
+        """The task of a batch, whose shapes say what was left open."""
+        if self.size:
+            return self
+        if self.kind == "any" and batch.classes <= 2:
+            return self._replace(kind="binary", size=2)
+        return self._replace(kind="multiclass", size=batch.classes)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -106,8 +114,8 @@ class Task(NamedTuple):
             )
         if self.kind == "binary" and batch.classes > 2:
             raise InvalidInputError(
-                f"prediction has shape [n, {batch.classes}]; with task='binary' it must be [n], [n, 1], the label's "
-                "shape, or [n, 2] of both classes"
+                f"prediction has shape [n, {batch.classes}]; allowed are [n], [n, 1], the label's shape, or [n, 2] of "
+                f"both classes; for {batch.classes} classes give num_classes={batch.classes}"
             )
         if self.top_k > 1 and not batch.classes:
             raise InvalidInputError(
@@ -177,7 +185,7 @@ def _ignored(batch: Batch, ignore_index: int) -> Any:
 
 
 def task_of(
-    task: str,
+    task: str | None,
     num_classes: int | None = None,
     num_labels: int | None = None,
     threshold: float = 0.5,
@@ -186,15 +194,36 @@ def task_of(
     *,
     top_k: int = 1,
     allowed: tuple[str, ...] = TASKS,
+    by_shape: bool = False,
 ) -> Task:
     """The task behind the arguments that all metrics of classification have.
+
+    ``num_classes`` says multiclass, ``num_labels`` multilabel, none of them binary; ``task`` says it in a word.
+
+    Args:
+        task: one of those allowed, or None.
+        num_classes: with multiclass only.
+        num_labels: with multilabel only.
+        threshold: above which a probability means class 1.
+        from_logits: whether predictions are logits.
+        ignore_index: of labels that do not count.
+        top_k: how many of the highest scores count as predicted.
+        allowed: the tasks that the metric knows.
+        by_shape: it keeps nothing for each class: their number may be left to the scores of each batch.
 
     Raises:
         InvalidInputError: an argument is not what it should be, missing, or belongs to another task.
     """
-    choice_of("task", task, allowed)
+    if task is not None:
+        choice_of("task", task, allowed)
+    left_open = by_shape and num_classes is None and num_labels is None and task in (None, "multiclass")
+    if left_open:
+        kind = "any" if task is None else task
+    elif task is None:
+        task = "multiclass" if num_classes is not None else "multilabel" if num_labels is not None else allowed[0]
+        choice_of("task", task, allowed)
     for name, value, owner in (("num_classes", num_classes, "multiclass"), ("num_labels", num_labels, "multilabel")):
-        if task == owner:
+        if task == owner and not left_open:
             least = 2 if owner == "multiclass" else 1
             if not _is_whole(value) or value < least:  # type: ignore[operator]
                 raise InvalidInputError(
@@ -210,13 +239,15 @@ def task_of(
     number("threshold", threshold, 0, 1)
     if whole_number_of("top_k", top_k, 1) > 1 and task != "multiclass":
         raise InvalidInputError(f"top_k={top_k!r} needs task='multiclass', not {task!r}")
-    size = {"binary": 2, "multiclass": num_classes, "multilabel": num_labels}[task]
     # what is highest needs no threshold
     bound = 0.5 if task == "multiclass" else float(threshold)
     ignored = None if ignore_index is None else int(ignore_index)
+    if left_open:
+        return Task(kind, 0, bound, flag_of("from_logits", from_logits), ignored)
+    size = {"binary": 2, "multiclass": num_classes, "multilabel": num_labels}[task]  # type: ignore[index]
     size = int(size)  # type: ignore[arg-type]
     # more than all classes are all
-    return Task(task, size, bound, flag_of("from_logits", from_logits), ignored, min(int(top_k), size))
+    return Task(str(task), size, bound, flag_of("from_logits", from_logits), ignored, min(int(top_k), size))
 
 
 def _is_whole(value: Any) -> bool:
