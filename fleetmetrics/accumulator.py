@@ -165,17 +165,18 @@ class Accumulator:
                 f"{self.name} was given a label, and its metrics take values without one; give weights by keyword, "
                 "add(values, weight=...)"
             )
-        leaves = self.leaves()
-        if columns or any(leaf.columns for leaf in leaves):
-            self._check_columns(columns)
+        for leaf in self.leaves():
+            if columns or leaf.columns:
+                self._check_columns(columns)
+                break
         if prediction is None:
             raise InvalidInputError(f"{type(self).__name__}.add: {self.arguments[0]} is missing")
         try:
             batch = Batch(prediction, label, weight, mask, columns)
         except InvalidInputError as error:
             raise self._told(error) from None
-        if 0 in batch.xp.shape(batch.prediction):
-            return  # an empty batch; on 2.6, Paddle cannot even sum it
+        if batch.empty:
+            return
         static = batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.prediction)
         if static:
             program = self._enter_program()
@@ -193,7 +194,8 @@ class Accumulator:
             if not self.validate:
                 increments = {each: namespaces.without_strays(batch.xp, by, each) for each, by in increments.items()}
             if not static:
-                increments.update(self._check.statistics(batch))
+                if batch.valid is not None:
+                    increments.update(self._check.statistics(batch))
                 self._accumulate(increments, look=self.validate and batch.xp is namespaces.numpy_ops)
         if static:
             dtypes = {state: batch.xp.state_dtype(increment) for state, increment in increments.items()}

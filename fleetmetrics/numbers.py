@@ -73,25 +73,22 @@ def merged(xp: Any, groups: Any) -> Any:
 
 def merged_floats(one: Sequence[float], other: Sequence[float]) -> list[float]:
     """The same for the numbers of two groups: as Python's, several times faster than as arrays."""
+    if one[0] < other[0]:
+        one, other = other, one  # from the mean of more weight the step to that of all is short, and rounded little
     total = one[0] + other[0]
-    p, q = one[0] / (total or 1.0), other[0] / (total or 1.0)
-    variables = len(one) // 4
-    means, rests, near = [], [], []
-    for i in range(1, variables + 1):
-        x, y = one[i], other[i]
-        middle = p * x + q * y
-        x, y = x - middle + one[i - variables - 1], y - middle + other[i - variables - 1]
-        step = p * x + q * y
-        mean, rest = two_sum(middle, step)
-        means.append(mean)
-        rests.append(rest)
-        near.append((x - step, y - step))
-    pairs = [(a, b) for i, a in enumerate(near) for b in near[i:]]
-    products = [
-        s + t + (one[0] * a[0] * b[0] + other[0] * a[1] * b[1])
-        for s, t, (a, b) in zip(one[1 + variables :], other[1 + variables :], pairs)
-    ]
-    return [total, *means, *products, *rests]
+    share = other[0] / (total or 1.0)
+    lever = one[0] * share
+    if len(one) == 4:
+        _, x, xx, r = one
+        dx = (other[1] - x) + (other[3] - r)
+        x, r = two_sum(x, dx * share + r)
+        return [total, x, xx + other[2] + dx * dx * lever, r]
+    _, x, y, xx, xy, yy, r, s = one
+    dx, dy = (other[1] - x) + (other[6] - r), (other[2] - y) + (other[7] - s)
+    x, r = two_sum(x, dx * share + r)
+    y, s = two_sum(y, dy * share + s)
+    xx, xy, yy = xx + other[3] + dx * dx * lever, xy + other[4] + dx * dy * lever, yy + other[5] + dy * dy * lever
+    return [total, x, y, xx, xy, yy, r, s]
 
 
 REDUCTIONS = ("sum", "max", "min", *WIDTHS)
@@ -198,7 +195,7 @@ def combine(reduction: str, arrays: Sequence[np.ndarray], over: str = "") -> np.
 
 
 def sum_of_numbers(one: Any, other: Any) -> Any:
-    """Add two numbers as `combine` does, by Python's operators: NumPy's functions take ten times as long.
+    """Add two numbers as `combine` does, in a tenth of the time. Inside of ``numpy.errstate(over="ignore")``.
 
     Args:
         one: an int64 or a float64.
@@ -214,10 +211,10 @@ def sum_of_numbers(one: Any, other: Any) -> Any:
         >>> int(sum_of_numbers(np.int64(2), np.int64(3)))
         5
     """
-    if type(one) is np.float64 or type(other) is np.float64:
-        return one + other
-    total = one.item() + other.item()
-    return np.int64(total) if -(2**63) <= total < 2**63 else combine("sum", [one, other], OF_BATCHES)  # which raises
+    total = one + other
+    if type(total) is np.float64 or (total < one) == (other < 0):
+        return total
+    return combine("sum", [one, other], OF_BATCHES)  # which raises
 
 
 def _check_reduction(reduction: str) -> None:

@@ -86,6 +86,8 @@ class State:
             from fleetmetrics import static
 
             static.accumulate(self.static, increment)
+        elif type(self.value) is type(increment) is np.ndarray:
+            self.value = numpy_ops.merge(self.reduction, self.value, increment)
         else:
             xp = namespace(self.value, *(increment.indices if isinstance(increment, Scattered) else [increment]))
             self.value = xp.merge(self.reduction, self.current(), increment)
@@ -127,7 +129,7 @@ class State:
 
     def _leaves_room(self, value: np.ndarray) -> bool:
         if self.reduction != "sum":
-            return bool(np.isfinite(value).all())
+            return all(map(math.isfinite, value.tolist())) if value.ndim == 1 else bool(np.isfinite(value).all())
         with np.errstate(over="ignore", invalid="ignore"):
             return bool(abs(value.sum()) < _MOST_IN_ALL)
 

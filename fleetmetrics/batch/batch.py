@@ -37,6 +37,16 @@ class Batch(Sums):
         InvalidInputError: if the shapes do not fit together or the dtypes are not numbers.
     """
 
+    lanes: Groups | Replicates | Nested | None = None  # None: each state once
+    weight: Any = None
+    mask: Any = None
+    keep: Any = None  # flags of the samples that count; None: all that are here
+    checked = True  # False: nobody has asked whether the samples are as they should be
+    valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not asked
+    by_element: str | None = None  # which argument differs within a row of ``[n, m]``, if one does
+    classes, width = 0, 1
+    _dropped: Any = None  # flags of the samples that were there, of which some have been removed
+
     def __init__(
         self,
         prediction: Any,
@@ -48,28 +58,19 @@ class Batch(Sums):
         self.xp: Any = namespace(prediction, label, weight, mask)
         xp = self.xp
         self.memo: dict[Any, Any] = {}
-        self.lanes: Groups | Replicates | Nested | None = None  # None: each state once
-        self.keep: Any = None  # flags of the samples that count; None: all that are here
-        self.checked = True  # False: nobody has asked whether the samples are as they should be
-        self.valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not asked
         self.prediction: Any = xp.asarray(prediction, "prediction")
         self.label: Any = None if label is None else xp.asarray(label, "label")
-        self.weight: Any = None
-        self.mask: Any = None
-        self.by_element: str | None = None  # which argument differs within a row of ``[n, m]``, if one does
         full = self._flatten()
-        empty = 0 in full  # which Paddle 2.6 cannot spread over rows; nothing will be added anyway
-        if weight is not None and not empty:
+        self.empty = 0 in full  # which Paddle 2.6 can neither spread over rows nor sum; nothing will be added
+        if weight is not None and not self.empty:
             self.weight = xp.cast(self._per_sample(weight, "weight", full), "float64")
-        if mask is not None and not empty:
+        if mask is not None and not self.empty:
             self.mask = self._per_sample(mask, "mask", full)
         self.columns = {name: self._column(value, name, full) for name, value in columns.items()} if columns else {}
-        self._dropped: Any = None  # flags of the samples that were there, of which some have been removed
 
     def _flatten(self) -> tuple[int, ...]:
         """Bring prediction and label to one axis (scores to two); return the shape that they had."""
         xp = self.xp
-        self.classes, self.width = 0, 1
         full = xp.shape(self.prediction)
         if len(full) == 1 and (self.label is None or xp.shape(self.label) == full):
             return full
@@ -263,7 +264,9 @@ class Batch(Sums):
     @property
     def positive(self) -> Any:
         """Flags of the labels that are not 0: ``[n]``."""
-        return self.cached("positive", lambda: self.xp.cast(self.labels, "bool"))
+        if "positive" not in self.memo:
+            self.memo["positive"] = self.xp.cast(self.labels, "bool")
+        return self.memo["positive"]
 
     @property
     def label_index(self) -> Any:

@@ -33,20 +33,17 @@ class Requirement(NamedTuple):
 _LARGEST = sys.float_info.max
 
 
-def _finite(batch: Any, array: Any) -> Any:
-    """Flags of the finite entries; None if all are."""
-    if batch.xp.kind(array) != "f" or batch.xp.known_finite(array):
-        return None
-    finite = batch.xp.isfinite(array)
-    return batch.xp.all_rows(finite) if len(batch.xp.shape(array)) > 1 else finite
-
-
 def _finite_prediction(batch: Any) -> Any:
-    return _finite(batch, batch.prediction)
+    return None if batch.xp.known_finite(batch.prediction) else _finite(batch, batch.prediction)
 
 
 def _finite_label(batch: Any) -> Any:
-    return _finite(batch, batch.label)
+    return None if batch.xp.known_finite(batch.label) else _finite(batch, batch.label)
+
+
+def _finite(batch: Any, array: Any) -> Any:
+    finite = batch.xp.isfinite(array)
+    return batch.xp.all_rows(finite) if len(batch.xp.shape(array)) > 1 else finite
 
 
 def _probability(batch: Any) -> Any:

@@ -103,9 +103,12 @@ class Sums:
             x: float64 ``[n]``.
             y: the second variable.
         """
-        xp, lanes = self.xp, self.lanes or Whole(self.xp)
-        variables = [x] if y is None else [x, y]
-        if self.weight is None and self.keep is None and self.lanes is None:
+        xp = self.xp
+        alike = self.weight is None and self.keep is None and self.lanes is None
+        if alike and xp.moments:
+            return xp.moments(x, y)
+        variables, lanes = [x] if y is None else [x, y], self.lanes or Whole(xp)
+        if alike:
             weight, total = None, xp.cast(self.number, "float64")
         else:
             weight = self._weights()
@@ -176,9 +179,9 @@ def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def memoised(batch: Sums, *settings: Any) -> Any:
-        key = (function, *settings)
-        if key not in batch.memo:
-            batch.memo[key] = function(batch, *settings)
-        return batch.memo[key]
+        memo, key = batch.memo, (function, settings) if settings else function
+        if key not in memo:
+            memo[key] = function(batch, *settings)
+        return memo[key]
 
     return memoised

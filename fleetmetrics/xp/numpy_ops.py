@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.numbers import OF_BATCHES, WIDTHS, combine, identity, merged, merged_floats, sum_of_numbers, widen
+from fleetmetrics.numbers import (
+    OF_BATCHES,
+    WIDTHS,
+    combine,
+    identity,
+    merged,
+    merged_floats,
+    sum_of_numbers,
+    two_sum,
+    widen,
+)
 from fleetmetrics.xp.buckets import log_odds
 from fleetmetrics.xp.kinds import Scattered
 
@@ -19,7 +29,12 @@ quiet = functools.partial(np.errstate, over="ignore", invalid="ignore", under="i
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 
-_KEPT = frozenset(np.dtype(name) for name in ("bool", "int64", "float32", "float64"))
+#: A dot product of so many numbers takes half the time of their sum, and errs no more.
+_FEW = 128
+_ONES = [np.ones(size) for size in range(_FEW + 1)]
+_DTYPES = {name: np.dtype(name) for name in ("bool", "int64", "float32", "float64")}
+_FLOAT64 = _DTYPES["float64"]
+_KEPT = frozenset(_DTYPES.values())
 
 absolute = np.absolute
 add = np.add
@@ -90,7 +105,7 @@ def shape(array: np.ndarray) -> tuple[int, ...]:
 
 def cast(array: np.ndarray, dtype: str) -> np.ndarray:
     """The array as another dtype, by its NumPy name."""
-    return array.astype(dtype, copy=False)
+    return array if array.dtype == _DTYPES[dtype] else array.astype(_DTYPES[dtype])
 
 
 def reshape(array: np.ndarray, shape: list[int]) -> np.ndarray:
@@ -102,19 +117,23 @@ def within(array: np.ndarray, low: float, high: float) -> bool:
     """Whether all entries, of which there are some, are known to be in this range; False for nan."""
     if low == 0:  # one pass: as unsigned integers, numbers of at least 0 keep their order, and all others are larger
         kind, limit = _unsigned(array.dtype, high)
-        return int(np.maximum.reduce(array.view(kind), None)) <= limit
+        bits = array.view(kind)
+        largest = bits.item(bits.argmax()) if bits.size <= _FEW else np.maximum.reduce(bits, None).item()
+        return largest <= limit
     return low <= np.minimum.reduce(array, None).item() and np.maximum.reduce(array, None).item() <= high
 
 
 @functools.lru_cache(maxsize=64)
-def _unsigned(dtype: np.dtype, value: float) -> tuple[str, int]:
+def _unsigned(dtype: np.dtype, value: float) -> tuple[np.dtype, int]:
     """The unsigned integers of the size of a dtype, and which of them has the bits of a number."""
-    kind = f"u{dtype.itemsize}"
-    return kind, int(np.array(value, dtype).view(kind))
+    kind = np.dtype(f"u{dtype.itemsize}")
+    return kind, np.array(value, dtype).view(kind).item()
 
 
 def known_finite(array: np.ndarray) -> bool:
     """Whether all entries are known to be finite; False: some may not be."""
+    if array.dtype.kind != "f":
+        return True
     flat = array if array.ndim == 1 else array.reshape(-1)
     return math.isfinite(flat.dot(flat))  # the quickest pass there is; squares that are too large say nothing
 
@@ -149,9 +168,34 @@ def count(array: np.ndarray) -> Any:
 
 def sum(array: np.ndarray) -> Any:
     """The sum: of bools and integers an int64, of floats a float64."""
+    if array.dtype == _FLOAT64 and array.size <= _FEW and array.ndim == 1:
+        return array.dot(_ONES[array.size])
     if array.dtype.kind == "b":
         return np.int64(np.count_nonzero(array))
     return np.add.reduce(array, None, np.float64 if array.dtype.kind == "f" else np.int64)
+
+
+def moments(x: np.ndarray, y: np.ndarray | None) -> np.ndarray:
+    """Those of samples without weights, see `fleetmetrics.numbers`: what `Whole.moments` makes, in less time."""
+    mean, rest, a = _about_mean(x)
+    if y is None:
+        return np.array([x.size, mean, _dot(a, a), rest])
+    other, more, b = _about_mean(y)
+    return np.array([x.size, mean, other, _dot(a, a), _dot(a, b), _dot(b, b), rest, more])
+
+
+def _about_mean(values: np.ndarray) -> tuple[float, float, np.ndarray]:
+    size = values.size or 1
+    total = _ONES[values.size].dot if size <= _FEW else np.add.reduce
+    middle = float(total(values)) / size
+    near = values - middle
+    step = float(total(near)) / size
+    near -= step
+    return (*two_sum(middle, step), near)
+
+
+def _dot(one: np.ndarray, other: np.ndarray) -> Any:
+    return one.dot(other) if one.size <= _FEW else np.add.reduce(one * other)
 
 
 def or_one(array: np.ndarray) -> Any:
@@ -359,7 +403,8 @@ def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
             return state + counts.reshape(state.shape)
         counts = np.bincount(flat, increment.amount, state.size).reshape(state.shape)
         return np.add(state, counts, out=counts if counts.dtype == state.dtype else None)
-    increment = np.asarray(increment)
+    if type(increment) is not np.ndarray:
+        increment = np.asarray(increment)
     if increment.shape != state.shape:
         increment = increment.reshape(state.shape)
     if reduction in WIDTHS:

@@ -37,6 +37,8 @@ from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, t
 quiet = contextlib.nullcontext
 #: Shapes may be fixed by a static program: samples that do not count are zeroed and left out of sums.
 FILTERS = False
+#: Left to `fleetmetrics.batch.lanes.Whole`.
+moments = None
 
 absolute = paddle.abs
 add = paddle.add
@@ -82,7 +84,7 @@ def within(tensor: Any, low: float, high: float) -> bool:
 
 def known_finite(tensor: Any) -> bool:
     """Whether all entries are known to be finite; to know it would wait for the device."""
-    return False
+    return kind(tensor) != "f"
 
 
 def is_probability(tensor: Any) -> Any:
