@@ -13,6 +13,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.batch import statistic
 from tests import contract
+from tests.cases.regression import tweedie
 from tests.contract import MODES, Data, feed, new_programs
 from tests.fakes import Absent, Listener
 
@@ -345,7 +346,7 @@ def test_metrics_of_other_settings_do_not_merge_and_the_error_says_what_differs(
         lambda: fm.Windowed(fm.AUC(), 3),
         lambda: fm.Bootstrap(fm.AUC(), ids="request"),
         lambda: fm.GAUC(),
-        lambda: fm.TweedieDeviance(power=1.5),
+        tweedie(1.5),
         lambda: fm.MetricCollection({"e": 1 - fm.AUC(), "g": fm.GAUC()}),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.batch.rules import REQUIREMENTS, applicable
+from tests.cases.regression import tweedie
 from tests.contract import CASES, batches, draw, feed, first_dtypes, same, state_bytes
 
 WAYS = {
@@ -28,7 +29,7 @@ MORE = {
     "throughput": fm.Throughput,
     "expression": lambda: 2 * fm.MeanSquaredError() / (fm.Count() + 1) - abs(fm.Mean()) ** 2,
     "collection": lambda: fm.MetricCollection([fm.AUC(), fm.Precision(), fm.ExactAUC(), fm.GAUC()]),
-    "sliced deviance": lambda: fm.Sliced(fm.TweedieDeviance(power=1.5)),
+    "sliced deviance": lambda: fm.Sliced(tweedie(1.5)()),
     "windowed precision": lambda: fm.Windowed(fm.Precision(ignore_index=-1), 10),
     "bootstrapped recall": lambda: fm.Bootstrap(fm.Recall(task="multiclass", num_classes=3)),
 }
@@ -94,7 +95,7 @@ def test_what_a_copy_asks_of_a_sample_is_what_a_new_metric_asks(way):
     made = [
         fm.Precision(ignore_index=-1),
         fm.Recall(task="multiclass", num_classes=3),
-        fm.TweedieDeviance(power=1.5),
+        tweedie(1.5)(),
         fm.NDCG(gains="exponential"),
     ]
     for metric in made:

@@ -18,7 +18,7 @@ from fleetmetrics.xp import is_static
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Count", "Max", "Min", "Sum", "Throughput", "Values"]
+__all__ = ["Count", "Max", "Min", "Sum", "Throughput"]
 
 
 class Count(Metric):

@@ -29,15 +29,6 @@ from fleetmetrics.xp.buckets import LOG_ODDS_MAX, lowest_scores
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = [
-    "BUCKETS",
-    "BucketHistogram",
-    "ClassHistograms",
-    "ClassSettings",
-    "HistogramSettings",
-    "LogitSettings",
-    "ScoreHistogram",
-]
 
 BUCKETS = 4096
 _SPACINGS = ("log_odds", "linear")

@@ -29,7 +29,6 @@ __all__ = [
     "NormalizedEntropy",
     "PredictedClickThroughRate",
     "RecalibratedNormalizedEntropy",
-    "probability_rules",
 ]
 
 #: The label's probability counts as at least this, as in `fleetmetrics.LogLoss`: a loss stays finite.

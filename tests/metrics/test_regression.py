@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from tests.contract import MODES, Data, batches, feed, new_scope
+from tests.cases.regression import tweedie
+from tests.contract import CASES, MODES, Data, batches, feed, new_scope
 from tests.fakes import together
 
 RNG = np.random.default_rng(7)
@@ -186,7 +187,7 @@ def test_tweedie_deviance_takes_what_scikit_learn_takes(power):
     from sklearn.metrics import mean_tweedie_deviance
 
     for prediction, label in itertools.product(NUMBERS, NUMBERS):
-        metric = fm.TweedieDeviance(power=power)
+        metric = tweedie(power)()
         try:
             with np.errstate(over="ignore"):
                 expected = mean_tweedie_deviance([label], [prediction], power=power)
@@ -206,7 +207,7 @@ def test_tweedie_deviance_of_whole_powers_equals_scikit_learn_in_all_modes(power
 
     prediction, label = RNG.random((2, 60)) * 10 + 0.01
     mask = RNG.random(60) < 0.7
-    metric = fm.TweedieDeviance(power=power)
+    metric = tweedie(power)()
     scope = feed(metric, batches(Data(prediction, label, None, mask)), mode)
     expected = mean_tweedie_deviance(label[mask], prediction[mask], power=power)
     assert metric.compute(scope) == pytest.approx(expected, rel=1e-12)
@@ -231,13 +232,13 @@ def test_tweedie_deviance_near_a_perfect_prediction_is_exact_and_never_negative(
         for each in modes:
             for prediction in (1.0, 3e-5, 123456.789) if each == "numpy" else (0.7,):
                 label = float(prediction * ratio)
-                metric = fm.TweedieDeviance(power=power)
+                metric = tweedie(power)()
                 scope = feed(metric, [Data(np.array([prediction]), np.array([label]))], each)
                 expected = exact_deviance(prediction, label, power)
                 assert metric.compute(scope) == pytest.approx(expected, rel=1e-11, abs=0), (prediction, ratio)
 
 
-@pytest.mark.parametrize("make", [fm.MeanSquaredLogError, fm.RootMeanSquaredLogError])
+@pytest.mark.parametrize("make", [CASES["mean squared log error"].make, CASES["root mean squared log error"].make])
 @pytest.mark.parametrize("value", [-1.0, -1.5, np.nan, np.inf])
 def test_logarithmic_errors_need_numbers_above_minus_one(make, value):
     for argument, pair in (("prediction", ([0.5, value], [0.5, 0.5])), ("label", ([0.5, 0.5], [0.5, value]))):
@@ -250,7 +251,7 @@ def test_logarithmic_errors_need_numbers_above_minus_one(make, value):
 
 
 def test_a_static_program_leaves_out_what_is_not_in_the_domain_and_compute_says_so():
-    metric = fm.TweedieDeviance(power=2)
+    metric = tweedie(2)()
     data = Data(np.array([1.0, 0.0, 2.0, 2.0]), np.array([1.0, 1.0, -1.0, 1.0]))
     scope = feed(metric, [data], "static")
     with pytest.raises(fm.InvalidInputError, match=r"2 of 4 samples were invalid .* label: a finite number above 0"):
@@ -265,7 +266,7 @@ def test_a_static_program_leaves_out_what_is_not_in_the_domain_and_compute_says_
 @pytest.mark.parametrize("mode", MODES)
 def test_log_cosh_keeps_the_digits_of_small_errors_and_does_not_overflow(mode):
     for error, expected in ((1e-9, 5e-19), (1e-3, 4.99999916666689e-07), (0.0, 0.0), (1e6, 1e6 - math.log(2))):
-        metric = fm.LogCoshError()
+        metric = CASES["log cosh error"].make()
         scope = feed(metric, [Data(np.array([error, -error]), np.zeros(2))], mode)
         assert metric.compute(scope) == pytest.approx(expected, rel=1e-13, abs=0)
     exact = float((Fraction(1e-3) ** 2) / 2 - (Fraction(1e-3) ** 4) / 12 + (Fraction(1e-3) ** 6) / 45)
@@ -278,11 +279,11 @@ def test_labels_of_zero_are_as_in_scikit_learn_or_undefined():
     metric = fm.MeanAbsolutePercentageError()
     metric.add([0.5, 1.0], [0.0, 1.0])
     assert metric.compute() == mean_absolute_percentage_error([0.0, 1.0], [0.5, 1.0])
-    weighted = fm.WeightedMeanAbsolutePercentageError()
+    weighted = CASES["weighted mean absolute percentage error"].make()
     weighted.add([0.5, 1.0], [0.0, 0.0])
     with pytest.warns(fm.UndefinedMetricWarning, match="all labels are 0; the value is nan"):
         assert math.isnan(weighted.compute())
-    symmetric = fm.SymmetricMeanAbsolutePercentageError()
+    symmetric = CASES["symmetric mean absolute percentage error"].make()
     symmetric.add([0.0, 1.0], [0.0, 0.0])
     assert symmetric.compute() == 1.0
 
@@ -329,9 +330,9 @@ def test_scores_of_several_classes_are_no_regression(kind):
             r"quantile must be a number in \[0, 1\], or a sequence .*, not \[\]",
         ),
         (lambda: fm.QuantileLoss(quantile="half"), "quantile must be .*, not 'half'"),
-        (lambda: fm.TweedieDeviance(power=0.5), "power must be a finite number of at most 0 or at least 1, not 0.5"),
-        (lambda: fm.TweedieDeviance(power=np.nan), "power must be a finite number of at most 0 or at least 1, not nan"),
-        (lambda: fm.TweedieDeviance(power=True), "power must be .*, not True"),
+        (lambda: tweedie(0.5)(), "power must be a finite number of at most 0 or at least 1, not 0.5"),
+        (lambda: tweedie(np.nan)(), "power must be a finite number of at most 0 or at least 1, not nan"),
+        (lambda: tweedie(True)(), "power must be .*, not True"),
         (lambda: fm.R2Score(adjusted=-1), "adjusted must be an integer of at least 0, not -1"),
         (lambda: fm.R2Score(adjusted=1.0), "adjusted must be an integer of at least 0, not 1.0"),
         (lambda: fm.R2Score(zero_division=None), "zero_division must be nan or a finite number, not None"),

@@ -24,7 +24,7 @@ from fleetmetrics.metrics.classification.task import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["F1", "ConfusionMetric", "FBeta", "Jaccard", "Precision", "Recall", "Specificity", "StatScores"]
+__all__ = ["F1", "FBeta", "Jaccard", "Precision", "Recall", "Specificity", "StatScores"]
 
 
 class TaskSettings(Settings, total=False):

@@ -29,7 +29,7 @@ from fleetmetrics.metrics.classification.task import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["DISTRIBUTION", "HingeLoss", "LogLoss", "check_scores", "log_likelihood"]
+__all__ = ["HingeLoss", "LogLoss"]
 
 #: The label's probability counts as at least this, as in scikit-learn for float64: a loss stays finite.
 _EPSILON = float(np.finfo(np.float64).eps)

@@ -13,30 +13,10 @@ from fleetmetrics.arguments import (
     flag_of,
     raise_if_too_large,
     whole_number_of,
-    zero_division_of,
 )
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
-
-__all__ = [
-    "Task",
-    "among_highest",
-    "average_of",
-    "confusion",
-    "counted",
-    "counted_total",
-    "label_classes",
-    "logits",
-    "number",
-    "predicted_classes",
-    "scores",
-    "task_of",
-    "total_key",
-    "unless_ignored",
-    "zero_division_of",
-    "zero_unless",
-]
 
 TASKS = ("binary", "multiclass", "multilabel")
 

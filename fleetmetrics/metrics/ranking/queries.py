@@ -22,8 +22,6 @@ from fleetmetrics.records.table import Records
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["QueryMetric", "QuerySettings", "RankingMetric", "where_relevant"]
-
 
 def _is_relevance(batch: Batch) -> Any:
     return batch.xp.is_weight(batch.label)

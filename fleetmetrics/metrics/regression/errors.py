@@ -19,15 +19,10 @@ __all__ = [
     "MaxError",
     "MeanAbsoluteError",
     "MeanBias",
-    "MeanError",
     "MeanSquaredError",
     "MeanSquaredLogError",
     "RootMeanSquaredError",
     "RootMeanSquaredLogError",
-    "absolute_error",
-    "floats",
-    "number_above",
-    "squared_error",
 ]
 
 
