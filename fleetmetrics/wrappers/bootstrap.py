@@ -8,13 +8,13 @@ import numpy as np
 
 from fleetmetrics.arguments import number_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch, keys_of
+from fleetmetrics.batch.hashing import integer_ids, poisson, salts, words
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, muted
 from fleetmetrics.formulas.bootstrap import bootstrap_result
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.state import Lanes, State
 from fleetmetrics.wrappers.base import Wrapper, names_of
-from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, words
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, without_strays
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, Callable
 import numpy as np
 
 import fleetmetrics as fm
-from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, words
+from fleetmetrics.batch.hashing import integer_ids, poisson, salts, words
 from fleetmetrics.xp import numpy_ops
 from tests.cases.base import Case, accuracy, area, linear_bucket, numbers, probabilities, sklearn
 from tests.cases.ranking import of_users

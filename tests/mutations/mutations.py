@@ -438,21 +438,27 @@ MUTATIONS = [
     ),
     Mutation(
         "a batch of which nothing counts takes a place in the window",
-        "            if not xp.host(batch.keep).any():\n                return whole",
-        "            pass",
+        "return Step(self._turn, one, True) if xp.host(batch.keep).any() else None",
+        "return Step(self._turn, one, True)",
         "tests/wrappers/test_windowed.py -k takes_no_place",
     ),
     Mutation(
         "every replicate of a bootstrap is the whole",
-        "    times = _by_upper_bits()[value >> np.uint32(16)]\n",
-        "    return np.ones(value.shape, np.int64)\n",
-        "tests/wrappers/test_hashing.py",
+        "    return times.T\n",
+        "    return np.ones_like(times).T\n",
+        "tests/batch/test_hashing.py",
+    ),
+    Mutation(
+        "without ids, the samples in no entry of the first state are not drawn",
+        "mean = np.minimum(np.append(counts, rest), _LARGEST)",
+        "mean = np.minimum(np.append(counts, 0), _LARGEST)",
+        "tests/wrappers/test_bootstrap.py -k 'hang_together or spread_as'",
     ),
     Mutation(
         "two seeds draw the same samples",
         "hashlib.blake2b(str(seed).encode(), digest_size=12)",
         'hashlib.blake2b(b"0", digest_size=12)',
-        "tests/wrappers/test_hashing.py -k seed",
+        "tests/batch/test_hashing.py -k seed",
     ),
     Mutation(
         "the largest keys are kept and the smallest evicted",
@@ -462,8 +468,8 @@ MUTATIONS = [
     ),
     Mutation(
         "what evicted keys held is lost",
-        "            state.evict(plan.evicted)",
-        "            pass",
+        "        self._evict(plan)\n        if increment is None:",
+        "        self.known = plan.known\n        if increment is None:",
         "tests/wrappers/test_sliced.py -k 'smallest_keys or merging_in_any'",
     ),
     Mutation(

@@ -11,8 +11,8 @@ import paddle
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.batch.hashing import integer_ids, poisson, salts, words
 from fleetmetrics.wrappers import bootstrap
-from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, words
 from fleetmetrics.xp import numpy_ops, paddle_ops
 from tests.contract import MODES, Data, arguments, batches, draw, feed, new_programs, same
 from tests.fakes import Together, together

@@ -11,7 +11,7 @@ import paddle
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.wrappers.hashing import poisson, salts, words
+from fleetmetrics.batch.hashing import poisson, salts, words
 from fleetmetrics.xp import numpy_ops
 from tests.contract import CASES, Data, batches, counts, draw, feed, first_dtypes, same
 

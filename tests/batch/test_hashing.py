@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 import pytest
 
-from fleetmetrics.wrappers.hashing import integer_ids, poisson, salts, thresholds, words
+from fleetmetrics.batch.hashing import integer_ids, poisson, salts, thresholds, words
 from fleetmetrics.xp import numpy_ops, paddle_ops
 from tests.contract import new_programs
 
