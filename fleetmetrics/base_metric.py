@@ -203,13 +203,13 @@ class BaseMetric(Recorder):
             )
         columns = self._columns if self._columns.batches else Columns.of(list(self._records))
         if not whole:
-            return self._shared(self.name, columns, size, "cat")
+            return Share(self, self.name, columns, size, "cat")
         if self.sampler is not None:
             epoch = epoch_under_way(self.sampler) if self._epoch is None else self._epoch
-            return self._shared(self.name, columns, size, "batch", Dealing(self.sampler, epoch))
+            return Share(self, self.name, columns, size, "batch", Dealing(self.sampler, epoch))
         if self.dist_collect_mode in ("auto", "batch"):
-            return self._shared(self.name, columns, size, "batch", blocks=self._blocks(columns))
-        return self._shared(self.name, columns, size, None if self._guessed else self.dist_collect_mode)
+            return Share(self, self.name, columns, size, "batch", blocks=self._blocks(columns))
+        return Share(self, self.name, columns, size, None if self._guessed else self.dist_collect_mode)
 
     def _blocks(self, columns: Columns) -> list[int]:
         """The lengths of the blocks in which this worker's records came."""

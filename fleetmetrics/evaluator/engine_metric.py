@@ -152,7 +152,7 @@ class BaseMetric(Recorder):
                 name,
             )
         name = name if self.prefix in (None, self.default_prefix) else f"{name} {self.prefix}"
-        return self._shared(name, Columns.of(to_cpu(list(self.results))), size, mode, dealing, blocks)
+        return Share(self, name, Columns.of(to_cpu(list(self.results))), size, mode, dealing, blocks)
 
     def _finished(self, value: dict[str, Any]) -> dict[str, Any]:
         return {f"{self.prefix}/{key}": each for key, each in value.items()} if self.prefix else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import chain
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence, Union
+from typing import Any, Mapping, NamedTuple, Sequence, Union
 
 import numpy as np
 from numpy import ndarray
@@ -242,12 +242,7 @@ def _names_text(names: Any) -> str:
 
 
 class Part(NamedTuple):
-    """Some samples of one worker, and where they belong.
-
-    Args:
-        columns: arrays or lists; the ids, if there are any, last.
-        positions: in the common order.
-    """
+    """Some samples of one worker, the ids (if there are any) in the last column, and where they belong."""
 
     columns: list[Any]
     positions: Positions
@@ -265,20 +260,15 @@ def part_of(positions: Positions, start: int, count: int) -> Positions:
 def in_order(parts: Sequence[Part], total: int) -> list[Any]:
     """Put the parts of all workers in order."""
     positions = [part.positions for part in parts]
-    columns = zip(*[part.columns for part in parts])
-    return [_column_in_order(column, positions, total) for column in columns]
+    return [_column_in_order(column, positions, total) for column in zip(*[part.columns for part in parts])]
 
 
 def _column_in_order(parts: Sequence[Any], positions: Sequence[Positions], total: int) -> Any:
-    if not are_alike(parts):
-        return _list_in_order(parts, positions, total)
-    result = np.empty((total, *parts[0].shape[1:]), np.result_type(*[part.dtype for part in parts]))
-    for part, where in zip(parts, positions):
-        result[where] = part
-    return result
-
-
-def _list_in_order(parts: Iterable[Any], positions: Iterable[Positions], total: int) -> list[Any]:
+    if are_alike(parts):
+        array = np.empty((total, *parts[0].shape[1:]), np.result_type(*[part.dtype for part in parts]))
+        for part, where in zip(parts, positions):
+            array[where] = part
+        return array
     result: list[Any] = [None] * total
     for part, where in zip(parts, positions):
         if isinstance(where, slice):

@@ -11,7 +11,7 @@ import contextlib
 import os
 import pickle
 import traceback
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple
 
 import numpy as np
 
@@ -21,13 +21,16 @@ from fleetmetrics.comm.base import SECONDS_FOR_TROUBLE, Deadline, resolve_timeou
 from fleetmetrics.comm.letters import Letter
 from fleetmetrics.comm.trouble import described, named_error
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, warn
-from fleetmetrics.records.arrays import pack_arrays, unpack_arrays
+from fleetmetrics.records.arrays import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.records.batches import Columns, Part, Positions, as_results, in_order, one_per_id, part_of
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
 from fleetmetrics.records.serializer import pack, unpack
-from fleetmetrics.records.share import Share, States, check_notes, checked_states, combine_states
+from fleetmetrics.records.share import Share, States, check_notes
 
 __all__ = ["gather"]
+
+#: Something on its way to rank 0: the number of the share, what it is, and the bytes.
+_Parcel = Tuple[int, str, Packed]
 
 
 def gather(
@@ -42,11 +45,11 @@ def gather(
         timeout: seconds to wait for the others, altogether; None for FLEETMETRICS_TIMEOUT or half an hour.
 
     Returns:
-        For every share what its ``compute`` or ``compute_from`` returned on rank 0.
+        For every share what its metric makes on rank 0.
 
     Raises:
         FleetMetricsError: the same one on every worker.
-        Exception: what ``compute`` raised.
+        Exception: what a metric raised.
     """
     shares: Sequence[Share] = []
     trouble: Exception | None = None
@@ -64,7 +67,7 @@ def gather(
             for each in found:
                 each.put_own()
             return _values(found)
-        allow_pickle = all(share.allow_pickle for share in shares)
+        allow_pickle = all(share.metric.allow_pickle for share in shares)
         told = _send(call, found, channel, deadline, allow_pickle)
         return _outcome(told, allow_pickle)
 
@@ -80,9 +83,10 @@ def _agree(
     """The first step; what is left on the disk is removed when the stack is closed."""
 
     def spools(token: str) -> list[Spool | None]:
+        metrics = [share.metric for share in shares]
         found = [
-            None if share.directory is None else Spool(share.directory, token, channel.rank, share.shared)
-            for share in shares
+            None if each.collect_dir is None else Spool(each.collect_dir, token, channel.rank, each.collect_dir_shared)
+            for each in metrics
         ]
         for spool in filter(None, found):
             stack.callback(spool.clean)
@@ -126,45 +130,35 @@ def _send(
             return told
 
 
-class _Parcel(NamedTuple):
-    """Something of one share on its way to rank 0: "states", "records", or "file" for records that lie in one."""
-
-    share: int
-    kind: str
-    layout: Any
-    nbytes: int
-    buffers: list[Any]
-
-
 def _parcels(found: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
-    """What this worker sends to rank 0, which sends itself nothing."""
+    """What this worker sends to rank 0, which sends itself nothing: "states", "records", or a "file" of records."""
     for number, each in enumerate(found):
         if rank == 0:
             each.put_own()
             continue
         kept, states = each.own()
-        packed = pieces(kept, each.share.allow_pickle)
+        packed = pieces(kept, each.share.metric.allow_pickle)
         if each.spool is not None:
             each.spool.check()
         if states is not None:
             content = pack_arrays([array for _, array in states.values()])
             names = [[key, reduction] for key, (reduction, _) in states.items()]
-            yield _Parcel(number, "states", [names, content.layout], content.nbytes, content.buffers)
-        elif each.spool is not None and len(kept) and each.share.shared:
-            yield _Parcel(number, "file", each.spool.write(number, packed), 0, [])
+            yield number, "states", Packed([names, content.layout], content.buffers)
+        elif each.spool is not None and len(kept) and each.share.metric.collect_dir_shared:
+            yield number, "file", Packed(each.spool.write(number, packed), [])
         else:
             for piece in packed if each.spool is None else each.spool.through(number, packed):
-                yield _Parcel(number, "records", piece.layout, piece.nbytes, piece.buffers)
+                yield number, "records", piece
 
 
 def _next_letter(parcels: Iterator[_Parcel]) -> tuple[Any, list[Any], Exception | None]:
     """A letter of bounded size; the error if a parcel cannot be made."""
     labels, payload, size = [], [], 0
     try:
-        for parcel in parcels:
-            labels.append(parcel[:4])
-            payload += parcel.buffers
-            size += parcel.nbytes
+        for number, kind, packed in parcels:
+            labels.append([number, kind, packed.layout, packed.nbytes])
+            payload += packed.buffers
+            size += packed.nbytes
             if size >= PIECE_BYTES // 2:
                 return {"parcels": labels, "more": True}, payload, None
     except Exception as error:  # whatever it is: the others are waiting
@@ -227,7 +221,7 @@ class _Collected:
     def warn_of_guess(self) -> None:
         """Warn if what is cut off as padding is that of another sampler than Paddle's."""
         share, cut = self.share, sum(self._counts) - self._total
-        if share.guessed and share.dealing is None and len(self._counts) > 1 and cut > 0:
+        if share.mode is None and share.dealing is None and len(self._counts) > 1 and cut > 0:
             warn(
                 f"{share.name}: {cut} of {sum(self._counts)} records are cut off as padding,"
                 " the last ones when one sample is taken from each worker in turn. paddle.io.DistributedBatchSampler"
@@ -239,13 +233,12 @@ class _Collected:
         share = self.share
         keep = self._kept_count(self._rank) if share.dealing is None else ~share.dealing.mask(self._rank)
         kept = share.records.select(keep)
-        if share.summarize is None or self._has_ids or not len(kept):  # ids must be compared one by one
+        if not share.condenses or self._has_ids or not len(kept):  # ids must be compared one by one
             return kept, None
-        states = share.summarize(kept.joined())
-        return kept, None if states is None else checked_states(share.name, states)
+        return kept, share.states(kept.joined())
 
     def _kept_count(self, rank: int) -> int:
-        return sampling.kept_count(str(self.share.mode), self._counts, rank, self._total, self._blocks)
+        return sampling.kept_count(self.share.order, self._counts, rank, self._total, self._blocks)
 
     def _positions_of(self, rank: int) -> Positions:
         """Where the records that a worker keeps belong."""
@@ -253,7 +246,7 @@ class _Collected:
         if share.dealing is not None:
             return share.dealing.kept(rank)
         if self._arranged is None:
-            self._arranged = sampling.arrange(str(share.mode), self._counts, self._blocks)
+            self._arranged = sampling.arrange(share.order, self._counts, self._blocks)
         return part_of(self._arranged[rank], 0, self._kept_count(rank))
 
     # On rank 0
@@ -279,7 +272,7 @@ class _Collected:
 
     def put(self, rank: int, layout: Any, payload: Any) -> None:
         """Collect a piece of a worker's records."""
-        self._add(rank, read_piece(layout, payload, self.share.allow_pickle))
+        self._add(rank, read_piece(layout, payload, self.share.metric.allow_pickle))
 
     def _add(self, rank: int, columns: list[Any]) -> None:
         if rank not in self._positions:
@@ -294,13 +287,10 @@ class _Collected:
         if any(states is not None for states in self._states):
             if self._parts:
                 raise AgreementError(f"{share.name}: summarize returned None on some workers, and states on others.")
-            return share.compute_from(combine_states(share.name, self._states))
+            return share.value_from(self._states)
         results = self._results()
-        if share.summarize is not None and self._has_ids:
-            states = share.summarize(results)
-            if states is not None:
-                return share.compute_from(combine_states(share.name, [checked_states(share.name, states)]))
-        return share.compute(results)
+        states = share.states(results) if self._has_ids else None
+        return share.value(results) if states is None else share.value_from([states])
 
     def _results(self) -> Any:
         if not self._parts:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 from itertools import chain
 from pathlib import Path
-from typing import Any, Iterable, Iterator, NamedTuple, Sequence
+from typing import Any, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.arrays import pack_chunks, unpack_arrays
+from fleetmetrics.records.arrays import Packed, pack_chunks, unpack_arrays
 from fleetmetrics.records.batches import Columns, are_alike
 from fleetmetrics.records.serializer import pack, unpack
 
-__all__ = ["PIECE_BYTES", "Piece", "Spool", "pieces", "read_piece"]
+__all__ = ["PIECE_BYTES", "Spool", "pieces", "read_piece"]
 
 #: A piece of packed records is about this large, since what is packed is held twice.
 PIECE_BYTES = 2**23
@@ -24,21 +24,7 @@ _MOST = 2**15
 _WEIGHED, _DEEP = 8, 4
 
 
-class Piece(NamedTuple):
-    """Some samples, packed.
-
-    Args:
-        layout: fit for JSON; for `read_piece`.
-        buffers: what is sent.
-        nbytes: how many bytes that is.
-    """
-
-    layout: Any
-    buffers: list[Any]
-    nbytes: int
-
-
-def pieces(columns: Columns, allow_pickle: bool) -> Iterator[Piece]:
+def pieces(columns: Columns, allow_pickle: bool) -> Iterator[Packed]:
     """Pack what a worker sends.
 
     Arrays are sent from where they lie, all at once; what must be packed first goes piece by piece.
@@ -90,19 +76,14 @@ def _weight(value: Any, depth: int = 0) -> int:
     return step * sum(_weight(entry, depth + 1) for entry in value[::step])
 
 
-def _packed(rows: Sequence[tuple[Any, ...]], allow_pickle: bool) -> Piece:
-    layouts, buffers, total = [], [], 0
+def _packed(rows: Sequence[tuple[Any, ...]], allow_pickle: bool) -> Packed:
+    layouts, buffers = [], []
     for parts in zip(*rows):
         alike = are_alike(parts)
-        packed = pack_chunks(parts) if alike else pack(_joined(parts), allow_pickle)
+        packed = pack_chunks(parts) if alike else pack(list(chain.from_iterable(parts)), allow_pickle)
         layouts.append([alike, packed.nbytes, packed.layout])
         buffers += packed.buffers
-        total += packed.nbytes
-    return Piece(layouts, buffers, total)
-
-
-def _joined(parts: Sequence[Any]) -> Sequence[Any]:
-    return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
+    return Packed(layouts, buffers)
 
 
 def read_piece(layout: Any, payload: Any, allow_pickle: bool) -> list[Any]:
@@ -147,7 +128,7 @@ class Spool:
                 " or no collect_dir"
             )
 
-    def write(self, number: int, pieces: Iterable[Piece]) -> list[tuple[Any, int]]:
+    def write(self, number: int, pieces: Iterable[Packed]) -> list[tuple[Any, int]]:
         """Write a share's pieces into a file."""
         path = self._folder / f"{number}-{self._rank}"
         self._files.append(path)
@@ -164,12 +145,12 @@ class Spool:
         self._files.append(self._folder / f"{number}-{rank}")  # whoever reads it removes it
         return self._mapped(number, rank)
 
-    def through(self, number: int, pieces: Iterable[Piece]) -> Iterator[Piece]:
+    def through(self, number: int, pieces: Iterable[Packed]) -> Iterator[Packed]:
         """Write a share's pieces into a file, and return them from there."""
         labels = self.write(number, pieces)
         data, start = self._mapped(number, self._rank), 0
         for layout, size in labels:
-            yield Piece(layout, [data[start : start + size]], size)
+            yield Packed(layout, [data[start : start + size]])
             start += size
 
     def _mapped(self, number: int, rank: int) -> Any:

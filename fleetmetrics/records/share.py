@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -31,35 +31,25 @@ _SAME, _SAME_IF_ANY = ("name", "mode", "size", "sampler", "collect_dir", "allow_
 
 @dataclass
 class Share:
-    """What one metric brings to the exchange, and what is to be done with it.
+    """What one metric brings to the exchange.
 
     Args:
-        name: of the metric, for errors.
+        metric: makes the answer on rank 0.
+        name: how errors call it.
         records: this worker's.
-        compute: makes the answer from the records of all workers; runs on rank 0.
-        compute_from: makes the answer from the states of all workers.
-        summarize: makes states from a worker's records, where a sum will do; or None.
-        mode: how the workers' records go together: "unzip", "cat" or "batch"; None: nobody has chosen, "unzip".
         size: how many samples the data set has, or None; what is gathered beyond it is padding.
+        mode: how the workers' records go together: "unzip", "cat" or "batch"; None: nobody has chosen.
         dealing: how a sampler dealt the samples; it settles padding and order.
         blocks: lengths of the blocks in which this worker's records came, for "batch".
-        allow_pickle: whether records without an array form may be pickled.
-        directory: where records go on their way, instead of through memory; or None.
-        shared: whether all workers see the same directory.
     """
 
+    metric: Recorder
     name: str
     records: Columns
-    compute: Callable[[Any], Any]
-    compute_from: Callable[[Mapping[str, np.ndarray]], Any]
-    summarize: Callable[[Any], Any] | None
-    mode: str | None
     size: int | None
-    dealing: Dealing | None
-    blocks: Sequence[int] | None
-    allow_pickle: bool
-    directory: str | None
-    shared: bool
+    mode: str | None
+    dealing: Dealing | None = None
+    blocks: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         size = self.size
@@ -68,8 +58,11 @@ class Share:
                 f"size is {size!r}; it must be None, or the number of samples of the whole data set."
             )
         self.size = None if size is None else int(size)
-        self.guessed = self.mode is None
-        self.mode = self.mode or "unzip"
+
+    @property
+    def order(self) -> str:
+        """The mode, MMEval's and MMEngine's where nobody has chosen."""
+        return self.mode or "unzip"
 
     def check(self, rank: int, workers: int) -> None:
         """Raise `InvalidInputError` unless the sampler dealt this worker as many samples as it has records."""
@@ -96,20 +89,41 @@ class Share:
 
     def note(self) -> dict[str, Any]:
         """What the others must know of it, fit for JSON."""
-        records = self.records
+        records, metric = self.records, self.metric
         blocks = [[size, len(list(run))] for size, run in groupby(self.blocks or ())] if self.mode == "batch" else []
         return {
             "name": self.name,
-            "mode": self.mode,
+            "mode": self.order,
             "size": self.size,
             "sampler": None if self.dealing is None else self.dealing.settings,
-            "collect_dir": None if self.directory is None else ("shared" if self.shared else "not shared"),
+            "collect_dir": metric.collect_dir and ("shared" if metric.collect_dir_shared else "not shared"),
             "n": len(records),
             "blocks": blocks,
             "columns": records.names,
             "ids": any(len(ids) and ids.dtype.kind in "SU" for ids in records.ids) if records.ids else None,
-            "allow_pickle": self.allow_pickle,
+            "allow_pickle": metric.allow_pickle,
         }
+
+    def states(self, results: Any) -> States | None:
+        """The states that stand for records, where a sum will do."""
+        given = self.metric.summarize(results) if self.condenses else None
+        return None if given is None else checked_states(self.name, given)
+
+    @property
+    def condenses(self) -> bool:
+        """Whether the metric makes its value from states: it says how, and no class below says how from records."""
+        own = self.metric._own_methods()
+        if "summarize" not in own or "compute_from" not in own:
+            return False
+        return own["summarize"] <= own.get(self.metric._computed_by, math.inf)
+
+    def value(self, results: Any) -> Any:
+        """The answer, from the records of all workers."""
+        return self.metric._finished(getattr(self.metric, self.metric._computed_by)(results))
+
+    def value_from(self, states: Sequence[States | None]) -> Any:
+        """The answer, from the states of each worker; None where one has no records."""
+        return self.metric._finished(self.metric.compute_from(combine_states(self.name, states)))
 
 
 def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
@@ -195,14 +209,6 @@ class Recorder:
         """
         raise NotImplementedError(f"{type(self).__name__} must define compute_from")
 
-    @classmethod
-    def _own_methods(cls) -> dict[str, int]:
-        """Which of the three methods a user's class defines, and how many classes up."""
-        names = (cls._computed_by, "summarize", "compute_from")
-        depth = {name: next(i for i, each in enumerate(cls.__mro__) if name in vars(each)) for name in names}
-        base = next(i for i, each in enumerate(cls.__mro__) if "_computed_by" in vars(each))
-        return {name: place for name, place in depth.items() if place < base}
-
     def _summarized(self, results: Any) -> Any:
         """The value by way of the states, from records that are here already."""
         name = type(self).__name__
@@ -217,33 +223,13 @@ class Recorder:
         """The value as users get it."""
         return value
 
-    def _shared(
-        self,
-        name: str,
-        records: Columns,
-        size: int | None,
-        mode: str | None,
-        dealing: Dealing | None = None,
-        blocks: Sequence[int] | None = None,
-    ) -> Share:
-        own = self._own_methods()
-        nearest = own.get(self._computed_by, math.inf)
-        condenses = "compute_from" in own and "summarize" in own and own["summarize"] <= nearest
-        compute = getattr(self, self._computed_by)
-        return Share(
-            name,
-            records,
-            lambda results: self._finished(compute(results)),
-            lambda states: self._finished(self.compute_from(states)),
-            self.summarize if condenses else None,
-            mode,
-            size,
-            dealing,
-            blocks,
-            self.allow_pickle,
-            self.collect_dir,
-            self.collect_dir_shared,
-        )
+    @classmethod
+    def _own_methods(cls) -> dict[str, int]:
+        """Which of the three methods a user's class defines, and how many classes up."""
+        names = (cls._computed_by, "summarize", "compute_from")
+        depth = {name: next(i for i, each in enumerate(cls.__mro__) if name in vars(each)) for name in names}
+        base = next(i for i, each in enumerate(cls.__mro__) if "_computed_by" in vars(each))
+        return {name: place for name, place in depth.items() if place < base}
 
 
 def checked_states(name: str, given: Any) -> States:
@@ -269,16 +255,7 @@ def checked_states(name: str, given: Any) -> States:
 
 
 def combine_states(name: str, states: Sequence[States | None]) -> dict[str, np.ndarray]:
-    """Reduce the workers' states.
-
-    Args:
-        name: of the metric, for errors.
-        states: by rank; None where a worker had no records.
-
-    Raises:
-        AgreementError: if the workers' states differ in name, reduction or shape.
-        IntegerOverflowError: naming the state.
-    """
+    """Reduce the workers' states, by rank; None where one had no records."""
     kinds = [
         "no records" if each is None else ", ".join(f"{how} of {key} {list(a.shape)}" for key, (how, a) in each.items())
         for each in states
