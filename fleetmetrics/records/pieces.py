@@ -155,7 +155,7 @@ class Spool:
 
     def _mapped(self, number: int, rank: int) -> Any:
         path = self._folder / f"{number}-{rank}"
-        return np.memmap(path, np.uint8, "c").data if path.stat().st_size else b""
+        return np.memmap(path, np.uint8, "c").data if path.stat().st_size else memoryview(b"")
 
     def clean(self) -> None:
         """Remove what this worker wrote; and the folder, if it is empty then."""
