@@ -195,7 +195,7 @@ def combine(reduction: str, arrays: Sequence[np.ndarray], over: str = "") -> np.
 
 
 def sum_of_numbers(one: Any, other: Any) -> Any:
-    """Add two numbers as `combine` does, in a tenth of the time. Inside of ``numpy.errstate(over="ignore")``.
+    """Add two numbers as `combine` does, in a tenth of the time.
 
     Args:
         one: an int64 or a float64.
@@ -211,10 +211,10 @@ def sum_of_numbers(one: Any, other: Any) -> Any:
         >>> int(sum_of_numbers(np.int64(2), np.int64(3)))
         5
     """
-    total = one + other
-    if type(total) is np.float64 or (total < one) == (other < 0):
-        return total
-    return combine("sum", [one, other], OF_BATCHES)  # which raises
+    if type(one) is np.float64 or type(other) is np.float64:
+        return one + other
+    total = int(one) + int(other)
+    return np.int64(total) if -(2**63) <= total < 2**63 else combine("sum", [one, other], OF_BATCHES)  # which raises
 
 
 def _check_reduction(reduction: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.numbers import OF_BATCHES as _OF_BATCHES
 from fleetmetrics.numbers import (
-    OF_BATCHES,
     WIDTHS,
     combine,
     identity,
@@ -417,4 +417,4 @@ def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
         return sum_of_numbers(state[()], increment[()])
     if increment.dtype.kind == "f" or state.dtype.kind == "f":
         return np.add(state, increment)
-    return combine("sum", [state, increment], OF_BATCHES)  # an error where int64 would wrap
+    return combine("sum", [state, increment], _OF_BATCHES)  # an error where int64 would wrap
