@@ -161,7 +161,7 @@ class AveragePrecision(ClassHistograms):
     Args:
         bounds: whether ``compute`` returns the bounds as well.
         **settings: ``task``, ``num_classes``, ``num_labels``, ``average``, ``buckets``, ``spacing``, ``from_logits``,
-            ``num_thresholds``, ``zero_division``, ``ignore_index``, ``validate`` and ``share`` of `AUC`.
+            ``num_thresholds`` and ``ignore_index``, as for `AUC`.
 
     Raises:
         InvalidInputError: as for `AUC`.

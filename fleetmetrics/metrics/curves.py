@@ -126,8 +126,7 @@ class CumulativeGain(ScoreHistogram):
 
     Args:
         fractions: shares of the population, above 0 and at most 1; or their number: 10 means deciles.
-        **settings: ``buckets``, ``spacing``, ``num_thresholds``, ``from_logits``, ``zero_division``, ``validate`` and
-            ``share`` of `ROCCurve`.
+        **settings: ``buckets``, ``spacing``, ``num_thresholds`` and ``from_logits``, as for `ROCCurve`.
 
     Raises:
         InvalidInputError: an argument is not what it should be, or contradicts another one.

@@ -38,8 +38,7 @@ class RecallAtFixedPrecision(ScoreHistogram):
 
     Args:
         min_precision: in [0, 1].
-        **settings: ``buckets``, ``spacing``, ``num_thresholds``, ``from_logits``, ``zero_division``, ``validate`` and
-            ``share`` of `fleetmetrics.ROCCurve`.
+        **settings: ``buckets``, ``spacing``, ``num_thresholds`` and ``from_logits``, as for `fleetmetrics.ROCCurve`.
 
     Raises:
         InvalidInputError: an argument is not what it should be, or contradicts another one.

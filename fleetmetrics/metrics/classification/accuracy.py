@@ -78,7 +78,6 @@ class Accuracy(Undefinable):
         average: ``"micro"``: of all samples (and labels); ``"macro"``, ``"weighted"`` and None (or ``"none"``): of the
             classes or labels.
         from_logits: as for `Precision`.
-        zero_division: as for `Precision`.
         ignore_index: as for `Precision`.
 
     Raises:
