@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import operator
 from typing import Any, Mapping
 
 import numpy as np
 
 _LARGEST = np.finfo(np.float64).max
 
-__all__ = ["added_up", "auc_by_group", "best_first", "scaled", "starts_of", "sums_of"]
+__all__ = ["added_up", "auc_by_group", "best_first", "no_sum", "scaled", "starts_of", "sum_of", "sums_of"]
 
 
 def starts_of(group: np.ndarray) -> np.ndarray:
@@ -41,6 +44,8 @@ def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.n
         >>> best_first(np.array([1.0, 2.0, 5.0]), np.array([0, 2]), np.array([2, 1])).tolist()
         [1, 0, 2]
     """
+    if values.dtype.kind in "iu" and values.size and max(-int(values.min()), int(values.max())) > 2**53:
+        values = np.unique(values, return_inverse=True)[1]  # no float tells them apart
     # nan and the lowest infinity, if nobody has checked, come last; below, nothing comes after what pads a row
     values = np.fmin(-values.astype(np.float64, copy=False), _LARGEST)
     longest = int(sizes.max(initial=0))
@@ -88,24 +93,76 @@ def scaled(weight: np.ndarray | None) -> tuple[np.ndarray | None, int]:
     return (np.ldexp(weight, -exponent), exponent) if exponent else (weight, 0)
 
 
-def added_up(carry: Mapping[str, Any], exponent: int, **sums: Any) -> dict[str, Any]:
-    """Add sums of `scaled` weights to those of other ones.
+def added_up(carry: Mapping[str, Any], exponent: int, **values: np.ndarray) -> dict[str, Any]:
+    """Add numbers made of `scaled` weights to the sums of other ones, which `sum_of` rounds.
+
+    A sum is kept in `_WORDS` float64 whose sum it is: without rounding, it does not depend on the order of the numbers.
 
     Args:
-        carry: by name, and their ``"exponent"``.
-        exponent: of the weights behind the sums.
-        **sums: numbers or arrays.
+        carry: sums by name, ``[..., words]``, and their ``"exponent"``.
+        exponent: of the weights behind the numbers.
+        **values: ``[..., n]`` numbers to add.
 
     Examples:
-        >>> added_up({"weight": 0.5, "exponent": 3}, 1, weight=0.5)
-        {'weight': 0.625, 'exponent': 3}
+        >>> carry = {"weight": np.array([0.5, 0.0, 0.0, 0.0]), "exponent": 3}
+        >>> sum_of(added_up(carry, 1, weight=np.array([0.25, 0.25]))["weight"]).item()
+        0.625
     """
     common = max(carry["exponent"], exponent)
-    found = {
-        name: np.ldexp(carry[name], carry["exponent"] - common) + np.ldexp(value, exponent - common)
-        for name, value in sums.items()
-    }
-    return {**{name: value if np.ndim(value) else float(value) for name, value in found.items()}, "exponent": common}
+    found: dict[str, Any] = {"exponent": common}
+    for name, more in values.items():
+        parts = np.ldexp(carry[name], carry["exponent"] - common), np.ldexp(more, exponent - common)
+        rows = np.concatenate(parts, axis=-1)
+        words = [_words(row) for row in rows.reshape(-1, rows.shape[-1]).tolist()]
+        found[name] = np.array(words).reshape(*rows.shape[:-1], _WORDS)
+    return found
+
+
+#: Of that many float64, one after the other what the sum of those before lacks, a sum has 200 bits.
+_WORDS = 4
+
+
+def no_sum(*shape: int) -> np.ndarray:
+    """The sums of nothing, for `added_up`.
+
+    Args:
+        *shape: of the sums.
+    """
+    return np.zeros((*shape, _WORDS))
+
+
+def sum_of(words: Any) -> Any:
+    """A sum of `added_up`, rounded once: float64 of one axis less."""
+    return np.apply_along_axis(math.fsum, -1, words)
+
+
+def _words(values: list[float]) -> list[float]:
+    words: list[float] = []
+    try:
+        while len(words) < _WORDS:
+            words.append(math.fsum(itertools.chain(values, map(operator.neg, words))))
+    except (OverflowError, ValueError):  # not finite
+        with np.errstate(all="ignore"):
+            words = [float(np.sum(values)), 0.0, 0.0, 0.0]
+    return words
+
+
+def _sums_before(values: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Of each number of at least 0 the sum of those before it in its group."""
+    sizes = np.diff(np.append(start, len(values)))
+    if values.dtype.kind == "i":
+        before = np.cumsum(values) - values
+        return before - np.repeat(before[start], sizes)
+    found = np.empty_like(values)  # of weights a difference of large sums would lose the small ones
+    lengths = np.frexp(sizes)[1]
+    for length in np.unique(lengths):  # groups of about equal size are the rows of a matrix
+        some = lengths == length
+        inside = np.arange(sizes[some].max()) < sizes[some][:, None]
+        place = (start[some][:, None] + np.arange(inside.shape[1]))[inside]
+        table = np.zeros((len(inside), inside.shape[1] + 1))
+        table[:, 1:][inside] = values[place]
+        found[place] = np.cumsum(table, axis=1)[:, :-1][inside]
+    return found
 
 
 def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -150,9 +207,6 @@ def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tupl
     new_tie[1:] |= score[1:] != score[:-1]
     ties = np.flatnonzero(new_tie)
     tied, below = sums_of(positive, ties), sums_of(negative, ties)
-    # from the best on; each group begins with what the one before has added, taken away
-    added = positive.copy()
-    added[start[1:]] -= sums_of(positive, start)[:-1]
-    above = np.cumsum(added)[ties] - positive[ties]
+    above = _sums_before(tied, np.flatnonzero(first[ties]))  # in the group's higher ties
     area = sums_of(below * (2 * above + tied), np.flatnonzero(first[ties])) / 2
     return np.where(both, area / np.where(both, pairs, 1), np.nan), positives, negatives

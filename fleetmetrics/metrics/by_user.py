@@ -8,8 +8,8 @@ import numpy as np
 
 from fleetmetrics.arguments import choice_of, column_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.formulas.groups import added_up, auc_by_group, scaled
-from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.formulas.groups import added_up, auc_by_group, no_sum, scaled, sum_of
+from fleetmetrics.formulas.ratio import ratio
 from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
@@ -48,23 +48,23 @@ class _ByUser(Undefinable, RecordMetric):
         return {self.by: batch.column(self.by), "score": batch.scores, "label": positive, "weight": batch.weight}
 
     def start(self) -> dict[str, Any]:
-        return {"total": 0.0, "weight": 0.0, "exponent": 0}
+        return {"total": no_sum(), "weight": no_sum(), "exponent": 0}
 
     def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         area, positive, negative, exponent = records.cached("auc by user", self._areas)
         counts = {"samples": positive + negative, "clicks": positive, "uniform": np.ones(len(area))}[self.user_weight]
         both = ~np.isnan(area)
-        total, weight = np.sum(area[both] * counts[both]), np.sum(counts[both])
-        return added_up(carry, 0 if self.user_weight == "uniform" else exponent, total=total, weight=weight)
+        exponent = 0 if self.user_weight == "uniform" else exponent
+        return added_up(carry, exponent, total=area[both] * counts[both], weight=counts[both])
 
     def _areas(self, records: Records) -> tuple[Any, ...]:
         weight, exponent = scaled(records["weight"])
         return (*auc_by_group(records[self.by], records["score"], records["label"], weight), exponent)
 
-    def formula(self, total: float, weight: float, exponent: int) -> float:
-        if not weight:
-            return stand_in(self.title, "no user has samples of both classes", self.zero_division)
-        return total / weight
+    def formula(self, total: np.ndarray, weight: np.ndarray, exponent: int) -> float:
+        return ratio(
+            sum_of(total), sum_of(weight), self.title, self.zero_division, "no user has samples of both classes"
+        )
 
 
 class GAUC(_ByUser):

@@ -26,11 +26,11 @@ class ExactAUC(Undefinable, RecordMetric):
     ``curve="PR"`` `sklearn.metrics.average_precision_score`, computes from all samples in one process.
 
     ``add(prediction, label)`` takes scores of the label's shape, probabilities or any other finite numbers (only their
-    order counts; integers are compared as float64, which tells those beyond 2**53 apart only in part), or ``[n, 2]``
-    probabilities of both classes, and labels 0 or 1. Undefined if a class has no samples (for the PR curve class 1).
+    order counts; integers of any size unless some batches hold floats), or ``[n, 2]`` probabilities of both classes, and
+    labels 0 or 1. Undefined if a class has no samples (for the PR curve class 1).
 
     Every worker keeps and sorts its own samples, 9 bytes each (5 with float32 scores, 8 more with weights); rank 0 then
-    counts those of all workers from the lowest score up, a piece at a time. `fleetmetrics.AUC` needs 64 KiB, one
+    counts those of all workers from the highest score down, a piece at a time. `fleetmetrics.AUC` needs 64 KiB, one
     exchange, and no sorting; its ``bounds`` say whether that is good enough.
 
     Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic
@@ -70,8 +70,7 @@ class ExactAUC(Undefinable, RecordMetric):
 
     def batch_records(self, batch: Batch) -> Mapping[str, Any]:
         xp = batch.xp
-        score = batch.scores if xp.kind(batch.scores) == "f" else xp.cast(batch.scores, "float64")
-        return {"score": score, "label": xp.cast(batch.positive, "bool"), "weight": batch.weight}
+        return {"score": batch.scores, "label": xp.cast(batch.positive, "bool"), "weight": batch.weight}
 
     def start(self) -> dict[str, Any]:
         return start_exact_auc()

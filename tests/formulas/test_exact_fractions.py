@@ -244,3 +244,44 @@ def test_normalized_entropy_of_one_click_in_1e16() -> None:
     metric = fm.NormalizedEntropy()
     metric.add([0.5, 0.5], [1, 0], weight=[many, few])
     assert metric.compute() == pytest.approx((many + few) * math.log(2) / entropy, rel=1e-12)
+
+
+# -- users --------------------------------------------------------------------------------------------------------
+
+
+def test_areas_by_user() -> None:
+    for rng in draws(7):
+        size = int(rng.integers(1, 30))
+        user, score, label = np.sort(rng.integers(0, 4, size)), rng.integers(0, 5, size) / 4, rng.integers(0, 2, size)
+        weight = weights(rng, size).astype(np.float64) if rng.random() < 0.7 else None
+        w = exactly(np.ones(size) if weight is None else weight)
+        expected, by_user = [], []
+        for each in np.unique(user):
+            p, n = ((user == each) & (label == which) for which in (1, 0))
+            pairs = [(a * b, x > y, x == y) for a, x in zip(w[p], score[p]) for b, y in zip(w[n], score[n])]
+            right = sum((product * (above + F(int(level)) / 2) for product, above, level in pairs), F(0))
+            expected.append(share(right, w[p].sum() * w[n].sum()))
+            by_user.append(w[p].sum() + w[n].sum())
+        same(formulas.groups.auc_by_group(user, score, label, weight)[0], expected, absolute=1e-300)
+        metric = fm.GAUC()
+        metric.add(score, label, user=user, weight=weight)
+        whole = [(area * by, by) for area, by in zip(expected, by_user) if area is not None]
+        same(metric.compute(), share(sum(a for a, _ in whole), sum(b for _, b in whole)) if whole else None)
+
+
+def test_scores_that_no_float_tells_apart() -> None:
+    score, label, user = np.array([2**53, 2**53 + 1, 2**60, 2**60 + 1]), [0, 1, 0, 1], [1, 1, 2, 2]
+    for offset in (0, -(2**61)):
+        for ranked in (fm.MRR(by="user"), fm.NDCG(by="user"), fm.GAUC()):
+            ranked.add(score + offset, label, user=user)
+            assert ranked.compute() == 1.0
+        for ordered in (fm.XAUC(), fm.KendallCorrelation(), fm.SpearmanCorrelation()):
+            ordered.add(score + offset, score)
+            assert ordered.compute() == 1.0
+        for half in (0, 2):
+            area = fm.ExactAUC()
+            area.add(score[half : half + 2] + offset, label[:2])
+            assert area.compute() == 1.0
+            assert formulas.exact_auc(score[half : half + 2] + offset, label[:2]) == 1.0
+            assert formulas.exact_auc(score[half : half + 2] + offset, label[:2], weight=[0.5, 0.25]) == 1.0
+    assert formulas.exact_auc(np.array([2**64 - 2, 2**64 - 1], np.uint64), [0, 1]) == 1.0

@@ -12,7 +12,7 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
 from fleetmetrics.formulas import ranking
-from fleetmetrics.formulas.groups import added_up, scaled
+from fleetmetrics.formulas.groups import added_up, no_sum, scaled, sum_of
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.metric import Settings, Undefinable
@@ -74,7 +74,7 @@ class QueryMetric(Undefinable, RecordMetric):
         return {self.by: batch.column(self.by), "score": score, "relevance": batch.labels, "weight": batch.weight}
 
     def start(self) -> dict[str, Any]:
-        sums = {"total": np.zeros(len(self._cutoffs)), "weight": 0.0, "weight_left_out": 0.0}
+        sums = {"total": no_sum(len(self._cutoffs)), "weight": no_sum(), "weight_left_out": no_sum()}
         return {**sums, "exponent": 0, "left_out": 0}
 
     def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -84,10 +84,9 @@ class QueryMetric(Undefinable, RecordMetric):
         sums = added_up(
             carry,
             exponent,
-            # no matrix product: its rounding depends on how many rows there are
-            total=(np.where(undefined, 0, values) * ranked.weight).sum(axis=1),
-            weight=ranked.weight[~undefined].sum(),
-            weight_left_out=ranked.weight[undefined].sum(),
+            total=np.where(undefined, 0, values) * ranked.weight,
+            weight=ranked.weight[~undefined],
+            weight_left_out=ranked.weight[undefined],
         )
         return {**sums, "left_out": carry["left_out"] + int(undefined.sum())}
 
@@ -95,7 +94,8 @@ class QueryMetric(Undefinable, RecordMetric):
         weight, exponent = scaled(records["weight"])
         return ranking.rank_queries(records[self.by], records["score"], records["relevance"], weight), exponent
 
-    def formula(self, total: Any, weight: float, weight_left_out: float, exponent: int, left_out: int) -> Any:
+    def formula(self, exponent: int, left_out: int, **sums: np.ndarray) -> Any:
+        total, weight, weight_left_out = (sum_of(sums[name]) for name in ("total", "weight", "weight_left_out"))
         if not math.isnan(self.zero_division):
             total, weight = total + self.zero_division * weight_left_out, weight + weight_left_out
         elif left_out and weight:
@@ -107,7 +107,7 @@ class QueryMetric(Undefinable, RecordMetric):
         if not weight:
             reason = self.all_undefined if left_out else "there are no samples"
             total, weight = np.full(len(self._cutoffs), stand_in(self.title, reason, self.zero_division)), 1.0
-        values = (np.asarray(total) / weight).tolist()
+        values = (total / weight).tolist()
         return (
             dict(zip(self._cutoffs, values)) if isinstance(self.k, (list, tuple, set, range, np.ndarray)) else values[0]
         )
