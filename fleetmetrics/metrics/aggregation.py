@@ -96,9 +96,8 @@ class Sum(Values):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         if batch.weight is not None or batch.xp.kind(batch.prediction) == "f":
-            floats = batch.weighted_sum(batch.values)
-            return {"floats": floats, "number_of_floats": batch.number, "integers": None, "estimate": None}
-        integers, estimate = batch.weighted_sum(batch.prediction), batch.weighted_sum(batch.values)
+            return {"floats": _sum(batch, True), "number_of_floats": batch.number, "integers": None, "estimate": None}
+        integers, estimate = _sum(batch, False), _sum(batch, True)
         if batch.lanes is None and batch.xp.is_eager(integers):  # else compute will tell
             _raise_if_wrapped(self.name, integers, estimate)
         return {"integers": integers, "estimate": estimate, "floats": None, "number_of_floats": None}
@@ -116,6 +115,11 @@ def _raise_if_wrapped(owner: str, integers: Any, estimate: Any) -> None:
             f"{owner}: the integers add up to about {estimate.item():.6g}; a sum must stay below 2**63 = 9.22e18. Add "
             "them as float64"
         )
+
+
+@statistic
+def _sum(batch: Batch, floats: bool) -> Any:
+    return batch.weighted_sum(batch.values if floats else batch.prediction)
 
 
 class _Extreme(Undefinable, Values):

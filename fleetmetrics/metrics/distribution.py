@@ -161,16 +161,16 @@ class Histogram(Values):
         self.declare("cells", (len(self.edges) + 1,), key=("histogram", self.edges))
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"cells": batch.histogram(_cell(batch, self.edges))}
+        return {"cells": _cells(batch, self.edges)}
 
     def formula(self, cells: np.ndarray) -> formulas.HistogramCounts:
         return formulas.histogram_counts(cells, self.edges)
 
 
 @statistic
-def _cell(batch: Batch, edges: tuple[float, ...]) -> Any:
-    """0 below the first edge, then the bins, the last number above the last edge."""
+def _cells(batch: Batch, edges: tuple[float, ...]) -> Any:
+    """How many are below the first edge, in each bin, and above the last edge."""
     xp = batch.xp
     with np.errstate(over="ignore"):  # infinity is above the largest float
         closed = np.array([*edges[:-1], np.nextafter(edges[-1], np.inf)])
-    return xp.position(xp.constant(closed), batch.values, True)
+    return batch.histogram(xp.position(xp.constant(closed), batch.values, True))

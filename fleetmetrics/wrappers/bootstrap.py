@@ -187,6 +187,15 @@ class Bootstrap(Wrapper):
 
     def _by_parts(self, batch: Batch, words_of_ids: tuple[Any, Any], step: int) -> list[tuple[State, Any]]:
         """The same for a large batch, with memory for the weights of a part."""
+        done: dict[State, Any] = batch.cached(("by parts", self._kind), dict)  # also by others who share the states
+        asked = [self._drawn, *self._lanes.values()]
+        if any(state not in done for state in asked):
+            totals = self._totals(batch, words_of_ids, step)
+            for state in asked:
+                done.setdefault(state, totals[state].value if state in totals else None)
+        return [(state, done[state]) for state in asked if done[state] is not None]
+
+    def _totals(self, batch: Batch, words_of_ids: tuple[Any, Any], step: int) -> dict[State, State]:
         groups = batch.lanes
         assert not isinstance(groups, (Nested, Replicates))
         totals: dict[State, State] = {}
@@ -202,7 +211,7 @@ class Bootstrap(Wrapper):
                 totals[state].accumulate(
                     increment if batch.checked else without_strays(batch.xp, increment, totals[state])
                 )
-        return [(state, total.value) for state, total in totals.items()]
+        return totals
 
     def _resampled(self, batch: Batch, words_of_ids: tuple[Any, Any]) -> Batch:
         salt, xp = salts(self.seed, self.replicates), batch.xp

@@ -109,6 +109,18 @@ def test_a_large_batch_is_taken_in_parts(shape: str, mode: str, monkeypatch: Any
     assert same(found[0], found[1], False, 1e-9)
 
 
+def test_a_large_batch_is_shared_by_a_collection(monkeypatch: Any) -> None:
+    found = []
+    for at_once in (2**20, 50):
+        monkeypatch.setattr(bootstrap, "_AT_ONCE", at_once)
+        members = {"auc": fm.AUC(), "ks": fm.KolmogorovSmirnov(), "sum": fm.Sum(), "max": fm.Max()}
+        sure = {key: fm.Bootstrap(metric, 7, ids="uid") for key, metric in members.items()}
+        metrics = fm.MetricCollection({**sure, "again": fm.Bootstrap(fm.Sum(), 7, ids="uid")})
+        metrics.add(P, Y, uid=IDS)
+        found.append(metrics.compute())
+    assert same(found[0], found[1], False, 1e-9)
+
+
 def test_the_standard_error_is_that_of_theory() -> None:
     rng = np.random.default_rng(0)
     label = (rng.random(20_000) < 0.3).astype(int)

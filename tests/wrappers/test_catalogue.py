@@ -67,6 +67,24 @@ def test_windows_have_the_values_of_the_last_batches() -> None:
     assert wrong == []
 
 
+def test_a_metric_that_comes_twice_in_a_collection_shares_its_states() -> None:
+    wrong = []
+    for name in SUMS:
+        data = samples_of(name)
+        keyed = chosen(data, np.arange(len(data.prediction)), uid=np.arange(len(data.prediction)) % 3)
+        for wrap, columns in (
+            (lambda metric: metric, False),
+            (lambda metric: fm.Bootstrap(metric, 3, ids="uid"), True),
+            (lambda metric: fm.Sliced(metric, "uid"), True),
+        ):
+            metrics = fm.MetricCollection([wrap(CASES[name].make()) for _ in range(2)])
+            try:
+                feed(metrics, batches(keyed if columns else data, 30), "numpy")
+            except fm.InvalidInputError as error:
+                wrong.append((name, str(error)))
+    assert wrong == []
+
+
 def of_replicate(value: Any, replicate: int) -> Any:
     if isinstance(value, fm.BootstrapResult):
         return value.replicates[replicate]

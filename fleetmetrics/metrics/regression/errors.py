@@ -283,6 +283,11 @@ class LogCoshError(MeanError):
     mean = staticmethod(formulas.log_cosh_error)
 
 
+@statistic
+def _largest(batch: Batch) -> Any:
+    return batch.extreme(_absolute(batch), "max")
+
+
 class MaxError(Undefinable):
     """The largest absolute error.
 
@@ -308,7 +313,7 @@ class MaxError(Undefinable):
     declared = (Declared("largest_error", dtype="float64", reduction="max", key="largest_error"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"largest_error": batch.extreme(_absolute(batch), "max")}
+        return {"largest_error": _largest(batch)}
 
     def formula(self, largest_error: np.ndarray) -> float:
         return formulas.max_error(largest_error, self.zero_division)
