@@ -324,7 +324,7 @@ class Batch(Sums):
         return batch
 
     def part(self, start: int, stop: int) -> Batch:
-        """Some of the samples, in the lanes of none; not in static programs.
+        """Some of the samples, without lanes; not in static programs.
 
         Args:
             start: the first one, of `prediction`'s first axis; a multiple of `width`.

@@ -331,9 +331,9 @@ def remainder(array: np.ndarray, divisor: int) -> Any:
     return np.remainder(array, divisor)
 
 
-def replaced(array: np.ndarray, place: Any, row: np.ndarray, really: Any) -> np.ndarray:
-    """The array, which may change, with another entry at a place of its first axis; ``really`` None or 1, else not."""
-    if really is None or really:
+def replaced(array: np.ndarray, place: Any, row: np.ndarray, wanted: Any) -> np.ndarray:
+    """The array, which may change, with another entry at a place of its first axis, unless ``wanted`` is 0."""
+    if wanted is None or wanted:
         array = array.astype(np.result_type(array, row), copy=False)
         array[place] = row
     return array

@@ -251,14 +251,14 @@ def remainder(tensor: Any, divisor: int) -> Any:
     return paddle.remainder(tensor, paddle.full([], divisor, "int64"))
 
 
-def replaced(tensor: Any, place: Any, row: Any, really: Any) -> Any:
-    """The tensor, which may change, with another entry at a place of its first axis; ``really`` None or 1, else not."""
+def replaced(tensor: Any, place: Any, row: Any, wanted: Any) -> Any:
+    """The tensor, which may change, with another entry at a place of its first axis, unless ``wanted`` is 0."""
     tensor, row = _common(asarray(tensor, "tensor"), asarray(row, "row"))
     index = paddle.reshape(asarray(place, "place"), [1])
     row = paddle.reshape(row, [1, *tensor.shape[1:]])
-    if really is not None:
+    if wanted is not None:
         row = paddle.where(
-            paddle.expand_as(paddle.cast(asarray(really, "really"), "bool"), row), row, paddle.gather(tensor, index)
+            paddle.expand_as(paddle.cast(asarray(wanted, "wanted"), "bool"), row), row, paddle.gather(tensor, index)
         )
     return (paddle.scatter_ if is_eager_tensor(tensor) else paddle.scatter)(tensor, index, row)
 
