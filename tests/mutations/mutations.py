@@ -107,8 +107,8 @@ MUTATIONS = [
     ),
     Mutation(
         "moments of two groups are merged as if their means were equal",
-        "s + t + (one[0] * a[0] * b[0] + other[0] * a[1] * b[1])",
-        "s + t",
+        "return [total, x, xx + other[2] + dx * dx * lever, r]",
+        "return [total, x, xx + other[2], r]",
         "tests/metrics/test_distribution.py",
     ),
     # -- who answers, and when ----------------------------------------------------------------------------------
