@@ -182,7 +182,7 @@ MUTATIONS = [
     # -- states -------------------------------------------------------------------------------------------------
     Mutation(
         "a sum of integers wraps around in one worker",
-        'return combine("sum", [state, increment], OF_BATCHES)',
+        'return combine("sum", [state, increment], _OF_BATCHES)',
         "return np.add(state, increment)",
         "tests/test_state.py -k does_not_fit",
     ),
@@ -303,8 +303,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a statistic that was made with other settings is used again",
-        "key = (function, *settings)",
-        "key = (function,)",
+        "batch.memo, (function, settings) if settings else function",
+        "batch.memo, function",
         "tests/batch/test_batch.py -k statistic",
     ),
     Mutation(
