@@ -138,10 +138,9 @@ MUTATIONS = [
     ),
     Mutation(
         "an error of one worker is not raised on the others",
-        "raise_trouble(troubles_in(frames))",
-        "pass",
+        "        if any(troubles):\n            raise_trouble(troubles)",
+        "        pass",
         f"{CHANNEL} -k 'error_is_the_same and 2'",
-        file="hub.py",
     ),
     Mutation(
         "rank 0 never looks at its deadline",
@@ -346,8 +345,8 @@ MUTATIONS = [
     ),
     Mutation(
         "ties in the exact AUC count as right",
-        " - int(np.dot(n, p))",
-        "",
+        "2 * int(np.dot(above, n)) + int(np.dot(p, n))",
+        "2 * int(np.dot(above, n))",
         "tests/formulas/test_exact_auc.py",
     ),
     Mutation(
@@ -395,8 +394,8 @@ MUTATIONS = [
     ),
     Mutation(
         "records of the workers stand rank after rank",
-        "        result[where] = part\n    return result\n\n\ndef _list",
-        "        result[where] = part\n    return np.concatenate(list(parts))\n\n\ndef _list",
+        "            array[where] = part\n        return array",
+        "            array[where] = part\n        return np.concatenate(list(parts))",
         "tests/records/test_pieces.py",
     ),
     Mutation(
