@@ -123,9 +123,6 @@ class ScoreHistogram(BucketHistogram):
         buckets: how many; None: 4,096, or ``num_thresholds + 1``.
         spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
-
-    Raises:
-        InvalidInputError: an argument is not what it should be, or ``num_thresholds`` contradicts another one.
     """
 
     def __init__(
@@ -169,10 +166,6 @@ class ClassHistograms(ScoreHistogram):
         from_logits: predictions are logits.
         ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count.
         **settings: as for `ScoreHistogram`.
-
-    Raises:
-        InvalidInputError: an argument is not what it should be, missing, or belongs to another task; or the histograms
-            would be too large.
     """
 
     def __init__(

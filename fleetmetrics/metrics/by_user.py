@@ -88,9 +88,6 @@ class GAUC(_ByUser):
         by: the argument of ``add`` that says whose sample it is; a session or a request will do as well.
         user_weight: "samples", "clicks" or "uniform".
 
-    Raises:
-        InvalidInputError: an argument is not what is allowed.
-
     Examples:
         >>> metric = GAUC()
         >>> metric.add([0.1, 0.4, 0.8, 0.6, 0.7], [0, 1, 0, 1, 0], user=["ann", "ann", "bob", "bob", "bob"])

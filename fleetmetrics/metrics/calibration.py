@@ -177,9 +177,6 @@ class CalibrationCurve(_Binned):
             as ``[0, 1e-4, 1e-3, 1e-2, 1]`` show more.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
 
-    Raises:
-        InvalidInputError: ``bins`` is neither a whole number of at least 1, nor edges from 0 to 1.
-
     Examples:
         >>> metric = CalibrationCurve(bins=2)
         >>> metric.add([0.25, 0.5, 0.75, 1.0], [0, 1, 0, 1])
@@ -217,9 +214,6 @@ class ExpectedCalibrationError(_Binned):
             scores say: of three classes or more multiclass, else binary.
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only. None: as many as scores.
         from_logits: predictions are logits, of which the sigmoid, or the softmax, is taken.
-
-    Raises:
-        InvalidInputError: an argument is not what is said above.
 
     Examples:
         >>> metric = ExpectedCalibrationError(bins=2)
@@ -278,9 +272,6 @@ class BrierDecomposition(_Binned):
     Args:
         bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
-
-    Raises:
-        InvalidInputError: ``bins`` is neither a whole number of at least 1, nor edges from 0 to 1.
 
     Examples:
         >>> metric = BrierDecomposition(bins=2)

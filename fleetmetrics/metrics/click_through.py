@@ -256,9 +256,6 @@ class RecalibratedNormalizedEntropy(NormalizedEntropy):
         recalibration_coefficient: c above, a number above 0; 1 changes nothing.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
 
-    Raises:
-        InvalidInputError: ``recalibration_coefficient`` is no finite number above 0, or ``zero_division`` no number.
-
     Examples:
         >>> metric = RecalibratedNormalizedEntropy(recalibration_coefficient=0.5)
         >>> metric.add([0.5, 0.5, 0.5], [1, 0, 0])
@@ -290,9 +287,6 @@ class BucketError(BucketHistogram):
         max_span: how far the rates in a group may lie apart, above 0.
         relative_error_bound: how uncertain the rate of a complete group may be, relative to it; above 0.
         from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
-
-    Raises:
-        InvalidInputError: an argument is not what is said above.
 
     Examples:
         >>> metric = BucketError(buckets=11)

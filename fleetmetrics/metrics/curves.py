@@ -37,9 +37,6 @@ class ROCCurve(ScoreHistogram):
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
         from_logits: predictions are logits, of which the logistic function is taken.
 
-    Raises:
-        InvalidInputError: an argument is not what it should be, or contradicts another one.
-
     Examples:
         >>> metric = ROCCurve(buckets=8)
         >>> metric.add([0.125, 0.5, 0.375, 0.75], [0, 0, 1, 1])
@@ -127,9 +124,6 @@ class CumulativeGain(ScoreHistogram):
     Args:
         fractions: shares of the population, above 0 and at most 1; or their number: 10 means deciles.
         **settings: ``buckets``, ``spacing``, ``num_thresholds`` and ``from_logits``, as for `ROCCurve`.
-
-    Raises:
-        InvalidInputError: an argument is not what it should be, or contradicts another one.
 
     Examples:
         >>> metric = CumulativeGain(fractions=[0.25, 0.5])

@@ -75,9 +75,6 @@ class Variance(Undefinable, Values):
         ddof: what is subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of
             the variance of what they are a sample of.
 
-    Raises:
-        InvalidInputError: ``ddof`` is no finite number of at least 0.
-
     Examples:
         >>> metric = Variance(ddof=1)
         >>> metric.add([1e8, 1e8 + 1, 1e8 + 2])
@@ -133,9 +130,6 @@ class Histogram(Values):
     Args:
         bins: how many bins of equal width there are in ``range``; or all edges, rising, one more than there are bins.
         range: lowest and highest edge; of no use where ``bins`` are edges.
-
-    Raises:
-        InvalidInputError: ``bins`` or ``range`` is not as it should be.
 
     Examples:
         >>> metric = Histogram(bins=4, range=(0.0, 1.0))

@@ -41,9 +41,6 @@ class ExactAUC(Undefinable, RecordMetric):
         max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
             the whole area.
 
-    Raises:
-        InvalidInputError: an argument is not what it should be.
-
     Examples:
         >>> metric = ExactAUC()
         >>> metric.add([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])

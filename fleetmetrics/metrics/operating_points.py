@@ -40,9 +40,6 @@ class RecallAtFixedPrecision(ScoreHistogram):
         min_precision: in [0, 1].
         **settings: ``buckets``, ``spacing``, ``num_thresholds`` and ``from_logits``, as for `fleetmetrics.ROCCurve`.
 
-    Raises:
-        InvalidInputError: an argument is not what it should be, or contradicts another one.
-
     Examples:
         >>> metric = RecallAtFixedPrecision(min_precision=0.6, buckets=9, spacing="linear")
         >>> metric.add([0.125, 0.5, 0.375, 0.75], [0, 0, 1, 1])
@@ -171,9 +168,6 @@ class ThresholdSweep(Undefinable):
         beta: above 0; how much more recall counts than precision.
         from_logits: predictions are logits, of which the logistic function is taken; thresholds stay probabilities.
         zero_division: entries that are undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
-
-    Raises:
-        InvalidInputError: an argument is not what it should be.
 
     Examples:
         >>> metric = ThresholdSweep(thresholds=[0.25, 0.5])

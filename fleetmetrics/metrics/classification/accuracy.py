@@ -80,9 +80,6 @@ class Accuracy(Undefinable):
         from_logits: as for `Precision`.
         ignore_index: as for `Precision`.
 
-    Raises:
-        InvalidInputError: ``top_k`` is no integer of at least 1, ``threshold`` not in [0, 1]; or as for `Precision`.
-
     Examples:
         >>> metric = Accuracy(top_k=2)
         >>> metric.add([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]], [1, 2])
@@ -192,10 +189,6 @@ class ExactMatch(Undefinable):
         threshold: probability in [0, 1] above which a label is predicted.
         from_logits: predictions are logits, of which the sigmoid is compared with the threshold.
         ignore_index: labels of this number are not looked at; a row with nothing else does not count.
-
-    Raises:
-        InvalidInputError: an argument is not what it should be; in ``add``, shapes are not ``[n, num_labels]``, or
-            weight or mask differ within a row.
 
     Examples:
         >>> metric = ExactMatch(num_labels=2)

@@ -33,9 +33,6 @@ class ConfusionMatrix(ConfusionMetric):
         normalize: ``"true"``: shares of each row; ``"pred"``: of each column; ``"all"``: of all samples; None: counts.
         **settings: as for `Precision`, without ``average`` and ``top_k``.
 
-    Raises:
-        InvalidInputError: as for `Precision`; ``normalize`` is none of those.
-
     Examples:
         >>> metric = ConfusionMatrix()
         >>> metric.add([0.25, 0.75, 0.75], [0, 1, 0])
@@ -100,9 +97,6 @@ class CohenKappa(ConfusionMetric):
         weights: how much a confusion of two classes counts: None: 1; ``"linear"``: their distance; ``"quadratic"``:
             its square.
         **settings: as for `Precision`, without ``average``, ``top_k`` and ``num_labels``.
-
-    Raises:
-        InvalidInputError: as for `Precision`; ``weights`` is none of those, ``task`` is ``"multilabel"``.
 
     Examples:
         >>> metric = CohenKappa(task="multiclass", num_classes=3, weights="linear")

@@ -139,9 +139,6 @@ class Precision(_Averaged):
         top_k: of scores ``[n, num_classes]``, a label that is among so many of the highest counts as predicted, and
             otherwise the class of the highest one; at least 1, above it with ``"multiclass"`` only.
 
-    Raises:
-        InvalidInputError: an argument is not what it should be; in ``add``, shapes are not those of the task.
-
     Examples:
         >>> metric = Precision(task="multiclass", num_classes=3)
         >>> metric.add([0, 1, 2, 2], [0, 1, 1, 2])
@@ -204,9 +201,6 @@ class FBeta(_Averaged):
     Args:
         beta: how many times as important recall is as precision, at least 0.
         **settings: as for `Precision`.
-
-    Raises:
-        InvalidInputError: as for `Precision`; ``beta`` is no number of at least 0.
 
     Examples:
         >>> metric = FBeta(beta=2)

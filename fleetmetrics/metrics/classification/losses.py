@@ -143,9 +143,6 @@ class LogLoss(Undefinable):
         from_logits: predictions are logits: the sigmoid is applied, for several classes (and ``[n, 2]``) the softmax.
         ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count.
 
-    Raises:
-        InvalidInputError: an argument is not what it should be; in ``add``, shapes are not those of the task.
-
     Examples:
         >>> metric = LogLoss()
         >>> metric.add([0.5, 0.5], [0, 1])
@@ -248,9 +245,6 @@ class HingeLoss(Undefinable):
         num_classes: how many classes there are, at least 2; with ``"multiclass"`` only. None: as many as scores.
         squared: the mean of the squares of the losses.
         ignore_index: samples whose label is this number do not count.
-
-    Raises:
-        InvalidInputError: an argument is not what it should be; in ``add``, shapes are not those of the task.
 
     Examples:
         >>> metric = HingeLoss()

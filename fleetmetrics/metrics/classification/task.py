@@ -190,9 +190,6 @@ def task_of(
         top_k: how many of the highest scores count as predicted.
         allowed: the tasks that the metric knows.
         by_shape: it keeps nothing for each class: their number may be left to the scores of each batch.
-
-    Raises:
-        InvalidInputError: an argument is not what it should be, missing, or belongs to another task.
     """
     if task is not None:
         choice_of("task", task, allowed)
@@ -242,11 +239,7 @@ def number(argument: str, value: Any, low: float, high: float) -> None:
 
 
 def average_of(task: Task, average: str | None) -> str | None:
-    """``average`` as the formulas take it.
-
-    Raises:
-        InvalidInputError: it is none of those that the task has.
-    """
+    """``average`` as the formulas take it."""
     if task.kind == "binary":
         if isinstance(average, str) and average in ("auto", "binary"):
             return "binary"

@@ -62,9 +62,6 @@ class DCG(RankingMetric):
         gains: "linear", the relevance as scikit-learn has it, or "exponential", ``2**relevance - 1``.
         zero_division: the value of an undefined query, without a warning; nan: it is left out, with one.
 
-    Raises:
-        InvalidInputError: an argument is not what is allowed.
-
     Examples:
         >>> metric = DCG(k=2)
         >>> metric.add([0.9, 0.1, 0.5], [3, 2, 0], query=[7, 7, 7])

@@ -51,9 +51,6 @@ class R2Score(Undefinable):
     Args:
         adjusted: the number of independent regressors to adjust for; 0: none.
 
-    Raises:
-        InvalidInputError: ``adjusted`` is no integer of at least 0, or ``zero_division`` no number.
-
     Examples:
         >>> metric = R2Score()
         >>> metric.add([2.5, 0.0, 2.0, 8.0], [3.0, -1.0, 2.0, 8.0])

@@ -47,9 +47,6 @@ class QuantileLoss(Undefinable):
     Args:
         quantile: a number in [0, 1], or a sequence of them.
 
-    Raises:
-        InvalidInputError: ``quantile`` is no number in [0, 1] and no sequence of them.
-
     Examples:
         >>> metric = QuantileLoss(quantile=0.75)
         >>> metric.add([1.0, 4.0], [3.0, 3.0])
@@ -186,9 +183,6 @@ class TweedieDeviance(Undefinable):
 
     Args:
         power: at most 0, or at least 1: between them there is no such distribution.
-
-    Raises:
-        InvalidInputError: ``power`` is no finite number, or lies between 0 and 1.
 
     Examples:
         >>> metric = TweedieDeviance(power=2)
