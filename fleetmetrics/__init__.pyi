@@ -13,6 +13,7 @@ from fleetmetrics.comm.backends import list_all_backends as list_all_backends
 from fleetmetrics.comm.backends import set_default_dist_backend as set_default_dist_backend
 from fleetmetrics.errors import AgreementError as AgreementError
 from fleetmetrics.errors import AssertedInputError as AssertedInputError
+from fleetmetrics.errors import BucketWarning as BucketWarning
 from fleetmetrics.errors import CommunicatorError as CommunicatorError
 from fleetmetrics.errors import DeadlineError as DeadlineError
 from fleetmetrics.errors import DuplicateStateError as DuplicateStateError
@@ -143,6 +144,7 @@ __all__ = [
     "BrierDecomposition",
     "BrierScore",
     "BucketError",
+    "BucketWarning",
     "COPC",
     "Calibration",
     "CalibrationCurve",

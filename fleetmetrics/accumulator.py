@@ -26,7 +26,19 @@ __all__ = ["Accumulator", "Composite", "about", "label_taken"]
 _ordinals: dict[str, Iterator[int]] = {}
 #: What a metric has that is no setting of its own.
 _COMMON = frozenset(
-    ["name", "validate", "share", "program", "states", "collection", "table", "requirements", "takes_label", "_check"]
+    [
+        "name",
+        "validate",
+        "share",
+        "program",
+        "states",
+        "collection",
+        "table",
+        "requirements",
+        "takes_label",
+        "tolerance",
+        "_check",
+    ]
 )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Iterator
 __all__ = [
     "AgreementError",
     "AssertedInputError",
+    "BucketWarning",
     "CommunicatorError",
     "DeadlineError",
     "DuplicateStateError",
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 _muted: contextvars.ContextVar[tuple[type[Warning], ...]] = contextvars.ContextVar("_muted", default=())
-_gathered: contextvars.ContextVar[tuple[type[Warning], list[str]] | None] = contextvars.ContextVar(
+_gathered: contextvars.ContextVar[dict[type[Warning], list[str]] | None] = contextvars.ContextVar(
     "_gathered", default=None
 )
 
@@ -100,17 +101,21 @@ class UndefinedMetricWarning(UserWarning):
     """A metric is undefined on the samples it was given; the value is the documented stand-in."""
 
 
+class BucketWarning(UserWarning):
+    """Buckets leave the value more uncertain than the metric's ``tolerance``."""
+
+
 _PACKAGE = __name__.partition(".")[0]
 
 
 @contextlib.contextmanager
-def muted(category: type[Warning]) -> Iterator[None]:
-    """Keep `warn` from saying something of this category inside.
+def muted(*categories: type[Warning]) -> Iterator[None]:
+    """Keep `warn` from saying something of these categories inside.
 
     Args:
-        category: the class of the warnings.
+        *categories: the classes of the warnings.
     """
-    token = _muted.set((*_muted.get(), category))
+    token = _muted.set((*_muted.get(), *categories))
     try:
         yield
     finally:
@@ -118,21 +123,26 @@ def muted(category: type[Warning]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def gathered(category: type[Warning]) -> Iterator[list[str]]:
-    """Have what `warn` would say inside of this category, to say it in one sentence afterwards.
+def gathered(*categories: type[Warning]) -> Iterator[dict[type[Warning], list[str]]]:
+    """Have what `warn` would say inside of these categories, to say it in one sentence afterwards.
 
     Args:
-        category: the class of the warnings.
+        *categories: the classes of the warnings.
 
     Returns:
-        The messages so far.
+        The messages so far, by category.
     """
-    texts: list[str] = []
-    token = _gathered.set((category, texts))
+    texts: dict[type[Warning], list[str]] = {category: [] for category in categories}
+    token = _gathered.set(texts)
     try:
         yield texts
     finally:
         _gathered.reset(token)
+
+
+def is_muted(category: type[Warning]) -> bool:
+    """Whether `warn` would keep a warning of this category to itself."""
+    return issubclass(category, _muted.get())
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
@@ -142,11 +152,11 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
         text: the message.
         category: the class of the warning.
     """
-    if issubclass(category, _muted.get()):
+    if is_muted(category):
         return
     gathering = _gathered.get()
-    if gathering is not None and issubclass(category, gathering[0]):
-        gathering[1].append(text)
+    if gathering is not None and category in gathering:
+        gathering[category].append(text)
         return
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import choice_of, flag_of
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.arguments import choice_of, flag_of, number_of
+from fleetmetrics.errors import BucketWarning, InvalidInputError, is_muted, warn
 from fleetmetrics.formulas.auc import area_fraction
 from fleetmetrics.metrics.buckets import ClassHistograms, ClassSettings
 
@@ -20,7 +21,55 @@ __all__ = ["AUC", "AveragePrecision"]
 CURVES = ("ROC", "PR")
 
 
-class AUC(ClassHistograms):
+class AreaSettings(ClassSettings, total=False):
+    """What every area over buckets can be made with."""
+
+    bounds: bool
+    tolerance: float | None
+
+
+class _Area(ClassHistograms):
+    """An area over buckets: with its bounds, or with a warning where these are far apart.
+
+    Args:
+        bounds: whether ``compute`` returns the bounds as well.
+        tolerance: how far apart they may be without a warning; None: whatever.
+    """
+
+    def __init__(
+        self, *, bounds: bool = False, tolerance: float | None = 0.01, **settings: Unpack[ClassSettings]
+    ) -> None:
+        super().__init__(**settings)
+        self.bounds = flag_of("bounds", bounds)
+        never = tolerance is None or (isinstance(tolerance, float) and tolerance == math.inf)
+        allowed = "a number of at least 0, or None"
+        self.tolerance = math.inf if never else number_of("tolerance", tolerance, 0, allowed=allowed)
+
+    def area(self, histogram: np.ndarray, bounds: bool) -> Any:
+        """The area, or a `fleetmetrics.formulas.BoundedArea`."""
+        raise NotImplementedError
+
+    def formula(self, histogram: np.ndarray) -> Any:
+        if self.bounds or math.isinf(self.tolerance) or is_muted(BucketWarning):
+            return self.area(histogram, self.bounds)
+        found = self.area(histogram, True)
+        self._warn_if_wide(*(np.atleast_1d(each) for each in found))
+        return found.value
+
+    def _warn_if_wide(self, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        width = np.where(np.isnan(high), 0.0, high - low)
+        worst = int(width.argmax())
+        if width[worst] > self.tolerance:
+            one = f" of {self.entry} {worst}" if len(width) > 1 else ""
+            warn(
+                f"{self.called()}: {value[worst]:.6g}{one} is an area over buckets; that of the scores themselves lies "
+                f"from {low[worst]:.6g} to {high[worst]:.6g}, further apart than tolerance={self.tolerance:g} allows. "
+                "Give more buckets=, or tolerance=None; bounds=True returns the bounds, and ExactAUC needs no buckets",
+                BucketWarning,
+            )
+
+
+class AUC(_Area):
     """Area under the ROC or the precision-recall curve, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.auc_from_histogram` and, for ``curve="PR"``,
@@ -72,6 +121,8 @@ class AUC(ClassHistograms):
         max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
             the whole area.
         bounds: whether ``compute`` returns the bounds as well.
+        tolerance: how far apart the bounds may be before ``compute`` warns with `BucketWarning`; None: it never does,
+            as with ``bounds=True``.
         from_logits: predictions are logits, of which the logistic function is taken; of several classes (and
             ``[n, 2]``) the softmax.
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
@@ -101,32 +152,30 @@ class AUC(ClassHistograms):
         *,
         curve: Literal["ROC", "PR"] = "ROC",
         max_fpr: float | None = None,
-        bounds: bool = False,
-        **settings: Unpack[ClassSettings],
+        **settings: Unpack[AreaSettings],
     ) -> None:
         super().__init__(**settings)
         self.curve, self.max_fpr = curve_of(curve, max_fpr)
-        self.bounds = flag_of("bounds", bounds)
 
-    def formula(self, histogram: np.ndarray) -> Any:
+    def area(self, histogram: np.ndarray, bounds: bool) -> Any:
         if self.curve == "PR":
-            return average_precision(self, histogram)
+            return average_precision(self, histogram, bounds)
         if self.task.kind != "binary":
             settings = self.average, self.max_fpr, self.zero_division
-            return formulas.auc_of_classes(histogram, *settings, bounds=self.bounds, of=self.entry)
+            return formulas.auc_of_classes(histogram, *settings, bounds=bounds, of=self.entry)
         negative, positive = histogram
-        area: Any = formulas.auc_bounds if self.bounds else formulas.auc_from_histogram
+        area: Any = formulas.auc_bounds if bounds else formulas.auc_from_histogram
         return area(positive, negative, self.max_fpr, self.zero_division)
 
 
-def average_precision(metric: AUC | AveragePrecision, histogram: np.ndarray) -> Any:
+def average_precision(metric: AUC | AveragePrecision, histogram: np.ndarray, bounds: bool) -> Any:
     """Average precision as a metric's arguments say, from its global histogram."""
     if metric.task.kind != "binary":
         return formulas.average_precision_of_classes(
-            histogram, metric.average, metric.zero_division, bounds=metric.bounds, of=metric.entry
+            histogram, metric.average, metric.zero_division, bounds=bounds, of=metric.entry
         )
     negative, positive = histogram
-    area: Any = formulas.average_precision_bounds if metric.bounds else formulas.average_precision_from_histogram
+    area: Any = formulas.average_precision_bounds if bounds else formulas.average_precision_from_histogram
     return area(positive, negative, metric.zero_division)
 
 
@@ -143,7 +192,7 @@ def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:
     return curve, max_fpr
 
 
-class AveragePrecision(ClassHistograms):
+class AveragePrecision(_Area):
     """Average precision: the area under the steps of the precision-recall curve, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.average_precision_from_histogram`. It is ``AUC(curve="PR")`` under the name that
@@ -160,6 +209,7 @@ class AveragePrecision(ClassHistograms):
 
     Args:
         bounds: whether ``compute`` returns the bounds as well.
+        tolerance: as for `AUC`.
         **settings: ``task``, ``num_classes``, ``num_labels``, ``average``, ``buckets``, ``spacing``, ``from_logits``,
             ``num_thresholds`` and ``ignore_index``, as for `AUC`.
 
@@ -173,9 +223,5 @@ class AveragePrecision(ClassHistograms):
         0.8333333333333333
     """
 
-    def __init__(self, *, bounds: bool = False, **settings: Unpack[ClassSettings]) -> None:
-        super().__init__(**settings)
-        self.bounds = flag_of("bounds", bounds)
-
-    def formula(self, histogram: np.ndarray) -> Any:
-        return average_precision(self, histogram)
+    def area(self, histogram: np.ndarray, bounds: bool) -> Any:
+        return average_precision(self, histogram, bounds)

@@ -10,7 +10,7 @@ from fleetmetrics.arguments import number_of, raise_if_too_large, whole_number_o
 from fleetmetrics.batch import Batch, keys_of
 from fleetmetrics.batch.hashing import integer_ids, poisson, salts, words
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
-from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, muted
+from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, muted
 from fleetmetrics.formulas.bootstrap import bootstrap_result
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.state import Lanes, State
@@ -243,7 +243,7 @@ class Bootstrap(Wrapper):
         """The value and those of the replicates."""
         value = self.metric.evaluate(values, carries)
         draws = self._from_counts(values) if self.ids is None else self._from_lanes(values)
-        with muted(UndefinedMetricWarning):
+        with muted(UndefinedMetricWarning, BucketWarning):
             replicates = [self.metric.evaluate(each, {}) for each in draws]
         return self._result(value, replicates, None if self.ids is None else values[self._drawn])
 

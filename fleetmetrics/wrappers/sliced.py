@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, gathered, warn
+from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, gathered, warn
 from fleetmetrics.formulas.ratio import part_named, undefined
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.records.table import Table
@@ -161,7 +161,7 @@ class Sliced(Wrapper):
         slicing.warn_of_the_rest(self.name, values)
         names = [*keys, self.other] if values[slicing.samples][-1] else keys
         result = {}
-        warnings: dict[Any, str] = {}
+        warnings: dict[type[Warning], dict[Any, str]] = {UndefinedMetricWarning: {}, BucketWarning: {}}
         for place, key in enumerate(names):
             place = place if place < len(keys) else -1
             own = {state: values[entry][place, ...] for state, entry in self._entries.items()}
@@ -170,17 +170,20 @@ class Sliced(Wrapper):
                 for metric, records in self._records.items()
             }
             part = f"{self.by} {key!r}"
-            with part_named(part), gathered(UndefinedMetricWarning) as texts:
+            with part_named(part), gathered(*warnings) as said:
                 result[key] = self.metric.evaluate(own, carry)
-            if texts:
-                warnings[key] = texts[0] if part in texts[0] else f"{part}: {texts[0]}"
-        self._warn(warnings, len(names))
+            for category, texts in said.items():
+                if texts:
+                    warnings[category][key] = texts[0] if part in texts[0] else f"{part}: {texts[0]}"
+        for category, found in warnings.items():
+            self._warn(category, found, len(names))
         return result
 
-    def _warn(self, warnings: Mapping[Any, str], slices: int) -> None:
+    def _warn(self, category: type[Warning], warnings: Mapping[Any, str], slices: int) -> None:
         """Warn once, of all slices that had a warning.
 
         Args:
+            category: of the warnings.
             warnings: the first one of each, by key.
             slices: how many there are.
         """
@@ -191,7 +194,7 @@ class Sliced(Wrapper):
             more = f" and {len(rest) - _NAMED} more" if len(rest) > _NAMED else ""
             named = ", ".join(repr(key) for key, _ in rest[:_NAMED])
             text += f" ({len(warnings)} of {slices} slices by {self.by} have such a warning: also {named}{more})"
-        warn(text, UndefinedMetricWarning)
+        warn(text, category)
 
 
 def _typed(column: Any, argument: str) -> Any:

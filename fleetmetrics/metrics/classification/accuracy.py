@@ -107,13 +107,14 @@ class Accuracy(Undefinable):
         choice_of("average", average, ("micro", "macro", "weighted", "none", None))
         self.average = average
         self.from_logits = flag_of("from_logits", from_logits)
-        by_shape = num_classes is None and num_labels is None and task in (None, "multiclass")
+        multiclass = isinstance(task, str) and task == "multiclass"
+        by_shape = num_classes is None and num_labels is None and (task is None or multiclass)
         k = 1 if by_shape else self.top_k
         self.task = task_of(task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=k, by_shape=True)
         if not self.task.size:
-            for argument, value, default in (("average", average, "micro"), ("ignore_index", ignore_index, None)):
-                if value != default:
-                    raise InvalidInputError(f"{argument}={value!r} needs num_classes=, num_labels= or task='binary'")
+            if average != "micro" or ignore_index is not None:
+                given = f"average={average!r}" if average != "micro" else f"ignore_index={ignore_index!r}"
+                raise InvalidInputError(f"{given} needs num_classes=, num_labels= or task='binary'")
             self.declare("correct", key=("correct", self.top_k, self.threshold, self.from_logits))
             self.declare("total", key="total")
             return
