@@ -255,7 +255,7 @@ def _lowest_precision(true_positive: np.ndarray, false_positive: np.ndarray, p: 
     lost = _sum_of_reciprocals(before, p) if counts else np.log1p(p / np.where(before > 0, before, 1))
     # Where p is small, that is a difference of nearly equal numbers: then a series around the middle.
     middle = before + (p + counts) / 2
-    x, u = (p / middle) ** 2, counts / middle**2
+    x, u = (p / middle) ** 2, counts / middle / middle
     spread = (x - u) * (1 / 12 + (3 * x - 7 * u) / 240 + (3 * x * x - 18 * x * u + 31 * u * u) / 1344)
     of_few = (true_positive + (p + counts) / 2) / middle - false_positive / middle * spread
     return np.where(false_positive > 0, np.where(x < 1e-4, of_few, 1 - false_positive * lost / p), 1.0)
