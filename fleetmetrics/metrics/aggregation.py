@@ -12,7 +12,7 @@ from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
 from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.metric import Declared, Metric, Settings, Undefinable
-from fleetmetrics.metrics.regression.errors import number_above
+from fleetmetrics.metrics.regression.differences import number_above
 from fleetmetrics.xp import is_static
 
 if TYPE_CHECKING:

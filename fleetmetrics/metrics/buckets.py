@@ -24,7 +24,7 @@ from fleetmetrics.metrics.classification.task import (
     zero_unless,
 )
 from fleetmetrics.state import Lanes
-from fleetmetrics.xp.buckets import LOG_ODDS_MAX, lowest_scores
+from fleetmetrics.xp.score_buckets import LOG_ODDS_MAX, lowest_scores
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -14,7 +14,7 @@ from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetri
 from fleetmetrics.formulas.bootstrap import bootstrap_result
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.state import Lanes, State
-from fleetmetrics.wrappers.base import Wrapper, names_of
+from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, without_strays
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from fleetmetrics.formulas.ratio import part_named, undefined
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.records.table import Table
 from fleetmetrics.state import State
-from fleetmetrics.wrappers.base import Wrapper
 from fleetmetrics.wrappers.keyed import host_keys
 from fleetmetrics.wrappers.slicing import KEY, FixedSlicing, GrowingSlicing, SlicedRecords, Slicing
+from fleetmetrics.wrappers.wrapper import Wrapper
 from fleetmetrics.xp import Directed, is_paddle
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from fleetmetrics.formulas.ratio import part_named
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.numbers import combine, identity
 from fleetmetrics.state import InPlace, State, read, spread
-from fleetmetrics.wrappers.base import Wrapper, names_of
+from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import Directed, Scattered, is_paddle, is_static, namespace
 
 if TYPE_CHECKING:

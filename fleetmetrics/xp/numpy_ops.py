@@ -21,8 +21,8 @@ from fleetmetrics.numbers import (
     two_sum,
     widen,
 )
-from fleetmetrics.xp.buckets import log_odds
 from fleetmetrics.xp.kinds import Scattered
+from fleetmetrics.xp.score_buckets import log_odds
 
 #: What a sum overflows to is looked at afterwards, and told as an error.
 quiet = functools.partial(np.errstate, over="ignore", invalid="ignore", under="ignore", divide="ignore")
@@ -367,7 +367,7 @@ def bucket(score: np.ndarray, top: int) -> np.ndarray:
 
 
 def log_odds_bucket(score: np.ndarray, buckets: int) -> np.ndarray:
-    """Which of so many log-odds buckets a probability is in, see `fleetmetrics.xp.buckets`; int64."""
+    """Which of so many log-odds buckets a probability is in, see `fleetmetrics.xp.score_buckets`; int64."""
     layout = log_odds(buckets)
     score = score.astype(np.float64, copy=False).clip(layout.low, layout.high)
     odds = np.subtract(1.0, score)

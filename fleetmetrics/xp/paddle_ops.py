@@ -15,7 +15,6 @@ from typing import Any
 import paddle
 
 from fleetmetrics.numbers import WIDTHS, merged
-from fleetmetrics.xp.buckets import lowest_scores
 from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor
 from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, too
     all_true,
@@ -32,6 +31,7 @@ from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, t
     reshape,
     shape,
 )
+from fleetmetrics.xp.score_buckets import lowest_scores
 
 #: Paddle does not warn of an overflow.
 quiet = contextlib.nullcontext
@@ -288,7 +288,7 @@ def bucket(score: Any, top: int) -> Any:
 
 
 def log_odds_bucket(score: Any, buckets: int) -> Any:
-    """Which of so many log-odds buckets a probability is in, see `fleetmetrics.xp.buckets`; int64."""
+    """Which of so many log-odds buckets a probability is in, see `fleetmetrics.xp.score_buckets`; int64."""
     score = paddle.clip(cast(score, "float64"), 0.0, 1.0)  # as in NumPy, where the check is switched off
     # By comparison: on some processors Paddle's quotient is not the nearest number, as NumPy's is.
     return position(_lowest_scores(buckets, score), score, right=True)

@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, NamedTuple
 import numpy as np
 
 import fleetmetrics as fm
-from fleetmetrics.xp.buckets import lowest_scores
+from fleetmetrics.xp.score_buckets import lowest_scores
 
 MODES = ("numpy", "dynamic", "static")
 #: Prediction and label. Where labels are classes, floats hold whole numbers.

@@ -9,7 +9,7 @@ import numpy as np
 import fleetmetrics as fm
 from fleetmetrics.formulas import ROC, BoundedArea, OperatingPoint, PrecisionRecall, Sweep
 from fleetmetrics.metrics.curves import Shares
-from fleetmetrics.xp.buckets import lowest_scores
+from fleetmetrics.xp.score_buckets import lowest_scores
 from tests.cases.base import Case, labels, linear_bucket, log_odds_bucket, probabilities, sklearn, two_columns
 from tests.cases.classification import many_labels, with_ignored
 from tests.cases.click_through import from_logits, logits

@@ -10,7 +10,7 @@ from fleetmetrics import formulas
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metric import Declared, Settings, Undefinable
-from fleetmetrics.metrics.regression.errors import squared_error
+from fleetmetrics.metrics.regression.differences import squared_error
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -9,7 +9,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metric import Declared, Undefinable
-from fleetmetrics.metrics.regression.errors import MeanError, absolute_error
+from fleetmetrics.metrics.regression.differences import MeanError, absolute_error
 
 __all__ = [
     "MeanAbsolutePercentageError",

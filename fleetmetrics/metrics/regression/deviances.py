@@ -12,7 +12,7 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Settings, Undefinable
-from fleetmetrics.metrics.regression.errors import floats, number_above
+from fleetmetrics.metrics.regression.differences import floats, number_above
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -8,7 +8,7 @@ import pytest
 
 from fleetmetrics import InvalidInputError
 from fleetmetrics.xp import numpy_ops, paddle_ops
-from fleetmetrics.xp.buckets import log_odds, lowest_scores, odds_bounds
+from fleetmetrics.xp.score_buckets import log_odds, lowest_scores, odds_bounds
 from tests.contract import new_programs
 
 
