@@ -252,7 +252,10 @@ def average_precision_bounds(positive: Any, negative: Any, zero_division: float 
 def _lowest_precision(true_positive: np.ndarray, false_positive: np.ndarray, p: np.ndarray, counts: bool) -> np.ndarray:
     """The mean of ``(TP' + i) / (TP' + i + FP)`` over the p positives of each bucket."""
     before = true_positive + false_positive
-    lost = _sum_of_reciprocals(before, p) if counts else np.log1p(p / np.where(before > 0, before, 1))
+    some = np.where(before > 0, before, 1.0)
+    # log(1 + p / some), where the quotient may be larger than any float
+    logs = np.log1p(np.minimum(p, some) / np.maximum(p, some)) + np.maximum(np.log(p) - np.log(some), 0)
+    lost = _sum_of_reciprocals(before, p) if counts else logs
     # Where p is small, that is a difference of nearly equal numbers: then a series around the middle.
     middle = before + (p + counts) / 2
     x, u = (p / middle) ** 2, counts / middle / middle
