@@ -265,23 +265,28 @@ class InPlace(State):
             increment: one index array has an entry by replicate, ``[r]``; the others by sample, ``[n, 1]``; the amount
                 is ``[n, r]``.
         """
-        amount = increment.amount
-        replicate = next(index for index in increment.indices if index.ndim == 1)
+        amount, width = increment.amount, array[0].size
         cells = _flat(array.shape, [0 if index.ndim == 1 else index[:, 0] for index in increment.indices])
         start = _flat(array.shape, [index if index.ndim == 1 else 0 for index in increment.indices])
-        cells, place = np.unique(cells, return_inverse=True)
-        found = np.zeros((len(replicate), len(cells)), "float64" if amount.dtype.kind == "f" else "int64")
+        dense = increment.indices[0].ndim == 1 and width <= len(amount)
+        found, size = cells, width
+        if not dense:
+            found, cells = np.unique(cells, return_inverse=True)
+            size = len(found)
+        sums = np.zeros((len(start), size), "float64" if amount.dtype.kind == "f" else "int64")
         # Whole numbers are exact as floats, whose sum is much the faster one, up to 2**53.
         small = amount.dtype.kind == "f" or float(np.abs(amount).max(initial=0)) * len(amount) < 2.0**53
-        for row, each in zip(found, amount.T):
+        for row, each in zip(sums, amount.T):
             if small:
-                row[:] = np.bincount(place, each, len(cells))
+                row[:] = np.bincount(cells, each, size)
             else:
-                np.add.at(row, place, each)
-        array = array.astype(np.result_type(array, found), copy=False)
-        entries, index = array.reshape(-1), start[:, None] + cells
+                np.add.at(row, cells, each)
+        if dense:
+            return np.asarray(array + sums.reshape(array.shape))
+        array = array.astype(np.result_type(array, sums), copy=False)
+        entries, index = array.reshape(-1), start[:, None] + found
         self.remember(entries, index)
-        entries[index] += found
+        entries[index] += sums
         return array
 
 

@@ -24,7 +24,7 @@ from fleetmetrics.xp import numpy_ops
 __all__ = ["integer_ids", "poisson", "salts", "thresholds", "words"]
 
 _MASK = 2**32 - 1
-_CACHED = 2**14  # so many hashes at a time
+_CACHED = 2**15  # so many hashes at a time
 _BEYOND = np.int64(0x2545F4914F6CDD1D)  # ids of 2**63 and more are not the negative ones of the same bits
 _FIRST, _SECOND = 0x21F0AAAD, 0x735A2D97  # below 2**31: times a number below 2**32 they fit into an int64
 
@@ -125,13 +125,13 @@ def _poisson(one: np.ndarray, two: np.ndarray, salt: np.ndarray) -> np.ndarray:
     for start in range(0, len(one), _CACHED):
         part = slice(start, start + _CACHED)
         for lane in range(0, len(salt), lanes):
-            row = times[lane : lane + lanes, part]
-            value = _mixed(numpy_ops, one[part] ^ salt[lane : lane + lanes, None], two[part])
+            row = times[lane : lane + lanes, part].reshape(-1)  # no copy: a part of one row, or whole rows
+            value = _mixed(numpy_ops, one[part] ^ salt[lane : lane + lanes, None], two[part]).reshape(-1)
             np.greater_equal(value, usual[0], out=row.view(bool))
             for bound in usual[1:]:
                 more = value >= bound
                 row += more.view(np.uint8)
-            several = np.nonzero(more)
+            several = np.flatnonzero(more)
             row[several] += np.searchsorted(rare, value[several], side="right").astype(np.uint8)
     return times.T
 
