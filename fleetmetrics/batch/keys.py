@@ -7,7 +7,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.xp import to_host
+from fleetmetrics.xp import is_paddle, numpy_ops, to_host
 
 __all__ = ["joined_arrays", "keys_of"]
 
@@ -30,7 +30,8 @@ def keys_of(values: Any, argument: str) -> np.ndarray:
     Raises:
         InvalidInputError: it holds anything but integers or texts, or both of these.
     """
-    array = to_host(values)
+    torch = hasattr(values, "detach") and hasattr(values, "cpu") and not is_paddle(values)
+    array = numpy_ops.of_torch(values, argument) if torch else to_host(values)
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         raise InvalidInputError(f"{argument} is a masked array; give its data, and mask=~array.mask, to add")
     if not isinstance(array, np.ndarray) or array.dtype == object:

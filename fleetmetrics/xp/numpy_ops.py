@@ -77,10 +77,26 @@ def asarray(value: Any, argument: str) -> np.ndarray:
 def _as_array(value: Any, argument: str) -> np.ndarray:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputError(f"{argument} is a masked array; give its data, and mask=~array.mask, to add")
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's
+        value = of_torch(value, argument)
     try:
         return np.asarray(value)
     except ValueError:  # ragged lists: widen has the words for it
         return widen(value, argument)
+
+
+def of_torch(tensor: Any, argument: str) -> np.ndarray:
+    """A tensor of torch that is on the CPU, also one with a gradient; bfloat16 as float32.
+
+    Raises:
+        InvalidInputError: it is on another device: to copy it is for the caller to say.
+    """
+    if str(tensor.device) != "cpu":
+        raise InvalidInputError(
+            f"{argument} is a torch tensor on device {str(tensor.device)!r}; give {argument}.cpu() to add"
+        )
+    tensor = tensor.detach()
+    return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
 
 
 def host(array: np.ndarray) -> np.ndarray:
