@@ -347,7 +347,8 @@ BROKEN = [
 ALLOWED = {
     "weight": "a finite number of at least 0",
     "label": "a class: 0 or 1, or with several scores a whole number below their number|a finite number",
-    "prediction": r"a probability in \[0, 1\] \(apply the sigmoid or softmax to logits first\)|a finite number",
+    "prediction": r"a probability in \[0, 1\] \(apply the sigmoid or softmax to logits first\)|a finite number"
+    r"|probabilities in \[0, 1\] of all classes, which add up to 1 \(apply the softmax to logits first\)",
 }
 
 
