@@ -142,6 +142,9 @@ modes: $(PS)/.ready $(CPU)/.ready  ## write the docs' table of metrics and modes
 	@$(PS)/bin/python docs/scripts/modes.py
 	@$(CPU)/bin/python docs/scripts/modes.py
 
+exactness: $(CPU)/.ready  ## write the docs' table of how far values depend on the split, by splitting at random
+	@$(CPU)/bin/python docs/scripts/exactness.py
+
 bench-sync: $(PS)/.ready  ## time one sync between workers
 	@$(PS)/bin/python benchmarks/sync.py $(ARGS)
 

@@ -40,6 +40,21 @@ def value_of(name: str, data: Data, parts: int, rng: np.random.Generator) -> Any
     return values[0]
 
 
+def may_be_exact(name: str, weighted: bool) -> bool:
+    """Whether nothing is rounded on the way: states are counts or extremes, or records are summed without rounding."""
+    metric = CASES[name].make()
+    if weighted and any(metric.record_metrics()):
+        return False
+    if type(metric).__name__ == "ExactAUC" and (metric.curve == "PR" or metric.max_fpr is not None):
+        return False  # a sum over pieces, whose ends depend on how many workers there are
+    data = contract.draw(name, contract.first_dtypes(name), "real" if weighted else None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        contract.feed(metric, [data], "numpy")
+        sums = [state.read() for state in metric._states() if state.reduction not in ("max", "min")]
+    return not any(array.dtype.kind == "f" and array.any() for array in sums)
+
+
 def digits(name: str, weighted: bool, seed: int, splits: int = 6) -> float:
     """The decimal digits that all splits have in common, relative to the largest number of the value; inf: all bits."""
     rng = np.random.default_rng(seed)
