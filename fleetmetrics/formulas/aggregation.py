@@ -1,4 +1,8 @@
-"""Formulas of aggregates."""
+"""Aggregates: means, variances, histograms, throughput.
+
+``total`` is the number (or weight) of all samples; sums are weighted the same way. Where a value is undefined it is
+``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ __all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", 
 
 
 class HistogramCounts(NamedTuple):
-    """How many values lie where.
+    """How many values fall where.
 
     Args:
         counts: ``[bins]``, the number (int64) or weight (float64) of the values in each bin.
@@ -30,19 +34,7 @@ class HistogramCounts(NamedTuple):
 
 
 def mean(value_sum: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Arithmetic mean.
-
-    Formula: ``sum(w * x) / sum(w)``.
-
-    Source: Bland and Kerry, "Weighted comparison of means", BMJ 316 (1998).
-
-    Args:
-        value_sum: the (weighted) sum of the values.
-        total: number (or weight) of all values.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-
-    Returns:
-        A number in the unit of the values; nan with `UndefinedMetricWarning` if there are no values.
+    """Arithmetic mean, ``sum(w * x) / sum(w)``, in the unit of the values.
 
     Examples:
         >>> mean(6.0, 4)
@@ -52,38 +44,23 @@ def mean(value_sum: Any, total: Any, zero_division: float = math.nan) -> float:
 
 
 def spread(weight: float, mean: float, squares: float, two_words: bool) -> float:
-    """The sum of squared deviations; 0.0 where it is rounding and no variation.
-
-    Args:
-        weight: of the samples.
-        mean: of the samples.
-        squares: the sum of their squared deviations from it.
-        two_words: whether these were taken from a mean of two words: values that differ in one last bit are then told
-            from equal ones.
-    """
+    """The sum of squared deviations; 0.0 where it is rounding error, far smaller for a mean kept in ``two_words``."""
     rounding = 2.0**-78 if two_words else 2.0**-49  # of a standard deviation, relative to the mean
     return squares if squares > weight * (rounding * mean) ** 2 else 0.0
 
 
 def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_division: float = math.nan) -> float:
-    """Variance.
+    """Variance, in the squared unit of the values; undefined unless the weight exceeds ``ddof``.
 
-    Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a weight counts as so many equal values.
-
-    Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37
-    (1983).
+    Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a weight of n counts as n equal values.
 
     Args:
-        moments: ``[3]``: weight, mean, sum of squared deviations from it. Or ``[4]``, with what the mean is more than
-            that float64, as the deviations of a metric's states are taken from a mean of two words.
-        ddof: what is subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of
-            the variance of what they are a sample of.
+        moments: ``[3]``: weight, mean, sum of squared deviations from it. Or ``[4]``, with the low word of a mean kept
+            in two float64, as in a metric's states.
+        ddof: subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of the variance
+            of the population they were drawn from.
         name: what the warning calls it.
-        zero_division: the value if the weight is not above ``ddof``, without a warning; nan: nan, with one.
-
-    Returns:
-        A number of at least 0 in the squared unit of the values; nan with `UndefinedMetricWarning` if the weight is
-        not above ``ddof``.
+        zero_division: see the module.
 
     Examples:
         >>> variance([4.0, 2.5, 5.0])
@@ -99,20 +76,7 @@ def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_divisio
 
 
 def standard_deviation(moments: Any, ddof: float = 0, zero_division: float = math.nan) -> float:
-    """Standard deviation: the square root of the `variance`.
-
-    Formula: ``sqrt(sum(w * (x - mean(x))**2) / (sum(w) - ddof))``.
-
-    Source: as for `variance`.
-
-    Args:
-        moments: as for `variance`.
-        ddof: as for `variance`.
-        zero_division: as for `variance`; the value, not its square.
-
-    Returns:
-        A number of at least 0 in the unit of the values; nan with `UndefinedMetricWarning` if the weight is not above
-        ``ddof``.
+    """Standard deviation, the square root of the `variance`; ``zero_division`` is returned as it is.
 
     Examples:
         >>> standard_deviation([4.0, 2.5, 16.0])
@@ -123,16 +87,11 @@ def standard_deviation(moments: Any, ddof: float = 0, zero_division: float = mat
 
 
 def histogram_counts(cells: Any, edges: Any) -> HistogramCounts:
-    """Put a name to the cells of a histogram.
-
-    Source: Scott, Multivariate Density Estimation (1992), chapter 3.
+    """Name the cells of a histogram.
 
     Args:
-        cells: ``[bins + 2]``: what lies below the first edge, in each bin, and above the last edge.
+        cells: ``[bins + 2]``: the count below the first edge, in each bin, and above the last edge.
         edges: ``[bins + 1]``, increasing.
-
-    Returns:
-        The same by name; all zeros without values.
 
     Examples:
         >>> histogram_counts([0, 3, 4, 1], [0.0, 0.5, 1.0]).counts.tolist()
@@ -144,18 +103,13 @@ def histogram_counts(cells: Any, edges: Any) -> HistogramCounts:
 
 
 def throughput(number: Any, seconds: Any) -> float:
-    """Samples per second over all workers, which work side by side.
+    """Samples per second over all workers, which run side by side, so that the slowest sets the time.
 
-    Formula: ``sum over workers of n / max over workers of t``: the slowest worker holds up the others.
-
-    Source: Jain, The Art of Computer Systems Performance Analysis (1991), chapter 3.
+    Formula: ``sum over workers of n / max over workers of t``.
 
     Args:
-        number: how many samples all workers have processed.
-        seconds: how long the slowest of them took.
-
-    Returns:
-        Samples per second; nan with `UndefinedMetricWarning` if no time has passed.
+        number: samples processed by all workers.
+        seconds: time taken by the slowest worker; 0: nan with `UndefinedMetricWarning`.
 
     Examples:
         >>> throughput(64, 2.0)

@@ -17,7 +17,6 @@ from fleetmetrics.formulas.ratio import stand_in, undefined
 
 __all__ = [
     "BoundedArea",
-    "area_fraction",
     "auc_bounds",
     "auc_from_histogram",
     "average_precision_bounds",

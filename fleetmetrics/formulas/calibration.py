@@ -1,7 +1,9 @@
-"""Formulas of calibration: the Brier score and its parts, the calibration error, the calibration curve.
+"""Calibration: the Brier score and its parts, the calibration error, the calibration curve.
 
-Those that take bins take them by outcome: row 0 of an array holds the samples labelled 0 (or predicted wrong), row 1
-those labelled 1 (or predicted right).
+``number`` is the number (or weight) of the samples by outcome and bin, ``[2, bins]``: row 0 those labelled 0 (or
+predicted wrong), row 1 those labelled 1 (or predicted right). ``probability`` is the (weighted) sum of their predicted
+probabilities, of the same shape. Other shapes and negative counts raise `InvalidInputError`. Without samples a value is
+nan with `UndefinedMetricWarning`, or ``zero_division`` if that is not nan.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ class BrierParts(NamedTuple):
 
     Args:
         score: the mean of ``(p - y)**2``.
-        reliability: how far the mean prediction of a bin is from its rate, squared; 0 is perfect.
-        resolution: how far the rates of the bins are from that of all samples, squared; more is better.
-        uncertainty: the variance of the labels, which no model can help.
+        reliability: squared distance of the bins' mean predictions from their rates; 0 is perfect.
+        resolution: squared distance of the bins' rates from the overall rate; more is better.
+        uncertainty: the variance of the labels, which no model can change.
         within_bin_variance: the variance of the predictions inside the bins.
         within_bin_covariance: twice the covariance of predictions and labels inside the bins.
     """
@@ -48,11 +50,11 @@ class BrierParts(NamedTuple):
 
 
 class CalibrationPoints(NamedTuple):
-    """The calibration curve: a point for each bin that holds samples.
+    """The calibration curve: a point for each bin with samples.
 
     Args:
         predicted: mean predicted probability of the bin.
-        actual: share of its samples that are labelled 1.
+        actual: share of its samples labelled 1.
         weight: their number (int64) or weight (float64).
         lower: the bin's lower edge.
         upper: its upper edge.
@@ -66,19 +68,7 @@ class CalibrationPoints(NamedTuple):
 
 
 def brier_score(squared_error: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Mean squared error of predicted probabilities.
-
-    Formula: ``sum(w * (p - y)**2) / sum(w)``.
-
-    Source: Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78 (1950).
-
-    Args:
-        squared_error: the (weighted) sum of ``(p - y)**2``.
-        total: number (or weight) of all samples.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-
-    Returns:
-        A number in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
+    """Mean squared error of predicted probabilities, ``sum(w * (p - y)**2) / sum(w)``, in [0, 1].
 
     Examples:
         >>> brier_score(0.5, 4)
@@ -88,7 +78,7 @@ def brier_score(squared_error: Any, total: Any, zero_division: float = math.nan)
 
 
 def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, centers: Any) -> BrierParts:
-    """Reliability, resolution and uncertainty of the Brier score, and what bins of unequal predictions add.
+    """Reliability, resolution and uncertainty of the Brier score, and the parts due to unequal predictions in a bin.
 
     Formula: with weight n_k, mean prediction p_k and rate y_k of bin k, and the rate y of all n samples,
 
@@ -96,18 +86,11 @@ def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, c
         uncertainty = y * (1 - y)                           within_bin_variance = sum_ki w_ki * (p_ki - p_k)**2 / n
         within_bin_covariance = 2 * sum_ki w_ki * (y_ki - y_k) * (p_ki - p_k) / n
 
-    Source: Murphy, "A new vector partition of the probability score", Journal of Applied Meteorology 12 (1973);
-    Stephenson, Coelho and Jolliffe, "Two extra components in the Brier score decomposition", Weather and Forecasting
-    23 (2008).
-
     Args:
-        number: ``[2, bins]``, number or weight of the samples by label and bin.
-        probability: ``[2, bins]``, the (weighted) sum of their predicted probabilities.
+        number: see the module.
+        probability: see the module.
         squared_deviation: ``[bins]``, the (weighted) sum of the squared distances from the bin's center.
         centers: ``[bins]``, a number in each bin.
-
-    Returns:
-        The score and its parts; all nan with `UndefinedMetricWarning` if there are no samples.
 
     Examples:
         >>> parts = brier_decomposition([[1, 1], [0, 2]], [[0.25, 0.75], [0.0, 1.5]], [0.0, 0.0], [0.25, 0.75])
@@ -147,23 +130,11 @@ def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, c
 def expected_calibration_error(
     number: Any, probability: Any, norm: str = "l1", zero_division: float = math.nan
 ) -> float:
-    """How far predicted probabilities are from rates, over bins.
+    """Distance of predicted probabilities from rates over bins, in [0, 1].
 
-    Formula: with weight n_k, mean prediction p_k and rate y_k of bin k: ``"l1"`` is
-    ``sum_k n_k * |p_k - y_k| / sum_k n_k``, ``"l2"`` the root of ``sum_k n_k * (p_k - y_k)**2 / sum_k n_k``, and
-    ``"max"`` is ``max_k |p_k - y_k|`` over the bins that hold samples.
-
-    Source: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015;
-    Guo et al., "On calibration of modern neural networks", ICML 2017.
-
-    Args:
-        number: ``[2, bins]``, number or weight of the samples by outcome and bin.
-        probability: ``[2, bins]``, the (weighted) sum of their predicted probabilities.
-        norm: ``"l1"``, ``"l2"`` or ``"max"``.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-
-    Returns:
-        A fraction in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
+    Formula: with weight n_k, mean prediction p_k and rate y_k of bin k, the ``norm`` ``"l1"`` is ``sum_k n_k * |p_k -
+    y_k| / sum_k n_k``, ``"l2"`` the root of ``sum_k n_k * (p_k - y_k)**2 / sum_k n_k``, and ``"max"`` is ``max_k |p_k -
+    y_k|`` over the bins with samples.
 
     Examples:
         >>> expected_calibration_error([[2, 1], [0, 1]], [[0.5, 0.75], [0.0, 0.75]])
@@ -183,18 +154,7 @@ def expected_calibration_error(
 
 
 def calibration_curve(number: Any, probability: Any, edges: Any) -> CalibrationPoints:
-    """Mean prediction and actual rate of each bin that holds samples.
-
-    Source: DeGroot and Fienberg, "The comparison and evaluation of forecasters", The Statistician 32 (1983).
-
-    Args:
-        number: ``[2, bins]``, number or weight of the samples by label and bin.
-        probability: ``[2, bins]``, the (weighted) sum of their predicted probabilities.
-        edges: ``[bins + 1]``, increasing.
-
-    Returns:
-        Arrays with an entry for each bin that is not empty, in rising order; empty arrays with
-        `UndefinedMetricWarning` if there are no samples.
+    """Mean prediction and actual rate of each bin with samples, rising; ``edges`` are ``[bins + 1]``, increasing.
 
     Examples:
         >>> curve = calibration_curve([[1, 0, 1], [0, 0, 3]], [[0.25, 0, 0.75], [0, 0, 2.25]], [0, 0.5, 0.6, 1])

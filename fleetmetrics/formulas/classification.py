@@ -1,4 +1,10 @@
-"""Formulas of classification metrics that are means over samples."""
+"""Classification metrics: means over samples, and agreement over a whole confusion matrix.
+
+``total`` is the number (or weight) of all samples; sums are weighted the same way. ``confusion`` is ``[classes,
+classes]``, rows true and columns predicted, or where noted one matrix per label, ``[labels, 2, 2]``, as in
+scikit-learn: counts or weights, finite and at least 0, else `InvalidInputError`. Where a value is undefined (without
+samples, always) it is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +14,25 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.arguments import choice_of
-from fleetmetrics.formulas.ratio import ratio, ratios
+from fleetmetrics.formulas.confusion import averaged, counts_of
+from fleetmetrics.formulas.given import as_integers, exact_total, matrix_given
+from fleetmetrics.formulas.ratio import ratio, ratios, stand_in
 
-__all__ = ["accuracy", "exact_match", "hinge_loss", "log_loss"]
+__all__ = [
+    "accuracy",
+    "balanced_accuracy",
+    "cohen_kappa",
+    "confusion_accuracy",
+    "exact_match",
+    "hamming_loss",
+    "hinge_loss",
+    "log_loss",
+    "matthews_correlation",
+]
 
 
 def accuracy(correct: Any, total: Any, *, zero_division: float = math.nan) -> float:
-    """Share of samples that were predicted right.
-
-    Formula: ``correct / total``, both weighted if weights were given.
-
-    Args:
-        correct: number (or weight) of the samples that were right.
-        total: number (or weight) of all samples.
-        zero_division: the value where there are no samples.
-
-    Returns:
-        A fraction in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
+    """Share of samples predicted correctly, ``correct / total``, in [0, 1].
 
     Examples:
         >>> accuracy(3, 4)
@@ -34,19 +42,7 @@ def accuracy(correct: Any, total: Any, *, zero_division: float = math.nan) -> fl
 
 
 def exact_match(correct: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Share of samples all of whose labels were predicted right; subset accuracy.
-
-    Formula: ``correct / total``, both weighted if weights were given.
-
-    Source: Ghamrawi and McCallum, "Collective multi-label classification", CIKM 2005, section 5.
-
-    Args:
-        correct: number (or weight) of the samples without any wrong label.
-        total: number (or weight) of all samples.
-        zero_division: the value where there are no samples.
-
-    Returns:
-        A fraction in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
+    """Share of samples with every label predicted correctly (subset accuracy), ``correct / total``, in [0, 1].
 
     Examples:
         >>> exact_match(1, 4)
@@ -56,21 +52,11 @@ def exact_match(correct: Any, total: Any, zero_division: float = math.nan) -> fl
 
 
 def hinge_loss(loss: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Mean hinge loss.
+    """Mean hinge loss, at least 0.
 
-    Formula: ``sum(w * max(0, 1 - m)) / sum(w)``, where m is the margin: the decision value, of class 0 its negative;
-    of several classes what the label's decision value is above the highest of the others.
-
-    Source: Crammer and Singer, "On the algorithmic implementation of multiclass kernel-based vector machines",
-    Journal of Machine Learning Research 2 (2001).
-
-    Args:
-        loss: the weighted sum of ``max(0, 1 - m)``, or of its square.
-        total: number (or weight) of all samples.
-        zero_division: the value where there are no samples.
-
-    Returns:
-        A number of at least 0; nan with `UndefinedMetricWarning` if there are no samples.
+    Formula: ``sum(w * max(0, 1 - m)) / sum(w)`` with the margin m: the decision value (negated for class 0), or with
+    several classes the lead of the label's decision value over the highest of the others. ``loss`` is the numerator, or
+    that of the squares.
 
     Examples:
         >>> hinge_loss(1.0, 4)
@@ -80,23 +66,16 @@ def hinge_loss(loss: Any, total: Any, zero_division: float = math.nan) -> float:
 
 
 def log_loss(log_likelihood: Any, total: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
-    """Mean negative log-likelihood of the labels.
+    """Mean negative log-likelihood of the labels in nats, at least 0.
 
-    Formula: ``-sum(w * ln(q)) / sum(w)``, where ``q`` is the probability that was given to the true label. Of several
-    labels (arrays), ``"macro"`` is the mean of their losses, ``"micro"`` the quotient of the totals of all labels,
-    and None (or ``"none"``) gives each.
-
-    Source: Bishop, Pattern Recognition and Machine Learning (2006), equations 4.90 and 4.108.
+    Formula: ``-sum(w * ln(q)) / sum(w)``, where ``q`` is the probability predicted for the true label.
 
     Args:
-        log_likelihood: the weighted sum of ``ln(q)``, at most 0; of several labels ``[labels]``.
-        total: number (or weight) of all samples, of the same shape.
-        average: one of those above.
-        zero_division: the value where there are no samples.
-
-    Returns:
-        A number of nats, at least 0, or for None an array; nan with `UndefinedMetricWarning` if there are no samples.
-        A label without samples is left out of ``"macro"``.
+        log_likelihood: ``sum(w * ln(q))``, at most 0; with several labels ``[labels]``.
+        total: of the same shape.
+        average: of several labels: ``"macro"``, the mean of the losses, without labels that have no samples;
+            ``"micro"``, the quotient of the totals; None or ``"none"``, an array.
+        zero_division: see the module.
 
     Examples:
         >>> log_loss(-1.0, 4)
@@ -110,3 +89,128 @@ def log_loss(log_likelihood: Any, total: Any, average: str | None = "macro", zer
         return ratio(0, 0, "log_loss", zero_division)
     values = ratios(0.0 - np.asarray(log_likelihood), total, "log_loss", zero_division, "label")
     return values if average in (None, "none") else float(np.mean(values[~np.isnan(values)]))
+
+
+def confusion_accuracy(confusion: Any, average: str | None = "micro", zero_division: float = math.nan) -> Any:
+    """Share of samples predicted correctly, in [0, 1].
+
+    Formula: ``sum_k n[k, k] / n`` for classes, and ``(tp + tn) / n`` for labels.
+
+    Args:
+        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``.
+        average: ``"micro"`` counts every sample (and label) once; ``"macro"`` is the mean of the classes' recalls or
+            the labels' accuracies, ``"weighted"`` their mean weighted by how often each is true; None or ``"none"``, an
+            array.
+        zero_division: see the module; for a class that is never true, `fleetmetrics.formulas.recall`.
+
+    Examples:
+        >>> confusion_accuracy([[3, 1], [1, 5]])
+        0.8
+    """
+    matrix = matrix_given(confusion)
+    counts = counts_of(matrix)
+    if counts.entry == "label":
+        right, whole = counts.tp + counts.tn, matrix.sum(axis=(1, 2))
+        return averaged("accuracy", "without samples", counts, right, whole, average, zero_division)
+    if average != "micro":
+        return averaged("accuracy", "never true", counts, counts.tp, counts.support, average, zero_division)
+    return ratio(counts.tp.sum(), matrix.sum(), "accuracy", zero_division)
+
+
+def hamming_loss(confusion: Any, zero_division: float = math.nan) -> float:
+    """Share of wrong predictions over all samples and labels, in [0, 1].
+
+    Formula: ``1 - sum_k n[k, k] / n``, all labels taken together; ``confusion`` may be ``[labels, 2, 2]``.
+
+    Examples:
+        >>> hamming_loss([[3, 1], [0, 4]])
+        0.125
+    """
+    counts = counts_of(confusion)
+    wrong = counts.fp.sum() + (counts.fn.sum() if counts.entry == "label" else 0)
+    return ratio(wrong, np.sum(confusion), "hamming_loss", zero_division)
+
+
+def balanced_accuracy(confusion: Any, adjusted: bool = False, zero_division: float = math.nan) -> float:
+    """Mean recall of the classes, in [0, 1]: accuracy with equally weighted classes.
+
+    Formula: ``b = mean_k(n[k, k] / sum_j n[k, j])`` over the K classes that occur as labels; adjusted for chance ``(b -
+    1/K) / (1 - 1/K)``, in [-1 / (K - 1), 1] and undefined for K = 1. For ``[labels, 2, 2]`` the mean of b over the
+    labels that have samples.
+
+    Source: Mosley, "A balanced approach to the multi-class imbalance problem" (2013).
+
+    Examples:
+        >>> balanced_accuracy([[3, 1], [0, 8]])
+        0.875
+    """
+    matrices = matrix_given(confusion)
+    matrices = matrices if matrices.ndim == 3 else matrices[None]
+    matrices = matrices[matrices.any(axis=(1, 2))]
+    if not len(matrices):
+        return stand_in("balanced_accuracy", "there are no samples", zero_division)
+    values = []
+    for matrix in matrices:
+        support = matrix.sum(axis=1)
+        shares = matrix.diagonal()[support != 0] / support[support != 0]
+        if adjusted and len(shares) == 1:
+            return stand_in("balanced_accuracy", "one class only is true, which leaves no chance", zero_division)
+        chance = 1 / len(shares) if adjusted else 0.0
+        values.append((shares.mean() - chance) / (1 - chance))
+    return float(np.mean(values))
+
+
+def cohen_kappa(confusion: Any, weights: str | None = None, zero_division: float = math.nan) -> float:
+    """Agreement of prediction and label beyond chance, in [-1, 1]; 0 is chance.
+
+    Formula: ``1 - sum_ij(d[i, j] * n[i, j]) / sum_ij(d[i, j] * t[i] * p[j] / n)``, where t and p are the sums of rows
+    and columns. Undefined if a single class is both true and predicted.
+
+    Args:
+        confusion: ``[classes, classes]``.
+        weights: the distance d of two classes: None, 1 if they differ; ``"linear"``, ``|i - j|``; ``"quadratic"``, ``(i
+            - j)**2``. i and j are class numbers, whether or not the classes in between occur.
+        zero_division: see the module.
+
+    Examples:
+        >>> cohen_kappa([[3, 1], [1, 3]])
+        0.5
+    """
+    matrix = as_integers(matrix_given(confusion, labels=False))
+    choice_of("weights", weights, (None, "linear", "quadratic"))
+    total = exact_total(matrix)
+    if not total:
+        return stand_in("cohen_kappa", "there are no samples", zero_division)
+    place = np.arange(len(matrix))
+    apart = np.abs(place[:, None] - place).astype(object)
+    apart = {None: np.minimum(apart, 1), "linear": apart, "quadratic": apart * apart}[weights]
+    observed, expected = np.sum(apart * matrix), matrix.sum(axis=1).dot(apart).dot(matrix.sum(axis=0))
+    if not expected:
+        return stand_in("cohen_kappa", "one class only is both true and predicted", zero_division)
+    return float((expected - total * observed) / expected)
+
+
+def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> float:
+    """Correlation of prediction and label in [-1, 1]: the phi coefficient, or Gorodkin's R_K for several classes.
+
+    Formula: ``(c * n - t.p) / sqrt((n**2 - p.p) * (n**2 - t.t))``, where c is the number of correct samples, n of all,
+    and t and p are the sums of rows and columns; the sums are exact, for weights too. The matrices of ``[labels, 2,
+    2]`` are added up first, as in torchmetrics. Undefined if a single class is true, or predicted; scikit-learn has 0
+    there.
+
+    Examples:
+        >>> matthews_correlation([[3, 1], [1, 3]])
+        0.5
+    """
+    matrix = as_integers(matrix_given(confusion))
+    matrix = matrix.sum(axis=0) if matrix.ndim == 3 else matrix
+    t, p = matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist()
+    total = sum(t)
+    if not total:
+        return stand_in("matthews_correlation", "there are no samples", zero_division)
+    for name, sums in (("true", t), ("predicted", p)):
+        if np.count_nonzero(sums) == 1:
+            return stand_in("matthews_correlation", f"one class only is {name}", zero_division)
+    covariance = sum(matrix.diagonal().tolist()) * total - sum(a * b for a, b in zip(t, p))
+    product = math.prod(total * total - sum(a * a for a in sums) for sums in (t, p))
+    return max(-1.0, min(1.0, (covariance << 64) / math.isqrt(product << 128)))  # of integers: rounded once

@@ -1,4 +1,9 @@
-"""Formulas of click-through metrics: rates, calibration, normalized entropy, bucket error."""
+"""Click-through metrics: rates, calibration, normalized entropy, bucket error.
+
+``clicks`` is the number (or weight) of the samples labelled 1, ``total`` that of all, ``predicted`` the (weighted) sum
+of the predicted probabilities; negative counts raise `InvalidInputError`. Where a value is undefined (without samples,
+always) it is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +28,7 @@ _NO_SAMPLES = "there are no samples (their total weight is 0)"
 
 
 def click_through_rate(clicks: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Share of the samples that are clicks: the actual click-through rate.
-
-    Formula: ``sum(w * y) / sum(w)``.
-
-    Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013.
-
-    Args:
-        clicks: number (or weight) of the samples labelled 1.
-        total: number (or weight) of all samples.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-
-    Returns:
-        A fraction in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
+    """Share of the samples that are clicks, ``sum(w * y) / sum(w)``: the actual click-through rate.
 
     Examples:
         >>> click_through_rate(1, 4)
@@ -45,19 +38,7 @@ def click_through_rate(clicks: Any, total: Any, zero_division: float = math.nan)
 
 
 def predicted_click_through_rate(predicted: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Mean predicted probability of a click.
-
-    Formula: ``sum(w * p) / sum(w)``.
-
-    Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013.
-
-    Args:
-        predicted: the (weighted) sum of the predicted probabilities.
-        total: number (or weight) of all samples.
-        zero_division: the value if there are no samples, without a warning; nan: nan, with one.
-
-    Returns:
-        A fraction in [0, 1]; nan with `UndefinedMetricWarning` if there are no samples.
+    """Mean predicted probability of a click, ``sum(w * p) / sum(w)``.
 
     Examples:
         >>> predicted_click_through_rate(0.5, 4)
@@ -67,21 +48,9 @@ def predicted_click_through_rate(predicted: Any, total: Any, zero_division: floa
 
 
 def calibration_ratio(predicted: Any, clicks: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Predicted clicks per actual click: above 1 where the model promises too many.
+    """Predicted clicks per actual click: above 1 where the model promises too many; undefined without clicks.
 
     Formula: ``sum(w * p) / sum(w * y)``.
-
-    Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, section 3.
-
-    Args:
-        predicted: the (weighted) sum of the predicted probabilities.
-        clicks: number (or weight) of the samples labelled 1.
-        total: number (or weight) of all samples.
-        zero_division: what to return where it is undefined; nan warns.
-
-    Returns:
-        A number of at least 0. Undefined if no sample is labelled 1: ``zero_division``, with
-        `UndefinedMetricWarning` if that is nan.
 
     Examples:
         >>> calibration_ratio(1.5, 1, 4)
@@ -92,22 +61,9 @@ def calibration_ratio(predicted: Any, clicks: Any, total: Any, zero_division: fl
 
 
 def copc(clicks: Any, predicted: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Clicks over predicted clicks, the inverse of `calibration_ratio`: below 1 where the model promises too many.
+    """Clicks over predicted clicks, the inverse of `calibration_ratio`; undefined if the predictions add up to 0.
 
     Formula: ``sum(w * y) / sum(w * p)``.
-
-    Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, section 3, which has
-    the inverse.
-
-    Args:
-        clicks: number (or weight) of the samples labelled 1.
-        predicted: the (weighted) sum of the predicted probabilities.
-        total: number (or weight) of all samples.
-        zero_division: what to return where it is undefined; nan warns.
-
-    Returns:
-        A number of at least 0. Undefined if the predictions add up to 0: ``zero_division``, with
-        `UndefinedMetricWarning` if that is nan.
 
     Examples:
         >>> copc(1, 2.0, 4)
@@ -120,23 +76,17 @@ def copc(clicks: Any, predicted: Any, total: Any, zero_division: float = math.na
 def normalized_entropy(
     log_likelihood: Any, clicks: Any, total: Any, zero_division: float = math.nan, *, others: Any = None
 ) -> float:
-    """Log loss relative to that of the constant prediction of the actual rate: below 1 where the model knows more.
+    """Log loss relative to that of always predicting the actual rate: below 1 where the model knows more.
 
-    Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability that was given
-    to the true label and ``r = sum(w * y) / sum(w)``.
-
-    Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, equation 1.
+    Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability predicted for
+    the true label and ``r = sum(w * y) / sum(w)``. Undefined if all labels are equal.
 
     Args:
-        log_likelihood: the (weighted) sum of ``ln(q)``, at most 0.
-        clicks: number (or weight) of the samples labelled 1.
-        total: number (or weight) of all samples.
-        zero_division: what to return where it is undefined; nan warns.
-        others: number (or weight) of the samples labelled 0; None: the difference, in which small weights are lost.
-
-    Returns:
-        A number of at least 0. Undefined if all labels are the same, or there are no samples: ``zero_division``, with
-        `UndefinedMetricWarning` if that is nan.
+        log_likelihood: ``sum(w * ln(q))``, at most 0.
+        clicks: see the module, also for ``total`` and ``zero_division``.
+        total: used for ``others``.
+        zero_division: where undefined.
+        others: number (or weight) of the samples labelled 0; None: ``total - clicks``, which loses small weights.
 
     Examples:
         >>> round(normalized_entropy(-2.0, 2, 4), 12)
@@ -152,7 +102,7 @@ def normalized_entropy(
 
 
 def _log_share(part: float, rest: float) -> float:
-    """``ln(part / (part + rest))``, exact too where the share is all but 1."""
+    """``ln(part / (part + rest))``, accurate also where the share is nearly 1."""
     whole = part + rest
     return math.log(part / whole) if part < rest else math.log1p(-rest / whole)
 
@@ -165,29 +115,22 @@ def bucket_error(
     max_span: float = 0.01,
     relative_error_bound: float = 0.05,
 ) -> float:
-    """Mean relative error of the predicted rate over groups of buckets that hold enough samples to tell.
+    """Mean relative error of the predicted rate over groups of buckets with enough samples to tell.
 
-    Bucket i of n stands for the rate ``i / n``. Neighbouring buckets are put into one group from the left; it is
-    complete once the rate that it predicts, ``c = sum(i / n * w) / sum(w)``, is known well enough:
+    Bucket i of n stands for the rate ``i / n``. Neighbouring buckets are grouped from the left; a group is complete
+    once its predicted rate, ``c = sum(i / n * w) / sum(w)``, is certain enough:
 
         sqrt((1 - c) / (c * sum(w))) < relative_error_bound
 
-    A group that spans more than ``max_span`` before it is complete is dropped, and the next one begins. The value is
-    the mean of ``|actual rate / c - 1|`` over the complete groups, each weighted by its samples.
-
-    Source: Paddle's definition, ``BasicAucCalculator::calculate_bucket_error`` in
-    ``paddle/fluid/framework/fleet/metrics.cc``; for relative errors of rates see He et al., ADKDD 2014.
+    A group that spans more than ``max_span`` before it is complete is dropped. The value is the mean of ``|actual rate
+    / c - 1|`` over the complete groups, weighted by their samples; undefined without one (Paddle has 0).
 
     Args:
         positive: ``[buckets]``, number or weight of the samples with label 1 by bucket of equal width in [0, 1].
         negative: the same for label 0.
-        zero_division: what to return where it is undefined; nan warns.
-        max_span: how far the rates in a group may lie apart, above 0.
-        relative_error_bound: how uncertain the rate of a complete group may be, above 0.
-
-    Returns:
-        A number of at least 0. Undefined if no group is complete: ``zero_division``, with `UndefinedMetricWarning` if
-        that is nan; Paddle has 0.
+        zero_division: see the module.
+        max_span: the widest span of rates in a group, above 0.
+        relative_error_bound: the largest uncertainty of a complete group's rate, above 0.
 
     Examples:
         >>> bucket_error([0, 0, 600, 0], [0, 0, 400, 0])

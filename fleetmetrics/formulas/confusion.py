@@ -1,7 +1,18 @@
-"""Formulas on a confusion matrix that look at one class, or one label, at a time: precision, recall and their like.
+"""Metrics of one class or label at a time, from a confusion matrix: precision, recall and their kin.
 
-All take ``[classes, classes]``, rows true and columns predicted, or one matrix per label, ``[labels, 2, 2]``, each
-``[[tn, fp], [fn, tp]]``; both as scikit-learn has them.
+``confusion`` is ``[classes, classes]``, rows true and columns predicted, or one matrix per label, ``[labels, 2, 2]``,
+each ``[[tn, fp], [fn, tp]]``, as in scikit-learn: counts or weights, finite and at least 0, else `InvalidInputError`.
+
+A value in [0, 1] per class is averaged as in scikit-learn; ``average`` is
+
+- ``"binary"``: class 1 of two;
+- ``"micro"``: from the summed counts of all classes (or labels);
+- ``"macro"``: the mean over the classes that occur as label or prediction, or over all labels;
+- ``"weighted"``: the mean weighted by how often each is true;
+- None or ``"none"``: an array ``[classes]`` with every class, occurring or not.
+
+``zero_division`` is the value of a class whose denominator is 0, and of everything without samples. nan, the default,
+comes with `UndefinedMetricWarning`, and leaves such a class out of ``"macro"`` and ``"weighted"``.
 """
 
 from __future__ import annotations
@@ -17,9 +28,6 @@ from fleetmetrics.formulas.given import matrix_given, weights_given
 from fleetmetrics.formulas.ratio import left_out, listed, stand_in, undefined
 
 __all__ = [
-    "Counts",
-    "averaged",
-    "counts_of",
     "f_beta",
     "jaccard",
     "normalized_confusion",
@@ -32,7 +40,7 @@ __all__ = [
 
 
 class Counts(NamedTuple):
-    """What a confusion matrix says of each class (or label) against all others: arrays ``[classes]``."""
+    """The counts of each class (or label) against all others: arrays ``[classes]``."""
 
     tp: np.ndarray
     fp: np.ndarray
@@ -53,18 +61,12 @@ class Counts(NamedTuple):
 
     @property
     def occurring(self) -> np.ndarray:
-        """Flags of the classes that are true or predicted somewhere."""
+        """Which classes are true or predicted somewhere."""
         return self.tp + self.fp + self.fn != 0
 
 
 def counts_of(confusion: Any) -> Counts:
-    """True and false positives and negatives of every class.
-
-    Args:
-        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``, counts or weights.
-
-    Returns:
-        Arrays of the matrix's dtype.
+    """True and false positives and negatives of every class, of the matrix's dtype.
 
     Examples:
         >>> counts_of([[3, 1], [2, 4]]).fp.tolist()
@@ -81,7 +83,7 @@ def counts_of(confusion: Any) -> Counts:
 
 
 def _elsewhere(matrix: np.ndarray) -> np.ndarray:
-    """Of each class what lies in neither its row nor its column: four corners, for a difference cancels."""
+    """For each class the sum outside its row and column: of four corners, since a difference cancels."""
     place = np.arange(len(matrix))
     total = np.zeros(len(matrix))
     for down, right in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
@@ -91,19 +93,7 @@ def _elsewhere(matrix: np.ndarray) -> np.ndarray:
 
 
 def precision(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
-    """Share of what was predicted to be of a class that is of it.
-
-    Formula: ``tp / (tp + fp)`` per class; for ``average`` see `f_beta`.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
-
-    Args:
-        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``.
-        average: as for `f_beta`.
-        zero_division: as for `f_beta`, of a class that was never predicted.
-
-    Returns:
-        As for `f_beta`.
+    """Share of the samples predicted to be of a class that are: ``tp / (tp + fp)``.
 
     Examples:
         >>> precision([[3, 1], [2, 4]], "binary")
@@ -114,19 +104,7 @@ def precision(confusion: Any, average: str | None = "macro", zero_division: floa
 
 
 def recall(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
-    """Share of what is of a class that was predicted to be of it; sensitivity, true positive rate.
-
-    Formula: ``tp / (tp + fn)`` per class; for ``average`` see `f_beta`.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
-
-    Args:
-        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``.
-        average: as for `f_beta`.
-        zero_division: as for `f_beta`, of a class that is never true.
-
-    Returns:
-        As for `f_beta`.
+    """Share of the samples of a class that are predicted to be: ``tp / (tp + fn)``; sensitivity, true positive rate.
 
     Examples:
         >>> recall([[3, 1], [2, 6]], None).tolist()
@@ -137,19 +115,7 @@ def recall(confusion: Any, average: str | None = "macro", zero_division: float =
 
 
 def specificity(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
-    """Share of what is not of a class that was not predicted to be of it; true negative rate.
-
-    Formula: ``tn / (tn + fp)`` per class; for ``average`` see `f_beta`.
-
-    Source: Altman and Bland, "Diagnostic tests 1: sensitivity and specificity", BMJ 308 (1994).
-
-    Args:
-        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``.
-        average: as for `f_beta`.
-        zero_division: as for `f_beta`, of a class that is always true.
-
-    Returns:
-        As for `f_beta`.
+    """Share of the samples of other classes that are predicted to be: ``tn / (tn + fp)``; true negative rate.
 
     Examples:
         >>> specificity([[3, 1], [2, 4]], "binary")
@@ -160,19 +126,7 @@ def specificity(confusion: Any, average: str | None = "macro", zero_division: fl
 
 
 def jaccard(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
-    """Samples that are of a class and predicted so, among those that are one of the two; intersection over union.
-
-    Formula: ``tp / (tp + fp + fn)`` per class; for ``average`` see `f_beta`.
-
-    Source: Jaccard, "The distribution of the flora in the alpine zone", New Phytologist 11 (1912).
-
-    Args:
-        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``.
-        average: as for `f_beta`.
-        zero_division: as for `f_beta`, of a class that is neither true nor predicted.
-
-    Returns:
-        As for `f_beta`.
+    """Intersection over union of the samples of a class and those predicted to be: ``tp / (tp + fp + fn)``.
 
     Examples:
         >>> jaccard([[3, 1], [2, 4]], None).tolist()
@@ -186,27 +140,14 @@ def jaccard(confusion: Any, average: str | None = "macro", zero_division: float 
 def f_beta(confusion: Any, average: str | None = "macro", zero_division: float = math.nan, *, beta: float = 1.0) -> Any:
     """Weighted harmonic mean of precision and recall.
 
-    Formula: ``(1 + beta**2) * tp / ((1 + beta**2) * tp + beta**2 * fn + fp)`` per class; precision for
-    ``beta = 0``, recall for infinity. The averages are scikit-learn's:
-
-    - ``"binary"``: of two classes, class 1 alone;
-    - ``"micro"``: of the counts of all classes (or labels) together;
-    - ``"macro"``: the mean of the classes that occur, be it as label or as prediction; of all labels;
-    - ``"weighted"``: their mean weighted by how often each is true;
-    - None (or ``"none"``): a value per class, occurring or not.
-
-    Source: van Rijsbergen, Information Retrieval (1979), chapter 7; Chinchor, "MUC-4 evaluation metrics" (1992).
+    Formula: ``(1 + beta**2) * tp / ((1 + beta**2) * tp + beta**2 * fn + fp)`` per class; precision for ``beta = 0``,
+    recall for infinity.
 
     Args:
-        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``, counts or weights.
-        average: one of those above.
-        zero_division: the value of a class that is neither true nor predicted, and where there are no samples. nan:
-            such a class is left out of ``"macro"`` and ``"weighted"``.
-        beta: how many times as important recall is as precision, at least 0.
-
-    Returns:
-        A float in [0, 1], or for None an array ``[classes]``. If ``zero_division`` is nan, with
-        `UndefinedMetricWarning` where it was needed.
+        confusion: see the module, and for ``average`` and ``zero_division``.
+        average: one of those.
+        zero_division: of a class that is neither true nor predicted.
+        beta: how much more recall matters than precision, at least 0.
 
     Examples:
         >>> f_beta([[3, 1], [2, 4]], "binary", beta=1)
@@ -233,17 +174,7 @@ def averaged(
     average: str | None,
     zero_division: float,
 ) -> Any:
-    """Quotients of counts of every class, averaged as `f_beta` has it.
-
-    Args:
-        name: name of the metric, for the warning.
-        reason: what a class is whose denominator is 0, for the warning.
-        counts: of the confusion matrix.
-        above: the numerators, ``[classes]``.
-        below: the denominators.
-        average: as for `f_beta`.
-        zero_division: as for `f_beta`.
-    """
+    """Average the quotients of the classes' counts; ``reason`` says of which class the denominator is 0."""
     warns = math.isnan(zero_division)
     average = _average(average, len(counts.tp))
     if average in ("binary", "micro"):
@@ -284,15 +215,13 @@ def _mean(values: np.ndarray, weights: np.ndarray) -> float:
 
 
 def stat_scores(confusion: Any, average: str | None = None) -> np.ndarray:
-    """True positives, false positives, true negatives, false negatives, and how often each class is true.
+    """True positives, false positives, true negatives, false negatives and support (how often a class is true).
 
-    Formula: of class k in ``[classes, classes]``, ``tp`` is the entry (k, k), ``fp`` the rest of column k, ``fn`` the
+    Formula: for class k of ``[classes, classes]``, ``tp`` is the entry (k, k), ``fp`` the rest of column k, ``fn`` the
     rest of row k, ``tn`` everything else; ``support = tp + fn``.
 
-    Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006), section 2.
-
     Args:
-        confusion: ``[classes, classes]`` or ``[labels, 2, 2]``.
+        confusion: see the module.
         average: ``"binary"``: of class 1; ``"micro"``: summed over all classes; None: of each class.
 
     Returns:
@@ -311,22 +240,13 @@ def stat_scores(confusion: Any, average: str | None = None) -> np.ndarray:
 
 
 def normalized_confusion(confusion: Any, normalize: str | None = None, zero_division: float = math.nan) -> np.ndarray:
-    """A confusion matrix as shares of its rows, its columns or all samples.
-
-    Formula: each entry divided by the sum of its row (``"true"``), its column (``"pred"``) or the whole matrix
-    (``"all"``).
-
-    Source: Stehman, "Selecting and interpreting measures of thematic classification accuracy", Remote Sensing of
-    Environment 62 (1997).
+    """A confusion matrix as shares (float64) of its rows, its columns or all samples; each label's matrix by itself.
 
     Args:
-        confusion: ``[classes, classes]``, or ``[labels, 2, 2]``, of which each matrix is normalized by itself.
-        normalize: one of those above; None: nothing is divided.
-        zero_division: the entries of an empty row, column or matrix; nan comes with `UndefinedMetricWarning`.
-            scikit-learn has 0 there.
-
-    Returns:
-        The matrix, or float64 shares of the same shape.
+        confusion: see the module.
+        normalize: divide by the sum of the row (``"true"``), the column (``"pred"``) or the matrix (``"all"``); None:
+            do not divide.
+        zero_division: entries of an empty row, column or matrix; scikit-learn has 0 there.
 
     Examples:
         >>> normalized_confusion([[3, 1], [2, 2]], "true").tolist()
@@ -350,13 +270,10 @@ def normalized_confusion(confusion: Any, normalize: str | None = None, zero_divi
 def precision_recall_f1(
     true_positive: Any, predicted: Any, actual: Any, total: Any, average: str | None = "macro"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Precision, recall and F1 from the counts of every class, and the support.
+    """Precision, recall and F1 (float64), and support (int64), from the counts of every class.
 
-    Formula: ``precision = tp / predicted``, ``recall = tp / actual``, ``F1 = 2 * tp / (predicted + actual)``, which
-    is the harmonic mean of the two; 0 / 0 is 0. ``"micro"`` sums the counts of all classes first, ``"macro"`` takes
-    the mean of the classes' values, each class with the same weight.
-
-    The first three are linear in ``true_positive``: give 100 times the counts for percent.
+    Formula: ``precision = tp / predicted``, ``recall = tp / actual``, ``F1 = 2 * tp / (predicted + actual)``; 0 / 0 is
+    0. The first three are linear in ``true_positive``: give 100 times the counts for percent.
 
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
 
@@ -364,13 +281,10 @@ def precision_recall_f1(
         true_positive: ``[classes]``, how often the class was predicted where it is true.
         predicted: ``[classes]``, how often it was predicted.
         actual: ``[classes]``, how often it is true.
-        total: number of samples.
-        average: ``"micro"``, ``"macro"``, or None for one value per class.
-
-    Returns:
-        Precision, recall, F1 (float64) and support, the sum of ``actual`` (int64): 0-d arrays, or ``[classes]``
-        where ``average`` is None. With `UndefinedMetricWarning`: nan for the three if there are no samples; 0 for
-        precision if no class was ever predicted, and for recall if no class is ever true.
+        total: number of samples. With `UndefinedMetricWarning`: without any, the first three are nan; precision is 0 if
+            nothing was predicted, recall if nothing is true.
+        average: ``"micro"`` sums the counts of all classes first, ``"macro"`` takes the mean of the classes' values:
+            0-d arrays; None: ``[classes]``.
 
     Examples:
         >>> precision_recall_f1([1, 1, 0, 1], [1, 2, 0, 1], [1, 1, 1, 1], total=4)

@@ -1,4 +1,9 @@
-"""Formulas that set errors or common variation against the variation of the labels."""
+"""Metrics that relate errors, or common variation, to the variation of the labels.
+
+Moments are those of `fleetmetrics.formulas.variance`, ``[3]`` or ``[4]``; weight and squares are at least 0, else
+`InvalidInputError`. Undefined if all labels (of a correlation: or all predictions) are equal, and without samples: then
+the value is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +16,7 @@ from fleetmetrics.formulas.aggregation import spread
 from fleetmetrics.formulas.given import moments_given, number_given, samples_given, sums_before
 from fleetmetrics.formulas.ratio import stand_in
 
-__all__ = [
-    "explained_variance",
-    "pearson_correlation",
-    "r2_score",
-    "rank_comoments",
-    "root_of_product",
-    "spearman_correlation",
-]
+__all__ = ["explained_variance", "pearson_correlation", "r2_score", "rank_comoments", "spearman_correlation"]
 
 _NO_SAMPLES = "there are no samples (their total weight is 0)"
 
@@ -33,23 +31,17 @@ def _trouble(what: str, weight: float, mean: float, squares: float, two_words: b
 def r2_score(
     squared_error: Any, label: Any, number: Any = 0, adjusted: int = 0, zero_division: float = math.nan
 ) -> float:
-    """Coefficient of determination: the share of the labels' variance that the predictions account for.
+    """Coefficient of determination, at most 1: the share of the labels' variance that the predictions account for.
 
-    Formula: ``R2 = 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2)``; adjusted for k regressors
-    ``1 - (1 - R2) * (n - 1) / (n - k - 1)``, where n is the number of samples, whatever their weights.
-
-    Source: Kvalseth, "Cautionary note about R2", The American Statistician 39 (1985).
+    Formula: ``R2 = 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2)``; adjusted for k regressors ``1 - (1 - R2) * (n
+    - 1) / (n - k - 1)``, undefined unless n > k + 1.
 
     Args:
         squared_error: the (weighted) sum of squared errors.
-        label: the moments of the labels, ``[3]`` or ``[4]``, as for `variance`.
-        number: number of samples; used only where ``adjusted`` is not 0.
-        adjusted: number of independent regressors, at least 0.
-        zero_division: what to return where it is undefined; nan warns.
-
-    Returns:
-        A number of at most 1. Undefined if all labels are equal, if there are no samples, or if ``number`` is not
-        above ``adjusted + 1``: ``zero_division``, with `UndefinedMetricWarning` if that is nan.
+        label: the moments of the labels.
+        number: n, the number of samples, whatever their weights; used only where ``adjusted`` is not 0.
+        adjusted: k, the number of independent regressors, at least 0.
+        zero_division: see the module.
 
     Examples:
         >>> r2_score(1.0, [4.0, 2.5, 5.0])
@@ -71,20 +63,9 @@ def r2_score(
 
 
 def explained_variance(error: Any, label: Any, zero_division: float = math.nan) -> float:
-    """Share of the labels' variance that is not variance of the errors: `r2_score` that forgives a constant bias.
+    """`r2_score` that forgives a constant bias, at most 1; takes the moments of the errors and of the labels.
 
     Formula: ``1 - var(y - p) / var(y)``, weighted variances.
-
-    Source: Achen, "What does 'explained variance' explain?", Political Analysis 2 (1990).
-
-    Args:
-        error: the moments of the errors, ``[3]`` or ``[4]``, as for `variance`.
-        label: the same of the labels.
-        zero_division: what to return where it is undefined; nan warns.
-
-    Returns:
-        A number of at most 1. Undefined if all labels are equal, or there are no samples: ``zero_division``, with
-        `UndefinedMetricWarning` if that is nan.
 
     Examples:
         >>> explained_variance([4.0, 1.0, 1.0], [4.0, 2.5, 5.0])
@@ -98,22 +79,15 @@ def explained_variance(error: Any, label: Any, zero_division: float = math.nan) 
 
 
 def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: str = "pearson_correlation") -> float:
-    """Pearson's coefficient of the linear correlation of predictions and labels.
+    """Pearson's coefficient of the linear correlation of predictions and labels, in [-1, 1].
 
     Formula: ``cov(p, y) / sqrt(var(p) * var(y))``, all weighted.
 
-    Source: Rodgers and Nicewander, "Thirteen ways to look at the correlation coefficient", The American
-    Statistician 42 (1988).
-
     Args:
         comoments: ``[6]``: weight, mean of the predictions, mean of the labels, and the sums of the products of the
-            deviations from them: pp, py, yy. Or ``[8]``, with what the means are more than these two float64.
-        zero_division: what to return where it is undefined; nan warns.
+            deviations from them: pp, py, yy. Or ``[8]``, with the low words of means kept in two float64.
+        zero_division: see the module.
         name: what the warning calls it.
-
-    Returns:
-        A number in [-1, 1]. Undefined if all predictions, or all labels, are equal, or there are no samples:
-        ``zero_division``, with `UndefinedMetricWarning` if that is nan.
 
     Examples:
         >>> pearson_correlation([4.0, 2.0, 0.0, 8.0, 3.0, 2.0])
@@ -128,11 +102,7 @@ def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: s
 
 
 def root_of_product(one: float, other: float) -> float:
-    """The square root of the product of two numbers of at least 0, which may leave the range of a float.
-
-    Args:
-        one: the first.
-        other: the second.
+    """The square root of a product that may leave the range of a float.
 
     Examples:
         >>> root_of_product(2.0, 8.0)
@@ -144,24 +114,17 @@ def root_of_product(one: float, other: float) -> float:
 
 
 def spearman_correlation(prediction: Any, label: Any, weight: Any = None, zero_division: float = math.nan) -> float:
-    """Spearman's rank correlation: Pearson's coefficient of the ranks, equal values sharing their mean rank.
+    """Spearman's rank correlation in [-1, 1]: Pearson's coefficient of the ranks, equal values sharing their mean rank.
 
-    Formula: ``cov(r, s) / sqrt(var(r) * var(s))``, where r and s are the ranks of the predictions and of the labels. A
-    sample of weight w counts as w samples of weight 1 would: its rank is the weight below it plus half of the weight
-    that is level with it, its own included.
-
-    Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15
-    (1904); Kendall, Rank Correlation Methods (1948), chapter 3, for ties.
+    Formula: ``cov(r, s) / sqrt(var(r) * var(s))`` with the ranks r of the predictions and s of the labels. A sample of
+    weight w counts as w samples of weight 1: its rank is the weight below it plus half the weight level with it, its
+    own included.
 
     Args:
         prediction: ``[n]`` numbers, without nan.
         label: ``[n]`` numbers, without nan.
         weight: ``[n]`` numbers above 0; None: 1 each.
-        zero_division: what to return where it is undefined; nan warns.
-
-    Returns:
-        A number in [-1, 1]. Undefined if all predictions, or all labels, are equal, or there are no samples:
-        ``zero_division``, with `UndefinedMetricWarning` if that is nan.
+        zero_division: see the module.
 
     Examples:
         >>> spearman_correlation([1.0, 2.0, 3.0, 4.0], [10.0, 100.0, 1000.0, 500.0])
@@ -171,18 +134,10 @@ def spearman_correlation(prediction: Any, label: Any, weight: Any = None, zero_d
 
 
 def rank_comoments(prediction: Any, label: Any, weight: Any = None) -> np.ndarray:
-    """What `pearson_correlation` takes, of the ranks of predictions and labels; see `spearman_correlation`.
-
-    Source: as for `spearman_correlation`.
-
-    Args:
-        prediction: ``[n]`` numbers, without nan.
-        label: ``[n]`` numbers, without nan.
-        weight: ``[n]`` numbers above 0; None: 1 each.
+    """The argument of `pearson_correlation` for the ranks of `spearman_correlation`, which has the same arguments.
 
     Returns:
-        ``[6]``: weight, twice 0 (ranks count from their mean), and the sums of the products; weights are multiplied by
-        a power of two, so that the largest is about 1.
+        ``[6]``, the means 0: ranks count from their mean. Weights are scaled by a power of two to at most 1.
 
     Examples:
         >>> rank_comoments([1.0, 2.0, 3.0], [1.0, 3.0, 2.0]).tolist()
@@ -198,7 +153,7 @@ def rank_comoments(prediction: Any, label: Any, weight: Any = None) -> np.ndarra
 
 
 def _ranks(values: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The ranks less their mean: half of the weight below each value less half of that above."""
+    """The ranks less their mean: half the weight below each value less half that above."""
     _, group = np.unique(values, return_inverse=True)
     level = np.bincount(group.ravel(), count)
     return ((sums_before(level) - sums_before(level[::-1])[::-1]) / 2)[group.ravel()]

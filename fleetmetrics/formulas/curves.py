@@ -20,12 +20,10 @@ from fleetmetrics.formulas.ratio import stand_in
 
 __all__ = [
     "ROC",
-    "Points",
     "PrecisionRecall",
     "cumulative_gain",
     "kolmogorov_smirnov",
     "lift",
-    "points",
     "precision_recall_curve",
     "roc_curve",
 ]

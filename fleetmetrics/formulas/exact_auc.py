@@ -18,7 +18,7 @@ from fleetmetrics.formulas.auc import area_fraction
 from fleetmetrics.formulas.given import array_given, sums_before, weights_given
 from fleetmetrics.formulas.ratio import stand_in
 
-__all__ = ["exact_auc", "exact_auc_of", "fold_exact_auc", "sort_by_score", "start_exact_auc"]
+__all__ = ["exact_auc"]
 
 #: Samples that are looked at together: their arrays stay in the processor's cache, and a sum of 255 flags fits a byte.
 _BLOCK = 255**2

@@ -1,4 +1,4 @@
-"""What formulas are given: numbers, weights, confusion matrices, histograms and samples, each read in one place."""
+"""The arguments of formulas, each kind read and checked in one place."""
 
 from __future__ import annotations
 
@@ -9,21 +9,6 @@ import numpy as np
 
 from fleetmetrics.arguments import array_of
 from fleetmetrics.errors import InvalidInputError
-
-__all__ = [
-    "are_counts",
-    "array_given",
-    "as_integers",
-    "exact_total",
-    "histograms_given",
-    "matrix_given",
-    "moments_given",
-    "number_given",
-    "raise_unless_equally_long",
-    "samples_given",
-    "sums_before",
-    "weights_given",
-]
 
 
 def number_given(argument: str, value: Any) -> Any:
@@ -37,16 +22,7 @@ def number_given(argument: str, value: Any) -> Any:
 
 
 def array_given(argument: str, value: Any, shape: Sequence[int | None] | None = None) -> np.ndarray:
-    """An array of numbers.
-
-    Args:
-        argument: its name, for the message.
-        value: what was given.
-        shape: what it must have; None: any, and any size where an entry is None.
-
-    Raises:
-        InvalidInputError: it holds something else, or has another shape.
-    """
+    """An array of numbers, of the given shape if there is one, where None is any size; else `InvalidInputError`."""
     array = value if isinstance(value, np.ndarray) else array_of(value)
     numbers = array.dtype.kind in "biuf" or (array.dtype == object and all(type(each) is int for each in array.flat))
     fits = shape is None or (
@@ -84,7 +60,7 @@ def matrix_given(confusion: Any, labels: bool = True) -> np.ndarray:
 
 
 def are_counts(weights: np.ndarray) -> bool:
-    """Whether weights are numbers of samples: integers or bools; as objects, Python's integers."""
+    """Whether weights are numbers of samples: integers, bools, or Python integers as objects."""
     return weights.dtype.kind in "iub" or (weights.dtype == object and all(type(each) is int for each in weights.flat))
 
 
@@ -94,9 +70,9 @@ def exact_total(counts: np.ndarray) -> int:
 
 
 def as_integers(weights: np.ndarray) -> np.ndarray:
-    """Integers in the proportions of finite weights: int64 where no sum of them overflows, else Python's.
+    """Integers in the proportions of finite weights: int64 if no sum of them can overflow, else Python's.
 
-    What is made of them by sums, differences and products is exact, and a quotient of two is rounded once.
+    Their sums, differences and products are exact, and a quotient of two is rounded once.
     """
     if weights.dtype.kind == "f":
         mantissa, exponent = np.frexp(weights)
@@ -107,12 +83,12 @@ def as_integers(weights: np.ndarray) -> np.ndarray:
 
 
 def sums_before(values: np.ndarray) -> np.ndarray:
-    """Of each value the sum of those before it; ``cumsum(values) - values`` would lose the small ones."""
+    """For each value the sum of those before it; ``cumsum(values) - values`` would lose the small ones."""
     return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values[:-1])])
 
 
 def histograms_given(positive: Any, negative: Any, thresholds: Any = None) -> tuple[np.ndarray, ...]:
-    """The weights of both classes by bucket, flat and equally long; and the thresholds, if there are any."""
+    """The weights of both classes by bucket, flat and of equal length; and the thresholds, if any."""
     arrays = [np.ravel(weights_given(name, each)) for name, each in (("positive", positive), ("negative", negative))]
     arrays += [] if thresholds is None else [np.ravel(array_given("thresholds", thresholds))]
     raise_unless_equally_long(dict(zip(("positive", "negative", "thresholds"), arrays)))
@@ -120,7 +96,7 @@ def histograms_given(positive: Any, negative: Any, thresholds: Any = None) -> tu
 
 
 def raise_unless_equally_long(arrays: Mapping[str, Any]) -> None:
-    """Raise unless arrays, by argument, have one length; None is no array."""
+    """Raise unless the arrays, by argument, have one length; None is skipped."""
     (first, size), *others = [(name, len(array)) for name, array in arrays.items() if array is not None]
     for name, other in others:
         if other != size:
@@ -128,12 +104,7 @@ def raise_unless_equally_long(arrays: Mapping[str, Any]) -> None:
 
 
 def samples_given(weight: Any, **columns: Any) -> list[Any]:
-    """Columns of numbers without nan, flat and equally long, and their weights (float64), or None.
-
-    Args:
-        weight: None: 1 each.
-        **columns: by argument.
-    """
+    """Columns of numbers without nan, flat and of equal length, then their weights (float64, or None for 1 each)."""
     arrays = {name: np.ravel(array_given(name, column)) for name, column in columns.items()}
     for name, array in arrays.items():
         if array.dtype.kind == "f" and np.isnan(array).any():
@@ -144,7 +115,7 @@ def samples_given(weight: Any, **columns: Any) -> list[Any]:
 
 
 def moments_given(argument: str, value: Any, sizes: Sequence[int] = (3, 4)) -> list[float]:
-    """Moments: weight, means and sums of products, of so many numbers; those of squares are at least 0."""
+    """Weight, means and sums of products in an array of one of the ``sizes``; weight and squares are at least 0."""
     moments = array_given(argument, value)
     if moments.shape not in [(size,) for size in sizes]:
         raise InvalidInputError(f"{argument} must have the shape [{sizes[0]}], not {list(moments.shape)}")

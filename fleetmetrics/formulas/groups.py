@@ -11,7 +11,7 @@ import numpy as np
 
 _LARGEST = np.finfo(np.float64).max
 
-__all__ = ["added_up", "auc_by_group", "best_first", "no_sum", "scaled", "starts_of", "sum_of", "sums_of"]
+__all__ = ["auc_by_group"]
 
 
 def starts_of(group: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
-"""Formulas of pairs of samples: whether predictions are in the order of the labels.
+"""Metrics of pairs of samples: whether predictions are in the order of the labels. n samples take O(n log n).
 
-Pairs are not looked at one by one: n samples take O(n log n).
+Without samples, or pairs to compare, a value is ``zero_division``; nan, the default, comes with
+`UndefinedMetricWarning`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ __all__ = ["PairCounts", "kendall_correlation", "pair_counts", "xauc"]
 
 
 class PairCounts(NamedTuple):
-    """How many pairs of samples there are of each kind, or the sum of their weights; made by `pair_counts`.
+    """The number of pairs of samples of each kind, or the sum of their weights; made by `pair_counts`.
 
     Args:
-        concordant: pairs of which one sample has both the higher prediction and the higher label.
-        discordant: pairs of which one has the higher prediction and the other the higher label.
+        concordant: pairs in which one sample has both the higher prediction and the higher label.
+        discordant: pairs in which one has the higher prediction and the other the higher label.
         by_prediction: pairs of different predictions.
         by_label: pairs of different labels.
         samples: the number of samples, or their weight.
@@ -46,14 +47,8 @@ def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
 
     Args:
         prediction: ``[n]`` numbers, without nan; integers are compared as integers.
-        label: ``[n]`` numbers, without nan; likewise.
-        weight: ``[n]`` numbers above 0; None: 1 each.
-
-    Returns:
-        Integers; with weights floats, of weights that are multiplied by a power of two, so that the largest is about 1.
-
-    Raises:
-        InvalidInputError: they are not equally many.
+        label: likewise; another length raises `InvalidInputError`.
+        weight: ``[n]`` numbers above 0; None: 1 each. They are scaled by a power of two to at most 1.
 
     Examples:
         >>> pair_counts([1.0, 2.0, 2.0, 3.0], [1.0, 3.0, 2.0, 2.0])
@@ -81,20 +76,16 @@ def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
 
 
 def _apart(values: np.ndarray, count: np.ndarray) -> float:
-    """Pairs of different values, which are sorted."""
+    """Pairs of different values; the values are sorted."""
     level = sums_of(count, np.flatnonzero(starts_of(values)))
     return np.sum(level * sums_before(level)).item()
 
 
 def _inversions(permutation: np.ndarray, count: np.ndarray) -> float:
-    """Pairs that a permutation has in falling order.
+    """Pairs that a permutation of 0, 1, ..., n - 1 has in falling order, weighted by ``count``.
 
-    Digit by digit, the highest first, as a binary radix sort looks at numbers: a pair is inverted if, in the first
-    digit in which the two differ, the 1 comes before the 0.
-
-    Args:
-        permutation: of 0, 1, ..., n - 1.
-        count: ``[n]``, what each number counts for.
+    Digit by digit from the highest, as in a binary radix sort: a pair is inverted if, in the first digit in which the
+    two differ, the 1 comes before the 0.
     """
     n = len(permutation)
     size = 1 << (n - 1).bit_length()
@@ -123,20 +114,10 @@ def _inversions(permutation: np.ndarray, count: np.ndarray) -> float:
 
 
 def kendall_correlation(pairs: PairCounts, zero_division: float = math.nan) -> float:
-    """Kendall's rank correlation, tau-b: pairs in order against pairs out of order.
+    """Kendall's rank correlation tau-b in [-1, 1]: pairs in order against pairs out of order.
 
-    Formula: ``(C - D) / sqrt(P * Y)``, where C pairs are concordant, D are discordant, P have different predictions and
-    Y different labels.
-
-    Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945).
-
-    Args:
-        pairs: from `pair_counts`.
-        zero_division: what to return where it is undefined; nan warns.
-
-    Returns:
-        A number in [-1, 1]. Undefined if all predictions, or all labels, are equal, or there are no samples:
-        ``zero_division``, with `UndefinedMetricWarning` if that is nan.
+    Formula: ``(C - D) / sqrt(P * Y)`` of C concordant and D discordant pairs, P with different predictions and Y with
+    different labels; undefined if P or Y is 0.
 
     Examples:
         >>> kendall_correlation(pair_counts([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 4.0, 3.0]))
@@ -150,21 +131,10 @@ def kendall_correlation(pairs: PairCounts, zero_division: float = math.nan) -> f
 
 
 def xauc(pairs: PairCounts, zero_division: float = math.nan) -> float:
-    """Share of the pairs of different labels whose predictions are in the same order; equal predictions count as half.
+    """Share of the pairs of different labels whose predictions are in the same order; equal ones count half.
 
-    Formula: ``(C + T / 2) / (C + D + T)``, where C pairs are concordant, D are discordant, and T have different labels
-    and equal predictions. Of labels 0 and 1 it is the area under the ROC curve.
-
-    Source: Zhan et al., "Deconfounding duration bias in watch-time prediction for video recommendation", KDD 2022; ties
-    as in Harrell et al., "Evaluating the yield of medical tests", JAMA 247 (1982).
-
-    Args:
-        pairs: from `pair_counts`.
-        zero_division: what to return where it is undefined; nan warns.
-
-    Returns:
-        A number in [0, 1]. Undefined if all labels are equal, or there are no samples: ``zero_division``, with
-        `UndefinedMetricWarning` if that is nan.
+    Formula: ``(C + T / 2) / (C + D + T)`` of C concordant and D discordant pairs, and T with different labels and equal
+    predictions; undefined if all labels are equal. With labels 0 and 1 it is the area under the ROC curve.
 
     Examples:
         >>> xauc(pair_counts([0.5, 0.25, 0.5, 1.0], [10.0, 20.0, 30.0, 30.0]))

@@ -1,4 +1,8 @@
-"""The quotient that most metrics end with, and what stands in where there is none."""
+"""The quotient that most metrics end with, and what replaces it where there is nothing to divide by.
+
+``metric`` and ``reason`` go into the warning. ``zero_division`` is returned where a value is undefined; nan, the
+default, comes with `UndefinedMetricWarning`.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,14 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
 from fleetmetrics.formulas.given import array_given, number_given, weights_given
 
-__all__ = ["left_out", "listed", "part_named", "ratio", "ratios", "root_of_ratio", "stand_in", "undefined"]
+__all__ = ["ratio"]
 
 _part: contextvars.ContextVar[str] = contextvars.ContextVar("_part", default="")
 
 
 @contextlib.contextmanager
 def part_named(text: str) -> Iterator[None]:
-    """Make the warnings inside say of which part of the samples they speak.
-
-    Args:
-        text: such as "slot 3".
-    """
+    """Name the part of the samples, such as "slot 3", in the warnings raised inside."""
     token = _part.set(f"{_part.get()} of {text}")
     try:
         yield
@@ -32,40 +32,19 @@ def part_named(text: str) -> Iterator[None]:
 
 
 def undefined(metric: str, reason: str, value: Any = math.nan) -> Any:
-    """Warn that a metric is undefined and return the value that stands in for it.
-
-    Args:
-        metric: name of the metric, for the warning.
-        reason: why it is undefined, for the warning.
-        value: what to return.
-
-    Returns:
-        ``value``.
-    """
+    """Warn that a metric is undefined and return the value that replaces it."""
     warn(f"{metric}{_part.get()} is undefined: {reason}; the value is {value}", UndefinedMetricWarning)
     return value
 
 
 def left_out(metric: str, reason: str, average: str) -> None:
-    """Warn that something has no value, and that an average is one of the others.
-
-    Args:
-        metric: name of the metric, and of which class.
-        reason: why it has none.
-        average: "macro" or "weighted".
-    """
+    """Warn that a metric (of a class) is undefined and left out of the ``average``, "macro" or "weighted"."""
     text = f"{metric}{_part.get()} is undefined: {reason}, and left out of the {average} average"
     warn(text, UndefinedMetricWarning)
 
 
 def stand_in(metric: str, reason: str, zero_division: float = math.nan) -> float:
-    """The value of an undefined metric: what was asked for; nan with a warning if nothing was.
-
-    Args:
-        metric: name of the metric, for the warning.
-        reason: why it is undefined, for the warning.
-        zero_division: what was asked for; nan: nothing.
-    """
+    """The value of an undefined metric: ``zero_division``, or nan with a warning."""
     return undefined(metric, reason) if math.isnan(zero_division) else float(zero_division)
 
 
@@ -76,20 +55,19 @@ def ratio(
     zero_division: float = math.nan,
     reason: str = "there are no samples (their total weight is 0)",
 ) -> float:
-    """Divide two totals; nan with a warning where there is nothing to divide by.
+    """Divide two totals.
 
-    Formula: ``numerator / denominator``. Integers are divided exactly (the quotient is correctly rounded
-    even above ``2**53``).
+    Formula: ``numerator / denominator``, correctly rounded; integers are divided exactly, above ``2**53`` too.
 
     Args:
         numerator: a number, or an array of one element (int64 or float64).
-        denominator: a number, or an array of one element, at least 0.
-        metric: name of the metric, for the warning.
-        zero_division: the value where the denominator is 0, without a warning; nan: nan, with `UndefinedMetricWarning`.
+        denominator: likewise, at least 0; if 0, the ratio is undefined.
+        metric: the metric's name, for the warning.
+        zero_division: see the module.
         reason: what a denominator of 0 means, for the warning.
 
-    Returns:
-        The quotient.
+    Raises:
+        InvalidInputError: an argument is more than one number, or the denominator is negative.
 
     Examples:
         >>> ratio(3, 4, "accuracy")
@@ -104,16 +82,7 @@ def ratio(
 
 
 def root_of_ratio(numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan) -> float:
-    """The square root of a quotient of two totals; see `ratio`.
-
-    Args:
-        numerator: a number, or an array of one element, at least 0.
-        denominator: a number, or an array of one element, at least 0.
-        metric: name of the metric, for the warning.
-        zero_division: the value, not its square, where the denominator is 0.
-
-    Returns:
-        The root.
+    """The square root of a `ratio`; ``zero_division`` is returned as it is.
 
     Examples:
         >>> root_of_ratio(8, 2, "root_mean_squared_error")
@@ -126,20 +95,7 @@ def root_of_ratio(numerator: Any, denominator: Any, metric: str, zero_division: 
 def ratios(
     numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan, of: str = "class"
 ) -> np.ndarray:
-    """Divide arrays of totals; nan with one warning where there is nothing to divide by.
-
-    Formula: ``numerator / denominator``, element by element.
-
-    Args:
-        numerator: int64 or float64, any shape.
-        denominator: the same shape, at least 0.
-        metric: name of the metric, for the warning.
-        zero_division: the value where a denominator is 0, without a warning; nan: nan, with one
-            `UndefinedMetricWarning` that says where.
-        of: what an element stands for, for the warning.
-
-    Returns:
-        float64, of the common shape.
+    """Divide arrays of totals element by element; one warning names the undefined elements, by what each is ``of``.
 
     Examples:
         >>> ratios([1, 0], [2, 0], "precision", zero_division=0.0).tolist()
@@ -155,11 +111,7 @@ def ratios(
 
 
 def listed(entry: str, flags: np.ndarray) -> str:
-    """Which entries of an array are meant, in words, for a warning.
-
-    Args:
-        entry: what an entry stands for.
-        flags: of the entries, bool.
+    """The places of the True entries in words, for a warning.
 
     Examples:
         >>> listed("class", np.array([False, True, True]))
