@@ -15,8 +15,10 @@ or is not ready in time fails the test with the ends of all logs.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -34,6 +36,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
+
+from tests.nursery import Child, Nursery
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -136,7 +140,9 @@ def run(
     Args:
         script: what each process runs; it calls :func:`report`.
         workers: how many.
-        launch: "bare", "ps" (fleetrun, Gloo off as by default), "ps_gloo", "collective", or "mpi" (mpirun).
+        launch: "bare": without a launcher, and scripts of this directory that begin with Paddle forked where it is
+            imported already (so these workers hash texts alike); "ps" (fleetrun, Gloo off as by default), "ps_gloo",
+            "collective" or "mpi" (mpirun): new processes.
         servers: how many parameter servers, for the two of that kind.
         args: what :func:`arguments` returns there.
         timeout: seconds for the whole job.
@@ -225,7 +231,7 @@ class Job:
             _TEST: str(os.getpid()),
             **(env or {}),
         }
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[bytes] | Child] = []
         if launch == "bare":
             self._start_bare(script)
         elif launch == "mpi":
@@ -251,7 +257,13 @@ class Job:
                 "PADDLE_TRAINER_ENDPOINTS": endpoints,
                 "PADDLE_CURRENT_ENDPOINT": endpoints.split(",")[rank],
             }
-            self._start([sys.executable, str(script)], {**place, **self._environment}, f"worker {rank}.log")
+            log = self.directory / f"worker {rank}.log"
+            log.touch()
+            environment, code = {**place, **self._environment}, script.read_text(encoding="utf-8")
+            if HERE in script.parents and _PADDLE.search(code):
+                self.processes.append(_nursery().start([str(script)], code, self.directory, log, log, environment))
+            else:
+                self._start([sys.executable, str(script)], environment, log.name)
 
     def _start_launcher(self, script: Path, servers: int) -> None:
         python = [sys.executable, "-m", "paddle.distributed.launch", "--log_dir", str(self.directory / "log")]
@@ -304,6 +316,9 @@ class Job:
 
     def stop(self) -> None:
         """Kill what is left: the processes that carry this job's mark, orphans of a launcher included."""
+        for process in self.processes:
+            if isinstance(process, Child):
+                process.kill()
         marker = f"{_MARK}={self.mark}".encode()
         for _ in range(3):
             for path in Path("/proc").glob("[0-9]*/environ"):
@@ -312,6 +327,17 @@ class Job:
                         os.kill(int(path.parent.name), signal.SIGKILL)
         for process in self.processes:
             process.wait()
+
+
+_PADDLE = re.compile(r"^import paddle", re.MULTILINE)
+
+
+@functools.lru_cache(maxsize=None)
+def _nursery() -> Nursery:
+    """The process that forks workers, for the rest of this test run."""
+    nursery = Nursery("fleetmetrics", "paddle", "tests.contract")
+    atexit.register(nursery.__exit__)
+    return nursery
 
 
 def _encode(value: Any) -> Any:
