@@ -9,12 +9,4 @@ from fleetmetrics.evaluator.metrics import *  # noqa: F403
 from fleetmetrics.evaluator.metrics import __all__ as _metrics
 from fleetmetrics.evaluator.registry import METRICS
 
-__all__ = [
-    "METRICS",
-    "BaseMetric",
-    "DumpResults",
-    "Evaluator",
-    "Evaluators",
-    "get_metric_value",
-    *_metrics,
-]
+__all__ = ["METRICS", "BaseMetric", "DumpResults", "Evaluator", "Evaluators", "get_metric_value", *_metrics]

@@ -19,15 +19,15 @@ __all__ = ["DumpResults"]
 class DumpResults(BaseMetric):
     """Writes all data samples, in order and without padding, into a pickle file on rank 0.
 
-    The file appears whole or not at all; if it cannot be written, every worker raises, and what was collected is kept.
-    Read it with ``pickle.load``, and only if you trust whoever wrote it.
+    The file is written completely or not at all. If that fails, every worker raises and keeps its samples.
+    Read it with ``pickle.load``, and only if you trust its source.
 
     Args:
-        out_file_path: ends with ".pkl" or ".pickle"; its directory is made if need be.
+        out_file_path: ends with ".pkl" or ".pickle"; its directory is created if missing.
         collect_device, collect_dir, collect_dir_shared: as in `BaseMetric`.
 
     Raises:
-        InvalidInputError: a ValueError; for another ending.
+        InvalidInputError: (a ValueError) for any other ending.
         OSError: on every worker, from ``evaluate``, if the file cannot be written.
 
     Examples:
@@ -56,14 +56,14 @@ class DumpResults(BaseMetric):
         self.out_file_path = str(out_file_path)
 
     def process(self, data_batch: Any, predictions: Sequence[dict[str, Any]]) -> None:
-        """Keep the data samples; tensors are moved to the host."""
+        """Keep the data samples, with their tensors on the host."""
         self.results.extend(to_cpu(list(predictions)))
 
     def compute_metrics(self, results: list[Any]) -> dict[str, Any]:
-        """Write the file; there is no value."""
+        """Write the file and return no values."""
         path = os.path.abspath(self.out_file_path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        half = f"{path}.{os.urandom(8).hex()}"  # not of tempfile, whose files nobody else may read
+        half = f"{path}.{os.urandom(8).hex()}"  # tempfile's would be readable by this user only
         try:
             with open(half, "xb") as file:
                 _Pickler(file, protocol=4).dump(results)
@@ -79,7 +79,7 @@ class DumpResults(BaseMetric):
 
 
 class _Pickler(pickle.Pickler):
-    """Writes tensors as what makes them again: Paddle 2.6 cannot pickle them."""
+    """Pickles tensors as arrays: Paddle 2.6 cannot pickle them."""
 
     def reducer_override(self, obj: Any) -> Any:
         if not is_eager_tensor(obj):

@@ -1,4 +1,4 @@
-"""``BaseMetric`` of the `Evaluator`, after MMEngine's."""
+"""The `Evaluator`'s ``BaseMetric``, modelled on MMEngine's."""
 
 from __future__ import annotations
 
@@ -23,25 +23,24 @@ logger = logging.getLogger("fleetmetrics")
 class BaseMetric(Recorder):
     """A metric that an `Evaluator` feeds: ``process`` appends one record per sample to ``self.results``.
 
-    Derive from it, and define ``process(data_batch, data_samples)`` and ``compute_metrics(results)``, as with MMEngine.
-    Where a sum will do, define ``summarize(results)`` and ``compute_from(states)`` as well (or instead of
-    ``compute_metrics``): then only states travel between workers.
+    Subclasses define ``process(data_batch, data_samples)`` and ``compute_metrics(results)``, as in MMEngine. Where
+    sums suffice, define ``summarize(results)`` and ``compute_from(states)`` too (or instead of ``compute_metrics``):
+    workers then exchange only states.
 
-    Differs from MMEngine where that gives a wrong number: records that are None are records; workers with unequally
-    many lose none; a ``size`` larger than what was gathered is an error; ``collect_dir`` is never emptied of what the
-    metric did not write; what ``compute_metrics`` raises is raised on every worker, and the results are kept.
+    Differs from MMEngine where that gives a wrong number: None is a record like any other; workers with different
+    numbers of records lose none; a ``size`` larger than what was gathered is an error; only the metric's own files are
+    removed from ``collect_dir``; an error in ``compute_metrics`` is raised on every worker, and the results are kept.
 
     Args:
-        collect_device: "cpu", "gpu" or "npu"; records cross through the host in any case.
-        prefix: put before the names of the results, with a slash; None: the class's ``default_prefix``.
-        collect_dir: a directory through which the records go to rank 0 instead of through memory; it is made if need
-            be.
+        collect_device: "cpu", "gpu" or "npu"; records pass through the host in any case.
+        prefix: goes before the names of the results, with a slash; None: the class's ``default_prefix``.
+        collect_dir: a directory, created if missing, through which records go to rank 0 instead of through memory.
         collect_dir_shared: False if the workers do not see the same ``collect_dir``.
         allow_pickle: whether records that have no array form may be pickled on their way to another worker.
 
     Raises:
         ValueError: if ``collect_dir`` is given and ``collect_device`` is not "cpu".
-        NotImplementedError: for another device.
+        NotImplementedError: for any other device.
 
     Examples:
         >>> class Positive(BaseMetric):
@@ -57,7 +56,7 @@ class BaseMetric(Recorder):
     """
 
     _computed_by = "compute_metrics"
-    #: The prefix of metrics that are given none.
+    #: The prefix where none is given.
     default_prefix: str | None = None
 
     def __init__(
@@ -79,25 +78,16 @@ class BaseMetric(Recorder):
         self.collect_device = collect_device
         self.results: list[Any] = []
         self.prefix = prefix or self.default_prefix
-        #: How an `Evaluator` that asks for the value has put the samples together; arguments of `share`.
+        #: How an `Evaluator` has distributed the samples: arguments of `share`.
         self.arrangement: dict[str, Any] = {}
         if self.prefix is None:
             logger.warning("The prefix is not set in metric class %s.", type(self).__name__)
-
-    @property
-    def dataset_meta(self) -> dict[str, Any] | None:
-        """What the metric knows of the data set."""
-        return self._dataset_meta
-
-    @dataset_meta.setter
-    def dataset_meta(self, dataset_meta: dict[str, Any] | None) -> None:
-        self._dataset_meta = dataset_meta
 
     def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
         """Append one record per sample to ``self.results``.
 
         Args:
-            data_batch: what the data loader gave.
+            data_batch: what the data loader yielded.
             data_samples: predictions and ground truth, a dict per sample.
         """
         raise NotImplementedError
@@ -114,12 +104,12 @@ class BaseMetric(Recorder):
         return dict(self._summarized(results))
 
     def evaluate(self, size: int | None = None, *, timeout: float | None = None) -> dict[str, Any]:
-        """The values over the samples of all workers; the results are forgotten then, unless it raises.
+        """The values over the samples of all workers. The results are cleared afterwards, unless it raises.
 
         Args:
-            size: how many samples the whole data set has; what was gathered beyond it, one sample from each rank in
-                turn, is padding. Where `paddle.io.DistributedBatchSampler` deals the samples, evaluate through an
-                `Evaluator`, which knows the batches.
+            size: the number of samples in the whole data set. Any further ones, taking one from each rank in turn,
+                are padding. With `paddle.io.DistributedBatchSampler`, evaluate through an `Evaluator`, which knows
+                the batches.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
         Returns:
@@ -127,7 +117,7 @@ class BaseMetric(Recorder):
 
         Raises:
             InvalidInputError: if records are not one to one with samples.
-            RecordError: if a record can not cross to another worker.
+            RecordError: if a record cannot be sent to another worker.
             FleetMetricsError: the same error on every worker, by the deadline.
             Exception: what ``compute_metrics`` raised, on every worker.
         """
@@ -143,7 +133,7 @@ class BaseMetric(Recorder):
         dealing: Dealing | None = None,
         blocks: Sequence[int] | None = None,
     ) -> Share:
-        """What this metric brings to an exchange; arguments as of `fleetmetrics.records.share.Share`."""
+        """This metric's part of an exchange; the arguments are those of `fleetmetrics.records.share.Share`."""
         name = type(self).__name__
         if not self.results:
             logger.warning(
@@ -159,11 +149,7 @@ class BaseMetric(Recorder):
 
 
 def to_cpu(data: Any) -> Any:
-    """Move the tensors in a record to the host.
-
-    Args:
-        data: a tensor, or dicts, lists and tuples of them; other things are returned as they are.
-    """
+    """Move a tensor, or those in nested dicts, lists and tuples, to the host; return anything else unchanged."""
     if "paddle" not in sys.modules:
         return data
     if is_eager_tensor(data):

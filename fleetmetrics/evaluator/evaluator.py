@@ -1,4 +1,4 @@
-"""``Evaluator``: several metrics over the same samples, after MMEngine's; ``Evaluators``: several validation sets."""
+"""``Evaluator``: several metrics over the same samples, as in MMEngine; ``Evaluators``: several validation sets."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Evaluator:
     """Feeds several metrics, and computes them in one exchange between the workers.
 
     Args:
-        metrics: a metric or a configuration, or a sequence of them. A configuration is a dict with ``type``, the name
-            of a class in `METRICS`, and the class's arguments: ``dict(type="Accuracy", topk=(1, 5))``.
+        metrics: a metric or a configuration, or a sequence of them. A configuration is a dict of the class's arguments
+            and its name in `METRICS` as ``type``: ``dict(type="Accuracy", topk=(1, 5))``.
         sampler: the `paddle.io.DistributedBatchSampler` that deals the samples, or a `paddle.io.DataLoader` with one:
-            settles padding and order exactly, shuffled or not.
-        collect_mode: without a sampler, how the workers' records go together: "batch" (and "auto"): batch by batch,
-            as `paddle.io.DistributedBatchSampler` deals them; "unzip": one sample from each rank in turn, as MMEngine
-            does, which is wrong for that sampler; "cat": rank after rank.
+            padding and order are then exact, shuffled or not.
+        collect_mode: how the workers' records are put in order without a sampler. "batch" or "auto": batch by batch,
+            as `paddle.io.DistributedBatchSampler` deals them; "unzip": one sample from each rank in turn, as in
+            MMEngine, which is wrong for that sampler; "cat": rank after rank.
 
     Raises:
-        UnknownNameError: if a configuration names no metric of `METRICS`, or the collect mode is unknown.
-        InvalidInputError: if the sampler is of another kind.
+        UnknownNameError: if the collect mode, or a configuration's ``type``, is unknown.
+        InvalidInputError: for any other kind of sampler.
 
     Examples:
         >>> evaluator = Evaluator([dict(type="Accuracy", topk=(1, 2)), dict(type="SingleLabelMetric")])
@@ -51,16 +51,16 @@ class Evaluator:
         entries = metrics if isinstance(metrics, Sequence) else [metrics]
         self.metrics = [METRICS.build(entry) if isinstance(entry, Mapping) else entry for entry in entries]
         self._known: dict[int, FedMetric] = {}
-        self._fed()  # what is no metric is an error now
+        self._fed()  # raises for anything that is not a metric
         self.sampler = sampler
         self.collect_mode = check_mode("collect_mode", collect_mode)
         if sampler is not None:
-            Dealing(sampler, 0)  # a sampler of another kind is an error now
-        self._epoch: int | None = None  # of the sampler's pass, from the first batch on
+            Dealing(sampler, 0)  # raises for any other kind of sampler
+        self._epoch: int | None = None  # the sampler's epoch at the first batch
 
     @property
     def dataset_meta(self) -> dict[str, Any] | None:
-        """What the metrics know of the data set; setting it tells all of them."""
+        """What the metrics know about the data set; setting it sets theirs."""
         return self._dataset_meta
 
     @dataset_meta.setter
@@ -73,12 +73,12 @@ class Evaluator:
         """Let every metric process a batch.
 
         Args:
-            data_samples: predictions and ground truth of each sample: a dict, or an object with ``to_dict()``. Or
-                those of the whole batch: a dict of arrays or tensors whose first axis is the sample.
-            data_batch: what the data loader gave.
+            data_samples: predictions and ground truth: for each sample a dict or an object with ``to_dict()``, or for
+                the whole batch a dict of arrays or tensors whose first axis is the sample.
+            data_batch: what the data loader yielded.
 
         Raises:
-            InvalidInputError: if the arrays of a batch are not equally long.
+            InvalidInputError: if the arrays of a batch differ in length.
         """
         if isinstance(data_samples, Mapping):
             data_samples = rows(data_samples)
@@ -97,29 +97,25 @@ class Evaluator:
             each.process(data_batch, samples)
 
     def evaluate(self, size: int | None = None, *, timeout: float | None = None) -> dict[str, Any]:
-        """Compute all metrics over the samples of all workers; the results are forgotten then, unless one raises.
+        """Compute all metrics over the samples of all workers. The results are cleared afterwards, unless one raises.
 
         Args:
-            size: how many samples the whole data set has; what was gathered beyond it is padding.
+            size: the number of samples in the whole data set; any further ones are padding.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
         Returns:
             Values by name, the same on every worker.
 
         Raises:
-            InvalidInputError: a ValueError; if records are not one to one with samples, or two metrics have one name.
-            RecordError: if a record can not cross to another worker.
+            InvalidInputError: if records are not one to one with samples, or two results have the same name.
+            RecordError: if a record cannot be sent to another worker.
             FleetMetricsError: the same error on every worker, by the deadline.
             Exception: what a metric raised, on every worker.
         """
         return _evaluate_together({"": self}, {"": size}, timeout)
 
     def evaluate_local(self) -> dict[str, Any]:
-        """Compute all metrics over what this worker has processed, padding included; nothing is forgotten.
-
-        Returns:
-            Values by name.
-        """
+        """Values by name over what this worker has processed, padding included; the results are kept."""
         fed = self._fed()
         shares = [each.share(None, "cat", None) for each in fed if each.joins]
         values = iter(gather("Evaluator.evaluate_local", lambda: shares, LocalCommunicator()))
@@ -133,13 +129,13 @@ class Evaluator:
         *,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Evaluate predictions that are there already, such as those that `DumpResults` wrote.
+        """Evaluate existing predictions, such as those that `DumpResults` wrote.
 
-        With several workers each takes its part of the chunks: give all of them all samples.
+        The workers share the work: give each of them all samples.
 
         Args:
             data_samples: all of them, in the same order on every worker.
-            data: what the data loader would give for each, or None.
+            data: what the data loader would yield for each, or None.
             chunk_size: how many samples are processed at once.
             timeout: as in `evaluate`.
 
@@ -147,13 +143,13 @@ class Evaluator:
             As `evaluate`.
 
         Raises:
-            AssertedInputError: an AssertionError; if there are not as many data as samples.
-            InvalidInputError: if ``chunk_size`` is no positive integer; else as `evaluate`.
+            AssertedInputError: (an AssertionError) if data and samples differ in length.
+            InvalidInputError: if ``chunk_size`` is not a positive integer; else as `evaluate`.
         """
         channel = get_communicator()
         size = 0
 
-        def shares() -> list[Share]:  # what goes wrong in here is heard by the others
+        def shares() -> list[Share]:  # an error in here reaches the other workers
             nonlocal size
             if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
                 raise InvalidInputError(f"chunk_size is {chunk_size!r}; it must be an integer of at least 1.")
@@ -169,14 +165,14 @@ class Evaluator:
             values = iter(gather("Evaluator.offline_evaluate", shares, channel, timeout))
             found = _merged([next(values) if each.joins else each.ask(size, "batch", None) for each in fed])
         except BaseException:
-            for each, mark in zip(fed, marks):  # or what was processed would get into the next number
+            for each, mark in zip(fed, marks):  # or these samples would count in the next evaluation
                 each.cut(*mark)
             raise
         self.reset()
         return found
 
     def reset(self) -> None:
-        """Forget the results, as ``evaluate`` does when it is done: after a pass that was given up, say."""
+        """Clear the results, as ``evaluate`` does: after an abandoned pass, for example."""
         for each in self._fed():
             each.cut(0, 0)
         self._epoch = None
@@ -184,18 +180,18 @@ class Evaluator:
     # What an evaluation is made of
 
     def shares(self, size: int | None) -> list[Share]:
-        """What the metrics bring to an exchange, apart from those with an ``evaluate`` of their own."""
+        """The metrics' parts of an exchange, except for those that override ``evaluate``."""
         dealing = self._dealing()
         return [each.share(size, self.collect_mode, dealing) for each in self._fed() if each.joins]
 
     def joined(self, values: Iterator[dict[str, Any]], size: int | None) -> dict[str, Any]:
-        """Return the values of all metrics in one dict."""
+        """The values of all metrics in one dict."""
         dealing = self._dealing()
         found = [next(values) if each.joins else each.ask(size, self.collect_mode, dealing) for each in self._fed()]
         return _merged(found)
 
     def _fed(self) -> list[FedMetric]:
-        """The metrics; ``metrics`` is the user's to change."""
+        """One `FedMetric` for each of ``metrics``, which users may change."""
         for metric in self.metrics:
             if id(metric) not in self._known:
                 self._known[id(metric)] = FedMetric(metric)
@@ -211,10 +207,10 @@ class Evaluators:
     """Several validation sets: an `Evaluator` for each, and one exchange for all.
 
     Args:
-        evaluators: by the name of the set, which is put before the names of its values.
+        evaluators: by the name of the set, which goes before the names of its values.
 
     Raises:
-        InvalidInputError: if one of them is no `Evaluator`.
+        InvalidInputError: if one of them is not an `Evaluator`.
 
     Examples:
         >>> from fleetmetrics.evaluator import Evaluator
@@ -243,17 +239,17 @@ class Evaluators:
     def evaluate(
         self, sizes: Mapping[str, int | None] | None = None, *, timeout: float | None = None
     ) -> dict[str, Any]:
-        """Compute all metrics of all sets; the results are forgotten then, unless one raises.
+        """Compute all metrics of all sets. The results are cleared afterwards, unless one raises.
 
         Args:
-            sizes: how many samples each set has, by name; None, or a set that is left out: nothing is cut.
+            sizes: the number of samples in each set, by name; nothing is cut from a set without one.
             timeout: as in `Evaluator.evaluate`.
 
         Returns:
             Values by name, such as "clean/accuracy/top1"; the same on every worker.
 
         Raises:
-            InvalidInputError: if ``sizes`` names a set that is not there; else as `Evaluator.evaluate`.
+            InvalidInputError: if ``sizes`` names an unknown set; else as `Evaluator.evaluate`.
         """
         return _evaluate_together(self._evaluators, sizes or {}, timeout)
 
@@ -274,7 +270,7 @@ def _merged(found: Iterable[dict[str, Any]]) -> dict[str, Any]:
 def _evaluate_together(
     evaluators: Mapping[str, Evaluator], sizes: Mapping[str, int | None], timeout: float | None
 ) -> dict[str, Any]:
-    """Evaluate in one exchange; a set's name, if it has one, is put before those of its values."""
+    """Evaluate in one exchange; a set's name, unless empty, goes before those of its values."""
 
     def shares() -> list[Share]:
         unknown = sorted(set(sizes) - set(evaluators))
@@ -304,7 +300,7 @@ def get_metric_value(indicator: str, metrics: Mapping[str, Any]) -> Any:
         metrics: what `Evaluator.evaluate` returned.
 
     Raises:
-        InvalidInputError: a ValueError; if no metric has that name, or several have.
+        InvalidInputError: (a ValueError) unless exactly one metric has that name.
 
     Examples:
         >>> get_metric_value("top1", {"accuracy/top1": 75.0, "single-label/recall": 50.0})

@@ -1,4 +1,4 @@
-"""What an `Evaluator` feeds its metrics: batches of samples; and how many records each batch leaves in a metric."""
+"""How an `Evaluator` feeds its metrics: batches of samples, and the number of records that each adds to a metric."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ __all__ = ["FedMetric", "paired_chunks", "pseudo_collate", "rows"]
 
 
 def rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Turn a batch's columns into a dict for each sample.
-
-    Examples:
-        >>> rows({"name": ["a", "b"], "tags": [["x", "y"], []]})
-        [{'name': 'a', 'tags': ['x', 'y']}, {'name': 'b', 'tags': []}]
-    """
+    """Turn a batch's columns into a dict for each sample."""
     batch = Columns()
     batch.append((), columns)
     (entries,) = batch.batches
@@ -32,12 +27,7 @@ def rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
 def paired_chunks(
     data_samples: Iterable[Any], data: Iterable[Any] | None, chunk_size: int
 ) -> Iterator[tuple[list[Any], list[Any] | None]]:
-    """Cut samples, and the data that go with them, into chunks.
-
-    Examples:
-        >>> list(paired_chunks("abc", None, 2))
-        [(['a', 'b'], None), (['c'], None)]
-    """
+    """Cut samples and their data into chunks."""
     if data is not None and isinstance(data, Sequence) and isinstance(data_samples, Sequence):
         _check_lengths(len(data_samples), len(data))
     samples, others = iter(data_samples), None if data is None else iter(data)
@@ -62,7 +52,7 @@ def _check_lengths(samples: int, data: int) -> None:
 
 
 def pseudo_collate(data_batch: Sequence[Any]) -> Any:
-    """Turn a list of samples into a batch of the samples' own structure, without stacking anything.
+    """Turn a list of samples into a batch of the same structure, without stacking anything.
 
     Examples:
         >>> pseudo_collate([dict(image=[1, 2], name="a"), dict(image=[3, 4], name="b")])
@@ -79,10 +69,8 @@ def pseudo_collate(data_batch: Sequence[Any]) -> Any:
     columns = [pseudo_collate(column) for column in zip(*data_batch)]
     if hasattr(first, "_fields"):
         return kind(*columns)
-    return columns if isinstance(first, tuple) else _as(kind, columns)
-
-
-def _as(kind: Any, columns: list[Any]) -> Any:
+    if isinstance(first, tuple):
+        return columns
     try:
         return kind(columns)
     except TypeError:  # such as range
@@ -90,14 +78,7 @@ def _as(kind: Any, columns: list[Any]) -> Any:
 
 
 class FedMetric:
-    """Knows how many records each batch has left in a metric.
-
-    Args:
-        metric: with ``process`` and ``evaluate``.
-
-    Raises:
-        InvalidInputError: if it has neither.
-    """
+    """A metric, or anything else with ``process`` and ``evaluate``, and how many records each batch added to it."""
 
     def __init__(self, metric: Any) -> None:
         if not callable(getattr(metric, "process", None)) or not callable(getattr(metric, "evaluate", None)):
@@ -110,29 +91,29 @@ class FedMetric:
 
     @property
     def joins(self) -> bool:
-        """Whether it takes part in the exchange of all: one with an ``evaluate`` of its own is asked for its value."""
+        """Whether it takes part in the common exchange, as it does unless it overrides ``evaluate``."""
         return getattr(type(self.metric), "evaluate", None) is BaseMetric.evaluate
 
     @property
     def records(self) -> int:
-        """How many records it has."""
+        """The number of its records."""
         return len(getattr(self.metric, "results", ()))
 
     def process(self, data_batch: Any, samples: Sequence[Any]) -> None:
         """Feed it a batch."""
         before = self.records
-        if before < sum(self._blocks):  # somebody has emptied it
+        if before < sum(self._blocks):  # it was cleared from outside
             self._blocks.clear()
         self.metric.process(data_batch, samples)
         self._blocks.append(self.records - before)
 
     def share(self, size: int | None, mode: str, dealing: Dealing | None) -> Share:
-        """What it brings to the exchange of all."""
+        """Its part of the common exchange."""
         share: Share = self.metric.share(size, **self._arrangement(mode, dealing))
         return share
 
     def ask(self, size: int | None, mode: str, dealing: Dealing | None) -> dict[str, Any]:
-        """What its own ``evaluate`` returns; arguments as for `share`."""
+        """What its own ``evaluate`` returns."""
         if not isinstance(self.metric, BaseMetric):
             return dict(self.metric.evaluate(size))
         self.metric.arrangement = self._arrangement(mode, dealing)
@@ -142,7 +123,7 @@ class FedMetric:
             self.metric.arrangement = {}
 
     def ask_alone(self) -> dict[str, Any]:
-        """What its own ``evaluate`` returns on this worker alone; its records are there again afterwards."""
+        """What its own ``evaluate`` returns for this worker alone; its records are restored afterwards."""
         kept = list(getattr(self.metric, "results", ()))
         try:
             with set_communicator(LocalCommunicator()):
@@ -152,13 +133,13 @@ class FedMetric:
                 self.metric.results[:] = kept
 
     def cut(self, records: int, blocks: int) -> None:
-        """Keep only so many records and batches."""
+        """Keep only this many records and batches."""
         if hasattr(self.metric, "results"):
             del self.metric.results[records:]
         del self._blocks[blocks:]
 
     def mark(self) -> tuple[int, int]:
-        """What `cut` needs to come back to this point."""
+        """The arguments with which `cut` returns to this point."""
         return self.records, len(self._blocks)
 
     def _arrangement(self, mode: str, dealing: Dealing | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Metrics by name, so that a configuration can say which to make."""
+"""Metrics by name, for configurations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["METRICS", "Registry"]
 
 
 class Registry:
-    """Classes by name, after MMEngine's ``Registry``.
+    """Classes by name (``module_dict``), modelled on MMEngine's ``Registry``.
 
     Args:
         name: what it holds, for errors.
@@ -27,40 +27,23 @@ class Registry:
     """
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._module_dict: dict[str, Callable[..., Any]] = {}
-
-    @property
-    def name(self) -> str:
-        """What it holds."""
-        return self._name
-
-    @property
-    def module_dict(self) -> dict[str, Callable[..., Any]]:
-        """The classes by name."""
-        return self._module_dict
+        self.name = name
+        self.module_dict: dict[str, Callable[..., Any]] = {}
 
     def __len__(self) -> int:
-        return len(self._module_dict)
+        return len(self.module_dict)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._module_dict
+        return key in self.module_dict
 
     def __repr__(self) -> str:
-        return f"Registry(name={self._name!r}, items={sorted(self._module_dict)})"
+        return f"Registry(name={self.name!r}, items={sorted(self.module_dict)})"
 
     def get(self, key: str) -> Callable[..., Any] | None:
-        """Return the class of this name, or None.
-
-        Args:
-            key: the name.
-
-        Raises:
-            TypeError: if it is no text.
-        """
+        """Return the class of this name, or None; raise TypeError unless the name is a str."""
         if not isinstance(key, str):
             raise TypeError(f"The key argument of `Registry.get` must be a str, got {type(key)}")
-        return self._module_dict.get(key)
+        return self.module_dict.get(key)
 
     def register_module(
         self, name: str | Sequence[str] | None = None, force: bool = False, module: Callable[..., Any] | None = None
@@ -68,16 +51,16 @@ class Registry:
         """Register a class, as a decorator or directly.
 
         Args:
-            name: under which name, or names; None for the class's own.
-            force: replace what has this name already.
-            module: the class; None to be used as a decorator.
+            name: one or several; None: the class's own.
+            force: whether to replace a class of the same name.
+            module: the class; None: return a decorator.
 
         Returns:
             The class, or the decorator.
 
         Raises:
             KeyError: if the name is taken.
-            TypeError: if an argument is of the wrong type.
+            TypeError: if an argument has the wrong type.
         """
         if not isinstance(force, bool):
             raise TypeError(f"force must be a boolean, but got {type(force)}")
@@ -89,28 +72,25 @@ class Registry:
             if not callable(entry):
                 raise TypeError(f"module must be Callable, but got {type(entry)}")
             for key in names or [entry.__name__]:
-                if key in self._module_dict and not force:
-                    where = self._module_dict[key].__module__
-                    raise KeyError(f"{key} is already registered in {self._name} at {where}")
-                self._module_dict[key] = entry
+                if key in self.module_dict and not force:
+                    where = self.module_dict[key].__module__
+                    raise KeyError(f"{key} is already registered in {self.name} at {where}")
+                self.module_dict[key] = entry
             return entry
 
         return register if module is None else register(module)
 
     def build(self, cfg: Mapping[str, Any], default_args: Mapping[str, Any] | None = None) -> Any:
-        """Make what a configuration describes.
+        """Return a new object as configured.
 
         Args:
             cfg: a dict with ``type``, a registered name or a class; the rest are arguments of the class.
-            default_args: arguments for those that are not in there.
-
-        Returns:
-            The new object.
+            default_args: arguments that ``cfg`` overrides.
 
         Raises:
-            TypeError: if cfg is no dict, or its type neither text nor callable.
-            KeyError: if there is no ``type``.
-            UnknownNameError: a KeyError too; if the name is not registered; lists those that are.
+            TypeError: if ``cfg`` is not a dict, or ``type`` neither a str nor callable.
+            KeyError: if ``type`` is missing.
+            UnknownNameError: (a KeyError) if the name is not registered.
         """
         if not isinstance(cfg, Mapping):
             raise TypeError(f"cfg should be a dict, ConfigDict or Config, but got {type(cfg)}")
@@ -120,7 +100,7 @@ class Registry:
         arguments = {key: value for key, value in cfg.items() if key not in ("type", "_scope_")}
         kind = cfg["type"]
         if isinstance(kind, str):
-            kind = self._module_dict.get(kind)
+            kind = self.module_dict.get(kind)
             if kind is None:
                 raise self._unknown(cfg["type"])
         if not callable(kind):
@@ -128,11 +108,11 @@ class Registry:
         return kind(**arguments)
 
     def _unknown(self, key: str) -> UnknownNameError:
-        near = difflib.get_close_matches(key, self._module_dict, n=1)
+        near = difflib.get_close_matches(key, self.module_dict, n=1)
         guess = f" Did you mean {near[0]!r}?" if near else ""
         return UnknownNameError(
-            f"{key} is not in the {self._name} registry. Please check whether the value of `{key}` is correct or it was"
-            f" registered as expected.{guess} Known are: {', '.join(sorted(self._module_dict))}."
+            f"{key} is not in the {self.name} registry. Please check whether the value of `{key}` is correct or it was"
+            f" registered as expected.{guess} Known are: {', '.join(sorted(self.module_dict))}."
         )
 
 

@@ -186,7 +186,8 @@ class Recorder:
         self.collect_dir = collect_dir
         self.collect_dir_shared = flag_of("collect_dir_shared", collect_dir_shared)
         self.allow_pickle = flag_of("allow_pickle", allow_pickle)
-        self._dataset_meta: dict[str, Any] | None = None
+        #: What the metric knows about the data set.
+        self.dataset_meta: dict[str, Any] | None = None
 
     def summarize(self, results: Any) -> Mapping[str, Any] | None:
         """Condense one worker's records to states, where a sum will do.

@@ -1,4 +1,4 @@
-"""The confusion matrix, after MMPretrain 1.2.0."""
+"""The confusion matrix, modelled on MMPretrain 1.2.0."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ __all__ = ["ConfusionMatrix"]
 
 @METRICS.register_module()
 class ConfusionMatrix(BaseMetric):
-    """How often each class was predicted for each true class, after MMPretrain's ``ConfusionMatrix``.
+    """How often each class was predicted for each true class, modelled on MMPretrain's ``ConfusionMatrix``.
 
-    Row: the true class; column: the predicted one, that of the highest score, of equal ones the lowest class.
+    Rows are true classes, columns predicted ones: the highest score, and the lowest class where scores are equal.
 
     Data samples hold ``pred_score`` ``[classes]`` or ``pred_label``, and ``gt_label``. Workers exchange the matrix.
 
-    Where it differs from MMPretrain's: a predicted class outside of the matrix is an error (MMPretrain counts it in
-    the next row, as another true class), as are scores that are nan; the matrix is an int64 array. There is no
-    ``plot``.
+    Differs from MMPretrain's: a predicted class outside the matrix is an error (MMPretrain counts it in the next row,
+    as another true class), as is a nan score; the matrix is an int64 array. There is no ``plot``.
 
     Args:
-        num_classes: number of classes, required for predicted labels; scores bring their own.
+        num_classes: number of classes, required for predicted labels; None: one per score.
         collect_device: as in `BaseMetric`.
         prefix: of the results' names; None: ``"confusion_matrix"``.
 
@@ -35,7 +34,7 @@ class ConfusionMatrix(BaseMetric):
 
     Raises:
         AssertedInputError: the number of classes is unknown.
-        InvalidInputError: an input is not what it should be.
+        InvalidInputError: an input is invalid.
 
     Examples:
         >>> ConfusionMatrix.calculate([0, 1, 1], [0, 2, 1], num_classes=3)
@@ -53,7 +52,7 @@ class ConfusionMatrix(BaseMetric):
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         records = [inputs.labelled_record(sample) for sample in data_samples]
         for record in records:
-            if "pred_score" in record:  # the whole scores are not needed again
+            if "pred_score" in record:  # replaced by the label: smaller
                 score = inputs.as_scores(record.pop("pred_score")[None], "pred_score")
                 record.update(pred_label=score.argmax(axis=1), num_classes=score.shape[1])
             else:
@@ -76,14 +75,14 @@ class ConfusionMatrix(BaseMetric):
         Args:
             pred: scores ``[n, classes]``, or predicted labels ``[n]``: an array, a tensor or a sequence.
             target: labels ``[n]`` or ``[n, 1]``.
-            num_classes: number of classes; required for predicted labels, for scores None means their width.
+            num_classes: number of classes, required for predicted labels; None: one per score.
 
         Returns:
             ``[classes, classes]`` int64.
 
         Raises:
-            AssertedInputError: ``num_classes`` is missing, or there are not as many predictions as labels.
-            TypeError: an input is no array, tensor or sequence.
+            AssertedInputError: ``num_classes`` is missing, or predictions and labels differ in number.
+            TypeError: an input is not an array, tensor or sequence.
         """
         pred, target = inputs.pair(pred, target)
         if pred.ndim == 1:

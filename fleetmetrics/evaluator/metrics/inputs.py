@@ -1,4 +1,4 @@
-"""What the metrics are given, as NumPy arrays: arrays, tensors, numbers and sequences; data samples; records."""
+"""The metrics' inputs (arrays, tensors, numbers and sequences; data samples; records) as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -9,40 +9,12 @@ import numpy as np
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.xp import is_eager_tensor, to_host
 
-__all__ = [
-    "above",
-    "arrays",
-    "as_labels",
-    "as_scores",
-    "best",
-    "class_count",
-    "column",
-    "count",
-    "field",
-    "is_among_best",
-    "label_of",
-    "labelled_columns",
-    "labelled_record",
-    "look_like_logits",
-    "one_hot",
-    "pair",
-    "score_of",
-    "stack",
-    "to_array",
-    "to_batch",
-]
-
 #: A softmax in float32 may exceed 1 by rounding.
 _MOST = 1.001
 
 
 def to_array(value: Any, argument: str = "value") -> np.ndarray:
-    """A value as a NumPy array on the host; without a copy where it is one.
-
-    Examples:
-        >>> to_array([1, 2])
-        array([1, 2])
-    """
+    """A value as a NumPy array on the host, copied only if necessary."""
     try:
         array = np.asarray(_on_host(value))
     except ValueError as error:  # ragged
@@ -72,7 +44,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def to_batch(value: Any, argument: str) -> np.ndarray:
-    """What `calculate` is given, as an array with one entry or row per sample."""
+    """An argument of `calculate` as an array with one entry or row per sample."""
     if isinstance(value, (int, float, np.generic)):
         raise TypeError(f"{type(value)} is not an available argument.")
     array = to_array(value, argument)
@@ -88,7 +60,7 @@ def as_labels(array: np.ndarray, argument: str, classes: int | None = None) -> n
     if array.ndim != 1:
         raise AssertedInputError(f"{argument} has shape {list(array.shape)}; allowed are [n] and [n, 1]")
     if array.dtype.kind == "f":
-        whole = (array == np.floor(array)) & (np.abs(array) < 2.0**63)  # neither nan nor infinite
+        whole = (array == np.floor(array)) & (np.abs(array) < 2.0**63)  # false for nan and infinities
         if not whole.all():
             raise InvalidInputError(f"{argument} holds {array[~whole][0]}; labels are whole numbers")
     labels = array.astype(np.int64, copy=False)
@@ -110,7 +82,7 @@ def as_scores(array: np.ndarray, argument: str) -> np.ndarray:
 
 
 def pair(pred: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The predictions and targets that `calculate` is given, as many of the ones as of the others."""
+    """The predictions and targets given to `calculate`, of equal length."""
     pred, target = to_batch(pred, "pred"), to_batch(target, "target")
     if len(pred) != len(target):
         raise AssertedInputError(f"The size of pred ({len(pred)}) doesn't match the target ({len(target)}).")
@@ -123,7 +95,7 @@ def count(labels: np.ndarray, classes: int) -> np.ndarray:
 
 
 def one_hot(labels: Sequence[np.ndarray], classes: int, argument: str) -> np.ndarray:
-    """The classes of each sample as a row of zeros and ones; a label that comes twice counts once."""
+    """The classes of each sample as a row of zeros and ones; a repeated label counts once."""
     flags = np.zeros((len(labels), classes), np.int8)
     if len(labels):
         rows = np.repeat(np.arange(len(labels)), [len(label) for label in labels])
@@ -145,6 +117,16 @@ def score_of(sample: Mapping[str, Any], key: str = "pred_score") -> np.ndarray:
     if array.ndim != 1:
         raise InvalidInputError(f"{key} of a data sample has shape {list(array.shape)}; allowed is [classes]")
     return array
+
+
+def target_of(sample: Mapping[str, Any], classes: int) -> np.ndarray:
+    """The targets ``[classes]`` of a data sample: its ``gt_score``, or its ``gt_label`` as zeros and ones."""
+    if "gt_score" not in sample:
+        return one_hot([label_of(sample, "gt_label")], classes, "gt_label")[0]
+    target = score_of(sample, "gt_score")
+    if len(target) != classes:
+        raise InvalidInputError(f"gt_score of a data sample has {len(target)} entries, its pred_score {classes}")
+    return target
 
 
 def label_of(sample: Mapping[str, Any], key: str) -> np.ndarray:
@@ -202,7 +184,7 @@ def labelled_columns(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, 
 
 
 def class_count(records: Sequence[Mapping[str, Any]]) -> int:
-    """The ``num_classes`` that all records have."""
+    """The ``num_classes`` of all records."""
     counts = set(column(records, "num_classes"))
     if len(counts) > 1:
         raise InvalidInputError(f"num_classes of the data samples are {sorted(counts)}; they must be the same")
@@ -222,7 +204,7 @@ def above(scores: np.ndarray, threshold: float | None, or_at: bool = False) -> n
 
 
 def is_among_best(scores: np.ndarray, k: int) -> np.ndarray:
-    """Flags of the k highest scores of each row; of equal ones those of the lower classes."""
+    """Flags of the k highest scores of each row, lower classes first where scores are equal."""
     classes = scores.shape[1]
     if k >= classes or not len(scores):
         return np.ones(scores.shape, np.bool_)
@@ -237,7 +219,7 @@ def is_among_best(scores: np.ndarray, k: int) -> np.ndarray:
 
 
 def best(scores: np.ndarray, k: int) -> np.ndarray:
-    """The classes of the k highest scores of each row, ``[n, k]``: the highest first, then the lower class."""
+    """The classes of the k highest scores of each row, ``[n, k]``: highest first, then lowest class."""
     classes = np.nonzero(is_among_best(scores, k))[1].reshape(len(scores), k)
     order = np.argsort(-np.take_along_axis(scores, classes, axis=1), axis=1, kind="stable")
     return np.take_along_axis(classes, order, axis=1)

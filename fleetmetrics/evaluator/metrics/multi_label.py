@@ -1,4 +1,4 @@
-"""Metrics of classification with any number of labels per sample, after MMPretrain 1.2.0."""
+"""Metrics for classification with any number of labels per sample, modelled on MMPretrain 1.2.0."""
 
 from __future__ import annotations
 
@@ -19,15 +19,7 @@ __all__ = ["AveragePrecision", "MultiLabelMetric"]
 def _record(sample: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Scores, and for each class 1, 0 or -1 (ignored) as int8."""
     pred = inputs.score_of(sample)
-    if "gt_score" not in sample:
-        return {
-            "pred_score": pred,
-            "gt_score": inputs.one_hot([inputs.label_of(sample, "gt_label")], pred.size, "gt_label")[0],
-        }
-    target = inputs.score_of(sample, "gt_score")
-    if len(target) != len(pred):
-        raise InvalidInputError(f"gt_score of a data sample has {len(target)} entries, its pred_score {len(pred)}")
-    return {"pred_score": pred, "gt_score": _as_target(target, "gt_score")}
+    return {"pred_score": pred, "gt_score": _as_target(inputs.target_of(sample, pred.size), "gt_score")}
 
 
 def _as_target(array: np.ndarray, argument: str) -> np.ndarray:
@@ -49,45 +41,43 @@ def _gather(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarra
 
 @METRICS.register_module()
 class MultiLabelMetric(BaseMetric):
-    """Precision, recall, F1 and support of multi-label predictions in percent, after MMPretrain's ``MultiLabelMetric``.
+    """Precision, recall, F1 and support in percent, modelled on MMPretrain's ``MultiLabelMetric``.
 
     Formula: ``tp / predicted``, ``tp / actual``, ``2 * tp / (predicted + actual)`` and ``actual``, from the counts of
     every class; 0 / 0 is 0. A class is predicted if its score is at least ``thr``, or, without ``thr``, among the
-    ``topk`` highest of the sample; of equal scores the lower class comes first. Where a target is -1, the sample does
+    ``topk`` highest of the sample, lower classes first where scores are equal. Where a target is -1, the sample does
     not count for that class. See `fleetmetrics.formulas.precision_recall_f1`.
 
-    Data samples hold ``pred_score`` ``[classes]``, and ``gt_score`` ``[classes]`` of 1, 0 and -1, or ``gt_label``, any
-    number of labels. Workers exchange counts per class.
+    Data samples hold ``pred_score`` ``[classes]``, and ``gt_score`` ``[classes]`` of 1, 0 and -1, or any number of
+    labels as ``gt_label``. Workers exchange counts per class.
 
-    Where it differs from MMPretrain's:
+    Differs from MMPretrain's:
 
-    - ``thr=0.0`` is a threshold like any other: MMPretrain computes with it, and calls the results ``..._topNone``, or
-      ``..._top3`` if ``topk`` is given too;
-    - a label that comes twice in a sample counts once: MMPretrain makes it a 2, which no prediction matches;
-    - `calculate` leaves its arguments as they are: MMPretrain overwrites -1 in an int64 target by 0, so that what is
-      computed next from it counts what it should ignore;
-    - `calculate` takes indices as indices in arrays and tensors too: MMPretrain reads these as one-hot labels, whatever
-      ``pred_indices`` and ``target_indices`` say;
-    - targets other than 1, 0 and -1 (MMPretrain cuts 0.7 to 0), and scores that are nan, are errors;
-    - no samples: nan with `UndefinedMetricWarning`, not 0; if no class is ever predicted, or ever true: 0 with the
+    - ``thr=0.0`` is a threshold like any other: MMPretrain uses it, but names the results ``..._topNone``, or
+      ``..._top3`` with ``topk=3``;
+    - a label repeated in a sample counts once: in MMPretrain no prediction matches it;
+    - `calculate` leaves its arguments alone: MMPretrain overwrites -1 with 0 in an int64 target;
+    - `calculate` accepts indices in arrays and tensors too, which MMPretrain always reads as one-hot labels;
+    - targets other than 1, 0 and -1 (MMPretrain truncates 0.7 to 0) and nan scores are errors;
+    - without samples: nan with `UndefinedMetricWarning`, not 0; with no class ever predicted, or ever true: 0 with the
       warning;
-    - counts are integers and shares float64, not float32.
+    - counts are integers, and shares float64 instead of float32.
 
     Args:
         thr: the threshold; None: ``topk`` decides. If ``topk`` is None too, 0.5, with a warning.
-        topk: how many classes are predicted for every sample; with ``thr``, it does nothing, with a warning.
+        topk: how many classes are predicted for every sample; ignored, with a warning, if ``thr`` is given.
         items: which of ``"precision"``, ``"recall"``, ``"f1-score"`` and ``"support"`` to report.
         average: ``"macro"``: mean over the classes; ``"micro"``: from the sums over the classes; None: every class.
         collect_device: as in `BaseMetric`.
         prefix: of the results' names; None: ``"multi-label"``.
 
     Results:
-        The items; with ``_thr-{thr:.2f}`` unless that is 0.5, or with ``_top{topk}``; then with ``_micro``, or
+        The items, followed by ``_thr-{thr:.2f}`` unless that is 0.5, or by ``_top{topk}``; then by ``_micro``, or by
         ``_classwise`` for a list.
 
     Raises:
-        AssertedInputError: ``items`` or ``average`` is none of these.
-        InvalidInputError: another argument is not what it should be.
+        AssertedInputError: ``items`` or ``average`` is invalid.
+        InvalidInputError: another argument is invalid.
 
     Examples:
         >>> metric = MultiLabelMetric(thr=0.5)
@@ -147,23 +137,23 @@ class MultiLabelMetric(BaseMetric):
         """Precision, recall, F1 (in percent) and support of these predictions.
 
         Args:
-            pred: scores or one-hot labels ``[n, classes]``, or with ``pred_indices`` the labels of each sample, any
-                number of them: an array, a tensor or a sequence.
+            pred: scores or one-hot labels ``[n, classes]``, or with ``pred_indices`` any number of labels per sample:
+                an array, a tensor or a sequence.
             target: one-hot labels ``[n, classes]``, -1 for ignored, or with ``target_indices`` the labels of each
                 sample.
             pred_indices: whether ``pred`` holds labels.
             target_indices: whether ``target`` holds labels.
-            average: ``"macro"``, ``"micro"`` or None.
-            thr: the threshold; None: ``topk`` decides, and 0.5 if that is None too.
-            topk: how many classes are predicted for every sample, if there is no ``thr``.
+            average: as for the class.
+            thr: as for the class, without the warning.
+            topk: as for the class, without the warning.
             num_classes: number of classes; required for labels.
 
         Returns:
             0-d arrays, or ``[classes]`` where ``average`` is None; float64, where MMPretrain has float32 tensors.
 
         Raises:
-            AssertedInputError: shapes do not match, ``average`` is none of these, or ``num_classes`` is missing.
-            TypeError: an input is no array, tensor or sequence.
+            AssertedInputError: shapes do not match, ``average`` is invalid, or ``num_classes`` is missing.
+            TypeError: an input is not an array, tensor or sequence.
 
         Examples:
             >>> MultiLabelMetric.calculate(
@@ -234,25 +224,25 @@ def _shares(states: dict[str, np.ndarray], average: str | None) -> tuple[np.ndar
 
 @METRICS.register_module()
 class AveragePrecision(BaseMetric):
-    """Average precision of every class or their mean (mAP) in percent, after MMPretrain's ``AveragePrecision``.
+    """Average precision of every class or their mean (mAP) in percent, modelled on MMPretrain's ``AveragePrecision``.
 
     Formula: ``100 * sum_t (R_t - R_{t-1}) * P_t`` over the distinct scores t of a class from the highest, with
     precision and recall of the samples that score at least t. Where a target is -1, the sample does not count for that
     class. See `fleetmetrics.formulas.average_precision`.
 
-    Data samples hold ``pred_score`` ``[classes]``, and ``gt_score`` ``[classes]`` of 1, 0 and -1, or ``gt_label``, any
-    number of labels. All scores are needed at once: workers exchange records.
+    Data samples hold ``pred_score`` ``[classes]``, and ``gt_score`` ``[classes]`` of 1, 0 and -1, or any number of
+    labels as ``gt_label``. Workers exchange records, since all scores are needed at once.
 
-    Where it differs from MMPretrain's:
+    Differs from MMPretrain's:
 
-    - samples of equal score enter the curve together, as in scikit-learn: MMPretrain takes them in the order in which
-      they come to lie, so that its value depends on the order of the samples, and on the number of workers;
-    - a class with no positive sample has 0.0 and counts for the mean, as there, but with `UndefinedMetricWarning`;
-      MMPretrain fails with an IndexError if all its samples are ignored, or if there are none (here nan);
-    - a label that comes twice in a sample is positive: MMPretrain makes it a 2, which is not;
-    - everything is float64: MMPretrain computes in the dtype of the scores, so float16 has three digits, and with
-      integer scores the values of the classes are cut to 0 or 1;
-    - targets other than 1, 0 and -1, and scores that are nan, are errors.
+    - samples of equal score enter the curve together, as in scikit-learn: MMPretrain's value depends on the order of
+      such samples, and so on the number of workers;
+    - a class without positive samples counts as 0.0 in the mean, as there, but with `UndefinedMetricWarning`;
+      MMPretrain fails with an IndexError if all its samples are ignored, or without samples (here nan);
+    - a label repeated in a sample is positive: in MMPretrain it is not;
+    - everything is float64: MMPretrain computes in the dtype of the scores, so float16 has three digits, and integer
+      scores truncate the values of the classes to 0 or 1;
+    - targets other than 1, 0 and -1, and nan scores, are errors.
 
     Args:
         average: ``"macro"``: the mean over the classes; None: every class.
@@ -263,7 +253,7 @@ class AveragePrecision(BaseMetric):
         ``mAP``, or ``AP_classwise``, a list.
 
     Raises:
-        AssertedInputError: ``average`` is neither.
+        AssertedInputError: ``average`` is invalid.
 
     Examples:
         >>> metric = AveragePrecision(average=None)
@@ -300,8 +290,8 @@ class AveragePrecision(BaseMetric):
             A 0-d array, or ``[classes]`` where ``average`` is None; float64.
 
         Raises:
-            AssertedInputError: ``average`` is neither, or the shapes are not equal.
-            TypeError: an input is no array, tensor or sequence.
+            AssertedInputError: ``average`` is invalid, or the shapes differ.
+            TypeError: an input is not an array, tensor or sequence.
         """
         settings.check_average(average, _AP_AVERAGES)
         pred, target = inputs.to_batch(pred, "pred"), inputs.to_batch(target, "target")

@@ -1,4 +1,4 @@
-"""Metrics of retrieval: a query's scores over the items of a gallery, after MMPretrain 1.2.0."""
+"""Retrieval metrics: a query's scores over the items of a gallery, modelled on MMPretrain 1.2.0."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MODES = ("IR", "integrate")
 
 
 class _Answers(NamedTuple):
-    """What is known of the answers to each query."""
+    """The answers to each query."""
 
     relevant: np.ndarray  #: [queries, k] flags, the best answer first
-    total: np.ndarray  #: [queries] int64, how many relevant items there are
+    total: np.ndarray  #: [queries] int64, the number of relevant items
 
 
 def _answers_of_samples(samples: Sequence[Mapping[str, Any]], k: int) -> _Answers:
@@ -39,12 +39,7 @@ def _answers_of_samples(samples: Sequence[Mapping[str, Any]], k: int) -> _Answer
 
 def _row(sample: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     score = inputs.score_of(sample)
-    if "gt_score" not in sample:
-        return score, inputs.one_hot([inputs.label_of(sample, "gt_label")], len(score), "gt_label")[0]
-    relevance = inputs.score_of(sample, "gt_score")
-    if len(relevance) != len(score):
-        raise InvalidInputError(f"gt_score of a data sample has {len(relevance)} entries, its pred_score {len(score)}")
-    return score, relevance
+    return score, inputs.target_of(sample, len(score))
 
 
 def _relevant(relevance: np.ndarray, argument: str) -> np.ndarray:
@@ -61,7 +56,7 @@ def _from_scores(score: np.ndarray, relevant: np.ndarray, k: int) -> _Answers:
 
 
 def _answers(pred: Any, target: Any, k: int, pred_indices: bool, target_indices: bool) -> _Answers:
-    """What `calculate` is given."""
+    """The answers given to `calculate`."""
     ranked = _rows(pred, "pred") if pred_indices else _scores(pred)
     wanted: Any = _rows(target, "target") if target_indices else _flags(target)
     if len(ranked) != len(wanted):
@@ -78,7 +73,7 @@ def _answers(pred: Any, target: Any, k: int, pred_indices: bool, target_indices:
     relevant = np.zeros((len(ranked), k), np.bool_)
     for row, (answers, items) in enumerate(zip(ranked, wanted)):
         found, first = np.unique(answers[:k], return_index=True)
-        relevant[row, first[np.isin(found, items)]] = True  # an item that comes again is not found again
+        relevant[row, first[np.isin(found, items)]] = True  # a repeated item is found once
     return _Answers(relevant, np.array([np.unique(items).size for items in wanted], np.int64))
 
 
@@ -101,7 +96,7 @@ def _flags(target: Any) -> np.ndarray:
 
 
 def _rows(value: Any, argument: str) -> list[np.ndarray]:
-    """Indices of items for each query, any number of them."""
+    """Any number of item indices for each query."""
     if isinstance(value, (str, bytes)) or not (isinstance(value, Sequence) or hasattr(value, "__array__")):
         raise AssertedInputError(
             f"`{argument}` must be Sequence of indices when `{argument}_indices` set to True, but get {type(value)}"
@@ -133,22 +128,21 @@ def _warn_of_empty(metric: str, irrelevant: Any, total: Any) -> None:
 
 @METRICS.register_module()
 class RetrievalRecall(BaseMetric):
-    """Share of the queries with a relevant item among the k best answers, in percent, after MMPretrain's.
+    """Share of the queries with a relevant item among the k best answers, in percent, modelled on MMPretrain's.
 
-    Formula: ``100 * hits / queries``. Of equal scores the lower item comes first. (A query counts once, however many
-    items are relevant to it: this is what image retrieval calls Recall@k, and not the share of the relevant items.)
+    Formula: ``100 * hits / queries``. Lower items come first where scores are equal. (A query counts once, however many
+    items are relevant to it: the Recall@k of image retrieval, not the share of the relevant items.)
 
     Data samples hold ``pred_score`` ``[items]``, and ``gt_score`` ``[items]``, positive where the item is relevant, or
     ``gt_label``, the relevant items. Workers exchange counts.
 
-    Where it differs from MMPretrain's:
+    Differs from MMPretrain's:
 
-    - `calculate` leaves its arguments as they are: MMPretrain cuts the lists in ``pred`` to the largest k, so that the
-      next call with a larger k misses hits;
-    - a query to which no item is relevant counts as 0, as there, but with `UndefinedMetricWarning`;
+    - `calculate` leaves its arguments alone: MMPretrain cuts the lists in ``pred`` to the largest k;
+    - a query without relevant items counts as 0, as there, but with `UndefinedMetricWarning`;
     - a query with an empty list of answers counts as 0: MMPretrain fails with a ValueError;
-    - negative targets (MMPretrain has them as relevant), and scores that are nan, are errors;
-    - counts are integers and shares float64, not float32.
+    - negative targets (which MMPretrain considers relevant) and nan scores are errors;
+    - counts are integers, and shares float64 instead of float32.
 
     Args:
         topk: one k or several.
@@ -159,7 +153,7 @@ class RetrievalRecall(BaseMetric):
         ``Recall@{k}``.
 
     Raises:
-        InvalidInputError: an argument is not what it should be; k is larger than the number of items.
+        InvalidInputError: an argument is invalid, or k is larger than the number of items.
 
     Examples:
         >>> metric = RetrievalRecall(topk=(1, 2))
@@ -205,8 +199,8 @@ class RetrievalRecall(BaseMetric):
             A 0-d float64 array for each k.
 
         Raises:
-            AssertedInputError: there are not as many queries as targets, or there are no indices where there should be.
-            TypeError: scores are no array, tensor or sequence of floats. (Integers in a sequence are indices.)
+            AssertedInputError: queries and targets differ in number, or indices are expected and missing.
+            TypeError: scores are not an array, tensor or sequence of floats. (Integers in a sequence are indices.)
 
         Examples:
             >>> RetrievalRecall.calculate([[0], [1], [2], [3]], [[0, 1], [2], [1], [0, 3]], 1, True, True)
@@ -236,26 +230,25 @@ def _recalls(states: dict[str, np.ndarray]) -> list[float]:
 
 @METRICS.register_module()
 class RetrievalAveragePrecision(BaseMetric):
-    """Mean over the queries of the average precision of their k best answers, in percent, after MMPretrain's.
+    """Mean over the queries of the average precision of their k best answers, in percent, modelled on MMPretrain's.
 
     Formula: ``100 * sum_q (sum_i p_qi / R_q) / queries`` over the positions i up to k of the relevant answers to query
     q, to which ``R_q`` items are relevant, found or not. ``p_qi`` is the precision of the first i answers, or in mode
     ``"integrate"`` the mean of that and of the precision before; see
-    `fleetmetrics.formulas.average_precision_of_ranking`. Of equal scores the lower item comes first.
+    `fleetmetrics.formulas.average_precision_of_ranking`. Lower items come first where scores are equal.
 
     Data samples hold ``pred_score`` ``[items]``, and ``gt_score`` ``[items]``, positive where the item is relevant, or
     ``gt_label``, the relevant items. Workers exchange two numbers per query.
 
-    Where it differs from MMPretrain's:
+    Differs from MMPretrain's:
 
-    - the value is the global one: MMPretrain's ``compute_metrics`` takes the mean of what its own process holds, so
-      that of several workers only the first has a share;
-    - an item that comes twice among the answers to a query is found once, and one that comes twice in its target counts
-      once: MMPretrain has 200 % for ``[0, 0]`` where 0 is wanted, and 50 % for 0 where ``[0, 0]`` is;
-    - a query to which no item is relevant counts as 0, with `UndefinedMetricWarning`: MMPretrain fails with a
+    - the value is global: MMPretrain's ``compute_metrics`` only covers the samples of the first worker;
+    - repeated items count once, in answers and targets: MMPretrain gives 200 % for the answers ``[0, 0]`` to the target
+      0, and 50 % for the answer 0 to the target ``[0, 0]``;
+    - a query without relevant items counts as 0, with `UndefinedMetricWarning`: MMPretrain fails with a
       ZeroDivisionError;
-    - `calculate` leaves its arguments as they are: MMPretrain cuts the lists in ``pred`` to k;
-    - negative targets (MMPretrain has them as relevant), and scores that are nan, are errors.
+    - `calculate` leaves its arguments alone: MMPretrain cuts the lists in ``pred`` to k;
+    - negative targets (which MMPretrain considers relevant) and nan scores are errors.
 
     Args:
         topk: k, required.
@@ -267,8 +260,8 @@ class RetrievalAveragePrecision(BaseMetric):
         ``mAP@{k}``.
 
     Raises:
-        AssertedInputError: ``mode`` is neither.
-        InvalidInputError: another argument is not what it should be; k is larger than the number of items.
+        AssertedInputError: ``mode`` is invalid.
+        InvalidInputError: another argument is invalid, or k is larger than the number of items.
 
     Examples:
         >>> metric = RetrievalAveragePrecision(topk=3)
@@ -293,7 +286,7 @@ class RetrievalAveragePrecision(BaseMetric):
                 self.results.append({"ap": value, "relevant": relevant})
 
     def compute_metrics(self, results: Sequence[Any]) -> dict[str, Any]:
-        # A number per query travels, not a sum: the last bits of a sum of floats depend on who has summed what.
+        # Workers send a number per query: the last bits of partial sums would depend on how queries are distributed.
         values, relevant = inputs.column(results, "ap"), np.array(inputs.column(results, "relevant"))
         return {f"mAP@{self.topk}": _mean_precision(values, relevant)}
 
@@ -317,14 +310,11 @@ class RetrievalAveragePrecision(BaseMetric):
             target_indices: whether ``target`` holds items.
             mode: ``"IR"`` or ``"integrate"``.
 
-        Returns:
-            A float.
-
         Raises:
-            AssertedInputError: ``mode`` is neither, there are not as many queries as targets, or there are no indices
-                where there should be.
-            InvalidInputError: ``topk`` is no integer of at least 1, or larger than the number of items.
-            TypeError: scores are no array, tensor or sequence of floats. (Integers in a sequence are indices.)
+            AssertedInputError: ``mode`` is invalid, queries and targets differ in number, or indices are expected and
+                missing.
+            InvalidInputError: ``topk`` is not an integer from 1 to the number of items.
+            TypeError: scores are not an array, tensor or sequence of floats. (Integers in a sequence are indices.)
 
         Examples:
             >>> RetrievalAveragePrecision.calculate([[0, 1, 2, 3]], [[0, 3]], 4, True, True)

@@ -1,4 +1,4 @@
-"""The arguments that the metrics' constructors and `calculate` share."""
+"""Arguments common to the metrics' constructors and `calculate`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,6 @@ from typing import Any, Iterable, Sequence
 import numpy as np
 
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
-
-__all__ = [
-    "AVERAGES",
-    "check_average",
-    "check_class_count",
-    "check_items",
-    "known_class_count",
-    "pick",
-    "suffixes",
-    "threshold",
-    "thresholds",
-    "top_ks",
-]
 
 AVERAGES = ("micro", "macro", None)
 ITEMS = ("precision", "recall", "f1-score", "support")
@@ -61,9 +48,9 @@ def thresholds(thrs: Any) -> tuple[float | None, ...]:
 
 
 def suffixes(thrs: Sequence[float | None]) -> list[str]:
-    """What tells the results of several thresholds apart: ``_thr-0.50``, ``_no-thr``; nothing if there is one.
+    """The suffixes of the results of several thresholds; empty for a single one.
 
-    Thresholds that two digits do not tell apart are written in full.
+    Thresholds that are equal to two digits are written in full.
 
     Examples:
         >>> suffixes([0.5, 0.121, 0.123, None])
@@ -107,7 +94,7 @@ def check_class_count(num_classes: Any) -> int | None:
 
 
 def known_class_count(num_classes: Any) -> int:
-    """The number of classes as an int, which is required."""
+    """The required number of classes as an int."""
     count = check_class_count(num_classes)
     if count is None:
         raise AssertedInputError("Please specify the `num_classes` if the `pred` is labels instead of scores.")

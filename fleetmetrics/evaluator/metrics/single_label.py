@@ -1,4 +1,4 @@
-"""Metrics of classification with one label per sample, after MMPretrain 1.2.0."""
+"""Metrics for classification with one label per sample, modelled on MMPretrain 1.2.0."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def _warn_of_dropped(metric: str, what: str, dropped: np.ndarray, thrs: Sequence
 
 @METRICS.register_module()
 class Accuracy(BaseMetric):
-    """Share of the samples whose label is among the k highest scores, in percent, after MMPretrain's ``Accuracy``.
+    """Share of the samples whose label is among the k highest scores, in percent, modelled on MMPretrain's.
 
     Formula: ``100 * correct / total``. A sample is correct if fewer than k classes come before its label, and the
     label's score is above the threshold. Equal scores are ordered by class, the lower one first, as in
-    `fleetmetrics.Accuracy` (MMPretrain's order is that of ``torch.topk``, which may be any). Without ``pred_score``,
-    ``pred_label`` must equal the label; k and thresholds do not matter then.
+    `fleetmetrics.Accuracy` (MMPretrain uses ``torch.topk``, whose order is undefined). Without ``pred_score``,
+    ``pred_label`` must equal the label, whatever k and the thresholds are.
 
     Data samples hold ``pred_score`` ``[classes]`` or ``pred_label``, and ``gt_label``. Workers exchange counts.
 
-    Where it differs from MMPretrain's:
+    Differs from MMPretrain's:
 
-    - its default threshold, 0.0, counts no label whose score is negative. The number is kept; where that drops samples
-      whose scores are outside [0, 1], such as logits, there is a warning;
-    - counts are integers and shares float64, not float32; scores are compared in their own precision;
-    - labels that are no class or not whole, and scores that are nan, are errors and not wrong or right predictions;
-    - labels ``[n, 1]`` equal ``[n]``: with predicted labels, MMPretrain compares all with all;
-    - no samples: nan with `UndefinedMetricWarning`, not a ZeroDivisionError;
-    - thresholds that two digits do not tell apart keep a result each; integers are thresholds too.
+    - the default threshold, 0.0, drops negative scores in both; here with a warning for samples with scores outside
+      [0, 1], such as logits;
+    - counts are integers, and shares float64 instead of float32; scores are compared in their own precision;
+    - invalid labels and nan scores are errors;
+    - labels ``[n, 1]`` equal ``[n]``: MMPretrain broadcasts them against predicted labels;
+    - without samples: nan with `UndefinedMetricWarning`, not a ZeroDivisionError;
+    - thresholds that are equal to two digits have separate results; integers are thresholds too.
 
     Args:
         topk: one k or several.
@@ -56,7 +56,7 @@ class Accuracy(BaseMetric):
         ``top{k}``; with several thresholds ``top{k}_thr-{threshold:.2f}`` and ``top{k}_no-thr``.
 
     Raises:
-        InvalidInputError: an argument is not what it should be; k is larger than the number of classes.
+        InvalidInputError: an argument is invalid, or k is larger than the number of classes.
 
     Examples:
         >>> metric = Accuracy(topk=(1, 2))
@@ -113,12 +113,12 @@ class Accuracy(BaseMetric):
             thrs: one threshold or several, each a number or None.
 
         Returns:
-            Arrays of one float64: for scores a list per k of one array per threshold, for labels one array.
-            MMPretrain has float32 tensors there.
+            Arrays of one float64 (MMPretrain: float32 tensors): for scores a list per k of one array per threshold,
+            for labels one array.
 
         Raises:
-            AssertedInputError: there are not as many predictions as labels.
-            TypeError: an input is no array, tensor or sequence.
+            AssertedInputError: predictions and labels differ in number.
+            TypeError: an input is not an array, tensor or sequence.
         """
         pred, target = inputs.pair(pred, target)
         thrs = settings.thresholds(thrs)
@@ -164,36 +164,34 @@ def _accuracies(states: dict[str, np.ndarray], thrs: Sequence[float | None]) -> 
 
 @METRICS.register_module()
 class SingleLabelMetric(BaseMetric):
-    """Precision, recall, F1 and support in percent, after MMPretrain's ``SingleLabelMetric``.
+    """Precision, recall, F1 and support in percent, modelled on MMPretrain's ``SingleLabelMetric``.
 
     Formula: ``tp / predicted``, ``tp / actual``, ``2 * tp / (predicted + actual)`` and ``actual``, from the counts of
-    every class; 0 / 0 is 0. The predicted class is that of the highest score, of equal ones the lowest class; if the
-    score is not above the threshold, no class is predicted. See `fleetmetrics.formulas.precision_recall_f1`.
+    every class; 0 / 0 is 0. The predicted class has the highest score, and is the lowest class where scores are equal;
+    no class is predicted unless that score is above the threshold. See `fleetmetrics.formulas.precision_recall_f1`.
 
-    Data samples hold ``pred_score`` ``[classes]`` or ``pred_label`` (then also ``num_classes``, if the metric has
-    none), and ``gt_label``. Workers exchange counts per class.
+    Data samples hold ``pred_score`` ``[classes]`` or ``pred_label`` (then also ``num_classes``, unless the metric has
+    it), and ``gt_label``. Workers exchange counts per class.
 
-    Where it differs from MMPretrain's: as `Accuracy`, and
-
-    - samples of different ``num_classes`` are an error: MMPretrain takes that of the first for all;
-    - no samples: nan with `UndefinedMetricWarning`, not 0.
+    Differs from MMPretrain's as `Accuracy` does. In addition, samples with different ``num_classes`` are an error
+    (MMPretrain uses that of the first), and without samples the value is nan with `UndefinedMetricWarning`, not 0.
 
     Args:
         thrs: one threshold or several, each a number or None, for none. As in `Accuracy`, the default 0.0 drops
             negative scores, with a warning.
         items: which of ``"precision"``, ``"recall"``, ``"f1-score"`` and ``"support"`` to report.
         average: ``"macro"``: mean over the classes; ``"micro"``: from the sums over the classes; None: every class.
-        num_classes: number of classes, for predicted labels; scores bring their own.
+        num_classes: number of classes, for predicted labels; ignored with scores.
         collect_device: as in `BaseMetric`.
         prefix: of the results' names; None: ``"single-label"``.
 
     Results:
-        The items; with several thresholds each with ``_thr-{threshold:.2f}`` or ``_no-thr``; then with ``_micro``, or
-        ``_classwise`` for a list.
+        The items; with several thresholds, each followed by ``_thr-{threshold:.2f}`` or ``_no-thr``; then by
+        ``_micro``, or by ``_classwise`` for a list.
 
     Raises:
-        AssertedInputError: ``items`` or ``average`` is none of these, or the number of classes is unknown.
-        InvalidInputError: another argument is not what it should be.
+        AssertedInputError: ``items`` or ``average`` is invalid, or the number of classes is unknown.
+        InvalidInputError: another argument is invalid.
 
     Examples:
         >>> SingleLabelMetric.calculate([0, 1, 1, 3], [0, 2, 1, 3], num_classes=4)
@@ -266,9 +264,9 @@ class SingleLabelMetric(BaseMetric):
             labels one tuple, for scores a list of one per threshold.
 
         Raises:
-            AssertedInputError: ``average`` is none of these, ``num_classes`` is missing, or there are not as many
-                predictions as labels.
-            TypeError: an input is no array, tensor or sequence.
+            AssertedInputError: ``average`` is invalid, ``num_classes`` is missing, or predictions and labels differ in
+                number.
+            TypeError: an input is not an array, tensor or sequence.
         """
         settings.check_average(average, settings.AVERAGES)
         pred, target = inputs.pair(pred, target)
@@ -280,7 +278,7 @@ class SingleLabelMetric(BaseMetric):
 def _class_counts(
     pred: np.ndarray, target: np.ndarray, thrs: Sequence[float | None], classes: int | None
 ) -> dict[str, np.ndarray]:
-    """What the confusion matrices of every threshold add up to, per class."""
+    """The per-class sums of the confusion matrix of every threshold."""
     states = {"total": np.array(len(target), np.int64)}
     if pred.ndim == 1:
         classes = settings.known_class_count(classes)
