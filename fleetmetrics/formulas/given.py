@@ -28,7 +28,8 @@ def array_given(argument: str, value: Any, shape: Sequence[int | None] | None = 
     fits = shape is None or (
         array.ndim == len(shape) and all(size in (None, given) for size, given in zip(shape, array.shape))
     )
-    if not numbers or not fits or (not array.size and np.size(value)):
+    ragged = array.shape == (0,) and hasattr(value, "__len__") and len(value)
+    if not numbers or not fits or ragged:
         wanted = (
             "" if shape is None else f" of shape [{', '.join('n' if size is None else str(size) for size in shape)}]"
         )
