@@ -335,7 +335,7 @@ MUTATIONS = [
         "log-odds buckets are one too high",
         "index -= layout.first",
         "index -= layout.first - 1",
-        "tests/xp/test_buckets.py -k lowest_score",
+        "tests/xp/test_score_buckets.py -k lowest_score",
     ),
     Mutation(
         "ties in the AUC of histograms count as right",
