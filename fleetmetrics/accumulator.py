@@ -21,7 +21,7 @@ from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.state import State
 
-__all__ = ["Accumulator", "Composite", "about", "label_taken"]
+__all__ = ["Accumulator"]
 
 _ordinals: dict[str, Iterator[int]] = {}
 #: What a metric has that is no setting of its own.
@@ -390,84 +390,3 @@ class Accumulator:
             one.merge(another, scope)
         for table, more in zip(own, given):
             table.merge(more)
-
-
-class Composite(Accumulator):
-    """What is made of several metrics: they answer for it."""
-
-    def leaves(self) -> Sequence[Accumulator]:
-        """The metrics that it is made of, each once."""
-        return list(dict.fromkeys(leaf for part in self.parts() for leaf in part.leaves()))
-
-    def parts(self) -> Iterable[Accumulator]:
-        """The metrics that it was given."""
-        raise NotImplementedError
-
-    def called(self, of: Any = None) -> str:  # noqa: D102
-        return super().called() if of is None else of.called()
-
-    def own_states(self) -> Iterable[State]:
-        """Those of the metrics, each once."""
-        return dict.fromkeys(state for leaf in self.leaves() for state in leaf.own_states())
-
-    def record_metrics(self) -> Iterable[Any]:
-        """Those of the metrics, each once."""
-        return dict.fromkeys(metric for leaf in self.leaves() for metric in leaf.record_metrics())
-
-    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        """Those of the metrics, each once."""
-        rules: dict[str | Requirement, None] = {}
-        for leaf in self.leaves():
-            try:
-                rules.update(dict.fromkeys(leaf.requirements_of(batch)))
-            except InvalidInputError as error:
-                raise about(error, leaf) from None
-        return tuple(rules)
-
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to each state and table.
-
-        Raises:
-            InvalidInputError: two metrics share one, and fill it with different things.
-        """
-        found: dict[Any, tuple[Any, Accumulator]] = {}
-        for leaf in self.leaves():
-            try:
-                increments = leaf.statistics(batch)
-            except InvalidInputError as error:
-                raise about(error, leaf) from None
-            for target, increment in increments:
-                before, by = found.setdefault(target, (increment, leaf))
-                if before is not increment and not _identical(before, increment):
-                    raise InvalidInputError(
-                        f"{by.name} ({type(by).__name__}) and {leaf.name} ({type(leaf).__name__}) share "
-                        f"{target.name!r}, which both declare under the key {target.key!r}, and fill it with different "
-                        "statistics; give one of them another key, or compute both by one function of the batch that "
-                        "is decorated with fleetmetrics.batch.statistic"
-                    )
-        return [(target, increment) for target, (increment, _) in found.items()]
-
-
-def about(error: InvalidInputError, metric: Accumulator) -> InvalidInputError:
-    """The error, with the metric that it is about."""
-    error.about = metric
-    return error
-
-
-def label_taken(by: Iterable[Accumulator]) -> bool | None:
-    """`Accumulator.takes_label` of what adds to several others.
-
-    Args:
-        by: those.
-    """
-    asked = {each.takes_label for each in by}
-    return True if True in asked or not asked else False if False in asked else None
-
-
-def _identical(one: Any, other: Any) -> bool:
-    """Whether two increments were made of the very same arrays."""
-    if type(one) is type(other) and isinstance(one, (tuple, dict)) and len(one) == len(other):
-        if isinstance(one, dict):
-            return one.keys() == other.keys() and all(_identical(one[key], other[key]) for key in one)
-        return all(map(_identical, one, other))
-    return one is other

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 import numpy as np
 
-from fleetmetrics.accumulator import Composite, about, label_taken
+from fleetmetrics.composite import Composite, about, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.state import State

@@ -18,16 +18,18 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, TypedDict
 
 import numpy as np
 
-from fleetmetrics.accumulator import Accumulator, Composite, label_taken
+from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.arguments import raise_if_too_large, zero_division_of
-from fleetmetrics.arithmetic import Arithmetic
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check
+from fleetmetrics.composite import Composite, label_taken
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.state import State
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class Declared(NamedTuple):
     key: Any = None
 
 
-class Metric(Accumulator, Arithmetic):
+class Metric(Accumulator):
     """A metric with states. The catalogue derives from it, and so can yours.
 
     A metric takes its settings by keyword, and those that are below as every metric does. What it is named must be the
@@ -194,8 +196,45 @@ class Metric(Accumulator, Arithmetic):
         """
         raise NotImplementedError(f"{type(self).__name__} must define batch_statistics")
 
-    def _combined(self, symbol: str, function: Callable[..., Any], *operands: Any) -> Expression:
-        return Expression(symbol, function, *operands)
+    # -- arithmetic: a formula that waits for the values
+
+    __array_ufunc__ = None  # or an array times a metric would be an array of objects
+
+    def __add__(self, other: Any) -> Expression:
+        return Expression("+", operator.add, self, other)
+
+    def __radd__(self, other: Any) -> Expression:
+        return Expression("+", operator.add, other, self)
+
+    def __sub__(self, other: Any) -> Expression:
+        return Expression("-", operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Expression:
+        return Expression("-", operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Expression:
+        return Expression("*", operator.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Expression:
+        return Expression("*", operator.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Expression:
+        return Expression("/", _quotient, self, other)
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return Expression("/", _quotient, other, self)
+
+    def __pow__(self, other: Any) -> Expression:
+        return Expression("**", _power, self, other)
+
+    def __rpow__(self, other: Any) -> Expression:
+        return Expression("**", _power, other, self)
+
+    def __neg__(self) -> Expression:
+        return Expression("-", operator.neg, self)
+
+    def __abs__(self) -> Expression:
+        return Expression("abs", operator.abs, self)
 
 
 class Undefinable(Metric):
@@ -287,3 +326,23 @@ class Expression(Composite, Metric):
         new = Expression(self.symbol, self.function, *[made.get(each, each) for each in self.operands])
         new.validate = self.validate
         return new if name is None else new.rename(name)
+
+
+def _quotient(one: Any, other: Any) -> Any:
+    if np.ndim(one) == np.ndim(other) == 0:
+        return one / other if other else undefined("a quotient of metrics", "the divisor is 0")
+    below = np.asarray(other)
+    if (below == 0).any():
+        undefined("a quotient of metrics", f"{np.count_nonzero(below == 0)} of {below.size} divisors are 0")
+    return np.where(below == 0, np.nan, one / np.where(below == 0, 1, below))
+
+
+def _power(one: Any, other: Any) -> Any:
+    base, exponent = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    with np.errstate(all="ignore"):
+        value = np.power(base, exponent)
+    none = ~np.isfinite(value) & ~np.isnan(base) & ~np.isnan(exponent)
+    if none.any():
+        undefined("a power of metrics", f"{np.count_nonzero(none)} of {none.size} are no finite number")
+        value = np.where(none, np.nan, value)
+    return value if value.ndim else value.item()

@@ -308,3 +308,14 @@ def test_members_that_keep_different_records_under_one_key_are_an_error():
     together = fm.MetricCollection([Kept(False, "plain"), Kept(True, "doubled")])
     with pytest.raises(fm.InvalidInputError, match=r"(?s)plain \(Kept\) and doubled \(Kept\).*key 'score'"):
         together.add([1.0, 2.0], [0, 1])
+
+
+def test_a_member_that_adds_nothing_to_a_state_does_not_get_what_another_adds():
+    class Silent(Plain):
+        def batch_statistics(self, batch):
+            return {"total": None}
+
+    for members in ([Plain(1.0), Silent(1.0)], [Silent(1.0), Plain(1.0)]):
+        together = fm.MetricCollection(dict(zip("ab", members)))
+        with pytest.raises(fm.InvalidInputError, match="fill it with different statistics"):
+            together.add([1.0], [1.0])
