@@ -5,9 +5,17 @@ Change the import and a script prints global numbers, whatever launched it:
     from fleetmetrics import functional as metrics     # was: from paddle.distributed.fleet import metrics
     auc = metrics.auc(stat_pos, stat_neg, scope)
 
-Each function costs one exchange. ``input`` and its like may be NumPy arrays and scalars of any shape, Python
-numbers and lists, dynamic tensors, legacy Variables, PIR values that have a name, and names (looked up in the
-scope). Integers are summed as integers, an overflow is an error; floats give the correctly rounded sum.
+Each function costs one exchange; every worker gets the same result, or the same `FleetMetricsError`. ``input`` and its
+like may be NumPy arrays and scalars of any shape, Python numbers and lists, dynamic tensors, legacy Variables, PIR
+values that have a name, and names. Integers are summed as integers, an overflow is an error; floats give the correctly
+rounded sum.
+
+``scope`` is where a variable's name is looked up (None: ``paddle.static.global_scope()``), ``util`` an object with
+``all_reduce(input, mode)``, such as ``fleet.util`` (None: fleetmetrics' channel).
+
+`acc`, `mae`, `mse` and `rmse` take a sum over this worker's samples and their number, each one number in any shape; of
+a longer array the first entry is taken, as in Paddle, with a warning. Without samples on any worker the result is nan,
+with `UndefinedMetricWarning`.
 """
 
 from __future__ import annotations
@@ -31,14 +39,11 @@ def sum(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
 
     Args:
         input: what this worker has; bools, integers or floats of any shape, the same on every worker.
-        scope: where a variable's name is looked up; None: ``paddle.static.global_scope()``.
-        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: fleetmetrics' channel.
+        scope: see the module.
+        util: see the module.
 
     Returns:
-        An array of the input's shape, the same on every worker: int64 for bools and integers, else float64.
-
-    Raises:
-        FleetMetricsError: the same error on every worker.
+        An array of the input's shape: int64 for bools and integers, else float64.
 
     Examples:
         >>> sum([16777216, 1])
@@ -48,9 +53,7 @@ def sum(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
 
 
 def max(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
-    """Element-wise maximum over all workers; nan if any worker has nan there.
-
-    Args, returns and errors: as for `sum`.
+    """Element-wise maximum over all workers; nan if any worker has nan there. Arguments and result: see `sum`.
 
     Examples:
         >>> max([-5.0, 3.0])
@@ -60,9 +63,7 @@ def max(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
 
 
 def min(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
-    """Element-wise minimum over all workers; nan if any worker has nan there.
-
-    Args, returns and errors: as for `sum`.
+    """Element-wise minimum over all workers; nan if any worker has nan there. Arguments and result: see `sum`.
 
     Examples:
         >>> min([-5, 3])
@@ -72,23 +73,7 @@ def min(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
 
 
 def acc(correct: Any, total: Any, scope: Any = None, util: Any = None) -> float:
-    """Global accuracy from the workers' counters.
-
-    Formula: ``sum(correct) / sum(total)``, the sums over all workers.
-
-    Args:
-        correct: how many of this worker's samples were predicted right: one number, of any shape that holds
-            one. Of a longer array the first entry is taken, as Paddle does, with a warning.
-        total: how many samples this worker had.
-        scope: as for `sum`.
-        util: as for `sum`.
-
-    Returns:
-        A fraction, the same on every worker; nan with `UndefinedMetricWarning` if no worker
-        had samples.
-
-    Raises:
-        FleetMetricsError: the same error on every worker.
+    """Global accuracy, ``sum(correct) / sum(total)`` over all workers.
 
     Examples:
         >>> acc(3, 4)
@@ -98,21 +83,7 @@ def acc(correct: Any, total: Any, scope: Any = None, util: Any = None) -> float:
 
 
 def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
-    """Global mean absolute error from the workers' sums.
-
-    Formula: ``sum(abserr) / sum(total_ins_num)``, the sums over all workers.
-
-    Args:
-        abserr: the sum of the absolute errors of this worker's samples; one number, as in `acc`.
-        total_ins_num: how many samples this worker had.
-        scope: as for `sum`.
-        util: as for `sum`.
-
-    Returns:
-        A number, the same on every worker; nan with `UndefinedMetricWarning` without samples.
-
-    Raises:
-        FleetMetricsError: the same error on every worker.
+    """Global mean absolute error, ``sum(abserr) / sum(total_ins_num)`` over all workers.
 
     Examples:
         >>> mae(6.0, 4)
@@ -123,21 +94,7 @@ def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) ->
 
 
 def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
-    """Global mean squared error from the workers' sums.
-
-    Formula: ``sum(sqrerr) / sum(total_ins_num)``, the sums over all workers.
-
-    Args:
-        sqrerr: the sum of the squared errors of this worker's samples; one number, as in `acc`.
-        total_ins_num: how many samples this worker had.
-        scope: as for `sum`.
-        util: as for `sum`.
-
-    Returns:
-        A number, the same on every worker; nan with `UndefinedMetricWarning` without samples.
-
-    Raises:
-        FleetMetricsError: the same error on every worker.
+    """Global mean squared error, ``sum(sqrerr) / sum(total_ins_num)`` over all workers.
 
     Examples:
         >>> mse(16.0, 4)
@@ -148,21 +105,7 @@ def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) ->
 
 
 def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
-    """Global root mean squared error from the workers' sums.
-
-    Formula: ``sqrt(sum(sqrerr) / sum(total_ins_num))``, the sums over all workers.
-
-    Args:
-        sqrerr: the sum of the squared errors of this worker's samples; one number, as in `acc`.
-        total_ins_num: how many samples this worker had.
-        scope: as for `sum`.
-        util: as for `sum`.
-
-    Returns:
-        A number, the same on every worker; nan with `UndefinedMetricWarning` without samples.
-
-    Raises:
-        FleetMetricsError: the same error on every worker.
+    """Global root mean squared error, ``sqrt(sum(sqrerr) / sum(total_ins_num))`` over all workers.
 
     Examples:
         >>> rmse(16.0, 4)
@@ -173,24 +116,18 @@ def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -
 
 
 def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> float:
-    """Global area under the ROC curve from the workers' histograms.
-
-    Formula: see `fleetmetrics.formulas.auc_from_histogram`.
+    """Global area under the ROC curve from the workers' histograms; see `fleetmetrics.formulas.auc_from_histogram`.
 
     Args:
-        stat_pos: this worker's histogram of the samples labelled 1, rising scores: a statistic of
-            ``paddle.static.auc`` in any of its shapes (``[1, buckets]``, or the flat sliding-window form of the
-            batch statistics), or any array with one entry per bucket.
+        stat_pos: this worker's histogram of the samples labelled 1, rising scores: a statistic of ``paddle.static.auc``
+            in any of its shapes (``[1, buckets]``, or the flat sliding-window form of the batch statistics), or any
+            array with one entry per bucket.
         stat_neg: the same for the samples labelled 0, equally long.
-        scope: as for `sum`.
-        util: as for `sum`.
+        scope: see the module.
+        util: see the module.
 
     Returns:
-        A fraction, the same on every worker; 0.5 with `UndefinedMetricWarning` if no worker
-        had samples of one of the classes, as Paddle has it.
-
-    Raises:
-        FleetMetricsError: the same error on every worker.
+        A fraction; 0.5 with `UndefinedMetricWarning` if no worker has samples of one of the classes, as in Paddle.
 
     Examples:
         >>> auc([[0, 1, 1]], [[2, 0, 0]])
@@ -216,10 +153,10 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> fl
 
 
 def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of the flat batch statistics of ``paddle.static.auc`` the block that holds the sum of the window.
+    """The block with the sum of the window, from the flat batch statistics of ``paddle.static.auc``.
 
-    With ``slide_steps = s`` Paddle lays out s blocks of the latest steps, a block with their sum, and a counter
-    of steps, all in one axis. Reading that as one histogram would count each sample twice.
+    With ``slide_steps = s`` Paddle lays out s blocks of the latest steps, a block with their sum, and a counter of
+    steps, all in one axis. Reading that as one histogram would count each sample twice.
     """
     steps = positive[-1:] if positive.ndim == 1 and positive.size % 2 == 1 else np.zeros(1)
     if steps[0] < 1 or steps[0] != negative[-1]:

@@ -1,8 +1,15 @@
 """Which of a worker's samples are padding, and where its records belong among those of all workers.
 
-A sampler that deals a data set to several workers repeats samples so that every worker gets equally many;
-counted over all workers, those would count twice. Pure NumPy, no communication. All results are in the order of
-dealing; for Paddle's own sampler they come from a formula, without iterating it.
+A sampler that deals a data set to several workers repeats samples so that all get the same number; counted over all
+workers, those would count twice. Pure NumPy, no communication. All results are in the order of dealing; for Paddle's
+own sampler they come from a formula, without iterating it.
+
+A ``sampler`` is a `paddle.io.DistributedBatchSampler`, a `paddle.io.DataLoader` with one, or an object with its
+attributes ``nranks``, ``local_rank``, ``dataset``, ``batch_size``, ``shuffle``, ``drop_last`` and ``epoch``. If its
+class has an ``__iter__`` of its own, a copy is iterated for every rank, and what it deals must depend only on its
+attributes. ``rank`` is from 0 to ``nranks - 1``; None: the sampler's ``local_rank``. ``epoch`` is from 0 to 2**32 - 1;
+None: that of the pass to come, the sampler's. A sampler that shuffles raises it as a pass begins: the pass under way is
+``sampler.epoch - 1``. Any other sampler, rank or epoch raises `InvalidInputError`.
 """
 
 from __future__ import annotations
@@ -32,15 +39,7 @@ _READ = ("nranks", "local_rank", "dataset", "batch_size", "shuffle", "drop_last"
 
 
 class Dealing:
-    """One pass of a sampler over all ranks; see `fleetmetrics.sampling.dealt_indices` for what samplers it takes.
-
-    Args:
-        sampler: `paddle.io.DistributedBatchSampler` or the like.
-        epoch: of the pass; None: the sampler's, which is that of the pass to come.
-
-    Raises:
-        InvalidInputError: for another sampler or epoch.
-    """
+    """One pass of a sampler over all ranks."""
 
     def __init__(self, sampler: Any, epoch: int | None = None) -> None:
         inner = _inner(sampler)
@@ -67,18 +66,11 @@ class Dealing:
 
     @cached_property
     def _pass(self) -> Any:
-        """Made when it is needed: a sampler that shuffles takes a permutation of the data set, another is iterated."""
+        """Made when needed: a sampler that shuffles takes a permutation of the data set, another is iterated."""
         return self._make()
 
     def rank(self, rank: int | None) -> int:
-        """Return a rank; that of the sampler for None.
-
-        Args:
-            rank: from 0 to ``ranks - 1``, or None.
-
-        Raises:
-            InvalidInputError: for another.
-        """
+        """The rank, or the sampler's for None; `InvalidInputError` if there is no such rank."""
         return _integer("rank", self.local_rank if rank is None else rank, 0, self.ranks)
 
     def indices(self, rank: int) -> np.ndarray:
@@ -107,11 +99,7 @@ class Dealing:
 
 
 def epoch_under_way(sampler: Any) -> int:
-    """Return the epoch of the pass that has begun last.
-
-    Args:
-        sampler: as for `Dealing`. One that shuffles raises its epoch as a pass begins.
-    """
+    """The epoch of the pass that began last."""
     inner = _inner(sampler)
     epoch = int(getattr(inner, "epoch", 0))
     return max(0, epoch - 1) if getattr(inner, "shuffle", False) else epoch
@@ -228,11 +216,7 @@ class _Iterated:
 
 
 def position_dtype(total: int) -> np.dtype:
-    """Return the integers that hold positions among so many records.
-
-    Args:
-        total: how many.
-    """
+    """The integers that hold positions among ``total`` records."""
     return np.dtype(np.int32 if total < 2**31 else np.int64)
 
 
@@ -241,22 +225,7 @@ Positions = Union[slice, np.ndarray]
 
 
 def dealt_indices(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
-    """Return the data set's indices that a rank is dealt in one pass, padding included.
-
-    Args:
-        sampler: a `paddle.io.DistributedBatchSampler`, a `paddle.io.DataLoader` with one, or an object with its
-            attributes ``nranks``, ``local_rank``, ``dataset``, ``batch_size``, ``shuffle``, ``drop_last`` and
-            ``epoch``. If its class has an ``__iter__`` of its own, a copy of it is iterated for every rank: what
-            it deals must then depend on nothing but its attributes.
-        rank: from 0 to ``nranks - 1``; None: the sampler's ``local_rank``.
-        epoch: from 0 to 2**32 - 1; None: the sampler's ``epoch`` as it stands, which is that of the pass to
-            come. A sampler that shuffles raises it as a pass begins: the pass under way is ``sampler.epoch - 1``.
-
-    Returns:
-        int64 [n].
-
-    Raises:
-        InvalidInputError: for another sampler, rank or epoch.
+    """The data set's indices that a rank is dealt in one pass, padding included: int64 [n].
 
     Examples:
         >>> from types import SimpleNamespace
@@ -270,20 +239,24 @@ def dealt_indices(sampler: Any, rank: int | None = None, epoch: int | None = Non
 
 
 def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
-    """Say which of the samples that a rank is dealt in one pass are padding: by default, in the pass to come.
+    """Which of the samples that a rank is dealt in one pass are padding, by default in the pass to come.
 
-    Over all ranks, every sample that is dealt at all has exactly one entry that is False. Paddle's sampler deals
-    the list ``(0, ..., N - 1, 0, ..., p - 1)``, shuffled or not: padding are its entries from position N on.
-    Where ``drop_last`` drops a sample and not its copy, the first copy dealt, in the order of that list, counts.
-    With an ``__iter__`` of its own, the entry counts that is earliest on its rank, then that of the lowest rank.
+    Over all ranks, exactly one entry of every dealt sample is False. Paddle's sampler deals the list ``(0, ..., N - 1,
+    0, ..., p - 1)``, shuffled or not: its entries from position N on are padding. Where ``drop_last`` drops a sample
+    but not its copy, the first copy dealt, in the order of that list, counts. With an ``__iter__`` of its own, the
+    entry counts that is earliest on its rank, then that of the lowest rank.
 
     Args:
-        sampler: see `dealt_indices`, also for rank, epoch and errors.
-        rank: None: the sampler's ``local_rank``.
-        epoch: None: that of the pass to come.
+        sampler: a `paddle.io.DistributedBatchSampler`, a `paddle.io.DataLoader` with one, or an object with its
+            attributes; see `fleetmetrics.sampling`.
+        rank: from 0 to ``nranks - 1``; None: the sampler's ``local_rank``.
+        epoch: of the pass; None: the sampler's, that of the pass to come.
 
     Returns:
         bool [n]: True for padding. Making it takes n bytes, or 4 N + 9 n where the sampler shuffles.
+
+    Raises:
+        InvalidInputError: for another sampler, rank or epoch.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -296,18 +269,10 @@ def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None
 
 
 def kept_positions(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
-    """Return where the records of a rank's kept samples belong in the order of the data set.
+    """Where the records of a rank's kept samples belong in the order of the data set: int32, or int64 if 2**31 or more.
 
-    ``out[kept_positions(sampler, r)] = records_of_rank_r`` for every rank r sorts the records by index. Samples
-    that no rank is dealt leave no gap: a position is the number of samples with a lower index that are dealt.
-
-    Args:
-        sampler: see `dealt_indices`, also for rank, epoch and errors.
-        rank: None: the sampler's ``local_rank``.
-        epoch: None: that of the pass to come.
-
-    Returns:
-        int32 or, from 2**31 samples on, int64 [m]: one per sample of the rank that is not padding.
+    ``out[kept_positions(sampler, r)] = records_of_rank_r`` for every rank r sorts the records by index. Samples dealt
+    to no rank leave no gap: a position is the number of dealt samples with a lower index.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -320,21 +285,19 @@ def kept_positions(sampler: Any, rank: int | None = None, epoch: int | None = No
 
 
 def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = None) -> list[Positions]:
-    """Say where each worker's records belong among those of all workers, where no sampler tells.
+    """Where each worker's records belong among those of all workers, if no sampler tells.
 
     Args:
-        mode: "unzip": one sample from each rank in turn; "cat": rank after rank; "batch": one block from each rank
-            in turn, as `paddle.io.DistributedBatchSampler` deals. A rank that has run out is skipped.
+        mode: "unzip": one sample from each rank in turn; "cat": rank after rank; "batch": one block from each rank in
+            turn, as `paddle.io.DistributedBatchSampler` deals. A rank that has run out is skipped. Others:
+            `UnknownNameError`.
         counts: number of records by rank, each at least 0.
-        blocks: for "batch": by rank the lengths of its blocks, int [k], each at least 0.
+        blocks: for "batch": by rank the lengths of its blocks, int [k], each at least 0, adding up to its count.
 
     Returns:
-        By rank the positions of its records: int32 or, from 2**31 records on, int64 [counts[rank]]. A slice
-        instead for "cat", where only one rank has records, and for "unzip" if all that have any have equally many.
-
-    Raises:
-        UnknownNameError: for another mode.
-        InvalidInputError: for other counts, or blocks that do not sum to them.
+        By rank the positions of its records: int32 or, from 2**31 records on, int64 [counts[rank]]. A slice for "cat",
+        where
+        only one rank has records, and for "unzip" if all ranks with records have the same number.
 
     Examples:
         >>> arrange("unzip", [2, 2])
@@ -362,17 +325,7 @@ def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = Non
 
 
 def kept_count(mode: str, counts: Sequence[int], rank: int, size: int, blocks: Sequence[Any] | None = None) -> int:
-    """Say how many of a rank's records come before a position in the order of `arrange`: always its first ones.
-
-    Args:
-        mode: as for `arrange`.
-        counts: as for `arrange`.
-        rank: whose.
-        size: the position.
-        blocks: as for `arrange`.
-
-    Returns:
-        From 0 to ``counts[rank]``; without an array of positions.
+    """How many of a rank's records come before position ``size`` in the order of `arrange`: always its first ones.
 
     Examples:
         >>> [kept_count("unzip", [3, 2, 0], rank, 3) for rank in range(3)]

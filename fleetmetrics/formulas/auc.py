@@ -39,14 +39,7 @@ class BoundedArea(NamedTuple):
 
 
 def area_fraction(max_fpr: Any) -> float:
-    """Check the argument ``max_fpr``: up to which false positive rate an area reaches.
-
-    Args:
-        max_fpr: a number above 0 and at most 1; None: 1.
-
-    Raises:
-        InvalidInputError: it is neither.
-    """
+    """The argument ``max_fpr``, a number above 0 and at most 1, or None for 1; else `InvalidInputError`."""
     if max_fpr is None:
         return 1.0
     if isinstance(max_fpr, (int, float, np.number)) and not isinstance(max_fpr, bool) and 0 < max_fpr <= 1:
@@ -57,10 +50,10 @@ def area_fraction(max_fpr: Any) -> float:
 def auc_from_histogram(
     positive: Any, negative: Any, max_fpr: float | None = None, zero_division: float | None = None
 ) -> float:
-    """Area under the ROC curve from the histograms of the scores of both classes.
+    """Area under the ROC curve from the histograms of the scores of both classes, in [0, 1].
 
-    The probability that a positive sample scores higher than a negative one; samples of one bucket count as
-    tied, so the curve is a straight line inside a bucket (trapezoidal rule):
+    The probability that a positive sample scores higher than a negative one. Samples of one bucket count as tied: the
+    curve is a straight line inside a bucket (trapezoidal rule).
 
     Formula:
         sum_b negative[b] * (sum_{c > b} positive[c] + positive[b] / 2) / (sum(positive) * sum(negative))
@@ -68,19 +61,16 @@ def auc_from_histogram(
     With ``max_fpr`` the area A of the curve up to that false positive rate f, standardised so that guessing gives 0.5
     and a perfect order 1: ``(1 + (A - f**2 / 2) / (f - f**2 / 2)) / 2``.
 
-    Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic
-    (ROC) curve", Radiology 143 (1982). McClish, "Analyzing a portion of the ROC curve", Medical Decision Making 9
-    (1989).
-
     Args:
-        positive: weight of the samples with label 1 by bucket, rising scores; any shape, int64 or float64.
+        positive: weight of the samples with label 1 by bucket, rising scores; any shape, int64 or float64. The whole
+            area of integers is correctly rounded.
         negative: the same for label 0, equally long.
         max_fpr: in (0, 1]; None: 1, the whole area.
-        zero_division: the value if a class has no samples, without a warning; nan: nan, with
-            `UndefinedMetricWarning`; None: 0.5 with that warning, as Paddle has it.
+        zero_division: the value if a class has no samples, without a warning; nan: nan, with `UndefinedMetricWarning`;
+            None: 0.5 with that warning, as Paddle has it.
 
-    Returns:
-        A fraction in [0, 1]: without ``max_fpr`` the correctly rounded value for integer counts of any size.
+    Raises:
+        InvalidInputError: shapes differ, a weight is negative or not finite, or ``max_fpr`` is out of range.
 
     Examples:
         >>> auc_from_histogram([0, 1, 1], [2, 0, 0])
@@ -93,27 +83,18 @@ def auc_from_histogram(
 def auc_bounds(
     positive: Any, negative: Any, max_fpr: float | None = None, zero_division: float = math.nan
 ) -> BoundedArea:
-    """Area under the ROC curve, and between which areas that of the raw scores must lie.
+    """Area under the ROC curve and its bounds over all orders of the samples inside their buckets.
 
     Formula: the lowest area has all negative samples of a bucket above its positive ones, the highest all below:
 
         low, high = value -+ sum_b positive[b] * negative[b] / (2 * sum(positive) * sum(negative))
 
-    With ``max_fpr`` the standardised areas under these two staircases. Each is reached by an order of the samples
-    inside their buckets, so that no narrower bounds hold for all samples of this histogram.
+    With ``max_fpr`` the standardised areas under these two staircases. Some order reaches each bound, so none is
+    narrower. Of integers the whole area's are correctly rounded; others are good to a relative 1e-12. Arguments:
+    `auc_from_histogram`.
 
     Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006), section 5.1 (the
     optimistic and the pessimistic order of ties).
-
-    Args:
-        positive: as for `auc_from_histogram`.
-        negative: as for `auc_from_histogram`.
-        max_fpr: as for `auc_from_histogram`.
-        zero_division: all three numbers if a class has no samples, without a warning; nan: nan, with
-            `UndefinedMetricWarning`.
-
-    Returns:
-        value, low, high. Of integer counts the whole area's are correctly rounded; others are good to a relative 1e-12.
 
     Examples:
         >>> auc_bounds([0, 1, 1], [1, 1, 0])
@@ -184,21 +165,11 @@ def _one_class(positive: Any, negative: Any, metric: str, zero_division: float |
 
 
 def average_precision_from_histogram(positive: Any, negative: Any, zero_division: float = math.nan) -> float:
-    """Average precision: the area under the steps of the precision-recall curve, from histograms of the scores.
+    """Average precision in [0, 1]: the area under the steps of the precision-recall curve, from histograms.
 
     Formula: ``sum_b (R_b - R_{b+1}) * P_b`` over the buckets, where ``P_b`` and ``R_b`` are precision and recall of the
-    samples in bucket b and above: the samples of a bucket enter together.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4. Steps, and not
-    straight lines: Davis and Goadrich, "The relationship between precision-recall and ROC curves", ICML 2006.
-
-    Args:
-        positive: weight of the samples with label 1 by bucket, rising scores; any shape, int64 or float64.
-        negative: the same for label 0, equally long.
-        zero_division: the value if no sample is positive, without a warning; nan: nan, with `UndefinedMetricWarning`.
-
-    Returns:
-        A fraction in [0, 1].
+    samples in bucket b and above: the samples of a bucket enter together. Undefined without positive samples; for the
+    histograms see `auc_from_histogram`.
 
     Examples:
         >>> average_precision_from_histogram([0, 1, 1], [1, 1, 0])
@@ -211,28 +182,19 @@ def average_precision_from_histogram(positive: Any, negative: Any, zero_division
 
 
 def average_precision_bounds(positive: Any, negative: Any, zero_division: float = math.nan) -> BoundedArea:
-    """Average precision, and between which values that of the raw scores must lie.
+    """Average precision and its bounds over all orders of the samples inside their buckets; to a relative 1e-12.
 
-    Formula: in the highest value the positive samples of a bucket are tied, and score above its negative ones:
-    ``precision = TP / (TP + FP')``, with the positives down to and with this bucket and the negatives before it. In the
-    lowest they score below its negative ones, and one after the other: of counts the i-th has the precision
-    ``(TP' + i) / (TP' + i + FP)``. Nobody can tell from a histogram of weights how the weight is dealt among the
-    samples of a bucket; then the lowest value is that of infinitely many light ones, the integral over i.
+    Formula: for the highest value the positive samples of a bucket are tied and score above its negative ones:
+    ``precision = TP / (TP + FP')``, with the positives down to and including this bucket and the negatives before it.
+    For the lowest they score below its negative ones, one after the other: of counts the i-th has the precision ``(TP'
+    + i) / (TP' + i + FP)``. A histogram of weights does not tell how the weight is split among the samples of a bucket;
+    the lowest value is then that of infinitely many light ones, the integral over i.
 
-    Of counts each bound is reached by an order of the samples inside their buckets, ties allowed; of weights the
-    highest is, and the lowest is a bound that no samples go below.
+    Some order, ties allowed, reaches each bound of counts and the highest of weights; no samples fall below the lowest.
+    Arguments: `average_precision_from_histogram`; integers are taken for numbers of samples.
 
     Source: McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of
     tied scores", ECIR 2008.
-
-    Args:
-        positive: as for `average_precision_from_histogram`; integers are taken for numbers of samples.
-        negative: as for `average_precision_from_histogram`.
-        zero_division: all three numbers if no sample is positive, without a warning; nan: nan, with
-            `UndefinedMetricWarning`.
-
-    Returns:
-        value, low, high; good to a relative 1e-12.
 
     Examples:
         >>> average_precision_bounds([0, 1, 1], [1, 1, 0])

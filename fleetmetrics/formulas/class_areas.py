@@ -35,28 +35,21 @@ def auc_of_classes(
 ) -> Any:
     """Areas under the ROC curves of several classes, each against all others, or their average.
 
-    Formula: `auc_from_histogram` of each class; ``"macro"``: their mean; ``"weighted"``: the same with the weight of
-    the samples of the class; ``"micro"``: the area from the sum of all histograms.
-
-    Source: Provost and Domingos, "Well-trained PETs: improving probability estimation trees", CeDER working paper
-    IS-00-04, New York University (2000), for the weighted mean; Fawcett, "An introduction to ROC analysis", Pattern
-    Recognition Letters 27 (2006), section 9.
+    Formula: `auc_from_histogram` of each class; ``"macro"``: their mean; ``"weighted"``: the mean weighted by the
+    samples of the class; ``"micro"``: the area from the sum of all histograms.
 
     Args:
-        histogram: weight by class, by whether the sample is of it (0: not, 1: it is), and by bucket, rising scores;
-            ``[classes, 2, buckets]``, int64 or float64.
+        histogram: ``[classes, 2, buckets]``, weight by class, by whether the sample belongs to it (0 or 1), and by
+            bucket, rising scores; int64 or float64. Another shape raises `InvalidInputError`.
         average: ``"macro"``, ``"weighted"`` or ``"micro"``; None (or ``"none"``): a value per class.
-        max_fpr: as for `auc_from_histogram`.
-        zero_division: what a class has that all samples are of, or none, without a warning; nan: nan, and it is left
-            out of the average, with an `UndefinedMetricWarning` that names it.
-        bounds: whether the bounds come with it: those of each class, or their average.
+        max_fpr: see `auc_from_histogram`.
+        zero_division: the value of a class that no sample, or every sample, belongs to; nan leaves it out of the
+            average, with an `UndefinedMetricWarning` that names it.
+        bounds: whether to add the bounds, of each class or averaged.
         of: what an entry stands for, for the warning.
 
     Returns:
         A fraction in [0, 1], or float64 ``[classes]``; with ``bounds`` a `BoundedArea` of three of them.
-
-    Raises:
-        InvalidInputError: the histogram has another shape, or holds no numbers; an argument is not what it should be.
 
     Examples:
         >>> auc_of_classes([[[1, 1, 0], [0, 0, 2]], [[0, 1, 0], [1, 1, 1]]], average=None).tolist()
@@ -85,22 +78,8 @@ def average_precision_of_classes(
 ) -> Any:
     """Average precisions of several classes, each against all others, or their average.
 
-    Formula: `average_precision_from_histogram` of each class; the averages as for `auc_of_classes`.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
-
-    Args:
-        histogram: as for `auc_of_classes`.
-        average: as for `auc_of_classes`.
-        zero_division: as for `auc_of_classes`, of a class that no sample is of.
-        bounds: as for `auc_of_classes`.
-        of: as for `auc_of_classes`.
-
-    Returns:
-        As for `auc_of_classes`.
-
-    Raises:
-        InvalidInputError: the histogram has another shape, or holds no numbers; ``average`` is none of these.
+    Formula: `average_precision_from_histogram` of each class; arguments and result as for `auc_of_classes`. Undefined
+    for a class that no sample belongs to.
 
     Examples:
         >>> average_precision_of_classes([[[1, 1, 0], [0, 0, 2]], [[0, 1, 0], [1, 0, 1]]])
@@ -127,19 +106,7 @@ def _averaged(
     bounds: bool,
     of: str,
 ) -> Any:
-    """The areas of the classes or their average.
-
-    Args:
-        name: of the metric, for the warning.
-        reason: what a class is that has no area, for the warning.
-        area: of the positive and the negative histogram of a class.
-        table: ``[classes, 2, buckets]``.
-        defined: flags of the classes that have an area.
-        average: as for `auc_of_classes`.
-        zero_division: as for `auc_of_classes`.
-        bounds: whether an area has three numbers.
-        of: what an entry stands for.
-    """
+    """The areas of the classes or their average; ``reason`` is what a class without an area is, for the warning."""
     if average == "micro":
         negative, positive = _pooled(table)
         return area(positive, negative)
@@ -161,7 +128,7 @@ def _averaged(
 
 
 def _table(histogram: Any, average: Any) -> np.ndarray:
-    """The histogram as an array; raises if it, or the average, is none."""
+    """The histogram as an array; raises if it, or the average, is not valid."""
     if average is not None and not (isinstance(average, str) and average in _AVERAGES):
         raise InvalidInputError(f"average must be one of {', '.join(map(repr, _AVERAGES))}, None, not {average!r}")
     try:
@@ -176,19 +143,19 @@ def _table(histogram: Any, average: Any) -> np.ndarray:
 
 
 def _pooled(table: np.ndarray) -> np.ndarray:
-    """The sum over the classes; counts that no int64 would hold are Python's."""
+    """The sum over the classes; counts too large for int64 become Python's."""
     if table.dtype.kind in "iu" and table.size and int(table.max()) > (2**63 - 1) // len(table):
         table = table.astype(object)
     return np.sum(table, axis=0)
 
 
 def _total(weights: np.ndarray) -> float:
-    """The sum, of floats the same bits whatever the machine's vector width."""
+    """The sum; for floats the same bits whatever the machine's vector width."""
     return math.fsum(weights) if weights.dtype.kind == "f" else float(exact_total(weights))
 
 
 def _mean(values: np.ndarray, weights: list[float]) -> float:
-    """The weighted mean of what is defined; where all that is has no weight, the plain mean."""
+    """The weighted mean of the defined values; if they all weigh 0, the plain mean."""
     pairs = [(value, weight) for value, weight in zip(values.tolist(), weights) if not math.isnan(value)]
     total = math.fsum(weight for _, weight in pairs)
     if not total:

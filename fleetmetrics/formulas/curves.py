@@ -1,7 +1,9 @@
 """Curves over all thresholds, from the histograms of the scores of both classes.
 
-All take the weight of the positive and of the negative samples by bucket, rising scores, and the lowest score of each
-bucket as its threshold: a sample is predicted positive if its score is at least the threshold.
+``positive`` and ``negative`` are the weights of the samples labelled 1 and 0 by bucket, rising scores, ``[buckets]``,
+int64 or float64, finite and at least 0; ``thresholds`` is the lowest score of each bucket, ``[buckets]``. Other shapes
+raise `InvalidInputError`. A sample is predicted positive if its score is at least the threshold. A share of a class
+without samples is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.
 """
 
 from __future__ import annotations
@@ -61,19 +63,8 @@ def roc_curve(positive: Any, negative: Any, thresholds: Any, zero_division: floa
     """The ROC curve over the thresholds that separate samples.
 
     Formula: ``fpr[i]`` and ``tpr[i]`` are the shares of the negative and of the positive samples whose score is at
-    least ``thresholds[i]``. Empty buckets make no point.
-
-    Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006).
-
-    Args:
-        positive: weight of the samples with label 1 by bucket, rising scores; int64 or float64, ``[buckets]``.
-        negative: the same for label 0.
-        thresholds: the lowest score of each bucket, ``[buckets]``.
-        zero_division: the rate of a class that has no samples, without a warning; nan: nan, with
-            `UndefinedMetricWarning`.
-
-    Returns:
-        Arrays as `sklearn.metrics.roc_curve` returns them with ``drop_intermediate=False``, float64.
+    least ``thresholds[i]``. Empty buckets make no point: as `sklearn.metrics.roc_curve` with
+    ``drop_intermediate=False``.
 
     Examples:
         >>> curve = roc_curve([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75])
@@ -95,18 +86,8 @@ def precision_recall_curve(
     """The precision-recall curve over the thresholds that separate samples.
 
     Formula: ``precision[i]`` is the share of positive samples among those whose score is at least ``thresholds[i]``,
-    ``recall[i]`` the share of the positive samples that are among them. Empty buckets make no point.
-
-    Source: Davis and Goadrich, "The relationship between precision-recall and ROC curves", ICML 2006.
-
-    Args:
-        positive: as for `roc_curve`.
-        negative: as for `roc_curve`.
-        thresholds: as for `roc_curve`.
-        zero_division: the recall if no sample is positive, without a warning; nan: nan, with `UndefinedMetricWarning`.
-
-    Returns:
-        Arrays as `sklearn.metrics.precision_recall_curve` returns them with ``drop_intermediate=False``, float64.
+    ``recall[i]`` the share of the positive samples among them. Empty buckets make no point: as
+    `sklearn.metrics.precision_recall_curve` with ``drop_intermediate=False``.
 
     Examples:
         >>> curve = precision_recall_curve([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75])
@@ -119,21 +100,9 @@ def precision_recall_curve(
 
 
 def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math.nan) -> float:
-    """The largest distance between the distributions of the scores of the two classes.
+    """The largest distance between the distributions of the scores of the two classes, in [0, 1].
 
     Formula: ``max_t |TPR(t) - FPR(t)|``: the two-sample Kolmogorov-Smirnov statistic of the scores.
-
-    Source: Smirnov, "Table for estimating the goodness of fit of empirical distributions", Annals of Mathematical
-    Statistics 19 (1948). Its use for scores: Thomas, Edelman and Crook, Credit Scoring and Its Applications (2002),
-    section 7.4.
-
-    Args:
-        positive: as for `roc_curve`.
-        negative: as for `roc_curve`.
-        zero_division: the value if a class has no samples, without a warning; nan: nan, with `UndefinedMetricWarning`.
-
-    Returns:
-        A fraction in [0, 1].
 
     Examples:
         >>> kolmogorov_smirnov([0, 1, 1], [1, 1, 0])
@@ -147,13 +116,13 @@ def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math
 
 
 class Points(NamedTuple):
-    """What lies above and below each threshold that separates samples, float64; made by `points`.
+    """The weights above and below each threshold that separates samples, float64; made by `points`.
 
     Args:
-        tp: the positive samples predicted positive.
-        fp: the negative ones predicted positive.
-        fn: the positive ones predicted negative.
-        tn: the negative ones predicted negative.
+        tp: positive samples predicted positive.
+        fp: negative ones predicted positive.
+        fn: positive ones predicted negative.
+        tn: negative ones predicted negative.
         thresholds: falling from inf.
     """
 
@@ -165,27 +134,21 @@ class Points(NamedTuple):
 
     @property
     def precision(self) -> np.ndarray:
-        """Of what is predicted positive, the share that is; 1 where nothing is."""
+        """The share of positive samples among those predicted positive; 1 where there are none."""
         precision = np.ones_like(self.tp)
         precision[1:] = self.tp[1:] / (self.tp + self.fp)[1:]
         return precision
 
     @property
     def one_class(self) -> str:
-        """Why there are no rates, if a class has no samples; else an empty text."""
+        """Why there are no rates, if a class has no samples; else ""."""
         positive, negative = self.tp[-1], self.fp[-1]
         reason = f"the weight of the samples labelled 1 is {positive:g}, of those labelled 0 {negative:g}"
         return "" if positive and negative else reason
 
 
 def points(positive: Any, negative: Any, thresholds: Any = None) -> Points:
-    """The points of the curves; each sum is one, and none a difference, in which small weights would be lost.
-
-    Args:
-        positive: as for `roc_curve`.
-        negative: as for `roc_curve`.
-        thresholds: as for `roc_curve`; None: they do not matter.
-    """
+    """The points of the curves, all by sums: a difference would lose small weights."""
     thresholds = np.zeros(np.size(positive)) if thresholds is None else thresholds
     p, n, t = (array[::-1].astype(np.float64) for array in histograms_given(positive, negative, thresholds))
     used = (p > 0) | (n > 0)
@@ -201,21 +164,16 @@ def _share(cumulated: np.ndarray, metric: str, reason: str, zero_division: float
 
 
 def cumulative_gain(positive: Any, negative: Any, fractions: Any, zero_division: float = math.nan) -> np.ndarray:
-    """Which share of the positive samples is among the given share of the samples with the highest scores.
+    """The share of the positive samples among the given fractions of samples with the highest scores.
 
     Formula: the positives in the top ``x * N`` of N samples, divided by all positives; inside a bucket the curve is a
     straight line, as if its samples came in random order.
 
-    Source: Berry and Linoff, Data Mining Techniques (1997), chapter 5 (cumulative gains chart).
-
     Args:
-        positive: weight of the samples with label 1 by bucket, rising scores; int64 or float64, ``[buckets]``.
-        negative: the same for label 0.
+        positive: see the module.
+        negative: see the module.
         fractions: shares x of the population in [0, 1], ``[m]``.
-        zero_division: the values if no sample is positive, without a warning; nan: nan, with `UndefinedMetricWarning`.
-
-    Returns:
-        Fractions in [0, 1], float64 ``[m]``.
+        zero_division: see the module.
 
     Examples:
         >>> cumulative_gain([0, 1, 3], [4, 1, 1], [0.25, 0.5, 1.0]).tolist()
@@ -229,19 +187,8 @@ def cumulative_gain(positive: Any, negative: Any, fractions: Any, zero_division:
 def lift(positive: Any, negative: Any, fractions: Any, zero_division: float = math.nan) -> np.ndarray:
     """How many times more positive samples the top of the ranking holds than a random choice of the same size.
 
-    Formula: ``cumulative_gain(x) / x``, which is the rate of positives among the top ``x * N`` samples divided by that
-    among all.
-
-    Source: Berry and Linoff, Data Mining Techniques (1997), chapter 5.
-
-    Args:
-        positive: as for `cumulative_gain`.
-        negative: as for `cumulative_gain`.
-        fractions: shares x of the population, above 0 and at most 1, ``[m]``.
-        zero_division: as for `cumulative_gain`.
-
-    Returns:
-        At least 0, float64 ``[m]``; 1 is no better than chance.
+    Formula: ``cumulative_gain(x) / x``, for fractions x above 0: the rate of positives among the top ``x * N`` samples
+    divided by that among all; 1 is no better than chance.
 
     Examples:
         >>> lift([0, 1, 3], [4, 1, 1], [0.25, 0.5, 1.0]).tolist()

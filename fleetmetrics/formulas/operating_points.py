@@ -1,7 +1,9 @@
-"""Points of the curves that people ask for, and metrics at given thresholds.
+"""Operating points of the curves, and metrics at given thresholds.
 
-All take the weight of the positive and of the negative samples by bucket, rising scores, and thresholds: a sample is
-predicted positive if its score is at least the threshold.
+``positive``, ``negative`` and ``thresholds`` are those of `fleetmetrics.formulas.roc_curve`: the weights of both
+classes by bucket, rising scores, and the lowest score of each bucket. A sample is predicted positive if its score is at
+least the threshold. Where a value is undefined it is ``zero_division``; nan, the default, comes with
+`UndefinedMetricWarning`.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ __all__ = [
 
 
 class OperatingPoint(NamedTuple):
-    """The best value that the condition allows, and where.
+    """The best value that the condition allows, and its threshold.
 
     Args:
         value: a fraction in [0, 1].
-        threshold: the score from which on samples are predicted positive; inf: none is.
+        threshold: the lowest score predicted positive; inf: none is.
     """
 
     value: float
@@ -42,22 +44,10 @@ class OperatingPoint(NamedTuple):
 def recall_at_fixed_precision(
     positive: Any, negative: Any, thresholds: Any, min_precision: float, zero_division: float = math.nan
 ) -> OperatingPoint:
-    """The highest recall at which the precision is at least the given one.
+    """The highest recall with a precision of at least ``min_precision``, in [0, 1]; undefined without positive samples.
 
-    Formula: ``max { recall(t) : precision(t) >= min_precision }`` over the thresholds t; of equal recalls the highest
-    threshold counts, whose precision is higher. Predicting nothing (recall 0 at threshold inf) is always allowed.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
-
-    Args:
-        positive: weight of the samples with label 1 by bucket, rising scores; int64 or float64, ``[buckets]``.
-        negative: the same for label 0.
-        thresholds: the lowest score of each bucket, ``[buckets]``.
-        min_precision: in [0, 1].
-        zero_division: the value if no sample is positive, without a warning; nan: nan, with `UndefinedMetricWarning`.
-
-    Returns:
-        The recall and the threshold.
+    Formula: ``max { recall(t) : precision(t) >= min_precision }`` over the thresholds t; of equal recalls the one at
+    the highest threshold, where precision is higher. Predicting nothing (recall 0 at threshold inf) is always allowed.
 
     Examples:
         >>> recall_at_fixed_precision([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_precision=0.6)
@@ -71,22 +61,10 @@ def recall_at_fixed_precision(
 def precision_at_fixed_recall(
     positive: Any, negative: Any, thresholds: Any, min_recall: float, zero_division: float = math.nan
 ) -> OperatingPoint:
-    """The highest precision at which the recall is at least the given one.
+    """The highest precision with a recall of at least ``min_recall``, in [0, 1]; undefined without positive samples.
 
-    Formula: ``max { precision(t) : recall(t) >= min_recall }`` over the thresholds t; of equal precisions the lowest
-    threshold counts, whose recall is higher. Predicting nothing counts as precision 1 and recall 0.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
-
-    Args:
-        positive: weight of the samples with label 1 by bucket, rising scores; int64 or float64, ``[buckets]``.
-        negative: the same for label 0.
-        thresholds: the lowest score of each bucket, ``[buckets]``.
-        min_recall: in [0, 1].
-        zero_division: the value if no sample is positive, without a warning; nan: nan, with `UndefinedMetricWarning`.
-
-    Returns:
-        The precision and the threshold.
+    Formula: ``max { precision(t) : recall(t) >= min_recall }`` over the thresholds t; of equal precisions the one at
+    the lowest threshold, where recall is higher. Predicting nothing counts as precision 1 and recall 0.
 
     Examples:
         >>> precision_at_fixed_recall([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_recall=0.5)
@@ -100,22 +78,10 @@ def precision_at_fixed_recall(
 def sensitivity_at_specificity(
     positive: Any, negative: Any, thresholds: Any, min_specificity: float, zero_division: float = math.nan
 ) -> OperatingPoint:
-    """The highest sensitivity (true positive rate) at which the specificity is at least the given one.
+    """The highest sensitivity with a specificity of at least ``min_specificity``; undefined for one class alone.
 
-    Formula: ``max { TPR(t) : 1 - FPR(t) >= min_specificity }`` over the thresholds t; of equal values the highest
-    threshold counts, whose specificity is higher.
-
-    Source: Zhou, Obuchowski and McClish, Statistical Methods in Diagnostic Medicine (2011), section 2.
-
-    Args:
-        positive: weight of the samples with label 1 by bucket, rising scores; int64 or float64, ``[buckets]``.
-        negative: the same for label 0.
-        thresholds: the lowest score of each bucket, ``[buckets]``.
-        min_specificity: in [0, 1].
-        zero_division: the value if a class has no samples, without a warning; nan: nan, with `UndefinedMetricWarning`.
-
-    Returns:
-        The sensitivity and the threshold.
+    Formula: ``max { TPR(t) : 1 - FPR(t) >= min_specificity }`` over the thresholds t; of equal values the one at the
+    highest threshold, where specificity is higher.
 
     Examples:
         >>> sensitivity_at_specificity([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_specificity=0.5)
@@ -132,22 +98,10 @@ def sensitivity_at_specificity(
 def specificity_at_sensitivity(
     positive: Any, negative: Any, thresholds: Any, min_sensitivity: float, zero_division: float = math.nan
 ) -> OperatingPoint:
-    """The highest specificity (true negative rate) at which the sensitivity is at least the given one.
+    """The highest specificity with a sensitivity of at least ``min_sensitivity``; undefined for one class alone.
 
-    Formula: ``max { 1 - FPR(t) : TPR(t) >= min_sensitivity }`` over the thresholds t; of equal values the lowest
-    threshold counts, whose sensitivity is higher.
-
-    Source: Zhou, Obuchowski and McClish, Statistical Methods in Diagnostic Medicine (2011), section 2.
-
-    Args:
-        positive: weight of the samples with label 1 by bucket, rising scores; int64 or float64, ``[buckets]``.
-        negative: the same for label 0.
-        thresholds: the lowest score of each bucket, ``[buckets]``.
-        min_sensitivity: in [0, 1].
-        zero_division: the value if a class has no samples, without a warning; nan: nan, with `UndefinedMetricWarning`.
-
-    Returns:
-        The specificity and the threshold.
+    Formula: ``max { 1 - FPR(t) : TPR(t) >= min_sensitivity }`` over the thresholds t; of equal values the one at the
+    lowest threshold, where sensitivity is higher.
 
     Examples:
         >>> specificity_at_sensitivity([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_sensitivity=0.75)
@@ -210,24 +164,19 @@ class Sweep(NamedTuple):
 def threshold_sweep(
     positive: Any, negative: Any, thresholds: Any, beta: float = 1.0, zero_division: float = math.nan
 ) -> Sweep:
-    """Precision, recall, F-beta, accuracy and specificity at each of the given thresholds.
+    """Precision, recall, F-beta, accuracy and specificity (float64 arrays) at each of the given thresholds.
 
-    Formula: with the samples whose score is at least t predicted positive, ``precision = TP / (TP + FP)``,
-    ``recall = TP / (TP + FN)``, ``F = (1 + beta**2) TP / ((1 + beta**2) TP + beta**2 FN + FP)``,
-    ``accuracy = (TP + TN) / all``, ``specificity = TN / (TN + FP)``.
-
-    Source: van Rijsbergen, Information Retrieval (1979), chapter 7.
+    Formula: with the samples whose score is at least t predicted positive, ``precision = TP / (TP + FP)``, ``recall =
+    TP / (TP + FN)``, ``F = (1 + beta**2) TP / ((1 + beta**2) TP + beta**2 FN + FP)``, ``accuracy = (TP + TN) / all``,
+    ``specificity = TN / (TN + FP)``.
 
     Args:
-        positive: weight of the samples with label 1 between two thresholds: ``[thresholds + 1]``, of which the first
-            entry is below all thresholds; int64 or float64.
+        positive: weight of the samples with label 1 between two thresholds, ``[thresholds + 1]``, the first entry below
+            all thresholds; int64 or float64.
         negative: the same for label 0.
         thresholds: rising, ``[thresholds]``.
         beta: above 0; how much more recall counts than precision.
-        zero_division: entries that are 0 / 0, without a warning; nan: nan, with `UndefinedMetricWarning`.
-
-    Returns:
-        Arrays by threshold, float64, and the best threshold by F-beta.
+        zero_division: see the module.
 
     Examples:
         >>> sweep = threshold_sweep([0, 1, 1], [2, 1, 0], [0.25, 0.5])
