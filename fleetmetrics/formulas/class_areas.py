@@ -38,6 +38,9 @@ def auc_of_classes(
     Formula: `auc_from_histogram` of each class; ``"macro"``: their mean; ``"weighted"``: the mean weighted by the
     samples of the class; ``"micro"``: the area from the sum of all histograms.
 
+    Source: Provost and Domingos, "Well-trained PETs: improving probability estimation trees", CeDER working paper
+    IS-00-04, New York University (2000), for the weighted mean.
+
     Args:
         histogram: ``[classes, 2, buckets]``, weight by class, by whether the sample belongs to it (0 or 1), and by
             bucket, rising scores; int64 or float64. Another shape raises `InvalidInputError`.

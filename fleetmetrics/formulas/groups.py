@@ -15,10 +15,7 @@ __all__ = ["auc_by_group"]
 
 
 def starts_of(group: np.ndarray) -> np.ndarray:
-    """Flags of the samples with which a new group begins.
-
-    Args:
-        group: ``[n]``, sorted.
+    """Whether a new group begins at each sample; the groups are sorted.
 
     Examples:
         >>> starts_of(np.array([1, 1, 2])).tolist()
@@ -30,15 +27,7 @@ def starts_of(group: np.ndarray) -> np.ndarray:
 
 
 def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Where the values of each group are, group by group, the highest first.
-
-    Args:
-        values: ``[n]`` finite numbers, group by group.
-        start: int64 ``[groups]``, where each begins.
-        sizes: int64 ``[groups]``, how many it has.
-
-    Returns:
-        int64 ``[n]``.
+    """Where the finite values of each group are, group by group, the highest first: int64 ``[n]``.
 
     Examples:
         >>> best_first(np.array([1.0, 2.0, 5.0]), np.array([0, 2]), np.array([2, 1])).tolist()
@@ -60,10 +49,6 @@ def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.n
 
 def sums_of(values: np.ndarray, start: np.ndarray) -> np.ndarray:
     """The sum from each start to the next.
-
-    Args:
-        values: ``[n]`` numbers.
-        start: int64, rising, the first one 0.
 
     Examples:
         >>> sums_of(np.array([1, 2, 4]), np.array([0, 2])).tolist()
@@ -166,13 +151,10 @@ def _sums_before(values: np.ndarray, start: np.ndarray) -> np.ndarray:
 
 
 def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Area under the ROC curve of each group's samples; equal scores count as half.
+    """Area under the ROC curve of each group's samples; equal scores count half.
 
     Formula: ``sum_ij w_i w_j ([s_i > s_j] + [s_i = s_j] / 2) / sum_ij w_i w_j`` over the positive samples i and the
     negative samples j of the group.
-
-    Source: Hanley and McNeil, Radiology 143 (1982); by user: Zhu et al., "Optimized cost per click in Taobao display
-    advertising", KDD 2017.
 
     Args:
         group: ``[n]`` integers or texts, sorted.

@@ -1,7 +1,8 @@
-"""Formulas of ranked answers to queries: all queries at once, and equal scores as if their order were drawn.
+"""Ranked answers to queries, all queries at once; and average precision over samples.
 
-Where answers tie, every value here is its mean over all orders of the tied answers, in closed form: it does not
-depend on the order in which the samples came, nor on the number of workers.
+Where answers tie, a value is its mean over all orders of the tied answers, in closed form: it depends neither on the
+order of the samples nor on the number of workers. Functions of ``ranked`` take what `rank_queries` returns and the
+number ``k`` of answers that count (None: all), and return float64 ``[queries]``, nan where undefined.
 
 Source: McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of tied
 scores", ECIR 2008.
@@ -102,14 +103,7 @@ def _within(ranked: RankedQueries, k: Any) -> np.ndarray:
 
 
 def hits_at(ranked: RankedQueries, k: Any = None) -> np.ndarray:
-    """Relevant answers among the first k.
-
-    Args:
-        ranked: from `rank_queries`.
-        k: a number, or one per query; None: all.
-
-    Returns:
-        float64 ``[queries]``: a mean over the orders of tied answers.
+    """The number of relevant answers among the first k; k may be an array, one per query.
 
     Examples:
         >>> hits_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.5], [1, 1, 0]), 2).tolist()
@@ -119,15 +113,7 @@ def hits_at(ranked: RankedQueries, k: Any = None) -> np.ndarray:
 
 
 def r_precision(ranked: RankedQueries) -> np.ndarray:
-    """Share of relevant answers among the first R, where R is how many relevant ones the query has.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
-
-    Args:
-        ranked: from `rank_queries`.
-
-    Returns:
-        float64 ``[queries]``; nan where nothing is relevant.
+    """Share of relevant answers among the first R of a query with R relevant ones; nan for R = 0.
 
     Examples:
         >>> r_precision(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [1, 0, 1])).tolist()
@@ -137,16 +123,7 @@ def r_precision(ranked: RankedQueries) -> np.ndarray:
 
 
 def fall_out_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """Share of the irrelevant answers that are among the first k.
-
-    Source: van Rijsbergen, Information Retrieval (1979), chapter 7.
-
-    Args:
-        ranked: from `rank_queries`.
-        k: None: all answers.
-
-    Returns:
-        float64 ``[queries]``: a mean over the orders of tied answers; nan where everything is relevant.
+    """Share of the irrelevant answers that are among the first k; nan where everything is relevant.
 
     Examples:
         >>> fall_out_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [0, 1, 0]), 2).tolist()
@@ -164,19 +141,10 @@ def _shares(part: np.ndarray, whole: Any) -> np.ndarray:
 def dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = False) -> np.ndarray:
     """Discounted cumulative gain of the first k answers.
 
-    Formula: ``sum_i gain_i / log2(i + 1)`` over the places i = 1, 2, ..., k; the gain is the relevance, or
-    ``2**relevance - 1``.
+    Formula: ``sum_i gain_i / log2(i + 1)`` over the places i = 1, 2, ..., k; the gain is the relevance, or if
+    ``exponential``, ``2**relevance - 1``.
 
-    Source: Jaervelin and Kekaelaeinen, "Cumulated gain-based evaluation of IR techniques", ACM TOIS 20 (2002);
-    exponential gains: Burges et al., "Learning to rank using gradient descent", ICML 2005.
-
-    Args:
-        ranked: from `rank_queries`.
-        k: None: all answers.
-        exponential: whether the gain is ``2**relevance - 1``.
-
-    Returns:
-        float64 ``[queries]``.
+    Source for exponential gains: Burges et al., "Learning to rank using gradient descent", ICML 2005.
 
     Examples:
         >>> dcg_at(rank_queries([1, 1], [0.9, 0.1], [3, 2]), 1).tolist()
@@ -188,15 +156,7 @@ def dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = Fals
 
 
 def ideal_dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = False) -> np.ndarray:
-    """The highest `dcg_at` that any order of the answers could have.
-
-    Args:
-        ranked: from `rank_queries`.
-        k: None: all answers.
-        exponential: whether the gain is ``2**relevance - 1``.
-
-    Returns:
-        float64 ``[queries]``.
+    """The highest `dcg_at` of any order of the answers.
 
     Examples:
         >>> ideal_dcg_at(rank_queries([1, 1], [0.1, 0.9], [3, 2]), 1).tolist()
@@ -223,14 +183,7 @@ def _discounted(ranked: RankedQueries, gains: np.ndarray, k: int | None) -> np.n
 
 
 def hit_rate_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """Whether a relevant answer is among the first k.
-
-    Args:
-        ranked: from `rank_queries`.
-        k: None: all answers.
-
-    Returns:
-        float64 ``[queries]``: 0 or 1; where the k-th place is tied, the probability over the orders of the tie.
+    """Whether a relevant answer is among the first k: 0, 1, or a probability where the k-th place is tied.
 
     Examples:
         >>> hit_rate_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.5], [0, 1, 0]), 2).tolist()
@@ -244,16 +197,7 @@ def hit_rate_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
 
 
 def reciprocal_rank_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """One over the place of the first relevant answer.
-
-    Source: Voorhees, "The TREC-8 question answering track report", TREC 1999.
-
-    Args:
-        ranked: from `rank_queries`.
-        k: None: all answers; else 0 where the first relevant one comes later.
-
-    Returns:
-        float64 ``[queries]``; 0 where nothing is relevant.
+    """One over the place of the first relevant answer; 0 if there is none among the first k.
 
     Examples:
         >>> reciprocal_rank_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [0, 1, 1])).tolist()
@@ -286,18 +230,9 @@ def _long_tie(size: int, hits: int, before: int, last: int) -> float:
 
 
 def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """Mean of the precision at each relevant answer.
+    """Mean of the precision at each relevant answer; nan where nothing is relevant.
 
     Formula: ``sum_i precision_i * [i is relevant] / min(R, k)`` over the places i = 1, ..., k, of R relevant answers.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
-
-    Args:
-        ranked: from `rank_queries`.
-        k: None: all answers.
-
-    Returns:
-        float64 ``[queries]``; nan where nothing is relevant.
 
     Examples:
         >>> average_precision_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [1, 0, 1])).tolist()
@@ -315,21 +250,19 @@ def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndar
 
 
 def average_precision(score: Any, target: Any) -> np.ndarray:
-    """Average precision of each class: the area under the steps of its precision-recall curve.
+    """Average precision of each class: the area under the steps of its precision-recall curve, in [0, 1].
 
     Formula: ``sum_t (R_t - R_{t-1}) * P_t`` over the distinct scores t from the highest, where ``P_t`` and ``R_t`` are
-    precision and recall of the samples that score at least t. Samples of equal score enter together: the value does
-    not depend on the order of the samples.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
+    precision and recall of the samples that score at least t: samples of equal score enter together.
 
     Args:
         score: ``[n, classes]``, without nan.
         target: ``[n, classes]``: 1 where the sample is of the class, 0 where it is not, -1 where it does not count.
 
     Returns:
-        ``[classes]`` fractions in [0, 1], float64. With `UndefinedMetricWarning`: 0.0 for a class without a positive
-        sample, and nan if there are no samples at all.
+        float64 ``[classes]``. With `UndefinedMetricWarning`: 0.0 for a class without a positive sample, and nan without
+        any
+        samples.
 
     Examples:
         >>> average_precision([[0.9], [0.8], [0.7], [0.6]], [[1], [0], [1], [0]])
