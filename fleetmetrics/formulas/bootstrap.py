@@ -1,4 +1,4 @@
-"""What resampling tells: an interval for a metric, and for the difference of two."""
+"""Results of resampling: an interval for a metric, and for the difference of two."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BootstrapResult", "PairedDifference", "bootstrap_result", "paired_di
 
 
 class BootstrapResult(NamedTuple):
-    """A value, and how sure it is.
+    """A value and its uncertainty.
 
     Args:
         value: over the samples as they are.
@@ -23,10 +23,10 @@ class BootstrapResult(NamedTuple):
         high: its upper end.
         confidence: how often such an interval is meant to hold the true value.
         replicates: the value in each replicate, float64 ``[replicates]`` (of arrays ``[replicates, ...]``); nan where
-            it is undefined.
+            undefined.
         seed: of the resampling.
-        drawn: how many samples each replicate has drawn, int64 ``[replicates]``: a mark of which samples there were.
-            None without ids: the samples are not told apart.
+        drawn: the number of samples drawn by each replicate, int64 ``[replicates]``, a fingerprint of the samples; None
+            without ids, which tell samples apart.
     """
 
     value: Any
@@ -41,7 +41,7 @@ class BootstrapResult(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """By how much one metric differs from another over the same samples, and how sure that is.
+    """The difference of one metric from another over the same samples, and its uncertainty.
 
     Args:
         value: the first one's value less the second one's.

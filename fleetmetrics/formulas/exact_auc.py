@@ -86,19 +86,7 @@ def _totals(label: np.ndarray, weight: np.ndarray | None) -> tuple[Any, Any]:
 def sort_by_score(
     score: np.ndarray, label: np.ndarray, weight: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Samples in the order of falling scores.
-
-    Args:
-        score: ``[n]``; integers are compared as such, floats other than float32 as float64.
-        label: flags ``[n]``.
-        weight: ``[n]``, or None.
-
-    Returns:
-        New arrays; of the scores their opposites, which rise.
-
-    Raises:
-        InvalidInputError: a score is nan.
-    """
+    """Samples by falling score, in new arrays; scores but float32 become float64, nan is an `InvalidInputError`."""
     if weight is None and score.dtype.kind == "f":
         return (*_unpacked(*_sorted_keys(score, label)), None)
     if score.dtype.kind == "f":

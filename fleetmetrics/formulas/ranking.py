@@ -290,23 +290,20 @@ def _area(score: np.ndarray, target: np.ndarray) -> float:
 
 
 def average_precision_of_ranking(relevant: Any, total: Any, mode: str = "IR") -> np.ndarray:
-    """Average precision of the answers to each query, the best answers first.
+    """Average precision of the answers to each query, the best answers first; 0 where nothing is relevant.
 
-    Formula: ``sum_i p_i / total`` over the positions i = 1, 2, ... of the relevant answers, of which h come up to and
-    including i. ``"IR"`` (information retrieval): ``p_i = h / i``. ``"integrate"`` (the trapezoidal rule of the Oxford
-    Buildings benchmark): ``p_i`` is the mean of ``h / i`` and ``(h - 1) / (i - 1)``, and of ``h / i`` and 1 where
-    ``i = 1``.
+    Formula: ``sum_i p_i / total`` over the positions i = 1, 2, ... of the relevant answers, with h relevant ones up to
+    and including i. ``"IR"`` (information retrieval): ``p_i = h / i``. ``"integrate"`` (the trapezoidal rule of the
+    Oxford Buildings benchmark): ``p_i`` is the mean of ``h / i`` and ``(h - 1) / (i - 1)``, and of ``h / i`` and 1
+    where ``i = 1``.
 
     Source: Manning, Raghavan and Schuetze (2008), section 8.4; Philbin et al., "Object retrieval with large
     vocabularies and fast spatial matching", CVPR 2007.
 
     Args:
-        relevant: ``[queries, k]`` flags: whether the answer at this position is relevant.
-        total: ``[queries]``, how many relevant answers there are, found or not.
+        relevant: bool ``[queries, k]``: whether the answer at this position is relevant.
+        total: ``[queries]``, the number of relevant answers, found or not.
         mode: ``"IR"`` or ``"integrate"``.
-
-    Returns:
-        ``[queries]`` fractions in [0, 1], float64; 0 for a query to which nothing is relevant.
 
     Examples:
         >>> average_precision_of_ranking([[True, False, True]], [2])
