@@ -1,4 +1,7 @@
-"""The catalogue: each metric is states, batch statistics and a formula."""
+"""The catalogue: each metric is states, batch statistics and a formula.
+
+An undefined value is nan with `UndefinedMetricWarning`, or ``zero_division`` if that is given.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates of plain values: sum, extremes, number of samples, throughput."""
+"""Aggregates of plain values: sum, maximum, minimum, number of samples, throughput."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["Count", "Max", "Min", "Sum", "Throughput"]
 class Count(Metric):
     """Number of samples; with weights, their total weight.
 
-    Formula: ``sum(w)``; an int without weights. ``add(prediction, label=None)`` looks at the shapes only: masked
-    samples do not count.
+    Formula: ``sum(w)``; an int without weights. ``add(prediction, label=None)`` reads shapes only; masked samples do
+    not count.
 
     Elsewhere: `Counter`.
 
@@ -48,7 +48,7 @@ class Count(Metric):
 
 
 class Values(Metric):
-    """What aggregates of values share: they take no label."""
+    """An aggregate of values, without labels."""
 
     requirements = ("finite_prediction",)
     takes_label = False
@@ -60,7 +60,7 @@ class Values(Metric):
         Args:
             value: numbers of any shape; every element counts.
             weight: one number of at least 0 per sample, or one for all; None: 1.
-            mask: one flag per sample; a sample masked by False leaves no trace. None: all count.
+            mask: one flag per sample; False leaves it out. None: all count.
             **unknown: refused, with a hint.
 
         Raises:
@@ -74,10 +74,10 @@ class Values(Metric):
 class Sum(Values):
     """Sum of all values.
 
-    Formula: ``sum(w * x)``. Integers without weights are summed as integers, an overflow of int64 is an error,
-    and the value is an int; everything else is summed in float64.
+    Formula: ``sum(w * x)``. Integers without weights give an exact int, and an overflow of int64 is an error;
+    everything else is summed in float64. The sum of nothing is 0.
 
-    ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts. The sum of nothing is 0.
+    ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts.
 
     Examples:
         >>> metric = Sum()
@@ -89,7 +89,7 @@ class Sum(Values):
     declared = (
         Declared("integers", key="sum of integers"),
         Declared("floats", dtype="float64", key="sum of floats"),
-        # The sum of the integers in floating point: far from the exact sum where that has wrapped.
+        # The sum of the integers as floats: far from that of the integers if it has wrapped.
         Declared("estimate", dtype="float64", key="estimate of the sum of integers"),
         Declared("number_of_floats", key="number of floats"),
     )
@@ -98,7 +98,7 @@ class Sum(Values):
         if batch.weight is not None or batch.xp.kind(batch.prediction) == "f":
             return {"floats": _sum(batch, True), "number_of_floats": batch.number, "integers": None, "estimate": None}
         integers, estimate = _sum(batch, False), _sum(batch, True)
-        if batch.lanes is None and batch.xp.is_eager(integers):  # else compute will tell
+        if batch.lanes is None and batch.xp.is_eager(integers):  # otherwise compute raises
             _raise_if_wrapped(self.name, integers, estimate)
         return {"integers": integers, "estimate": estimate, "floats": None, "number_of_floats": None}
 
@@ -150,11 +150,8 @@ def _extreme(batch: Batch, reduction: str) -> Any:
 class Max(_Extreme):
     """Largest of all values.
 
-    Formula: ``max(x)`` over the samples of positive weight; a mask of False, or a weight of 0, leaves a sample
-    out, and other weights change nothing. Integers stay exact. Without samples nan with
-    `UndefinedMetricWarning`.
-
-    ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts.
+    Formula: ``max(x)`` over the samples of positive weight; the size of a weight does not matter. Integers stay exact.
+    Inputs as for `Sum`. Undefined without samples.
 
     Examples:
         >>> metric = Max()
@@ -188,12 +185,12 @@ def _is_number(batch: Batch) -> Any:
 class Throughput(Metric):
     """Samples per second over all workers, which work side by side.
 
-    Formula: ``sum over workers of n / max over workers of t``, where n is what a worker has processed, and t the time
-    that it has taken: the slowest worker holds up the others. Merging takes the longer time, too.
+    Formula: ``sum over workers of n / max over workers of t``, where n is the number of samples of a worker and t the
+    time it took: the slowest worker holds up the others. Merging also takes the longer time.
 
     ``add(number, seconds, mask=None)`` takes how many samples were processed in how many seconds: numbers, or arrays of
-    equal shape. Undefined if no time has passed: nan with `UndefinedMetricWarning`. Not for static programs: measure
-    the time around ``exe.run``, and add that.
+    equal shape. Undefined if no time has passed. Not for static programs: measure the time around ``exe.run`` and add
+    that.
 
     Source: Jain, The Art of Computer Systems Performance Analysis (1991), chapter 3.
 
@@ -205,14 +202,10 @@ class Throughput(Metric):
         64.0
     """
 
-    #: Of `fleetmetrics.wrappers`, none can stand around it.
+    #: Why no wrapper takes it.
     unfit = "its time is that of a worker as a whole"
     requirements = (
-        Requirement(
-            "prediction",
-            "a finite number of at least 0, the number of samples",
-            _is_number,
-        ),
+        Requirement("prediction", "a finite number of at least 0, the number of samples", _is_number),
         number_above("label", 0)._replace(allowed="a finite number above 0, the seconds"),
     )
     declared = (
@@ -220,7 +213,6 @@ class Throughput(Metric):
         Declared("estimate", dtype="float64"),  # of the number, as for `Sum`
         Declared("seconds", dtype="float64", reduction="max"),
     )
-
     arguments = ("number", "seconds", "mask")
 
     def add(self, number: Any = None, seconds: Any = None, mask: Any = None, **unknown: Any) -> None:
@@ -229,7 +221,7 @@ class Throughput(Metric):
         Args:
             number: how many samples; a number, or an array of them.
             seconds: how long it took, of the same shape.
-            mask: one flag per number; what is masked by False does not count. None: all count.
+            mask: one flag per number; False leaves it out. None: all count.
             **unknown: refused, with a hint.
 
         Raises:
@@ -247,7 +239,7 @@ class Throughput(Metric):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         xp = batch.xp
-        # Seconds of one worker add up; only between workers the longest counts.
+        # The seconds of one worker add up; only between workers is the maximum taken.
         so_far = xp.at_least(xp.asarray(self.states["seconds"].current(), "seconds"), 0.0)
         seconds = xp.add(so_far, batch.weighted_sum(batch.targets, zero_at_zero=True))
         number = batch.weighted_sum(batch.prediction, zero_at_zero=True)

@@ -1,4 +1,4 @@
-"""How values are distributed: mean, variance, histogram."""
+"""The distribution of values: mean, variance, histogram."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ __all__ = ["Histogram", "Mean", "StandardDeviation", "Variance"]
 class Mean(Undefinable, Values):
     """Arithmetic mean of all values; with weights the weighted mean.
 
-    Formula: ``sum(w * x) / sum(w)``, in float64 whatever the dtype of the values.
-
-    ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts. Undefined without values:
-    nan with `UndefinedMetricWarning`.
+    Formula: ``sum(w * x) / sum(w)``, in float64 whatever the dtype of the values. Inputs as for `Sum`. Undefined
+    without values.
 
     Source: Bland and Kerry, "Weighted comparison of means", BMJ 316 (1998).
 
@@ -60,11 +58,9 @@ def _value_moments(batch: Batch) -> Any:
 class Variance(Undefinable, Values):
     """Variance of all values.
 
-    Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a weight counts as so many equal values. In float64,
-    merged by pairwise formulas: values may be large against their spread.
-
-    ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts. Undefined if the total
-    weight is not above ``ddof``: nan with `UndefinedMetricWarning`.
+    Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a value of weight w counts as w equal values. Computed in
+    float64 and merged by pairwise formulas: stays accurate where values are large compared with their spread. Inputs as
+    for `Sum`. Undefined if the total weight is at most ``ddof``.
 
     Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37
     (1983).
@@ -72,8 +68,8 @@ class Variance(Undefinable, Values):
     Elsewhere: `Var`.
 
     Args:
-        ddof: what is subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of
-            the variance of what they are a sample of.
+        ddof: what is subtracted from the weight, at least 0: 0 for the variance of these values, 1 for an unbiased
+            estimate of the variance of the population that they sample.
 
     Examples:
         >>> metric = Variance(ddof=1)
@@ -98,9 +94,7 @@ class Variance(Undefinable, Values):
 class StandardDeviation(Variance):
     """Standard deviation of all values: the square root of `Variance`.
 
-    Formula: ``sqrt(sum(w * (x - mean(x))**2) / (sum(w) - ddof))``.
-
-    Inputs, arguments, errors and source as for `Variance`.
+    Formula: ``sqrt(sum(w * (x - mean(x))**2) / (sum(w) - ddof))``. Inputs, arguments and source as for `Variance`.
 
     Elsewhere: `Std`, `StdDev`.
 
@@ -119,17 +113,16 @@ class Histogram(Values):
     """How many values lie in each bin.
 
     Bin k holds ``edges[k] <= x < edges[k + 1]``, the last one its upper edge too, as in `numpy.histogram`; values are
-    compared with the edges as float64, without rounding. What lies outside is counted apart.
+    compared with the edges as float64, without rounding. Values outside are counted separately. Inputs as for `Sum`.
 
-    ``add(value, weight=None, mask=None)`` takes numbers of any shape; every element counts. The value is a
-    `fleetmetrics.formulas.HistogramCounts`: ``counts`` (int64; with weights their sums, float64), ``edges``, ``below``
-    and ``above``.
+    The value is a `fleetmetrics.formulas.HistogramCounts`: ``counts`` (int64; with weights their sums, float64),
+    ``edges``, ``below`` and ``above``.
 
     Source: Scott, Multivariate Density Estimation (1992), chapter 3.
 
     Args:
-        bins: how many bins of equal width there are in ``range``; or all edges, rising, one more than there are bins.
-        range: lowest and highest edge; of no use where ``bins`` are edges.
+        bins: the number of bins of equal width in ``range``; or all edges, rising, one more than bins.
+        range: lowest and highest edge; ignored if ``bins`` are edges.
 
     Examples:
         >>> metric = Histogram(bins=4, range=(0.0, 1.0))
@@ -163,7 +156,7 @@ class Histogram(Values):
 
 @statistic
 def _cells(batch: Batch, edges: tuple[float, ...]) -> Any:
-    """How many are below the first edge, in each bin, and above the last edge."""
+    """The numbers of values below the first edge, in each bin, and above the last edge."""
     xp = batch.xp
     with np.errstate(over="ignore"):  # infinity is above the largest float
         closed = np.array([*edges[:-1], np.nextafter(edges[-1], np.inf)])

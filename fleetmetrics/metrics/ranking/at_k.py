@@ -1,4 +1,4 @@
-"""Metrics of which answers are among the first k."""
+"""Metrics of the first k answers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class HitRate(RankingMetric):
     """Share of queries with a relevant answer among the first k.
 
     Formula: ``[some answer of relevance > 0 is among the first k]``, the mean over queries; where the k-th place is
-    tied, the probability over the orders of the tie. Undefined for a query to which nothing is relevant.
+    tied, the probability over the orders of the tie. Undefined for a query without relevant answers.
 
-    Source: Deshpande and Karypis, "Item-based top-N recommendation algorithms", ACM TOIS 22 (2004). Inputs, arguments
-    and errors as for `DCG`, without ``gains``.
+    Source: Deshpande and Karypis, "Item-based top-N recommendation algorithms", ACM TOIS 22 (2004). Inputs and
+    arguments as for `DCG`, without ``gains``.
 
     Elsewhere: `HitRatio`, `HR`.
 
@@ -45,11 +45,8 @@ class HitRate(RankingMetric):
 class PrecisionAtK(RankingMetric):
     """Share of relevant answers among the first k, the mean over queries.
 
-    Formula: ``|relevant among the first k| / k``; without k over the number of answers. A query of fewer answers is
-    divided by k all the same.
-
-    Source: Manning, Raghavan and Schuetze (2008), section 8.4. Inputs, arguments and errors as for `DCG`, without
-    ``gains``.
+    Formula: ``|relevant among the first k| / k``, also for a query with fewer answers; without k, the number of
+    answers. Source, inputs and arguments as for `MAP`.
 
     Elsewhere: `RetrievalPrecision`.
 
@@ -69,11 +66,8 @@ class PrecisionAtK(RankingMetric):
 class RecallAtK(RankingMetric):
     """Share of the relevant answers that are among the first k, the mean over queries.
 
-    Formula: ``|relevant among the first k| / R``, where R answers are relevant. Undefined for a query to which nothing
-    is relevant.
-
-    Source: Manning, Raghavan and Schuetze (2008), section 8.4. Inputs, arguments and errors as for `DCG`, without
-    ``gains``.
+    Formula: ``|relevant among the first k| / R``, where R answers are relevant. Undefined for a query without relevant
+    answers. Source, inputs and arguments as for `MAP`.
 
     Elsewhere: `RetrievalRecall`.
 
@@ -93,10 +87,10 @@ class RecallAtK(RankingMetric):
 class FallOutAtK(RankingMetric):
     """Share of the irrelevant answers that are among the first k, the mean over queries: the lower, the better.
 
-    Formula: ``|irrelevant among the first k| / N``, where N answers have a relevance of 0. Undefined for a query to
-    which everything is relevant.
+    Formula: ``|irrelevant among the first k| / N``, where N answers have a relevance of 0. Undefined for a query with
+    relevant answers only.
 
-    Source: van Rijsbergen, Information Retrieval (1979), chapter 7. Inputs, arguments and errors as for `DCG`, without
+    Source: van Rijsbergen, Information Retrieval (1979), chapter 7. Inputs and arguments as for `DCG`, without
     ``gains``.
 
     Elsewhere: `RetrievalFallOut`.
@@ -120,10 +114,14 @@ class FBetaAtK(RankingMetric):
     """Weighted harmonic mean of `PrecisionAtK` and `RecallAtK` of a query, the mean over queries.
 
     Formula: ``(1 + beta**2) * |relevant among the first k| / (beta**2 * R + k)``, where R answers are relevant.
-    Undefined for a query to which nothing is relevant.
+    Undefined for a query without relevant answers.
 
-    Source: van Rijsbergen, Information Retrieval (1979), chapter 7. Inputs, arguments and errors as for `DCG`, with
-    ``beta`` (above 0; 1: both count alike) instead of ``gains``.
+    Source: van Rijsbergen, Information Retrieval (1979), chapter 7. Inputs and further arguments as for `DCG`, without
+    ``gains``.
+
+    Args:
+        k: as for `DCG`.
+        beta: how many times as important recall is as precision, above 0.
 
     Examples:
         >>> metric = FBetaAtK(k=2)
@@ -155,10 +153,8 @@ class FBetaAtK(RankingMetric):
 class RPrecision(QueryMetric):
     """Precision at R, where R is how many relevant answers a query has; the mean over queries.
 
-    Formula: ``|relevant among the first R| / R``. Undefined for a query to which nothing is relevant.
-
-    Source: Manning, Raghavan and Schuetze (2008), section 8.4. Inputs, arguments and errors as for `DCG`, without
-    ``k`` and ``gains``.
+    Formula: ``|relevant among the first R| / R``. Undefined for a query without relevant answers. Source, inputs and
+    arguments as for `MAP`, without ``k``.
 
     Elsewhere: `RetrievalRPrecision`.
 
@@ -176,5 +172,5 @@ class RPrecision(QueryMetric):
 
 
 def _places(ranked: RankedQueries, k: int | None) -> Any:
-    """How many answers count: k, or all that the query has."""
+    """How many answers count: k, or all of the query's."""
     return np.diff(np.append(ranked.start, len(ranked.query))) if k is None else k

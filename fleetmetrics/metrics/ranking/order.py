@@ -1,4 +1,4 @@
-"""Metrics of the places of all answers, of which the first count more."""
+"""Metrics of the order of all answers, in which the first ones count more."""
 
 from __future__ import annotations
 
@@ -42,25 +42,24 @@ _EXPONENT = Requirement(
 class DCG(RankingMetric):
     """Discounted cumulative gain of the answers to a query, the mean over all queries.
 
-    Formula: ``sum_i gain_i / log2(i + 1)`` over the places i = 1, 2, ..., k of the answers in the order of their
-    scores, the highest first. Tied answers share the mean of their gains: the value is the mean over all their orders.
+    Formula: ``sum_i gain_i / log2(i + 1)`` over the places i = 1, 2, ..., k of the answers by descending score. Tied
+    answers share the mean of their gains: the value is the mean over all their orders.
 
     ``add(prediction, label, query=)`` takes scores and relevances (from 0 to 1e280; with exponential gains at most
-    1000) of equal shape, and which query each answer belongs to: integers or texts. The answers to a query may come in
-    any batch and on any worker. A query counts for the mean weight of its answers. Undefined without samples: nan with
-    `UndefinedMetricWarning`.
+    1000) of equal shape, and the query of each answer: integers or strings. The answers to a query may come in any
+    batch and on any worker. A query counts for the mean weight of its answers. Undefined without samples.
 
-    Every worker keeps its own samples; rank 0 looks at those of all workers query by query, and never holds them all.
+    Every worker keeps its own samples; rank 0 reads those of all workers query by query and never holds them all.
 
     Source: Jaervelin and Kekaelaeinen, "Cumulated gain-based evaluation of IR techniques", ACM TOIS 20 (2002); ties:
     McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of tied
     scores", ECIR 2008.
 
     Args:
-        k: how many answers count; None: all. Several at once: the value is a dict by k.
-        by: the argument of ``add`` that says which query an answer belongs to.
-        gains: "linear", the relevance as scikit-learn has it, or "exponential", ``2**relevance - 1``.
-        zero_division: the value of an undefined query, without a warning; nan: it is left out, with one.
+        k: how many answers count, at least 1; None: all. For a sequence of them the value is a dict by k.
+        by: the argument of ``add`` that names the query of an answer.
+        gains: "linear", the relevance as in scikit-learn, or "exponential", ``2**relevance - 1``.
+        zero_division: the value of an undefined query, without a warning; nan: it is left out, with a warning.
 
     Examples:
         >>> metric = DCG(k=2)
@@ -89,10 +88,8 @@ class DCG(RankingMetric):
 class NDCG(DCG):
     """Normalized discounted cumulative gain: `DCG` over the highest that any order of the answers would have.
 
-    Formula: ``DCG@k / IDCG@k`` for each query, then the mean over queries. The number of scikit-learn's ``ndcg_score``
-    with ``ignore_ties=False``. Undefined for a query to which nothing is relevant.
-
-    Inputs, arguments, errors and source as for `DCG`.
+    Formula: ``DCG@k / IDCG@k`` for each query, then the mean over queries; scikit-learn's ``ndcg_score`` with
+    ``ignore_ties=False``. Undefined for a query without relevant answers. Inputs, arguments and source as for `DCG`.
 
     Elsewhere: `NormalizedDCG`, `NormalizedDiscountedCumulativeGain`, `RetrievalNormalizedDCG`.
 
@@ -113,11 +110,11 @@ class NDCG(DCG):
 class MRR(RankingMetric):
     """Mean reciprocal rank: one over the place of the first relevant answer, the mean over queries.
 
-    Formula: ``1 / place of the first answer with relevance > 0``, 0 if it comes after the k-th; where it is tied, the
-    mean over the orders of the tie. Undefined for a query to which nothing is relevant.
+    Formula: ``1 / place of the first answer with relevance > 0``, 0 if it comes after the k-th; if it is tied, the mean
+    over the orders of the tie. Undefined for a query without relevant answers.
 
-    Source: Voorhees, "The TREC-8 question answering track report", TREC 1999. Inputs, arguments and errors as for
-    `DCG`, without ``gains``.
+    Source: Voorhees, "The TREC-8 question answering track report", TREC 1999. Inputs and arguments as for `DCG`,
+    without ``gains``.
 
     Elsewhere: `MeanReciprocalRank`, `ReciprocalRank`, `RetrievalMRR`.
 
@@ -138,11 +135,11 @@ class MAP(RankingMetric):
     """Mean average precision over queries.
 
     Formula: ``sum_i precision_i * [i is relevant] / min(R, k)`` over the places i = 1, ..., k, where R answers are
-    relevant. Undefined for a query to which nothing is relevant. torchmetrics divides by the relevant answers found
-    among the first k, which rewards a ranking for missing some.
+    relevant. Undefined for a query without relevant answers. torchmetrics divides by the relevant answers found among
+    the first k, which rewards a ranking for missing some.
 
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4. Inputs, arguments
-    and errors as for `DCG`, without ``gains``.
+    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4. Inputs and
+    arguments as for `DCG`, without ``gains``.
 
     Elsewhere: `MeanAveragePrecision`, `RetrievalMAP`.
 

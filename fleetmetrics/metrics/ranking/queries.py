@@ -1,4 +1,4 @@
-"""What the metrics of ranked answers share."""
+"""The base of the metrics of ranked answers."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def _cutoffs(k: Any) -> list[int | None]:
 
 
 class QuerySettings(Settings, total=False):
-    """What every metric of ranked answers can be made with."""
+    """Arguments of every metric of ranked answers."""
 
     by: str
 
 
 class QueryMetric(Undefinable, RecordMetric):
-    """What is kept of an answer, and the mean over queries; for the arguments see `DCG`."""
+    """Keeps the answers and averages over queries; arguments as for `DCG`."""
 
     requirements = ("finite_prediction", _RELEVANCE)
-    #: How warnings call it.
+    #: Its name in warnings.
     title = ""
-    #: Which queries have no value, and what it means if all are like that, for warnings.
+    #: For warnings: which queries have no value, and the reason if no query has one.
     undefined_for = "to which nothing is relevant"
     all_undefined = "no query has a relevant answer"
     k: int | Sequence[int] | None = None
@@ -114,7 +114,7 @@ class QueryMetric(Undefinable, RecordMetric):
 
 
 class RankingMetric(QueryMetric):
-    """A metric of all answers to a query, or of the first k."""
+    """A metric of all answers to a query or of the first k."""
 
     def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None:
         super().__init__(**settings)
@@ -122,5 +122,5 @@ class RankingMetric(QueryMetric):
 
 
 def where_relevant(ranked: RankedQueries, values: np.ndarray) -> np.ndarray:
-    """Values of the queries, and nan for those to which nothing is relevant."""
+    """The values of queries, nan for those without relevant answers."""
     return np.where(ranked.relevant > 0, values, np.nan)

@@ -1,4 +1,4 @@
-"""Errors against the variation of the labels, and correlation of predictions and labels."""
+"""Errors relative to the variance of the labels, and the correlation of predictions and labels."""
 
 from __future__ import annotations
 
@@ -37,19 +37,18 @@ class R2Score(Undefinable):
     """R2, the coefficient of determination: the share of the labels' variance that the predictions account for.
 
     Formula: ``R2 = 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2)``; adjusted for k regressors
-    ``1 - (1 - R2) * (n - 1) / (n - k - 1)``, where n is the number of samples, whatever their weights. In float64,
-    merged by pairwise formulas: labels may be large against their spread.
+    ``1 - (1 - R2) * (n - 1) / (n - k - 1)``, where n is the number of samples, whatever their weights. Computed in
+    float64 and merged by pairwise formulas: stays accurate where labels are large compared with their spread.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined if all labels are equal (up to rounding), without samples, or with no more than
-    ``adjusted + 1`` samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
+    Inputs as for `MeanAbsoluteError`. Undefined if all labels are equal (up to rounding), without samples, or with at
+    most ``adjusted + 1`` samples.
 
     Source: Kvalseth, "Cautionary note about R2", The American Statistician 39 (1985).
 
     Elsewhere: `R2`, `RSquared`.
 
     Args:
-        adjusted: the number of independent regressors to adjust for; 0: none.
+        adjusted: the number of independent regressors to adjust for, at least 0; 0: no adjustment.
 
     Examples:
         >>> metric = R2Score()
@@ -79,12 +78,8 @@ class R2Score(Undefinable):
 class ExplainedVariance(Undefinable):
     """Share of the labels' variance that is not variance of the errors: `R2Score` that forgives a constant bias.
 
-    Formula: ``1 - var(y - p) / var(y)``, weighted variances, in float64 and merged by pairwise formulas: labels may be
-    large against their spread.
-
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined if all labels are equal (up to rounding), or without samples: nan with
-    `UndefinedMetricWarning`, or ``zero_division``.
+    Formula: ``1 - var(y - p) / var(y)`` with weighted variances. Inputs and precision as for `R2Score`. Undefined if
+    all labels are equal (up to rounding), or without samples.
 
     Source: Achen, "What does 'explained variance' explain?", Political Analysis 2 (1990).
 
@@ -98,7 +93,6 @@ class ExplainedVariance(Undefinable):
     """
 
     requirements = ("finite_prediction", "finite_label")
-
     declared = (
         Declared("error_moments", (4,), "float64", "moments", key="error_moments"),
         Declared("label_moments", (4,), "float64", "moments", key="label_moments"),
@@ -114,15 +108,11 @@ class ExplainedVariance(Undefinable):
 class PearsonCorrelation(Undefinable):
     """Pearson's coefficient of the linear correlation of predictions and labels, in [-1, 1].
 
-    Formula: ``cov(p, y) / sqrt(var(p) * var(y))``, all weighted, in float64 and merged by pairwise formulas: numbers
-    may be large against their spread.
+    Formula: ``cov(p, y) / sqrt(var(p) * var(y))``, all weighted. Inputs and precision as for `R2Score`. Undefined if
+    all predictions, or all labels, are equal (up to rounding), or without samples.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined if all predictions, or all labels, are equal (up to rounding), or without samples: nan
-    with `UndefinedMetricWarning`, or ``zero_division``.
-
-    Source: Rodgers and Nicewander, "Thirteen ways to look at the correlation coefficient", The American
-    Statistician 42 (1988).
+    Source: Rodgers and Nicewander, "Thirteen ways to look at the correlation coefficient", The American Statistician 42
+    (1988).
 
     Elsewhere: `PearsonCorrCoef`, `pearsonr`.
 
@@ -134,7 +124,6 @@ class PearsonCorrelation(Undefinable):
     """
 
     requirements = ("finite_prediction", "finite_label")
-
     declared = (Declared("comoments", (8,), "float64", "comoments", key="prediction and label"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:

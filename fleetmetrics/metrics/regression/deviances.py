@@ -1,4 +1,4 @@
-"""Losses with a parameter: of quantiles, and of the Tweedie family."""
+"""Losses with a parameter: of quantiles and of the Tweedie family."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["QuantileLoss", "TweedieDeviance"]
 
 @statistic
 def _shortfall(batch: Batch, column: int | None, over: bool) -> Any:
-    """The sum of ``max(y - p, 0)``, or with ``over`` of ``max(p - y, 0)``; of one column of predictions."""
+    """The sum of ``max(y - p, 0)``, or with ``over`` of ``max(p - y, 0)``, for one column of predictions."""
     xp = batch.xp
     prediction = batch.values if column is None else xp.cast(batch.prediction[:, column], "float64")
     pair = (prediction, batch.targets) if over else (batch.targets, prediction)
@@ -35,10 +35,9 @@ class QuantileLoss(Undefinable):
     Formula: ``sum(w * max(q * (y - p), (1 - q) * (p - y))) / sum(w)`` for the quantile q, in float64 whatever the dtype
     of the inputs.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), of a matrix every element
-    counts, and the value is a number. For a sequence of k quantiles it takes predictions ``[n, k]``, a column for
-    each, beside labels ``[n]``, and the value is an array ``[k]``. Undefined without samples: nan with
-    `UndefinedMetricWarning`.
+    With one quantile, inputs are as for `MeanAbsoluteError` and the value is a number. With a sequence of k quantiles,
+    ``add(prediction, label)`` takes predictions ``[n, k]``, a column for each, and labels ``[n]``; the value is an
+    array ``[k]``. Undefined without samples.
 
     Source: Koenker and Bassett, "Regression quantiles", Econometrica 46 (1978).
 
@@ -111,7 +110,7 @@ def _is_not_negative(batch: Batch) -> Any:
     return batch.xp.is_weight(floats(batch, "label"))
 
 
-#: Of what the domain of each power is made up, as in scikit-learn.
+#: The domains of the powers are made up of these, as in scikit-learn.
 _POSITIVE = {argument: number_above(argument, 0) for argument in ("prediction", "label")}
 _NOT_NEGATIVE = Requirement("label", "a finite number of at least 0", _is_not_negative)
 
@@ -124,7 +123,7 @@ def _domain(power: float) -> tuple[str | Requirement, ...]:
     return (_POSITIVE["prediction"], _NOT_NEGATIVE if power < 2 else _POSITIVE["label"])
 
 
-#: So near a ratio of 1, `_TERMS` terms of the series are good to the last bit or two; further off, the definition is.
+#: This close to a ratio of 1, `_TERMS` terms of the series are good to a bit or two; elsewhere the definition is better.
 _NEAR, _TERMS = 0.05, 12
 
 
@@ -146,7 +145,7 @@ def _deviance(batch: Batch, power: float) -> Any:
         of_label = xp.power(xp.at_least(y, 0.0), 2 - power)
         mixed = xp.scale(xp.subtract(of_label, xp.multiply(y, xp.power(p, 1 - power))), 1 / (1 - power))
         half = xp.subtract(mixed, xp.scale(xp.subtract(of_label, xp.power(p, 2 - power)), 1 / (2 - power)))
-    # Near a perfect prediction, that is a difference of nearly equal numbers: Taylor's series of it in (y - p) / p.
+    # Near a perfect prediction this cancels: use its Taylor series in (y - p) / p.
     error, exponent = xp.subtract(y, p), 2 - power
     near = xp.greater(xp.subtract(xp.scale(p, _NEAR / (1 + abs(exponent))), xp.absolute(error)), 0.0)
     error = xp.divide(xp.where(near, error, xp.zeros_like(p)), p)
@@ -161,12 +160,10 @@ def _deviance(batch: Batch, power: float) -> Any:
 class TweedieDeviance(Undefinable):
     """Mean Tweedie deviance: for counts, amounts and claims, whose variance grows with their mean to a power.
 
-    Formula: ``sum(w * d(y, p)) / sum(w)`` with the unit deviance d of `fleetmetrics.formulas.tweedie_deviance`, in
-    float64 whatever the dtype of the inputs. Power 0 is the normal distribution (`MeanSquaredError`), 1 Poisson's, 2
-    the gamma distribution, 3 the inverse Gaussian one.
+    Formula: ``sum(w * d(y, p)) / sum(w)`` with the unit deviance d of `fleetmetrics.formulas.tweedie_deviance`. Power 0
+    is the normal distribution (`MeanSquaredError`), 1 Poisson, 2 gamma, 3 inverse Gaussian.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), of a matrix every element
-    counts:
+    Inputs as for `MeanAbsoluteError`, within these ranges:
 
     | power | prediction | label |
     | --- | --- | --- |
@@ -175,14 +172,12 @@ class TweedieDeviance(Undefinable):
     | from 1 to below 2 | above 0 | at least 0 |
     | at least 2 | above 0 | above 0 |
 
-    Undefined without samples: nan with `UndefinedMetricWarning`.
-
     Source: Jorgensen, The Theory of Dispersion Models (1997), chapter 4.
 
     Elsewhere: `TweedieDevianceScore`, `mean_tweedie_deviance`, `mean_poisson_deviance`, `mean_gamma_deviance`.
 
     Args:
-        power: at most 0, or at least 1: between them there is no such distribution.
+        power: at most 0, or at least 1; no such distribution exists in between.
 
     Examples:
         >>> metric = TweedieDeviance(power=2)

@@ -1,4 +1,4 @@
-"""Means, and the largest, of the errors themselves."""
+"""Means and the maximum of errors."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = [
 
 
 def floats(batch: Batch, argument: str) -> Any:
-    """Predictions or labels as float64, for a requirement: of all samples, where the batch would keep what counts."""
+    """Predictions or labels as float64, masked samples included, for a requirement."""
     if batch.classes and argument == "prediction":
-        return batch.values  # raises, and says what is allowed
+        return batch.values  # raises the error that says what is allowed
     return batch.xp.cast(getattr(batch, argument), "float64")
 
 
 class _Above(NamedTuple):
-    """Flags of the samples of which an argument is finite and above a number."""
+    """Which samples have a finite argument above a bound."""
 
     argument: str
     bound: float
@@ -45,12 +45,7 @@ class _Above(NamedTuple):
 
 
 def number_above(argument: str, bound: float) -> Requirement:
-    """The requirement that an argument be finite and above a number.
-
-    Args:
-        argument: ``"prediction"`` or ``"label"``.
-        bound: the number.
-    """
+    """The requirement that ``"prediction"`` or ``"label"`` be finite and above a bound."""
     holds: Any = _Above(argument, bound)
     return Requirement(argument, f"a finite number above {bound:g}", holds)
 
@@ -72,13 +67,13 @@ def _sum_of_errors(batch: Batch) -> Any:
 
 @statistic
 def absolute_error(batch: Batch) -> Any:
-    """The sum of absolute errors: what a state "absolute_error" of that key holds."""
+    """The sum of absolute errors, for states of key "absolute_error"."""
     return batch.weighted_sum(_absolute(batch), zero_at_zero=True)
 
 
 @statistic
 def squared_error(batch: Batch) -> Any:
-    """The sum of squared errors: what a state "squared_error" of that key holds."""
+    """The sum of squared errors, for states of key "squared_error"."""
     return batch.weighted_sum(batch.xp.square(_error(batch)), zero_at_zero=True)
 
 
@@ -101,7 +96,7 @@ def _log_cosh(batch: Batch) -> Any:
 
 
 class MeanError(Undefinable):
-    """What means of errors share: a sum of them, and the number of samples."""
+    """A mean of errors: their sum over the number of samples."""
 
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
     #: Name and key of the state that sums the errors.
@@ -126,11 +121,11 @@ class MeanAbsoluteError(MeanError):
 
     Formula: ``sum(w * |p - y|) / sum(w)``, in float64 whatever the dtype of the inputs.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); every element of a matrix
+    counts. Undefined without samples.
 
-    Source: Willmott and Matsuura, "Advantages of the mean absolute error (MAE) over the root mean square
-    error (RMSE)", Climate Research 30 (2005).
+    Source: Willmott and Matsuura, "Advantages of the mean absolute error (MAE) over the root mean square error (RMSE)",
+    Climate Research 30 (2005).
 
     Elsewhere: `MAE`, `mean_absolute_error`.
 
@@ -149,13 +144,10 @@ class MeanAbsoluteError(MeanError):
 class MeanSquaredError(MeanError):
     """Mean squared error.
 
-    Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 whatever the dtype of the inputs.
+    Formula: ``sum(w * (p - y)**2) / sum(w)``. Inputs as for `MeanAbsoluteError`.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
-
-    Source: Gneiting, "Making and evaluating point forecasts", Journal of the American Statistical
-    Association 106 (2011).
+    Source: Gneiting, "Making and evaluating point forecasts", Journal of the American Statistical Association 106
+    (2011).
 
     Elsewhere: `MSE`, `mean_squared_error`.
 
@@ -174,9 +166,8 @@ class MeanSquaredError(MeanError):
 class RootMeanSquaredError(MeanSquaredError):
     """Root mean squared error: the square root of `MeanSquaredError`, in the unit of the label.
 
-    Formula: ``sqrt(sum(w * (p - y)**2) / sum(w))``: the root of the global mean, not a mean of roots.
-
-    Inputs, arguments, errors and source as for `MeanSquaredError`.
+    Formula: ``sqrt(sum(w * (p - y)**2) / sum(w))``: the root of the global mean, not a mean of roots. Inputs and source
+    as for `MeanSquaredError`.
 
     Elsewhere: `RMSE`, `root_mean_squared_error`.
 
@@ -193,13 +184,10 @@ class RootMeanSquaredError(MeanSquaredError):
 class MeanSquaredLogError(MeanError):
     """Mean squared logarithmic error: for labels that span orders of magnitude.
 
-    Formula: ``sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w)``, in float64 whatever the dtype of the inputs.
-
-    ``add(prediction, label)`` takes numbers above -1, of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+    Formula: ``sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w)``. Inputs as for `MeanAbsoluteError`, all above -1.
 
     Source: Tofallis, "A better measure of relative prediction accuracy for model selection and model estimation",
-    Journal of the Operational Research Society 66 (2015), which has it without the shift by 1.
+    Journal of the Operational Research Society 66 (2015), without the shift by 1.
 
     Elsewhere: `mean_squared_log_error`, `MeanSquaredLogarithmicError`, `MSLE`.
 
@@ -220,8 +208,7 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
     """Root mean squared logarithmic error: the square root of `MeanSquaredLogError`.
 
     Formula: ``sqrt(sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w))``: the root of the global mean, not a mean of roots.
-
-    Inputs, arguments, errors and source as for `MeanSquaredLogError`.
+    Inputs and source as for `MeanSquaredLogError`.
 
     Elsewhere: `root_mean_squared_log_error`, `RMSLE`.
 
@@ -238,10 +225,7 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
 class MeanBias(MeanError):
     """Mean signed error: above 0 where predictions are too high.
 
-    Formula: ``sum(w * (p - y)) / sum(w)``, in float64 whatever the dtype of the inputs.
-
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+    Formula: ``sum(w * (p - y)) / sum(w)``. Inputs as for `MeanAbsoluteError`.
 
     Source: Willmott, "Some comments on the evaluation of model performance", Bulletin of the American Meteorological
     Society 63 (1982).
@@ -261,10 +245,7 @@ class MeanBias(MeanError):
 class LogCoshError(MeanError):
     """Mean logarithm of the hyperbolic cosine of the error: squared where it is small, absolute where it is large.
 
-    Formula: ``sum(w * ln(cosh(p - y))) / sum(w)``, in float64 whatever the dtype of the inputs, and without overflow.
-
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+    Formula: ``sum(w * ln(cosh(p - y))) / sum(w)``, without overflow. Inputs as for `MeanAbsoluteError`.
 
     Source: Saleh and Saleh, "Statistical properties of the log-cosh loss function used in machine learning" (2022),
     arXiv:2208.04564.
@@ -291,11 +272,8 @@ def _largest(batch: Batch) -> Any:
 class MaxError(Undefinable):
     """The largest absolute error.
 
-    Formula: ``max(|p - y|)`` over the samples of positive weight; a mask of False, or a weight of 0, leaves a sample
-    out, and other weights change nothing.
-
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+    Formula: ``max(|p - y|)`` over the samples of positive weight; the size of a weight does not matter. Inputs as for
+    `MeanAbsoluteError`.
 
     Source: Cheney, Introduction to Approximation Theory (1966), chapter 1: the uniform norm.
 
@@ -309,7 +287,6 @@ class MaxError(Undefinable):
     """
 
     requirements = ("finite_prediction", "finite_label")
-
     declared = (Declared("largest_error", dtype="float64", reduction="max", key="largest_error"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:

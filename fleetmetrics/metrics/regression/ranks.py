@@ -1,4 +1,4 @@
-"""Correlation of ranks, and the order of pairs of samples: metrics that look at all samples at once."""
+"""Rank correlations and the order of pairs of samples: metrics that need all samples at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["XAUC", "KendallCorrelation", "SpearmanCorrelation"]
 
 
 class _OfAllSamples(Undefinable, RecordMetric):
-    """What these metrics have in common: a collection keeps the samples once."""
+    """Keeps every sample; in a collection, once for all of these metrics."""
 
     requirements = ("finite_prediction", "finite_label")
 
@@ -37,7 +37,7 @@ class _OfAllSamples(Undefinable, RecordMetric):
 
 
 def _in_order(batch: Batch, given: Any, floats: Any) -> Any:
-    """What the order is told from: integers stay what they are, since those beyond 2**53 have no float64."""
+    """What is compared: integers stay integers, since float64 is inexact beyond 2**53."""
     return floats if batch.xp.kind(given) == "f" else batch.xp.cast(given, "int64")
 
 
@@ -45,13 +45,13 @@ class SpearmanCorrelation(_OfAllSamples):
     """Spearman's rank correlation of predictions and labels, in [-1, 1].
 
     Formula: Pearson's coefficient of the ranks among the samples of all workers; equal values share their mean rank. A
-    sample of weight w counts as w samples of weight 1 would: its rank is the weight below it plus half of the weight
-    that is level with it, its own included.
+    sample of weight w counts as w samples of weight 1: its rank is the weight below it plus half the weight tied with
+    it, its own included.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), integers of any size unless
-    some batches hold floats (then float64 is compared); of a matrix every element counts. Every sample is kept, and one
-    worker sees them all when the value is computed. Undefined if all predictions, or all labels, are equal, or without
-    samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
+    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); every element of a matrix
+    counts. Integers of any size are compared exactly, unless some batches hold floats: then all are compared as
+    float64. Every sample is kept, and one worker sees them all when the value is computed. Undefined if all
+    predictions, or all labels, are equal, or without samples.
 
     Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15
     (1904); Kendall, Rank Correlation Methods (1948), chapter 3, for ties.
@@ -76,7 +76,7 @@ class SpearmanCorrelation(_OfAllSamples):
 
 
 class _OfPairs(_OfAllSamples):
-    """Metrics of how many pairs of samples are in order: a collection counts them once."""
+    """Counts pairs of samples by their order; in a collection, once for all of these metrics."""
 
     def start(self) -> dict[str, Any]:
         return PairCounts()._asdict()
@@ -94,12 +94,10 @@ class KendallCorrelation(_OfPairs):
     Formula: ``(C - D) / sqrt(P * Y)`` over the pairs of samples of all workers: C are concordant (one sample has both
     the higher prediction and the higher label), D discordant (one has the higher prediction, the other the higher
     label), P have different predictions and Y different labels. A pair counts for the product of its weights: a sample
-    of weight w counts as w samples of weight 1 would.
+    of weight w counts as w samples of weight 1.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), integers of any size unless
-    some batches hold floats (then float64 is compared); of a matrix every element counts. Every sample is kept, and one
-    worker sees them all when the value is computed, in O(n log n). Undefined if all predictions, or all labels, are
-    equal, or without samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
+    Inputs and storage as for `SpearmanCorrelation`; takes O(n log n). Undefined if all predictions, or all labels, are
+    equal, or without samples.
 
     Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945); Knight, "A computer method for
     calculating Kendall's tau with ungrouped data", Journal of the American Statistical Association 61 (1966).
@@ -121,13 +119,11 @@ class XAUC(_OfPairs):
     """Share of the pairs of samples that are predicted in the order of their labels: AUC of labels that are numbers.
 
     Formula: ``sum w_i * w_j * ([p_i > p_j] + [p_i = p_j] / 2) / sum w_i * w_j`` over the pairs of samples, of all
-    workers, with ``y_i > y_j``. Pairs of equal labels have no order and do not count; of labels 0 and 1 it is the area
-    under the ROC curve.
+    workers, with ``y_i > y_j``. Pairs of equal labels do not count; for labels 0 and 1 it is the area under the ROC
+    curve.
 
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``), such as watch times, integers
-    of any size unless some batches hold floats (then float64 is compared); of a matrix every element counts. Every
-    sample is kept, and one worker sees them all when the value is computed, in O(n log n). Undefined if all labels are
-    equal, or without samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
+    Inputs and storage as for `SpearmanCorrelation`; takes O(n log n). Labels are numbers such as watch times. Undefined
+    if all labels are equal, or without samples.
 
     Source: Zhan et al., "Deconfounding duration bias in watch-time prediction for video recommendation", KDD 2022; ties
     as in Harrell et al., "Evaluating the yield of medical tests", JAMA 247 (1982).

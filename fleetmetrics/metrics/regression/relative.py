@@ -17,7 +17,7 @@ __all__ = [
     "WeightedMeanAbsolutePercentageError",
 ]
 
-#: A label counts as at least so large, as in scikit-learn for float64.
+#: The smallest size of a label, as in scikit-learn for float64.
 _LEAST = float(np.finfo(np.float64).eps)
 
 
@@ -45,11 +45,8 @@ def _absolute_label(batch: Batch) -> Any:
 class MeanAbsolutePercentageError(MeanError):
     """Mean absolute percentage error, as a fraction: 0.1 for ten percent.
 
-    Formula: ``sum(w * |p - y| / max(|y|, 2**-52)) / sum(w)``, in float64 whatever the dtype of the inputs: as in
-    scikit-learn a label of 0 makes it huge, and not undefined.
-
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
+    Formula: ``sum(w * |p - y| / max(|y|, 2**-52)) / sum(w)``: as in scikit-learn, a label of 0 makes it huge rather
+    than undefined. Inputs as for `MeanAbsoluteError`.
 
     Source: Hyndman and Koehler, "Another look at measures of forecast accuracy", International Journal of Forecasting
     22 (2006), section 2.2.
@@ -71,14 +68,8 @@ class MeanAbsolutePercentageError(MeanError):
 class SymmetricMeanAbsolutePercentageError(MeanError):
     """Symmetric mean absolute percentage error, as a fraction in [0, 2].
 
-    Formula: ``sum(w * 2 * |p - y| / (|p| + |y|)) / sum(w)``, where 0 / 0 is 0; in float64 whatever the dtype of the
-    inputs.
-
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined without samples: nan with `UndefinedMetricWarning`.
-
-    Source: Hyndman and Koehler, "Another look at measures of forecast accuracy", International Journal of Forecasting
-    22 (2006), section 2.2.
+    Formula: ``sum(w * 2 * |p - y| / (|p| + |y|)) / sum(w)``, where 0 / 0 is 0. Inputs and source as for
+    `MeanAbsolutePercentageError`.
 
     Elsewhere: `SMAPE`.
 
@@ -97,11 +88,8 @@ class SymmetricMeanAbsolutePercentageError(MeanError):
 class WeightedMeanAbsolutePercentageError(Undefinable):
     """Weighted mean absolute percentage error: each label weighs as much as it is large.
 
-    Formula: ``sum(w * |p - y|) / sum(w * |y|)``, in float64 whatever the dtype of the inputs; a fraction.
-
-    ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); of a matrix every
-    element counts. Undefined if all labels are 0, or without samples: nan with `UndefinedMetricWarning`, or
-    ``zero_division``.
+    Formula: ``sum(w * |p - y|) / sum(w * |y|)``, a fraction. Inputs as for `MeanAbsoluteError`. Undefined if all labels
+    are 0, or without samples.
 
     Source: Kolassa and Schuetz, "Advantages of the MAD/Mean ratio over the MAPE", Foresight 6 (2007).
 
@@ -115,7 +103,6 @@ class WeightedMeanAbsolutePercentageError(Undefinable):
     """
 
     requirements = ("finite_prediction", "finite_label")
-
     declared = (
         Declared("absolute_error", dtype="float64", key="absolute_error"),
         Declared("absolute_label", dtype="float64", key="absolute_label"),
@@ -123,11 +110,8 @@ class WeightedMeanAbsolutePercentageError(Undefinable):
     )
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {
-            "absolute_error": absolute_error(batch),
-            "absolute_label": _absolute_label(batch),
-            "total": batch.total,
-        }
+        sums = {"absolute_error": absolute_error(batch), "absolute_label": _absolute_label(batch)}
+        return {**sums, "total": batch.total}
 
     def formula(self, absolute_error: np.ndarray, absolute_label: np.ndarray, total: np.ndarray) -> float:
         return formulas.weighted_mean_absolute_percentage_error(
