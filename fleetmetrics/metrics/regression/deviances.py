@@ -123,7 +123,7 @@ def _domain(power: float) -> tuple[str | Requirement, ...]:
     return (_POSITIVE["prediction"], _NOT_NEGATIVE if power < 2 else _POSITIVE["label"])
 
 
-#: This close to a ratio of 1, `_TERMS` terms of the series are good to a bit or two; elsewhere the definition is better.
+#: This close to a ratio of 1, `_TERMS` terms of the series are good to a bit or two; elsewhere the definition is used.
 _NEAR, _TERMS = 0.05, 12
 
 
