@@ -1,4 +1,4 @@
-"""``BaseMetric``: metrics that need the records of all samples together, after MMEval's."""
+"""``BaseMetric``: metrics that need the records of all samples together, modelled on MMEval's."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["BaseMetric"]
 
 
 class BaseMetric(Recorder):
-    """A metric over records: ``add`` appends them, ``compute`` brings those of all workers together.
+    """A metric over records: ``add`` appends them, ``compute`` gathers those of all workers.
 
-    Derive from it, and say in ``compute_metric`` what the value is:
+    Derive from it, and compute the value in ``compute_metric``:
 
         class SpearmanCorrelation(fleetmetrics.BaseMetric):
             def compute_metric(self, results):
@@ -31,36 +31,36 @@ class BaseMetric(Recorder):
             metric.add(score=model(x), target=y)
         metric.compute()                               # the same dict on every worker
 
-    ``add`` takes a batch as columns. A class written for MMEval runs as it is: it overrides ``add``, appends one
+    ``add`` takes a batch as columns. A class written for MMEval works unchanged: it overrides ``add``, appends one
     record per sample to ``self._results``, and gets the list of all of them in ``compute_metric``.
 
-    Where a sum will do, define ``summarize(results)``, which condenses records to a dict of arrays, and
-    ``compute_from(states)``, which makes the value from their sums over all workers: then only these travel.
+    Where sums suffice, define ``summarize(results)``, which condenses records to a dict of arrays, and
+    ``compute_from(states)``, which computes the value from their sums: workers then exchange only these.
 
-    Differs from MMEval where that gives a wrong number: workers with unequally many records lose none; ``size``
-    means the same with one worker as with many, and one larger than what was gathered is an error; what
-    ``compute_metric`` raises is raised on every worker; what was accumulated survives a failed `__call__`.
+    Differs from MMEval where that gives a wrong number: workers with different numbers of records lose none; ``size``
+    means the same with one worker as with many, and one larger than what was gathered is an error; an error in
+    ``compute_metric`` is raised on every worker; what was accumulated survives a failed `__call__`.
 
     Args:
-        dataset_meta: what a metric must know of the data set, such as the names of its classes; copied.
-        dist_collect_mode: how the workers' records go together. "unzip": one sample from each rank in turn, as
+        dataset_meta: what the metric must know about the data set, such as the names of its classes; copied.
+        dist_collect_mode: how the workers' records are put in order. "unzip": one sample from each rank in turn, as
             PyTorch's sampler deals them; "cat": rank after rank; "batch": block by block, as
             `paddle.io.DistributedBatchSampler` deals them; "auto": as ``sampler`` says, else like "batch".
-            None: "auto" with a sampler, else "unzip", which is MMEval's default.
+            None: "auto" with a sampler, else "unzip", MMEval's default.
         dist_backend: name of the communicator, see `list_all_backends`; None: the default one.
-        logger: for messages; None: that of fleetmetrics.
+        logger: for messages; None: fleetmetrics' own.
         sampler: the `paddle.io.DistributedBatchSampler` that deals the samples, or a `paddle.io.DataLoader` with one:
-            settles padding and order exactly, shuffled or not. See `fleetmetrics.padding_mask`.
+            padding and order are then exact, shuffled or not. See `fleetmetrics.padding_mask`.
         batch_size: length of the blocks for "batch"; None: each ``add`` of columns is a block.
-        allow_pickle: whether records that have no array form may be pickled on their way to another worker. They
-            are read by the workers of this job only; False makes such a record a `RecordError`.
-        collect_dir: a directory through which the records go to rank 0 instead of through memory; it is made if need
-            be, and nothing that was in it is touched.
+        allow_pickle: whether records that have no array form may be pickled on their way to another worker of this
+            job; if not, they are a `RecordError`.
+        collect_dir: a directory, created if missing, through which records go to rank 0 instead of through memory;
+            its other files are left alone.
         collect_dir_shared: False if the workers do not see the same ``collect_dir``.
 
     Raises:
         UnknownNameError: for an unknown collect mode or backend.
-        InvalidInputError: for another argument that is not what it should be.
+        InvalidInputError: for any other invalid argument.
 
     Examples:
         >>> class Clicks(BaseMetric):
@@ -68,7 +68,7 @@ class BaseMetric(Recorder):
         ...         return {"share": float((results["score"] > 0.5).mean())}
         >>> metric = Clicks()
         >>> metric.add(score=[0.25, 0.75], ids=[7, 8])
-        >>> metric.add(score=[0.75], ids=[8])         # the same sample again, as samplers pad
+        >>> metric.add(score=[0.75], ids=[8])         # the same sample again, as padding
         >>> metric.compute()
         {'share': 0.5}
     """
@@ -102,13 +102,13 @@ class BaseMetric(Recorder):
         self.batch_size = batch_size
         self._records: list[Any] = []
         self._columns = Columns()
-        self._epoch: int | None = None  # of the sampler's pass, from the first record on
+        self._epoch: int | None = None  # the sampler's epoch at the first record
         if sampler is not None:
-            Dealing(sampler, 0)  # a sampler of another kind is an error now
+            Dealing(sampler, 0)  # raises for any other kind of sampler
 
     @property
     def dataset_meta(self) -> dict[str, Any] | None:
-        """What the metric knows of the data set: a copy, on the way in and out."""
+        """What the metric knows about the data set; copied when set and when read."""
         return None if self._dataset_meta is None else self._dataset_meta.copy()
 
     @dataset_meta.setter
@@ -144,29 +144,26 @@ class BaseMetric(Recorder):
         """Append a batch, one record per sample; or override it, and append records to ``self._results``.
 
         Args:
-            *columns: arrays or tensors whose first axis is the sample, or lists of whatever a sample leaves behind:
-                texts, ragged arrays, dicts, ... Arrays are kept, not copied: do not write into them afterwards.
-            ids: one integer or text per sample. A sample that comes twice counts once, and two records of one
-                id that differ by more than rounding are an error. The records then come in the order of the ids.
+            *columns: arrays or tensors whose first axis is the sample, or lists of anything: texts, ragged arrays,
+                dicts, ... Arrays are kept, not copied: do not write into them afterwards.
+            ids: one integer or text per sample. A repeated sample counts once; its records must not differ by more than
+                rounding. The records are then in the order of the ids.
             **named: the columns by name, instead; any name but ``ids``.
 
         Raises:
-            InvalidInputError: if the columns are not equally long, or not those of the batches before; then nothing
-                of the batch was added.
+            InvalidInputError: if the columns differ in length, or from those of earlier batches; nothing of the batch
+                was added then.
         """
         if self._epoch is None and self.sampler is not None:
             self._epoch = epoch_under_way(self.sampler)
         self._columns.append(columns, named, ids)
 
     def compute_metric(self, results: Any) -> Any:
-        """The value, from the records of all samples; runs on one worker.
+        """The value, usually a dict of numbers, from the records of all samples; runs on one worker.
 
         Args:
-            results: a dict of columns if they were added by name, a tuple of them if without; the list of records
-                if ``add`` appends them itself; an empty list if there are none.
-
-        Returns:
-            Usually a dict of numbers.
+            results: a dict of columns if they were added by name, a tuple if not; a list of records if ``add`` appends
+                them itself; an empty list without samples.
         """
         return self._summarized(results)
 
@@ -176,8 +173,8 @@ class BaseMetric(Recorder):
         Every worker must call it; nothing that was accumulated changes.
 
         Args:
-            size: how many samples the whole data set has. What was gathered beyond it, in the order of the collect
-                mode, is padding and dropped. None: all is kept, but for what the sampler or the ids tell.
+            size: the number of samples in the whole data set. Any further ones, in the order of the collect mode, are
+                dropped as padding. None: only what the sampler or the ids identify as repeated is dropped.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
         Returns:
@@ -185,7 +182,7 @@ class BaseMetric(Recorder):
 
         Raises:
             InvalidInputError: if records are not one to one with samples, or the records of an id differ.
-            RecordError: if a record can not cross to another worker.
+            RecordError: if a record cannot be sent to another worker.
             FleetMetricsError: the same error on every worker, by the deadline.
             Exception: what ``compute_metric`` raised, on every worker.
         """
@@ -196,7 +193,7 @@ class BaseMetric(Recorder):
         return gather(self.name, lambda: [self._share(whole=False)], LocalCommunicator())[0]
 
     def _share(self, size: int | None = None, whole: bool = True) -> Share:
-        """What this metric brings to an exchange; ``whole`` is False for samples that no sampler dealt."""
+        """This metric's share in an exchange; ``whole`` is False for this worker alone."""
         if self._records and self._columns.batches:
             raise InvalidInputError(
                 f"{self.name}: some records were appended to _results and others added as columns; use one way only"
@@ -212,7 +209,7 @@ class BaseMetric(Recorder):
         return Share(self, self.name, columns, size, None if self._guessed else self.dist_collect_mode)
 
     def _blocks(self, columns: Columns) -> list[int]:
-        """The lengths of the blocks in which this worker's records came."""
+        """The lengths of the blocks of this worker's records."""
         if self.batch_size is None:
             if columns.names == RECORDS:
                 raise InvalidInputError(
@@ -225,12 +222,7 @@ class BaseMetric(Recorder):
         return [size] * whole + [rest] * (rest > 0)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The value of one batch on this worker, without touching what was accumulated.
-
-        Args:
-            *args: for ``add``.
-            **kwargs: for ``add``.
-        """
+        """The value of one batch, given as to ``add``, on this worker; what was accumulated is left unchanged."""
         kept = self._records, self._columns, self._epoch
         self._records, self._columns = [], Columns()
         try:

@@ -1,7 +1,7 @@
-"""``RecordMetric``: a metric of the catalogue that must look at the samples of all workers together.
+"""``RecordMetric``: the base of catalogue metrics that need the samples of all workers together.
 
-A query's answers may lie on several workers, and so may the samples of equal score. Such a metric says what it keeps
-of each sample, in which order it wants to look at all of them, and what it makes of a piece:
+A query's answers, and samples of equal score, may be on different workers. Such a metric defines what it keeps of each
+sample, in which order it looks at all of them, and how it folds a piece:
 
     class UserMean(RecordMetric):
         columns = ("user",)
@@ -10,13 +10,13 @@ of each sample, in which order it wants to look at all of them, and what it make
             super().__init__(**common)
             self.keep_records(("user", "score"), order="user", key="user and score")
 
-        def batch_records(self, batch):                            # what a batch leaves behind
+        def batch_records(self, batch):                            # what is kept of a batch
             return {"user": batch.column("user"), "score": batch.values}
 
         def start(self):                                           # before the first piece
             return {"total": 0.0, "users": 0}
 
-        def fold(self, carry, records, states):                    # a piece: all samples of some users
+        def fold(self, carry, records, states):                    # one piece: all samples of some users
             user, place = np.unique(records["user"], return_inverse=True)
             means = np.bincount(place, records["score"]) / np.bincount(place)
             return {"total": carry["total"] + means.sum(), "users": carry["users"] + len(user)}
@@ -40,10 +40,9 @@ __all__ = ["RecordMetric"]
 
 
 class RecordMetric(Metric):
-    """A metric that keeps something of every sample.
+    """A metric that keeps something of every sample; a worker needs memory for its own.
 
-    Memory: a worker needs what it keeps of its own samples. Not for static programs, whose variables have a fixed
-    size: fetch the predictions, and add the arrays. It takes what every `Metric` does.
+    Not for static programs, whose variables have a fixed size: fetch the predictions, and add the arrays.
     """
 
     table: Table
@@ -59,47 +58,37 @@ class RecordMetric(Metric):
 
         Args:
             columns: names of the entries.
-            order: the one by whose values, rising, all samples are looked at; those of equal value come in one
-                piece. None: all samples come in one piece, in the order of the ranks.
-            key: what they are, if metrics of one collection may share them; None: never shared.
-            prepare: what each worker does with its records before they are sent: gets arrays by column, returns
-                arrays by column, sorted by the order. None: they are sorted.
+            order: the column to sort all samples by; equal values are in one piece. None: all samples are in one piece,
+                in the order of the ranks.
+            key: identifies the content, so that metrics of a collection can share it; None: never shared.
+            prepare: what each worker does with its records before sending them; returns them sorted by the order. None:
+                it sorts them.
         """
         self.table = Table(self.name, columns, order, key, prepare)
 
     def batch_records(self, batch: Batch) -> Mapping[str, Any]:
-        """What a batch leaves behind.
-
-        Args:
-            batch: flat, checked.
-
-        Returns:
-            For every column an array or tensor with an entry per sample; None for a 1 each.
-        """
+        """What is kept of a batch: by column an array or tensor with an entry per sample, or None for all ones."""
         raise NotImplementedError(f"{type(self).__name__} must define batch_records")
 
     def start(self) -> dict[str, Any]:
-        """What `fold` is given with the first piece, and `formula` if there is none."""
+        """The carry for the first piece, or for `formula` without samples."""
         raise NotImplementedError(f"{type(self).__name__} must define start")
 
     def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Look at one piece of the records of all workers; runs on one worker.
+        """Fold one piece of the records of all workers into the carry; runs on one worker.
 
         Args:
-            carry: what was made of the pieces before.
+            carry: numbers or arrays by name, from the pieces so far.
             records: NumPy arrays by column, sorted by the order; None for a column of ones.
             states: the global states by name.
-
-        Returns:
-            The next carry: numbers or arrays by name.
         """
         raise NotImplementedError(f"{type(self).__name__} must define fold")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        """What a batch adds to the states; there are none, unless a metric declares some."""
+        """What a batch adds to the states, of which most have none."""
         return {}
 
-    # What a Metric answers for its states, this one answers for its table too.
+    # Overridden to include the table.
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:  # noqa: D102
         return [*super().statistics(batch), (self.table, Kept(batch.xp, batch.keep, self.batch_records(batch)))]

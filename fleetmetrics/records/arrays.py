@@ -18,20 +18,15 @@ __all__ = ["Packed", "Payload", "bytes_of", "is_plain", "misfits_named", "pack_a
 
 _ALIGNMENT = 16
 _ZEROS = memoryview(bytes(_ALIGNMENT))
-#: What reading runs into where bytes and layout do not go together.
+#: What reading raises where bytes and layout do not match.
 _MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
 
 
 class Packed(NamedTuple):
-    """Values as bytes.
+    """Values as bytes."""
 
-    Args:
-        layout: what they are; fit for JSON, and small whatever their number.
-        buffers: their bytes, in order; without a copy where they lie in a large array.
-    """
-
-    layout: Any
-    buffers: list[memoryview]
+    layout: Any  #: their types and sizes; fit for JSON, and small however many values there are
+    buffers: list[memoryview]  #: their bytes, in order; views of large arrays
 
     @property
     def nbytes(self) -> int:
@@ -51,21 +46,9 @@ def pack_arrays(arrays: Iterable[np.ndarray]) -> Packed:
 
 
 def pack_chunks(chunks: Sequence[np.ndarray]) -> Packed:
-    """Join arrays along the first axis on the wire; `unpack_arrays` returns the one that they make.
+    """Pack arrays that `unpack_arrays` returns as one, joined along the first axis; copies only what must be cast.
 
-    Args:
-        chunks: arrays of one shape but for the first axis, at least one. Those that are contiguous and of the common
-            dtype are not copied.
-
-    Raises:
-        InvalidInputError: if the shapes differ beyond the first axis, or the dtypes have nothing in common.
-
-    Examples:
-        >>> packed = pack_chunks([np.array([1, 2]), np.array([3])])
-        >>> packed.layout
-        [['<i8', [3]]]
-        >>> unpack_arrays(packed.layout, bytearray().join(packed.buffers))
-        [array([1, 2, 3])]
+    Raises `InvalidInputError` if there are none, the shapes differ beyond the first axis, or no dtype fits all.
     """
     arrays = [np.asarray(chunk) for chunk in chunks]
     shapes = {array.shape[1:] if array.ndim else None for array in arrays}
@@ -87,11 +70,7 @@ def pack_chunks(chunks: Sequence[np.ndarray]) -> Packed:
 
 
 def unpack_arrays(layout: Any, payload: Any) -> list[np.ndarray]:
-    """Return what was packed: writable, views of the payload if it is writable and aligned, else copies.
-
-    Raises:
-        RecordError: if the payload is too short or of another layout.
-    """
+    """Return the packed arrays, all writable: views of the payload if it is writable and aligned, else copies."""
     with misfits_named():
         data = Payload(payload)
         return [data.array(dtype, shape) for dtype, shape in layout]
@@ -99,16 +78,16 @@ def unpack_arrays(layout: Any, payload: Any) -> list[np.ndarray]:
 
 def is_plain(dtype: np.dtype[Any]) -> bool:
     """Whether the entries of an array are bytes of a fixed size, without references or fields."""
-    return dtype.kind in "biufcmMSU" and dtype.itemsize > 0 and dtype.num < 24  # beyond: of other packages
+    return dtype.kind in "biufcmMSU" and dtype.itemsize > 0 and dtype.num < 24  # from 24 on: other packages' dtypes
 
 
 def bytes_of(array: np.ndarray) -> memoryview:
-    """The bytes of an array, in C order; without a copy if it is contiguous."""
+    """The bytes of an array in C order; a view if it is contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def padded(buffers: Iterable[Any]) -> list[memoryview]:
-    """Views of buffers, and zeros up to a multiple of 16 bytes."""
+    """Views of the buffers, followed by zeros up to a multiple of 16 bytes."""
     views = [memoryview(buffer) for buffer in buffers if len(buffer)]
     padding = -sum(map(len, views)) % _ALIGNMENT
     return [*views, _ZEROS[:padding]] if padding else views
@@ -116,7 +95,7 @@ def padded(buffers: Iterable[Any]) -> list[memoryview]:
 
 @contextmanager
 def misfits_named() -> Iterator[None]:
-    """Whatever goes wrong while bytes are read is a `RecordError`."""
+    """Turn errors from reading bytes into a `RecordError`."""
     try:
         yield
     except FleetMetricsError:

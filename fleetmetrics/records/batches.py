@@ -13,23 +13,11 @@ from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_eager_tensor, to_host
 
-__all__ = [
-    "RECORDS",
-    "Columns",
-    "Part",
-    "Positions",
-    "are_alike",
-    "as_column",
-    "as_ids",
-    "as_results",
-    "in_order",
-    "one_per_id",
-    "part_of",
-]
+__all__ = ["RECORDS", "Columns", "Part", "Positions", "are_alike", "as_results", "in_order", "one_per_id", "part_of"]
 
 #: Where records belong: int positions, or an arithmetic progression of them.
 Positions = Union[np.ndarray, slice]
-#: Two workers that see one sample in different batches get scores that differ in the last bits.
+#: A sample's scores differ in the last bits between batches.
 _RELATIVE_TOLERANCE = 1e-3
 _ABSOLUTE_TOLERANCE = 1e-6
 _SHOWN = 5
@@ -75,8 +63,7 @@ RECORDS = "records"
 class Columns:
     """What was added, batch by batch.
 
-    ``names`` is a tuple of texts if the columns were given as keywords, else how many there are, or `RECORDS` for a
-    plain list of records.
+    ``names`` holds the keywords if the columns were given by name, else their number, or `RECORDS` for plain records.
     """
 
     def __init__(self) -> None:
@@ -97,18 +84,8 @@ class Columns:
         return sum(len(batch[0]) for batch in self.batches)
 
     def append(self, columns: tuple[Any, ...], named: Mapping[str, Any], ids: Any = None) -> None:
-        """Add a batch.
-
-        Args:
-            columns: without names; or
-            named: with names.
-            ids: one per sample, or None.
-
-        Raises:
-            InvalidInputError: if the columns are not equally long or not those of the batches before; then nothing
-                of the batch was added.
-        """
-        # What most batches of a user's loop are is looked at first: arrays that own their memory, as before.
+        """Add a batch as columns without names or with; all of it, or nothing and InvalidInputError."""
+        # The usual case first: the same columns as before, as arrays that own their memory.
         names: Any = tuple(named) if named else len(columns)
         if ids is None and names == self._usual and not (columns and named):
             batch = columns or tuple(named.values())
@@ -120,7 +97,7 @@ class Columns:
                 else:
                     self.batches.append(batch)
                     return
-            except TypeError:  # no length at all
+            except TypeError:  # without a length
                 pass
         self._append(names, self._admitted(columns, named, ids is None), ids)
 
@@ -171,7 +148,7 @@ class Columns:
         self.__init__()  # type: ignore[misc]
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The batches that hold samples, the ids as their last column."""
+        """The non-empty batches, with any ids as the last column."""
         rows = [(*batch, ids) for batch, ids in zip(self.batches, self.ids)] if self.ids else self.batches
         return [row for row in rows if len(row[0])]
 
@@ -180,11 +157,7 @@ class Columns:
         return [len(batch[0]) for batch in self.batches]
 
     def select(self, keep: Any) -> Columns:
-        """Return some of the samples; batches that are kept whole are not copied.
-
-        Args:
-            keep: how many from the front, or one flag per sample.
-        """
+        """Return the first ``keep`` samples, or those with a flag; batches that are kept whole are not copied."""
         chosen = Columns()
         chosen.names = self.names
         start = 0
@@ -201,9 +174,12 @@ class Columns:
         return chosen
 
     def joined(self) -> Any:
-        """All batches, joined, as ``compute_metric`` gets them: copies; an empty list if there are none."""
+        """Copies of all batches, joined, as ``compute_metric`` gets them; an empty list without samples."""
         batches = [batch for batch in self.batches if len(batch[0])]
-        return as_results(self.names, [join_column(parts) for parts in zip(*batches)]) if batches else []
+        if not batches:
+            return []
+        joined = [np.concatenate(each) if are_alike(each) else list(chain(*each)) for each in zip(*batches)]
+        return as_results(self.names, joined)
 
 
 def as_results(names: Any, columns: Sequence[Any]) -> Any:
@@ -211,11 +187,6 @@ def as_results(names: Any, columns: Sequence[Any]) -> Any:
     if names is None or names == RECORDS:
         return columns[0] if columns else []
     return dict(zip(names, columns)) if isinstance(names, tuple) else tuple(columns)
-
-
-def join_column(parts: Sequence[Any]) -> Any:
-    """Return the parts of one column one after the other."""
-    return np.concatenate(parts) if are_alike(parts) else list(chain.from_iterable(parts))
 
 
 def are_alike(parts: Sequence[Any]) -> bool:
@@ -242,7 +213,7 @@ def _names_text(names: Any) -> str:
 
 
 class Part(NamedTuple):
-    """Some samples of one worker, the ids (if there are any) in the last column, and where they belong."""
+    """Some samples of one worker, with any ids as the last column, and their positions."""
 
     columns: list[Any]
     positions: Positions
@@ -281,7 +252,7 @@ def _column_in_order(parts: Sequence[Any], positions: Sequence[Positions], total
 
 def one_per_id(columns: list[Any], ids: Any) -> list[Any]:
     """Keep the first record of every id, in the order of the ids."""
-    if not isinstance(ids, np.ndarray):  # of kinds that no array holds together
+    if not isinstance(ids, np.ndarray):  # some are integers, some texts
         ids = np.array(ids, object)
     order = np.argsort(ids, kind="stable")
     is_first = np.ones(len(ids), bool)
@@ -295,7 +266,7 @@ def one_per_id(columns: list[Any], ids: Any) -> list[Any]:
 
 
 def _check_repeated(columns: Sequence[Any], order: np.ndarray, is_first: np.ndarray, ranked: np.ndarray) -> None:
-    """Compare the repeated records with the first ones of their ids."""
+    """Raise unless repeated records equal the first ones of their ids."""
     starts, again = np.flatnonzero(is_first), np.flatnonzero(~is_first)
     first, repeated = order[starts[np.searchsorted(starts, again) - 1]], order[again]
     agrees = np.ones(again.size, bool)
@@ -315,7 +286,7 @@ def _taken(column: Any, order: np.ndarray) -> Any:
 
 
 def _agreement(column: Any, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Whether the records at these positions are equal, up to rounding; one flag per pair."""
+    """Flags of the pairs of positions whose records are equal, up to rounding."""
     if not isinstance(column, np.ndarray):
         return np.array([_alike(column[i], column[j]) for i, j in zip(one.tolist(), other.tolist())], bool)
     a, b = column[one], column[other]

@@ -1,10 +1,9 @@
-"""Folding: the records of all workers, looked at in the order of a column, and never all in one place.
+"""Folding the records of all workers in the order of a column, never all in one place.
 
-Every worker sorts its own. A sketch of each tells rank 0 where to cut the range of the column, so that about equally
-many records lie between two cuts; then the workers send what lies between the first two cuts, the next two, and so
-on, and rank 0 folds each piece into what it has made of those before: a number per metric, or a few. A piece holds
-all records of its range, so that whatever belongs together by the column, a query or a tie, arrives together.
-Memory: a worker needs its own share; rank 0 its share and a piece.
+Every worker sorts its own. From a sketch of each, rank 0 cuts the range of the column into pieces of similar size.
+The workers send the records of one piece after the other, and rank 0 folds each into a few numbers per metric. A piece
+holds all records of its range, so the records of a query, or tied ones, arrive together. A worker needs memory for its
+own records, rank 0 for a piece as well.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from fleetmetrics.records.table import Records, Table, joined_records
 
 __all__ = ["fold_in_order"]
 
-#: About so many bytes of records, of all workers together, are folded at a time.
+#: About how many bytes of records, over all workers, are folded at a time.
 ROUND_BYTES = 16 << 20
-#: A worker's sketch has at most so many values of the column.
+#: The most values of the column in a worker's sketch.
 SKETCH = 4096
 
 
@@ -37,20 +36,14 @@ def fold_in_order(
     states: Mapping[Any, np.ndarray],
     deadline: Deadline,
 ) -> dict[Any, Any]:
-    """Let metrics look at the records of all workers.
+    """Let the metrics of each table fold the records of all workers; returns their carries, the same on every worker.
 
     Args:
         call: what is computed, the same on every worker; errors quote it.
         channel: the workers' communicator.
-        tables: the metrics (`fleetmetrics.record_metric.RecordMetric`) that stand on each.
-        states: the global states, which are the same on every worker already.
-        deadline: until when.
-
-    Returns:
-        What each metric has made of the records: the same on every worker.
-
-    Raises:
-        FleetMetricsError: the same one on every worker.
+        tables: the `fleetmetrics.record_metric.RecordMetric`s that use each.
+        states: the global states.
+        deadline: when to give up; every worker then raises the same error.
     """
     carries: dict[Any, Any] = {}
     for table, metrics in tables.items():
@@ -67,7 +60,7 @@ def fold_in_order(
 
 
 class _Folds:
-    """What the metrics have made of the records so far."""
+    """The carries of a table's metrics so far."""
 
     def __init__(self, table: Table, metrics: Sequence[Any], states: Sequence[Mapping[str, np.ndarray]]) -> None:
         self.table, self.metrics, self.states = table, metrics, states
@@ -87,7 +80,7 @@ def _fold_together(call: str, channel: Communicator, table: Table, folds: _Folds
     try:
         records = table.prepared()
         note, sketch = _described(table, records)
-    except Exception as error:  # whatever it is: the others are waiting
+    except Exception as error:  # of any kind: the others are waiting
         trouble = error
 
     def plan(letters: Sequence[Letter]) -> Letter:
@@ -110,7 +103,7 @@ def _fold_together(call: str, channel: Communicator, table: Table, folds: _Folds
 def _round(
     call: str, channel: Communicator, table: Table, folds: _Folds, mine: Records, last: bool, deadline: Deadline
 ) -> Letter:
-    """Send what lies between two cuts; on rank 0 fold it, and after the last one answer."""
+    """Send the records of one piece; rank 0 folds it, and answers after the last one."""
 
     def decide(letters: Sequence[Letter]) -> Letter:
         parts = [_read(letter) for letter in letters if letter.note]
@@ -137,7 +130,7 @@ def _read(letter: Letter) -> Records:
 
 
 def _described(table: Table, records: Records) -> tuple[Any, Any]:
-    """What rank 0 must know of a worker's records, and a sketch of the column that orders them."""
+    """What rank 0 must know about a worker's records, and a sketch of the column that orders them."""
     kinds = {
         name: "texts" if column is not None and column.dtype.kind in "SU" else "numbers"
         for name, column in records.items()
@@ -160,7 +153,7 @@ def _check_kinds(table: Table, notes: Sequence[Any]) -> None:
 
 
 def _cuts(letters: Sequence[Letter]) -> np.ndarray:
-    """Values of the column between which about equally many records lie; the last piece has no upper end."""
+    """Values of the column that cut the records into pieces of similar size; the last piece is open-ended."""
     sketches, counts = [], []
     for letter in letters:
         _, _, row, step, layout = letter.note
@@ -178,4 +171,4 @@ def _cuts(letters: Sequence[Letter]) -> np.ndarray:
 
 
 def _left(deadline: Deadline) -> float:
-    return max(deadline.remaining, 1e-3)  # with no time left, every worker hears of it
+    return max(deadline.remaining, 1e-3)  # positive, so that every worker gets the error

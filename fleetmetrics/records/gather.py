@@ -1,8 +1,8 @@
-"""The exchange of records: every worker's in, one answer out.
+"""The exchange of records, in two steps.
 
-Two steps. First the workers tell rank 0 what they have, and hear what all have: a worker that differs, or whose
-records do not fit its samples, is an error on all of them before any record is sent. Then each drops its own padding
-and sends the rest, piece by piece; rank 0 puts them in order, computes, and answers everybody.
+First the workers tell each other what they have: one that differs, or whose records do not match its samples, is an
+error on every worker before any record is sent. Then each drops its own padding and sends its records in pieces; rank 0
+puts them in order, computes, and answers.
 """
 
 from __future__ import annotations
@@ -29,27 +29,20 @@ from fleetmetrics.records.share import Share, States, check_notes
 
 __all__ = ["gather"]
 
-#: Something on its way to rank 0: the number of the share, what it is, and the bytes.
+#: Sent to rank 0: the number of the share, the kind of content, and the bytes.
 _Parcel = Tuple[int, str, Packed]
 
 
 def gather(
     call: str, describe: Callable[[], Sequence[Share]], channel: Communicator, timeout: float | None = None
 ) -> list[Any]:
-    """Bring the records of all workers together, and compute.
+    """Gather the records of all workers on rank 0; returns each share's value, or raises the same error, everywhere.
 
     Args:
         call: what is computed, the same on every worker; errors quote it.
-        describe: makes this worker's shares; what it raises is raised on every worker.
+        describe: makes this worker's shares; its errors are raised on every worker.
         channel: the workers' communicator.
-        timeout: seconds to wait for the others, altogether; None for FLEETMETRICS_TIMEOUT or half an hour.
-
-    Returns:
-        For every share what its metric makes on rank 0.
-
-    Raises:
-        FleetMetricsError: the same one on every worker.
-        Exception: what a metric raised.
+        timeout: seconds to wait for the others, altogether; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
     """
     shares: Sequence[Share] = []
     trouble: Exception | None = None
@@ -59,7 +52,7 @@ def gather(
         shares = describe()
         for share in shares:
             share.check(channel.rank, channel.world_size)
-    except Exception as error:  # whatever it is: the others are waiting
+    except Exception as error:  # of any kind: the others are waiting
         trouble = error
     with contextlib.ExitStack() as stack:
         found = _agree(call, shares, channel, deadline, trouble, stack)
@@ -80,7 +73,7 @@ def _agree(
     trouble: Exception | None,
     stack: contextlib.ExitStack,
 ) -> list[_Collected]:
-    """The first step; what is left on the disk is removed when the stack is closed."""
+    """The first step; closing the stack removes temporary files."""
 
     def spools(token: str) -> list[Spool | None]:
         metrics = [share.metric for share in shares]
@@ -123,7 +116,7 @@ def _send(
     parcels = _parcels(found, channel.rank)
     while True:
         note, payload, trouble = _next_letter(parcels)
-        timeout = max(deadline.remaining, 1e-3)  # with no time left, every worker hears of it
+        timeout = max(deadline.remaining, 1e-3)  # positive, so that every worker gets the error
         told = channel.consult(f"{call}, records", decide, note, payload, timeout=timeout, trouble=trouble)
         del payload  # before the next letter is packed
         if told.note["done"]:
@@ -131,7 +124,7 @@ def _send(
 
 
 def _parcels(found: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
-    """What this worker sends to rank 0, which sends itself nothing: "states", "records", or a "file" of records."""
+    """What this worker sends to rank 0: "states", "records", or a "file" of records; rank 0 keeps its own."""
     for number, each in enumerate(found):
         if rank == 0:
             each.put_own()
@@ -152,7 +145,7 @@ def _parcels(found: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
 
 
 def _next_letter(parcels: Iterator[_Parcel]) -> tuple[Any, list[Any], Exception | None]:
-    """A letter of bounded size; the error if a parcel cannot be made."""
+    """A letter of bounded size, or the error from making a parcel."""
     labels, payload, size = [], [], 0
     try:
         for number, kind, packed in parcels:
@@ -161,7 +154,7 @@ def _next_letter(parcels: Iterator[_Parcel]) -> tuple[Any, list[Any], Exception 
             size += packed.nbytes
             if size >= PIECE_BYTES // 2:
                 return {"parcels": labels, "more": True}, payload, None
-    except Exception as error:  # whatever it is: the others are waiting
+    except Exception as error:  # of any kind: the others are waiting
         return None, [], error
     return {"parcels": labels, "more": False}, payload, None
 
@@ -182,19 +175,12 @@ def _take(found: Sequence[_Collected], rank: int, letter: Letter) -> None:
 def _values(found: Iterable[_Collected]) -> list[Any]:
     """Every share's answer, on rank 0."""
     for each in found:
-        each.warn_of_guess()  # in here: where a warning is an error, all must hear of it
+        each.warn_of_guess()  # here, so that a warning turned into an error reaches every worker
     return [each.value() for each in found]
 
 
 class _Collected:
-    """One share: this worker's to send, and on rank 0 everybody's.
-
-    Args:
-        share: this worker's.
-        notes: of all workers, by rank.
-        rank: of this worker.
-        spool: the way through a directory, or None.
-    """
+    """One share: this worker's to send, and on rank 0 that of every worker. ``notes`` are by rank."""
 
     def __init__(self, share: Share, notes: Sequence[dict[str, Any]], rank: int, spool: Spool | None) -> None:
         self.share = share
@@ -207,7 +193,7 @@ class _Collected:
         names = having["columns"]
         self._names = tuple(names) if isinstance(names, list) else names  # as in `Columns`
         self._has_ids = having["ids"] is not None
-        #: How many records are kept. With ids, padding is settled when all are together.
+        #: How many records are kept; with ids, before any repeated ones are dropped.
         self._total = sum(self._counts)
         if share.dealing is not None:
             self._total = share.dealing.distinct
@@ -219,7 +205,7 @@ class _Collected:
         self._positions: dict[int, Positions] = {}
 
     def warn_of_guess(self) -> None:
-        """Warn if what is cut off as padding is that of another sampler than Paddle's."""
+        """Warn if padding is cut off as no sampler of Paddle's pads."""
         share, cut = self.share, sum(self._counts) - self._total
         if share.mode is None and share.dealing is None and len(self._counts) > 1 and cut > 0:
             warn(
@@ -229,11 +215,11 @@ class _Collected:
             )
 
     def own(self) -> tuple[Columns, States | None]:
-        """This worker's records without padding, and the states that stand for them where a sum will do."""
+        """This worker's records without padding, and any states that replace them."""
         share = self.share
         keep = self._kept_count(self._rank) if share.dealing is None else ~share.dealing.mask(self._rank)
         kept = share.records.select(keep)
-        if not share.condenses or self._has_ids or not len(kept):  # ids must be compared one by one
+        if not share.condenses or self._has_ids or not len(kept):  # records with ids are compared one by one
             return kept, None
         return kept, share.states(kept.joined())
 
@@ -241,7 +227,7 @@ class _Collected:
         return sampling.kept_count(self.share.order, self._counts, rank, self._total, self._blocks)
 
     def _positions_of(self, rank: int) -> Positions:
-        """Where the records that a worker keeps belong."""
+        """The positions of the records that a worker keeps."""
         share = self.share
         if share.dealing is not None:
             return share.dealing.kept(rank)
@@ -263,7 +249,7 @@ class _Collected:
         self._states[rank] = {key: (how, array) for (key, how), array in zip(names, unpack_arrays(inner, payload))}
 
     def put_file(self, number: int, rank: int, labels: Any) -> None:
-        """Collect a worker's records from the file of a share's number."""
+        """Collect a worker's records from its file."""
         assert self.spool is not None
         data, start = self.spool.read(number, rank), 0
         for layout, size in labels:
@@ -282,7 +268,7 @@ class _Collected:
         self._taken[rank] += count
 
     def value(self) -> Any:
-        """What the share makes of all that was collected."""
+        """The share's value."""
         share = self.share
         if any(states is not None for states in self._states):
             if self._parts:
@@ -310,7 +296,7 @@ class _Collected:
 
 
 def _answer(compute: Callable[[], list[Any]], allow_pickle: bool) -> Letter:
-    """The letter that tells every worker the values, or the error."""
+    """The letter with the values, or the error."""
     try:
         packed = pack(compute(), allow_pickle, "the results")
     except Exception as error:
@@ -319,7 +305,7 @@ def _answer(compute: Callable[[], list[Any]], allow_pickle: bool) -> Letter:
 
 
 def _error_letter(error: Exception, allow_pickle: bool) -> Letter:
-    """An error of Python or of the user is raised as what it is on every worker, if it survives pickling."""
+    """The letter with an error; one of Python's or the user's travels as it is if it survives pickling."""
     data = b""
     if allow_pickle and not isinstance(error, FleetMetricsError):
         with contextlib.suppress(Exception):
@@ -330,7 +316,7 @@ def _error_letter(error: Exception, allow_pickle: bool) -> Letter:
 
 
 def _outcome(letter: Letter, allow_pickle: bool) -> list[Any]:
-    """The values, or the error, that a letter of `_answer` tells."""
+    """Return the values, or raise the error, of a letter from `_answer`."""
     if "values" in letter.note:
         return unpack(letter.note["values"], letter.payload, allow_pickle)
     error: BaseException = named_error(*letter.note["error"])

@@ -16,19 +16,16 @@ from fleetmetrics.records.serializer import pack, unpack
 
 __all__ = ["PIECE_BYTES", "Spool", "pieces", "read_piece"]
 
-#: A piece of packed records is about this large, since what is packed is held twice.
+#: About the size of a piece of packed records, of which there is a second copy meanwhile.
 PIECE_BYTES = 2**23
-#: Nor does it have more records: their objects take more room than their bytes.
+#: The most records in a piece: objects take more memory than their bytes.
 _MOST = 2**15
-#: Of so many records the size is looked at, and so deep; some contain themselves.
+#: How many records are weighed, and to what depth; some contain themselves.
 _WEIGHED, _DEEP = 8, 4
 
 
 def pieces(columns: Columns, allow_pickle: bool) -> Iterator[Packed]:
-    """Pack what a worker sends.
-
-    Arrays are sent from where they lie, all at once; what must be packed first goes piece by piece.
-    """
+    """Pack what a worker sends: arrays at once and without a copy, anything else piece by piece."""
     rows = columns.rows()
     if not rows:
         return
@@ -54,7 +51,7 @@ def pieces(columns: Columns, allow_pickle: bool) -> Iterator[Packed]:
 
 
 def _weight_of_each(column: Any) -> float:
-    """About how many bytes an entry of a column has, by some of them."""
+    """The approximate size of a column's entries in bytes, from a few of them."""
     if isinstance(column, np.ndarray):
         return max(1.0, column.nbytes / len(column))
     some = column[:: max(1, len(column) // _WEIGHED)]
@@ -72,7 +69,7 @@ def _weight(value: Any, depth: int = 0) -> int:
         value = list((value if isinstance(value, dict) else vars(value)).values())
     if not isinstance(value, (list, tuple)) or depth > _DEEP:
         return 8
-    step = max(1, len(value) // _WEIGHED)  # like entries, mostly
+    step = max(1, len(value) // _WEIGHED)  # entries are mostly alike
     return step * sum(_weight(entry, depth + 1) for entry in value[::step])
 
 
@@ -97,13 +94,9 @@ def read_piece(layout: Any, payload: Any, allow_pickle: bool) -> list[Any]:
 
 
 class Spool:
-    """A folder of its own in the directory that was given: nothing else in there is touched.
+    """A folder of one exchange, marked by its token, in a directory; nothing else in there is touched.
 
-    Args:
-        directory: made if need be.
-        token: sets one exchange apart from all others.
-        rank: of this worker.
-        shared: whether all workers see the same directory; if not, each uses its own as a buffer.
+    ``shared``: whether all workers see the same directory; if not, each uses its own as a buffer.
     """
 
     def __init__(self, directory: str, token: str, rank: int, shared: bool) -> None:
@@ -113,12 +106,12 @@ class Spool:
         self._files: list[Path] = []
 
     def make(self) -> None:
-        """Make the folder: on rank 0 before the others look for it, else on every worker."""
+        """Make the folder: on rank 0 before the others check for it, or on every worker."""
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         self._folder.mkdir(exist_ok=True)
 
     def check(self) -> None:
-        """Raise unless the folder that rank 0 has made can be seen here."""
+        """Raise unless this worker sees the folder that rank 0 has made."""
         if not self._shared:
             self.make()
         elif not self._folder.is_dir():
@@ -141,12 +134,12 @@ class Spool:
         return labels
 
     def read(self, number: int, rank: int) -> Any:
-        """Return a worker's file as a buffer: changes to it stay in memory."""
-        self._files.append(self._folder / f"{number}-{rank}")  # whoever reads it removes it
+        """Return a worker's file as a buffer; changes to it stay in memory."""
+        self._files.append(self._folder / f"{number}-{rank}")  # its reader removes it
         return self._mapped(number, rank)
 
     def through(self, number: int, pieces: Iterable[Packed]) -> Iterator[Packed]:
-        """Write a share's pieces into a file, and return them from there."""
+        """Write a share's pieces to a file, and yield them from there."""
         labels = self.write(number, pieces)
         data, start = self._mapped(number, self._rank), 0
         for layout, size in labels:
@@ -158,7 +151,7 @@ class Spool:
         return np.memmap(path, np.uint8, "c").data if path.stat().st_size else memoryview(b"")
 
     def clean(self) -> None:
-        """Remove what this worker wrote; and the folder, if it is empty then."""
+        """Remove this worker's files, and the folder if it is then empty."""
         for path in self._files:
             with contextlib.suppress(OSError):
                 path.unlink()

@@ -1,12 +1,11 @@
-"""Values of any kind as bytes, with a layout that tells how to read them; and back.
+"""Values of any kind as bytes, with a layout for reading them back.
 
-A list of values is a column. A column is packed by what all of its values are: numbers as one array, texts as one
-text, arrays of one shape as one block; tuples, lists and dicts as columns of what is in them. So 100,000 records
-take a few passes in C. Pickle takes the rest.
+A list of values is a column, packed by the common type of its values: numbers as one array, texts as one text, arrays
+of one shape as one block; tuples, lists and dicts as columns of their entries. So 100,000 records take a few passes in
+C. Anything else is pickled.
 
 A layout is a tree of lists, fit for JSON: ``[count, column]``, where a column is ``[kind, ...]``, with a kind of
-`_READERS`. It names dtypes, shapes, keys and sizes; what grows with the number of values is in the buffers, in the
-order of the tree.
+`_READERS`. It holds dtypes, shapes, keys and sizes; the values are in the buffers, in the order of the tree.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from fleetmetrics.xp import is_eager_tensor
 
 __all__ = ["pack", "unpack"]
 
-#: Containers are split into so many columns altogether; it bounds the layout.
+#: The most columns that containers are split into altogether, to bound the layout.
 _COLUMNS = 512
-#: Containers may lie in one another so deep.
+#: The deepest nesting of containers.
 _DEPTH = 100
-#: Arrays of so many bytes on average are sent from where they are, not copied into one block.
+#: Arrays of this average size in bytes are sent without a copy, smaller ones as one block.
 _LARGE = 4096
-#: So many small arrays or tensors are copied in one go: each is in memory once more meanwhile.
+#: How many small arrays or tensors are copied at once.
 _AT_ONCE = 4096
 #: Tensors of more entries are moved one by one.
 _FEW_ENTRIES = 1024
-#: The newest of Python 3.8.
+#: Python 3.8's highest.
 _PICKLE_PROTOCOL = 5
 _MAKERS = {"list": list, "tuple": tuple, "dict": dict}
 _CONTAINERS = tuple(_MAKERS.values())
@@ -57,13 +56,8 @@ _ALLOWED = (
 def pack(values: Sequence[Any], allow_pickle: bool = True, what: str = "records") -> Packed:
     """Pack values of any kind; `unpack` returns equal ones of equal types.
 
-    Args:
-        values: one per sample, say. They must not change before the buffers have been sent.
-        allow_pickle: whether values without an array form may be pickled.
-        what: their name, for errors.
-
-    Raises:
-        RecordError: if a value has no array form and may not or cannot be pickled.
+    The values must not change before the buffers have been sent. Raises `RecordError`, which calls them ``what``, for
+    one that has no array form and may not or cannot be pickled.
 
     Examples:
         >>> packed = pack([{"score": 0.5, "label": 1}, {"score": 0.25, "label": 0}])
@@ -81,16 +75,8 @@ def pack(values: Sequence[Any], allow_pickle: bool = True, what: str = "records"
 def unpack(layout: Any, payload: Any, allow_pickle: bool = True) -> list[Any]:
     """Return the values that `pack` packed; tensors are on the CPU, without a gradient.
 
-    Arrays are views of the payload if it is writable and aligned, else copies. All arrays are writable.
-
-    Args:
-        layout: from `pack`.
-        payload: its buffers, joined: bytes, a bytearray, a memoryview or a uint8 array.
-        allow_pickle: whether pickles in it may be read.
-
-    Raises:
-        RecordError: if the payload is too short or of another layout, or holds a pickle that may not or cannot
-            be read.
+    Arrays are writable, and views of the payload (the joined buffers) if that is writable and aligned. Raises
+    `RecordError` if the payload does not match the layout, or holds a pickle that may not or cannot be read.
 
     Examples:
         >>> packed = pack([("cat", 0.5), ("dog", None)])
@@ -104,7 +90,7 @@ def unpack(layout: Any, payload: Any, allow_pickle: bool = True) -> list[Any]:
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """No search for garbage meanwhile: it would walk over the growing values again and again, and find none."""
+    """Pause garbage collection, which would walk over the growing values again and again for nothing."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -121,24 +107,17 @@ class _Numbers(Dict[Any, int]):
 
 
 def _numbered(keys: Iterable[Any]) -> tuple[list[Any], np.ndarray]:
-    """The distinct keys, in the order in which they come, and for each key its number as a byte.
-
-    Nothing at all if there are more than 256.
-
-    Examples:
-        >>> _numbered("abca")
-        (['a', 'b', 'c'], array([0, 1, 2, 0], dtype=uint8))
-    """
+    """The distinct keys in order of appearance, and the number of each key as a byte; empty if more than 256 differ."""
     numbers = _Numbers()
     try:
         codes = bytes(map(numbers.__getitem__, keys))
-    except ValueError:  # no byte
+    except ValueError:  # does not fit into a byte
         return [], np.empty(0, np.uint8)
     return list(numbers), np.frombuffer(codes, np.uint8)
 
 
 def _have_keys(dicts: list[Any], keys: list[Any]) -> bool:
-    """Whether all dicts have these keys in this order, and they are texts that JSON keeps."""
+    """Whether all dicts have these keys in this order, and JSON preserves them."""
     if countOf(map(len, dicts), len(keys)) < len(dicts) or not {str}.issuperset(map(type, keys)):
         return False
     if not "".join(keys).isprintable():  # JSON joins surrogates
@@ -150,7 +129,7 @@ def _have_keys(dicts: list[Any], keys: list[Any]) -> bool:
 
 
 class _Level(List[Any]):
-    """The lists or dicts in which the values of a column lie."""
+    """The lists or dicts that contain the values of a column."""
 
     @cached_property
     def _ids(self) -> set[int]:
@@ -161,9 +140,9 @@ class _Level(List[Any]):
 
 
 class _Packer:
-    """Writes one column after the other. A method returns the column's layout, and appends its buffers.
+    """Writes one column after the other: a method appends the buffers of a column and returns its layout.
 
-    ``above`` is what the values lie in, level by level.
+    ``above`` holds the containers of the values, level by level.
     """
 
     def __init__(self, records: list[Any], allow_pickle: bool, what: str) -> None:
@@ -200,7 +179,7 @@ class _Packer:
         return _Packer.tensors if is_eager_tensor(example) else _Packer.pickled
 
     def mixed(self, values: list[Any], tags: np.ndarray, packers: Sequence[Callable[..., list[Any]]]) -> list[Any]:
-        """Values of several kinds: the tags tell which, and there is a packer for each of them."""
+        """Values of several kinds, as the tags say, with a packer for each."""
         if len(packers) == 1:
             return packers[0](values)
         self.put(tags.data)
@@ -209,7 +188,7 @@ class _Packer:
         return ["mixed", *(packer(group) for packer, group in zip(packers, groups))]
 
     def split(self, values: list[Any], keys: list[Any], packer: Callable[..., list[Any]]) -> list[Any]:
-        """Values whose keys differ, by key."""
+        """Values grouped by key."""
         distinct, tags = _numbered(keys)
         return self.mixed(values, tags, [packer] * len(distinct)) if distinct else self.pickled(values)
 
@@ -253,7 +232,7 @@ class _Packer:
         if countOf(kinds, kinds[0]) < len(kinds):
             return self.split(values, kinds, self.scalars)
         self.put(bytes_of(np.array(values, values[0].dtype)))
-        return ["scalar", values[0].dtype.char]  # long long is another type than int64, though its dtype is equal
+        return ["scalar", values[0].dtype.char]  # not str: long long is not int64, though the dtypes are equal
 
     def arrays(self, values: list[Any], above: Any = ()) -> list[Any]:
         dtypes = list(map(_DTYPE, values))
@@ -322,7 +301,7 @@ class _Packer:
             )
         try:
             return ["pickle", self.put(pickle.dumps(values, _PICKLE_PROTOCOL))]
-        except Exception as error:  # whatever a class does
+        except Exception as error:  # classes may raise anything
             where, value = self.first([value for value in values if not _can_be_pickled(value)] or values)
             raise RecordError(
                 f"{where} is {_kind_of(value)}, which cannot be pickled ({type(error).__name__}: {error}); {_ALLOWED}."
@@ -330,7 +309,7 @@ class _Packer:
             ) from error
 
     def first(self, values: list[Any]) -> tuple[str, Any]:
-        """The first of these values in the records, and where it is: a slow walk, for errors only."""
+        """The path to the first of these values in the records, and the value; slow, for errors only."""
         wanted, seen = set(map(id, values)), set()
         found = [(f"{self._what}[{index}]", record) for index, record in enumerate(self._records)][::-1]
         while found:
@@ -353,7 +332,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _can_be_pickled(value: Any) -> bool:
-    with contextlib.suppress(Exception):  # whatever its class does
+    with contextlib.suppress(Exception):  # classes may raise anything
         return bool(pickle.dumps(value, _PICKLE_PROTOCOL))
     return False
 
@@ -377,7 +356,7 @@ _PACKERS: dict[type, Callable[..., list[Any]]] = {
 
 
 class _Reader(Payload):
-    """Reads one column after the other. Each method makes the values of one kind of column."""
+    """Reads one column after the other, with a method for each kind."""
 
     def __init__(self, payload: Any, allow_pickle: bool) -> None:
         super().__init__(payload)
@@ -473,31 +452,31 @@ _READERS: dict[str, Any] = {
     "numpy bytes": lambda reader, count, texts: list(map(np.bytes_, reader.read(texts, count))),
     "tuple": lambda reader, count, *columns: list(reader.rows(count, columns)),
     "list": lambda reader, count, *columns: list(map(list, reader.rows(count, columns))),
-    "optional": _Reader.optional,  # column of those that are not None, among which flags choose
-    "text": _Reader.texts,  # size in bytes, column of lengths or nothing, where each ends with a zero
+    "optional": _Reader.optional,  # column of those that are not None, placed by flags
+    "text": _Reader.texts,  # size in bytes, column of lengths; None: separated by zeros
     "bytes": _Reader.bytes,  # size, column of lengths
     "arrays": _Reader.arrays,  # dtype, common shape
     "ragged": _Reader.ragged,  # dtype, column of shapes
     "tensors": _Reader.tensors,  # Paddle's dtype, column of arrays
     "dict": _Reader.dicts,  # keys, a column for each
     "nested": _Reader.nested,  # kind of container, columns of lengths and elements; those of dicts are pairs
-    "mixed": _Reader.mixed,  # columns, among which tags choose
+    "mixed": _Reader.mixed,  # columns, interleaved by tags
     "pickle": _Reader.pickle,  # size
 }
 
 
-# Dynamic tensors of Paddle, many at a time: one by one, 100,000 of them take a second and more
+# Dynamic tensors of Paddle, many at a time: one by one, 100,000 of them take over a second
 
 
 def _arrays_of(tensors: Sequence[Any]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Move dense tensors of one dtype to the host; where NumPy does not have the dtype, the bits as integers."""
+    """Move dense tensors of one dtype to the host; as integers of the same bits where NumPy lacks the dtype."""
     shapes = set(map(tuple, map(attrgetter("shape"), tensors)))
     if len(shapes) == 1 and 0 < math.prod(shapes.pop()) <= _FEW_ENTRIES:
         import paddle
 
         starts = range(0, len(tensors), _AT_ONCE)
         try:
-            # The guard: static mode stacks no tensors, and automatic mixed precision could cast them.
+            # Static mode cannot stack tensors, and automatic mixed precision could cast them.
             with paddle.base.dygraph.guard(), paddle.no_grad():
                 return [paddle.stack(tensors[start : start + _AT_ONCE]).numpy() for start in starts], []
         except Exception:  # not every dtype can be stacked
@@ -506,10 +485,10 @@ def _arrays_of(tensors: Sequence[Any]) -> tuple[list[np.ndarray], list[np.ndarra
 
 
 def _tensors_of(arrays: Sequence[np.ndarray], dtype: str) -> list[Any]:
-    """Tensors on the CPU: one of each array, or of the rows of the only one."""
+    """Tensors on the CPU: one per array, or per row of a single array."""
     import paddle
 
-    # The guard: static mode has no tensors, and those of a GPU build would not stay on the CPU.
+    # Static mode has no tensors, and a GPU build would put them on the GPU.
     with paddle.base.dygraph.guard(paddle.CPUPlace()):
         if len(arrays) > 1:
             tensors = list(map(paddle.to_tensor, arrays))

@@ -1,4 +1,4 @@
-"""What one metric brings to the exchange of records: its records, or the states that stand for them."""
+"""One metric's share in the exchange of records: its records, or states condensed from them."""
 
 from __future__ import annotations
 
@@ -17,39 +17,26 @@ from fleetmetrics.numbers import REDUCTIONS, combine, widen
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.sampling import MODES, Dealing
 
-__all__ = ["Recorder", "Share", "States", "check_mode", "check_notes", "checked_states", "combine_states"]
+__all__ = ["Recorder", "Share", "States", "check_mode", "check_notes"]
 
-#: How the workers' records go together.
 _COLLECT_MODES = (*MODES, "auto")
 #: Reduction and int64 or float64 array by name.
 States = Mapping[str, "tuple[str, np.ndarray]"]
-
-
 #: What must be the same on every worker, and on every worker that has records.
 _SAME, _SAME_IF_ANY = ("name", "mode", "size", "sampler", "collect_dir", "allow_pickle"), ("columns", "ids")
 
 
 @dataclass
 class Share:
-    """What one metric brings to the exchange.
+    """One metric's share in the exchange."""
 
-    Args:
-        metric: makes the answer on rank 0.
-        name: how errors call it.
-        records: this worker's.
-        size: how many samples the data set has, or None; what is gathered beyond it is padding.
-        mode: how the workers' records go together: "unzip", "cat" or "batch"; None: nobody has chosen.
-        dealing: how a sampler dealt the samples; it settles padding and order.
-        blocks: lengths of the blocks in which this worker's records came, for "batch".
-    """
-
-    metric: Recorder
-    name: str
-    records: Columns
-    size: int | None
-    mode: str | None
-    dealing: Dealing | None = None
-    blocks: Sequence[int] | None = None
+    metric: Recorder  #: computes the value, on rank 0
+    name: str  #: for errors
+    records: Columns  #: this worker's
+    size: int | None  #: the number of samples in the data set; any further ones are padding
+    mode: str | None  #: how the workers' records are put in order: "unzip", "cat" or "batch"; None: not chosen
+    dealing: Dealing | None = None  #: how a sampler dealt the samples, which settles padding and order
+    blocks: Sequence[int] | None = None  #: the lengths of the batches of this worker's records, for "batch"
 
     def __post_init__(self) -> None:
         size = self.size
@@ -61,11 +48,11 @@ class Share:
 
     @property
     def order(self) -> str:
-        """The mode, MMEval's and MMEngine's where nobody has chosen."""
+        """The mode; by default that of MMEval and MMEngine."""
         return self.mode or "unzip"
 
     def check(self, rank: int, workers: int) -> None:
-        """Raise `InvalidInputError` unless the sampler dealt this worker as many samples as it has records."""
+        """Raise `InvalidInputError` unless the sampler dealt this worker one sample per record."""
         if self.dealing is None:
             return
         if (self.dealing.ranks, self.dealing.local_rank) != (workers, rank):
@@ -88,7 +75,7 @@ class Share:
             )
 
     def note(self) -> dict[str, Any]:
-        """What the others must know of it, fit for JSON."""
+        """What the other workers must know about it, fit for JSON."""
         records, metric = self.records, self.metric
         blocks = [[size, len(list(run))] for size, run in groupby(self.blocks or ())] if self.mode == "batch" else []
         return {
@@ -105,29 +92,29 @@ class Share:
         }
 
     def states(self, results: Any) -> States | None:
-        """The states that stand for records, where a sum will do."""
+        """The records condensed to states, if the metric can."""
         given = self.metric.summarize(results) if self.condenses else None
         return None if given is None else checked_states(self.name, given)
 
     @property
     def condenses(self) -> bool:
-        """Whether the metric makes its value from states: it says how, and no class below says how from records."""
+        """Whether the metric computes from states: it defines how, and no subclass defines how from records."""
         own = self.metric._own_methods()
         if "summarize" not in own or "compute_from" not in own:
             return False
         return own["summarize"] <= own.get(self.metric._computed_by, math.inf)
 
     def value(self, results: Any) -> Any:
-        """The answer, from the records of all workers."""
+        """The value, from the records of all workers."""
         return self.metric._finished(getattr(self.metric, self.metric._computed_by)(results))
 
     def value_from(self, states: Sequence[States | None]) -> Any:
-        """The answer, from the states of each worker; None where one has no records."""
+        """The value, from the states of each worker; None for one without records."""
         return self.metric._finished(self.metric.compute_from(combine_states(self.name, states)))
 
 
 def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
-    """Raise unless the workers' shares go together, and have enough records; the notes are by rank and share."""
+    """Raise unless the workers' shares match, with enough records; the notes are by rank and share."""
     names = [", ".join(note["name"] for note in each) for each in notes]
     if len(set(names)) > 1:
         raise AgreementError(f"the workers compute different metrics: {by_rank(names)}.")
@@ -150,7 +137,7 @@ def _text(key: str, note: dict[str, Any]) -> str:
 
 
 def _check_size(notes: Sequence[dict[str, Any]]) -> None:
-    """Raise if there are more samples than records, or (on several workers) far fewer."""
+    """Raise if there are fewer records than samples, or (on several workers) far more."""
     size, counts = notes[0]["size"], [note["n"] for note in notes]
     if size is None:
         return
@@ -171,9 +158,9 @@ def _check_size(notes: Sequence[dict[str, Any]]) -> None:
 
 
 class Recorder:
-    """What a metric over records is, whether it is fed as MMEval's or as MMEngine's are."""
+    """The base of metrics over records, in MMEval's and MMEngine's style."""
 
-    #: The method that makes the value from the records, named by the class that users derive from.
+    #: The method that computes the value from records, set by the class that users derive from.
     _computed_by: str
 
     def __init__(self, collect_dir: str | None, collect_dir_shared: bool, allow_pickle: bool) -> None:
@@ -190,15 +177,15 @@ class Recorder:
         self.dataset_meta: dict[str, Any] | None = None
 
     def summarize(self, results: Any) -> Mapping[str, Any] | None:
-        """Condense one worker's records to states, where a sum will do.
+        """Condense one worker's records to states, where sums suffice.
 
         Args:
-            results: this worker's records without padding, as the value is computed from them; empty only if no worker
-                has any.
+            results: this worker's records without padding, in the form from which the value is computed; empty only if
+                no worker has any.
 
         Returns:
             Arrays or numbers by name, to be summed over the workers; a pair such as ``("max", array)`` for another
-            reduction; None if these records must travel after all.
+            reduction; None to send these records after all.
         """
         raise NotImplementedError(f"{type(self).__name__} must define summarize")
 
@@ -211,7 +198,7 @@ class Recorder:
         raise NotImplementedError(f"{type(self).__name__} must define compute_from")
 
     def _summarized(self, results: Any) -> Any:
-        """The value by way of the states, from records that are here already."""
+        """The value from records, by way of states."""
         name = type(self).__name__
         states = self.summarize(results)
         if states is None:
@@ -226,7 +213,7 @@ class Recorder:
 
     @classmethod
     def _own_methods(cls) -> dict[str, int]:
-        """Which of the three methods a user's class defines, and how many classes up."""
+        """Those of the three methods that a user's class defines, and how many classes up."""
         names = (cls._computed_by, "summarize", "compute_from")
         depth = {name: next(i for i, each in enumerate(cls.__mro__) if name in vars(each)) for name in names}
         base = next(i for i, each in enumerate(cls.__mro__) if "_computed_by" in vars(each))
@@ -234,7 +221,7 @@ class Recorder:
 
 
 def checked_states(name: str, given: Any) -> States:
-    """What ``summarize`` of a metric made, as states: arrays or numbers, or pairs of a reduction and such an array."""
+    """The states that a metric's ``summarize`` returned: arrays or numbers, or pairs of a reduction and an array."""
     if not isinstance(given, Mapping):
         raise InvalidInputError(
             f"summarize of {name} returned {type(given).__name__}; it must return a dict of arrays by name, or None"
@@ -256,7 +243,7 @@ def checked_states(name: str, given: Any) -> States:
 
 
 def combine_states(name: str, states: Sequence[States | None]) -> dict[str, np.ndarray]:
-    """Reduce the workers' states, by rank; None where one had no records."""
+    """Reduce the workers' states, by rank; None for one without records."""
     kinds = [
         "no records" if each is None else ", ".join(f"{how} of {key} {list(a.shape)}" for key, (how, a) in each.items())
         for each in states

@@ -1,4 +1,4 @@
-"""A table: what the metrics of the catalogue keep of every sample, where they cannot be summed."""
+"""Tables: what the catalogue's metrics keep of every sample where sums do not suffice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Kept", "Records", "Table", "joined_records"]
 
 
 class Records(Dict[str, Any]):
-    """NumPy arrays by column, equally long; None: 1 for each sample. Integers are as short as their values allow."""
+    """Columns of equal length: NumPy arrays with integers as short as possible, or None for all ones."""
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
         super().__init__(columns)
@@ -22,7 +22,7 @@ class Records(Dict[str, Any]):
 
     @property
     def length(self) -> int:
-        """How many samples there are."""
+        """The number of samples."""
         return next((len(column) for column in self.values() if column is not None), 0)
 
     def taken(self, place: Any) -> Records:
@@ -30,37 +30,22 @@ class Records(Dict[str, Any]):
         return Records({name: None if column is None else column[place] for name, column in self.items()})
 
     def cached(self, key: Any, make: Callable[[Records], Any]) -> Any:
-        """The value of ``make(records)``, computed once: what several metrics need costs once."""
+        """The value of ``make(records)``, computed once for all metrics."""
         if key not in self._memo:
             self._memo[key] = make(self)
         return self._memo[key]
 
 
 class Kept(NamedTuple):
-    """What one batch leaves behind.
+    """What is kept of one batch."""
 
-    Args:
-        xp: the batch's namespace.
-        keep: flags of the samples that count; None: all.
-        records: arrays or tensors ``[n]`` by column; None for a column of ones.
-    """
-
-    xp: Any
-    keep: Any
-    records: Mapping[str, Any]
+    xp: Any  #: the batch's namespace
+    keep: Any  #: flags of the samples that count; None: all
+    records: Mapping[str, Any]  #: arrays or tensors ``[n]`` by column; None for a column of ones
 
 
 class Table:
-    """Columns with an entry per sample; merged by appending.
-
-    Args:
-        name: how errors call it.
-        columns: their names.
-        order: the column by whose values, rising, the samples are looked at; None: in no order.
-        key: what they are, if metrics of one collection may share them; None: never shared.
-        prepare: what is done with a worker's records before they are sent: takes them by column, and returns them
-            sorted by the order. None: they are sorted.
-    """
+    """Columns with an entry per sample, merged by appending; the arguments are those of `RecordMetric.keep_records`."""
 
     def __init__(
         self,
@@ -79,7 +64,7 @@ class Table:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What must be equal for one table to stand for another."""
+        """Tables of equal kind can replace each other."""
         return (self.columns, self.order, self.key)
 
     def __len__(self) -> int:
@@ -90,14 +75,14 @@ class Table:
         return Table(self.name, self.columns, self.order, self.key, self._prepare)
 
     def accumulate(self, kept: Kept) -> None:
-        """Append what a batch leaves behind; what is on the host is copied, for its owner may write into it."""
+        """Append a batch; arrays on the host are copied, since their owner may write into them."""
         here = [value for value in kept.records.values() if value is not None]
         if all(isinstance(value, np.ndarray) or kept.xp.is_eager(value) for value in here):
             kept = _on_host(kept)
         self._batches.append(kept)
 
     def mark(self) -> int:
-        """What `back_to` needs to return to where it is now."""
+        """The argument with which `back_to` returns to this point."""
         return len(self._batches)
 
     def back_to(self, mark: int) -> None:
@@ -117,20 +102,20 @@ class Table:
 
     @property
     def only_sorts(self) -> bool:
-        """Whether nothing but sorting is done with the records before they are sent."""
+        """Whether records are only sorted before they are sent."""
         return self._prepare is None
 
     def prepare(self, records: Records) -> Records:
-        """Do what is done with records before they are sent."""
+        """Records as they are sent: sorted."""
         return self._prepare(records) if self._prepare else self.sorted(records)
 
     def prepared(self) -> Records:
-        """All that was kept, as it is sent: sorted."""
+        """All that was kept, prepared for sending."""
         records = self.records()
         return self.prepare(records) if records else records
 
     def sorted(self, records: Records) -> Records:
-        """The records, rising by the order; quick if they are a few runs that are sorted."""
+        """The records sorted by the order; quick for a few sorted runs."""
         return records if self.order is None else records.taken(np.argsort(records[self.order], kind="stable"))
 
     def reset(self) -> None:
@@ -138,7 +123,7 @@ class Table:
         self._batches = []
 
     def merge(self, other: Table) -> None:
-        """Append what another table holds; it stays as it is."""
+        """Append another table's content, which is left unchanged."""
         self._batches = [*self._batches, *other._batches]
 
 
@@ -156,7 +141,7 @@ def _on_host(kept: Kept) -> Kept:
 
 
 def _small(column: np.ndarray) -> np.ndarray:
-    """Integers in as few bytes as they need: labels, which come as int64, in one."""
+    """Integers in as few bytes as possible: class labels, given as int64, in one."""
     if column.dtype != np.int64 or not len(column):
         return column
     low, high = column.min(), column.max()
@@ -167,7 +152,7 @@ def _small(column: np.ndarray) -> np.ndarray:
 
 
 def joined_records(name: str, parts: Sequence[Mapping[str, Any]]) -> Records:
-    """Put records one after the other."""
+    """Concatenate records."""
     joined: dict[str, Any] = {}
     for column in parts[0]:
         if all(part[column] is None for part in parts):
