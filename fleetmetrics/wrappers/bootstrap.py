@@ -22,36 +22,36 @@ if TYPE_CHECKING:
 
 __all__ = ["Bootstrap"]
 
-#: The weights of a part of a large batch take so many bytes; not in static programs.
+#: The bytes of weights for each part of a large batch; not in static programs.
 _AT_ONCE = 2**23
-#: NumPy draws no Poisson variable of a larger mean; beyond, the difference is less than 1e-8 of it.
+#: The largest mean of NumPy's Poisson variables; a larger one is cut to it, an error of less than 1e-8.
 _LARGEST = 2**63 - 2**35
 
 
 class Bootstrap(Wrapper):
     """A metric with its standard error and a confidence interval, by resampling the samples of all workers.
 
-    The Poisson bootstrap: in each replicate a sample counts as often as a Poisson variable of mean 1 says, instead of
-    once. Formula: for replicates r = 1, ..., R the metric of the samples with weights ``w_i N_ir``; the interval is
-    that of their percentiles, see `fleetmetrics.formulas.bootstrap.bootstrap_result`. It depends neither on the number
-    of workers nor on the order of the samples.
+    The Poisson bootstrap: in each replicate a sample counts as often as a Poisson variable of mean 1 says. Formula: for
+    replicates r = 1, ..., R the metric of the samples with weights ``w_i N_ir``; the interval is that of their
+    percentiles, see `fleetmetrics.formulas.bootstrap.bootstrap_result`. It depends neither on the number of workers nor
+    on the order of the samples.
 
-    Without ids, ``metric`` must be one of counts: histograms, confusion matrices, shares (`AUC`, `F1`, `Accuracy`,
-    `ClickThroughRate`). A sum of n independent Poisson variables of mean 1 is one of mean n: so ``compute`` draws the
-    replicates from the global counts, by the seed, and an ``add`` costs what that of the metric does. Each sample is
-    drawn on its own and counts once: no weights, and no rows of several elements.
+    Without ids, ``metric`` must consist of counts: histograms, confusion matrices, shares (`AUC`, `F1`, `Accuracy`,
+    `ClickThroughRate`). A sum of n independent Poisson variables of mean 1 is one of mean n, so ``compute`` draws the
+    replicates from the global counts, by the seed, and ``add`` costs no more than the metric's. Each sample is drawn
+    on its own and counts once: without weights, and without rows of several elements.
 
     With ``ids="request"``, ``add(..., request=)`` takes an integer or text for each sample, and ``N_ir`` is a hash of
-    the seed, r, and that id. Samples of equal id are drawn together (ids of users resample users), and so are the
-    elements of a row of ``[n, m]`` input. Takes any metric whose states have a fixed size, and weights: every state is
-    kept ``replicates`` times, and goes into the one exchange; each sample costs ``replicates`` hashes. Texts as ids are
-    not for static programs.
+    the seed, r, and that id. Samples of equal id are drawn together (ids of users resample users), as are the elements
+    of a row of ``[n, m]`` input. Takes weights, and any metric whose states have a fixed size: each is kept
+    ``replicates`` times and is part of the one exchange, and each sample costs ``replicates`` hashes. Static programs
+    only take integers as ids.
 
-    Two metrics of equal seed, replicates and ids draw the same samples: `fleetmetrics.paired_difference` compares their
-    results, of metrics with ids.
+    Two metrics with the same seed, replicates and ids draw the same samples: `fleetmetrics.paired_difference` compares
+    their results.
 
-    ``add`` is that of the metric. Returns a `fleetmetrics.BootstrapResult`; of a metric whose value is a dict or a
-    named tuple one for each entry.
+    ``add`` is that of the metric. Returns a `fleetmetrics.BootstrapResult`, or one for each entry of a value that is a
+    dict or a named tuple.
 
     Source: Chamandy, Muralidharan, Najmi and Naidu, "Estimating uncertainty for massive data streams", Google (2012);
     Hanley and MacGibbon, "Creating non-parametric bootstrap samples using Poisson frequencies", Computer Methods and
@@ -60,15 +60,15 @@ class Bootstrap(Wrapper):
     Elsewhere: `BootStrapper`.
 
     Args:
-        metric: whose value; it holds nothing yet, and stays as it is. Not one that keeps every sample.
+        metric: without samples, left unchanged; not one that keeps every sample.
         replicates: how many, at least 2.
         seed: of the draws; an integer.
-        confidence: how often such an interval is meant to hold the true value, between 0 and 1.
-        ids: the name of the further argument of ``add`` that identifies the samples; None: each stands for itself.
+        confidence: the share of such intervals meant to contain the true value, between 0 and 1.
+        ids: the name of the additional argument of ``add`` that identifies the samples; None: each is drawn on its own.
         **common: those of `Metric`; ``validate`` and ``share`` are those of the metric unless given.
 
     Raises:
-        InvalidInputError: an argument is not what it should be, or the metric cannot be resampled.
+        InvalidInputError: an argument is invalid, or the metric cannot be resampled.
 
     Examples:
         >>> from fleetmetrics import Accuracy
@@ -138,15 +138,11 @@ class Bootstrap(Wrapper):
         return Lanes(name, shape, state.declared_dtype, state.reduction, (*self._kind, state.key))
 
     def own_states(self) -> Iterable[State]:
-        """What counts samples, the states with an entry for each replicate, and the metric's."""
+        """With ids the sample count and a state per replicate of each; and the metric's."""
         return self.states.values()
 
     def _partition(self) -> tuple[State, State | None]:
-        """The state of which each sample counts in one entry, and the one that counts all if some are in no entry.
-
-        Raises:
-            InvalidInputError: the metric has others.
-        """
+        """The state that counts each sample in one entry, and any that counts all; an error for other metrics."""
         leaves: Iterable[Any] = self.metric.leaves()
         found = {tuple(leaf.states[name] for name in leaf.cells) for leaf in leaves}
         if len(found) != 1 or set(*found) != set(self.metric.own_states()):
@@ -186,8 +182,8 @@ class Bootstrap(Wrapper):
         return pairs + [(self._lanes[state], increment) for state, increment in self.metric.statistics(inside)]
 
     def _by_parts(self, batch: Batch, words_of_ids: tuple[Any, Any], step: int) -> list[tuple[State, Any]]:
-        """The same for a large batch, with memory for the weights of a part."""
-        done: dict[State, Any] = batch.cached(("by parts", self._kind), dict)  # also by others who share the states
+        """The same for a large batch, with only the weights of one part in memory at a time."""
+        done: dict[State, Any] = batch.cached(("by parts", self._kind), dict)  # also by metrics that share the states
         asked = [self._drawn, *self._lanes.values()]
         if any(state not in done for state in asked):
             totals = self._totals(batch, words_of_ids, step)
@@ -223,7 +219,7 @@ class Bootstrap(Wrapper):
         return batch.in_lanes(Replicates(xp, times, self.replicates))
 
     def _words(self, batch: Batch) -> tuple[Any, Any]:
-        """The hash of each sample's id: on the host if that need not wait for a device."""
+        """The hash of each sample's id, on the host unless that would wait for a device."""
         assert self.ids is not None
         ids = batch.column(self.ids)
         if is_paddle(ids) and not namespace(ids).is_eager(ids):
@@ -252,7 +248,7 @@ class Bootstrap(Wrapper):
             yield {state: values[lanes][r, ...] for state, lanes in self._lanes.items()}
 
     def _from_counts(self, values: Mapping[State, np.ndarray]) -> Iterator[Mapping[State, np.ndarray]]:
-        """Replicates of the counts: the number of samples of each kind is a Poisson variable of that mean."""
+        """Replicates of the counts, drawn as Poisson variables with these means."""
         cells, whole = self._partition()
         counts = values[cells]
         rest = 0 if whole is None else values[whole].item() - counts.sum().item()
@@ -264,7 +260,7 @@ class Bootstrap(Wrapper):
             yield found if whole is None else {**found, whole: drawn.sum()}
 
     def _result(self, value: Any, replicates: list[Any], drawn: np.ndarray | None) -> Any:
-        """The result for a number or an array; of a dict or a tuple one for each entry."""
+        """The result for a number or an array, or one for each entry of a dict or tuple."""
         if isinstance(value, dict):
             return {key: self._result(value[key], [each[key] for each in replicates], drawn) for key in value}
         if isinstance(value, tuple):

@@ -1,8 +1,8 @@
-"""Keys: which slice a sample is in, which row of the states belongs to it, and how rows by key are reduced.
+"""Keys of slices, the rows of the states that belong to them, and the reduction of rows by key.
 
-Every worker has met other keys. Rank 0 finds the keys of all workers, reduces the rows that are of one key, and answers
-everybody. As many keys are kept as the metric allows, the smallest ones; the rows of the others become one. So the
-result does not depend on which worker has met which key.
+Each worker has its own keys. Rank 0 finds the union, reduces the rows of each key, and answers. If there are more keys
+than the metric allows, the smallest are kept, and the rows of all others become one: so the result does not depend on
+which worker has met which key.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 
 __all__ = ["KeyTable", "Known", "Plan", "Rows", "check_kind", "found_in", "host_keys"]
 
-
-#: So many bytes of rows, of all workers together, are reduced at a time.
+#: How many bytes of rows, over all workers, are reduced at a time.
 _AT_ONCE = 32 << 20
 
 
@@ -49,7 +48,7 @@ def check_kind(keys: np.ndarray, values: np.ndarray, argument: str) -> None:
 
 
 def found_in(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The places of values among sorted keys of their kind, ``len(keys)`` for those that are not there."""
+    """The places of values among sorted keys of their kind, ``len(keys)`` for those not found."""
     if not len(keys):
         return np.zeros(len(values), np.int64)
     place = np.searchsorted(keys, values)
@@ -57,33 +56,26 @@ def found_in(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 class Known(NamedTuple):
-    """The keys of a worker, sorted, and the row of each in the states that have one; row 0 is for all other keys."""
+    """The sorted keys of a worker, and the row of each in keyed states; row 0 is for all other keys."""
 
     keys: np.ndarray
     rows: np.ndarray
 
 
 class Plan(NamedTuple):
-    """What a batch does to a `KeyTable` and its `Rows`, before it is done.
+    """What a batch will do to a `KeyTable` and its `Rows`."""
 
-    Args:
-        lane: of each sample.
-        lanes: the row that each lane merges into, each row once.
-        known: afterwards.
-        evicted: rows of keys that must make room; what they hold goes to row 0.
-    """
-
-    lane: np.ndarray
-    lanes: np.ndarray
-    known: Known
-    evicted: np.ndarray
+    lane: np.ndarray  #: of each sample
+    lanes: np.ndarray  #: the row that each lane is merged into, all different
+    known: Known  #: afterwards
+    evicted: np.ndarray  #: rows of keys to make room for others, merged into row 0
 
 
 _NOTHING = Known(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class Keys(NamedTuple):
-    """The keys of the rows: sorted, each once; so many are kept."""
+    """The keys of the rows, sorted and unique; ``limit`` of them are kept."""
 
     name: str
     array: np.ndarray
@@ -100,19 +92,10 @@ class KeyedRows(Block):
 def reduce_keyed(
     channel: Communicator, call: str, make: Callable[[], Sequence[Any]], *, timeout: float | None = None
 ) -> list[np.ndarray]:
-    """Reduce states, some of which have rows by key, in one exchange; else as `Communicator.reduce_made`.
+    """Reduce states, some of which have rows by key, in one exchange, as `Communicator.reduce_made` does.
 
-    Args:
-        channel: the workers' communicator.
-        call: see there.
-        make: returns `Block`, `Keys` and `KeyedRows`; the same on every worker but for the number of rows.
-        timeout: see there.
-
-    Returns:
-        For every item the array, or the keys, of all workers.
-
-    Raises:
-        AgreementError: also if some workers have texts and some integers as keys.
+    ``make`` returns `Block`, `Keys` and `KeyedRows`, the same on every worker except for the number of rows; the result
+    has the array, or the keys, of all workers for each. AgreementError: also for text and integer keys together.
     """
     items: Sequence[Any] = []
     if channel.world_size == 1:
@@ -127,7 +110,7 @@ def reduce_keyed(
         items = make()
         packed = pack_arrays([each.array for each in items])
         note, buffers = [_header(call, items), packed.layout], packed.buffers
-    except Exception as error:  # whatever it is: the others are waiting
+    except Exception as error:  # of any kind: the others are waiting
         trouble = error
 
     def decide(letters: Sequence[Letter]) -> Letter:
@@ -139,7 +122,7 @@ def reduce_keyed(
 
 
 def _header(call: str, items: Sequence[Any]) -> str:
-    """What must be the same on every worker, as in `fleetmetrics.comm.packing`; of rows the shape of one."""
+    """What must be the same on every worker, as in `fleetmetrics.comm.packing`, with the shape of a single row."""
     entries: list[list[Any]] = []
     for each in items:
         if isinstance(each, Keys):
@@ -177,13 +160,7 @@ def _merged(call: str, items: Sequence[Any], letters: Sequence[Letter]) -> list[
 
 
 class _Union:
-    """The keys of all workers.
-
-    Args:
-        name: for errors.
-        keys: by rank, each sorted.
-        limit: how many are kept.
-    """
+    """The union of all workers' keys, given by rank and sorted, of which ``limit`` are kept."""
 
     def __init__(self, name: str, keys: Sequence[np.ndarray], limit: int) -> None:
         kinds = ["texts" if each.dtype.kind == "U" else "integers" for each in keys]
@@ -196,12 +173,7 @@ class _Union:
         self._places = [np.searchsorted(union, each) if len(each) else np.empty(0, np.int64) for each in keys]
 
     def reduced(self, reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The rows of the kept keys, and a last one of all others.
-
-        Args:
-            reduction: as in `combine`.
-            arrays: by rank, int64 or float64 ``[keys + 1, ...]``, all of one dtype.
-        """
+        """The rows of the kept keys, and a last one of all others, from arrays ``[keys + 1, ...]`` by rank."""
         size, shape, dtype = len(self.kept), arrays[0].shape[1:], arrays[0].dtype
         result = np.empty((size + 1, *shape), dtype)
         nothing = identity(reduction, dtype)
@@ -221,21 +193,15 @@ class _Union:
 
 
 def _beyond(places: np.ndarray, size: int) -> range:
-    """Which rows of a worker are of keys that are not kept; its last one among them."""
+    """The rows of a worker for keys that are not kept, including its last one."""
     return range(int(np.searchsorted(places, size)), len(places) + 1)
 
 
 class KeyTable(State):
-    """The keys that a worker keeps: the smallest of all that it has met, up to a number.
+    """The smallest keys, up to ``limit``, that a worker has met in the column ``by``.
 
-    A key that is among the smallest of all workers is among the smallest of those that any worker has met, at any time:
-    so it is never evicted anywhere, and its rows are complete.
-
-    Args:
-        name: its name.
-        by: the column that holds the keys, for errors.
-        limit: how many are kept.
-        key: what they are; None: never shared.
+    A key that is among the smallest of all workers is at any time among the smallest that any worker has met: it is
+    never evicted anywhere, and its rows are complete.
     """
 
     reduce = staticmethod(reduce_keyed)
@@ -251,22 +217,15 @@ class KeyTable(State):
         return _NOTHING if self.value is None else self.value
 
     def plan(self, column: np.ndarray) -> Plan:
-        """Find the rows for some samples; nothing changes.
-
-        Args:
-            column: their keys, from `host_keys`; at least one.
-
-        Raises:
-            InvalidInputError: if these are texts, and those so far integers, or the other way about.
-        """
+        """Find the rows for samples with these keys, from `host_keys`, without changing anything; at least one."""
         return self.planned(self.known, column)
 
     def planned(self, known: Known, column: np.ndarray) -> Plan:
-        """`plan` for other keys that are known already."""
+        """As `plan`, given the known keys."""
         keys, rows = known
         check_kind(keys, column, self.by)
         if 0 < len(keys) < 16 * len(column) and keys.dtype.kind == "i":
-            # Where nothing is new, as nearly always, there is no need to sort.
+            # Without new keys, as nearly always, there is no need to sort.
             where = found_in(keys, column)
             met = np.zeros(len(keys) + 1, bool)
             met[where] = True
@@ -291,7 +250,7 @@ class KeyTable(State):
         return Plan(lane.reshape(-1)[place], lanes, Known(keys, rows), evicted)
 
     def accumulate(self, plan: Plan) -> None:
-        """Do what was planned."""
+        """Carry out a plan."""
         self.value = plan.known
 
     def read(self, scope: Any = None) -> np.ndarray:
@@ -314,7 +273,7 @@ def _distinct(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if column.dtype.kind != "U":
         values, place = np.unique(column, return_inverse=True)
         return values, place.reshape(-1)
-    table: dict[str, int] = {}  # some ten times faster than to sort texts
+    table: dict[str, int] = {}  # about ten times faster than sorting texts
     first = np.array([table.setdefault(text, len(table)) for text in column.tolist()])
     values = np.array(list(table))
     order = np.argsort(values)
@@ -324,14 +283,7 @@ def _distinct(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Rows(InPlace):
-    """A state with a row for each key of a table, on the host; row 0 is for the samples of all other keys.
-
-    Args:
-        of: the state of which each key has one.
-        table: the keys.
-        name: its name.
-        key: what the rows are; None: never shared.
-    """
+    """A copy of the state ``of`` for each key of a table, on the host; row 0 is for the samples of all other keys."""
 
     reduce = staticmethod(reduce_keyed)
 
@@ -350,16 +302,12 @@ class Rows(InPlace):
         super().back_to(value)
 
     def reset(self, scope: Any = None) -> None:
-        """Return to no rows."""
+        """Drop all rows."""
         super().reset(scope)
         self.known = _NOTHING
 
     def accumulate(self, directed: Directed) -> None:
-        """Merge what one batch adds; rows of other keys cost no time.
-
-        Args:
-            directed: to a `Plan`, of one lane more than the state's shape; None: nothing.
-        """
+        """Merge what one batch adds (None: nothing), lane by lane of a `Plan`; other rows cost no time."""
         plan, increment = directed
         self._evict(plan)
         if increment is None:
@@ -376,7 +324,7 @@ class Rows(InPlace):
         self.value = rows
 
     def _room(self, size: int) -> np.ndarray:
-        """The rows, at least so many; twice as many as before if there were too few."""
+        """At least ``size`` rows; their number doubles if it was too small."""
         value = self.value
         if value is not None and len(value) >= size:
             return value
@@ -388,7 +336,7 @@ class Rows(InPlace):
         return rows
 
     def _evict(self, plan: Plan) -> None:
-        """Let row 0 take what the rows hold that must make room, and empty them."""
+        """Merge evicted rows into row 0, and clear them."""
         self.known, value, rows = plan.known, self.value, plan.evicted
         rows = rows[rows < len(value)] if value is not None else rows[:0]
         if len(rows):
@@ -397,7 +345,7 @@ class Rows(InPlace):
             value[rows] = identity(self.reduction, value.dtype)
 
     def read(self, scope: Any = None) -> np.ndarray:
-        """The rows in the order of the keys; the one of other keys is the last."""
+        """The rows in the order of the keys, that of all other keys last."""
         order = np.append(self.known.rows, 0)
         return self._room(int(order.max()) + 1)[order]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sliced"]
 
-#: So many slices are named in a warning.
+#: The most slices named in a warning.
 _NAMED = 5
 _ARGUMENTS = ("prediction", "label", "weight", "mask")
 
@@ -32,40 +32,38 @@ class Sliced(Wrapper):
     """A metric for each key of a column (slot, channel, country, cohort) at once.
 
     ``add`` is that of the metric, with one more argument: ``add(prediction, label, slot=)`` takes an integer or text
-    for each sample. Returns a dict of values by key, the keys in sorted order (texts by code points), and last that of
-    ``other``, if there is any sample of another key. Workers may meet different keys; one exchange brings all slices,
-    also in a `MetricCollection`, where `Sliced` metrics of equal settings share what they have in common. Each value
-    is the metric's own over the samples of the slice. Where it is undefined for some, one warning names these slices.
+    for each sample. Returns a dict of values by key, sorted (texts by code points), followed by that of ``other`` if
+    any sample has another key. Workers may have different keys. All slices are part of the one exchange, also in a
+    `MetricCollection`, where `Sliced` metrics of equal settings share states. Each value is the metric's own over the
+    samples of the slice; one warning names all slices for which it is undefined.
 
-    Without ``keys``, the slices are found as samples come. At most ``max_keys`` keys are kept, the smallest in sorted
-    order, and all other samples are put together under ``other``, with a warning that says how many. Which keys these
-    are depends on nothing but the samples: a key that is among the smallest of all workers is so on each worker at any
-    time, and loses none of its samples. The states are on the host and ``add`` looks at the keys, so it waits for a
-    device. An ``add`` costs what the samples cost, not what all slices do. Undefined without samples: an empty dict,
-    with `UndefinedMetricWarning`.
+    Without ``keys``, the slices are found in the data. The ``max_keys`` smallest keys are kept, and all other samples
+    are counted under ``other``, with a warning that says how many. Which keys these are depends only on the samples: a
+    key that is among the smallest of all workers is so on each worker at any time, and loses none of its samples. The
+    states are on the host, and ``add`` waits for a device to read the keys; it costs no more for more slices. Without
+    samples: an empty dict, with `UndefinedMetricWarning`.
 
-    With ``keys``, there are states of a fixed size: these keys, and whatever else comes is in ``other``. ``add`` does
-    not wait for a device, and integer keys work in static programs, too. Every key is in the result; without samples
-    it is what the metric is without samples.
+    With ``keys``, the states have a fixed size, and all other keys are counted in ``other``. ``add`` does not wait for
+    a device, and integer keys work in static programs, too. Every key is in the result, also without samples.
 
-    A metric that keeps every sample (GAUC, NDCG) keeps its key, too, and the samples are still looked at in one pass.
-    A slice has the samples of its key: for a user's or query's to be together, they must have the same one.
+    A metric that keeps every sample (GAUC, NDCG) keeps its key, too; all slices are still computed in one pass. A
+    user's or query's samples are only compared within a slice.
 
-    `Bootstrap` with ``ids`` may stand inside, for an interval of each slice. `Windowed` stands around:
+    `Bootstrap` with ``ids`` can be wrapped, for an interval of each slice. `Windowed` goes around it:
     ``Windowed(Sliced(metric, keys=[...]), last=10)``.
 
     Source: the slices of TensorFlow Model Analysis (``SlicingSpec``).
 
     Args:
-        metric: what is computed for each slice; it holds nothing yet, and stays as it is.
+        metric: what is computed for each slice; without samples, left unchanged.
         by: the name of the column.
-        keys: the slices, integers or texts; None: those that come.
+        keys: the slices, integers or texts; None: those in the data.
         max_keys: how many keys are kept where ``keys`` is None, at least 1.
         other: the key of the result for all other samples.
         **common: those of `Metric`; ``validate`` and ``share`` are those of the metric unless given.
 
     Raises:
-        InvalidInputError: an argument is not what it should be, or the metric cannot be sliced.
+        InvalidInputError: an argument is invalid, or the metric cannot be sliced.
 
     Examples:
         >>> from fleetmetrics import Accuracy
@@ -124,15 +122,15 @@ class Sliced(Wrapper):
         self.states = {state.name: state for state in states}
 
     def own_states(self) -> Iterable[State]:
-        """The table of the keys, if it grows, and the states with an entry for each slice."""
+        """Any growing table of keys, and the states with an entry for each slice."""
         return self.states.values()
 
     def record_metrics(self) -> Iterable[Any]:
-        """What stands for those that keep every sample."""
+        """Those that keep every sample, by slice."""
         return self._records.values()
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to the slices that it has samples of."""
+        """What a batch adds to the slices of its samples."""
         slicing = self._slicing
         entered = slicing.enter(batch)
         if entered is None:
@@ -147,7 +145,7 @@ class Sliced(Wrapper):
                 kept.append((slicing.tables[target], increment._replace(records=records)))
             else:
                 found.append((self._entries[target], increment))
-        if plan is not None:  # which every row must hear of, also of a state to which nothing is added
+        if plan is not None:  # every state must follow it, even one to which nothing is added
             given = {**dict.fromkeys(self._entries.values()), **dict(found)}
             found = [(slicing.table, plan), *[(state, Directed(plan, each)) for state, each in given.items()]]
         return found + kept
@@ -180,13 +178,7 @@ class Sliced(Wrapper):
         return result
 
     def _warn(self, category: type[Warning], warnings: Mapping[Any, str], slices: int) -> None:
-        """Warn once, of all slices that had a warning.
-
-        Args:
-            category: of the warnings.
-            warnings: the first one of each, by key.
-            slices: how many there are.
-        """
+        """Warn once for all slices that had a warning of a category; ``warnings`` has the first of each, by key."""
         if not warnings:
             return
         (_, text), *rest = warnings.items()
@@ -203,11 +195,7 @@ def _typed(column: Any, argument: str) -> Any:
 
 
 def _checked(keys: Any, other: str) -> np.ndarray:
-    """The keys, sorted.
-
-    Raises:
-        InvalidInputError: if they are no integers or texts, one comes twice, or there are none.
-    """
+    """The keys, sorted, if they are unique integers or texts; at least one."""
     try:
         array = host_keys(list(keys), "keys") if not isinstance(keys, (str, bytes)) else np.empty(0)
     except (InvalidInputError, TypeError, ValueError):

@@ -1,6 +1,6 @@
-"""Slicing: which samples are in which slice, and the states that have an entry for each; shared by `Sliced` metrics.
+"""Slicing: which samples are in which slice, and the states with an entry for each; shared by `Sliced` metrics.
 
-What a metric keeps of every sample gets the key as a further column, and each slice is folded apart.
+The records of a metric that keeps every sample get the key as an additional column; each slice is folded separately.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, to_host
 
 __all__ = ["KEY", "FixedSlicing", "GrowingSlicing", "SlicedRecords", "Slicing"]
 
-#: The further column of records; no column of a metric has a space in its name.
+#: The additional column of records; no column of a metric has a space in its name.
 KEY = "slice key"
 
 
 class Slicing:
-    """What the `Sliced` metrics of a collection share that have the same settings.
+    """What `Sliced` metrics of a collection with the same settings share.
 
     Args:
-        by: the column that holds the keys.
-        other: what the slice of all other keys is called.
-        prefix: what the names of its states begin with.
+        by: the column of the keys.
+        other: the name of the slice of all other keys.
+        prefix: of the names of its states.
     """
 
     #: The keys, where they grow.
@@ -49,23 +49,15 @@ class Slicing:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What must be equal for one slicing to stand for another."""
+        """Slicings of equal kind can replace each other."""
         raise NotImplementedError
 
     def fresh(self, prefix: str) -> Slicing:
-        """A slicing of the same settings, without states.
-
-        Args:
-            prefix: what the names of its states begin with.
-        """
+        """A slicing of the same settings, without states."""
         raise NotImplementedError
 
     def state_of(self, state: State) -> State:
-        """The state that has an entry for each slice; the last one is for other keys.
-
-        Args:
-            state: of the metric that is sliced.
-        """
+        """The state with an entry for each slice of a state; the last entry is for other keys."""
         if state not in self._entries:
             self._entries[state] = self._new_state(state)
         return self._entries[state]
@@ -77,45 +69,22 @@ class Slicing:
         raise_if_too_large(setting, (keys + 1, *state.shape), f"{state.name!r} of all slices")
 
     def enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
-        """A batch in lanes, one for each slice that it has samples of, and what it does to the table of the keys.
-
-        Args:
-            batch: flat, checked.
-
-        Returns:
-            None where no sample counts, and nothing is to be added.
-        """
+        """A batch in lanes, one for each slice of its samples, and any plan for the table; None if no sample counts."""
         return batch.cached(("in slices", self), lambda: self._enter(batch))
 
     def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
         raise NotImplementedError
 
     def keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
-        """The keys of all workers, sorted.
-
-        Args:
-            values: the global states.
-        """
+        """The sorted keys of all workers, from the global states."""
         raise NotImplementedError
 
     def warn_of_the_rest(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
-        """Warn if some keys are put together because there are too many.
-
-        Args:
-            owner: the metric's name.
-            values: the global states.
-        """
+        """Warn, in the name of the metric ``owner``, if there were too many keys to keep."""
 
 
 class FixedSlicing(Slicing):
-    """The slices are known: states of a fixed size, in all modes.
-
-    Args:
-        by: the column that holds the keys.
-        other: what the slice of all other keys is called.
-        prefix: what the names of its states begin with.
-        keys: integers or texts, sorted, each once.
-    """
+    """Given slices, with sorted unique ``keys``: states of a fixed size, in all modes."""
 
     def __init__(self, by: str, other: str, prefix: str, keys: np.ndarray) -> None:
         self._keys = keys
@@ -164,14 +133,7 @@ class FixedSlicing(Slicing):
 
 
 class GrowingSlicing(Slicing):
-    """The slices are found as samples come; the states are on the host.
-
-    Args:
-        by: the column that holds the keys.
-        other: what the slice of all other keys is called.
-        prefix: what the names of its states begin with.
-        limit: how many keys are kept.
-    """
+    """Slices found in the data, of which ``limit`` are kept; the states are on the host."""
 
     table: KeyTable
 
@@ -232,11 +194,7 @@ class GrowingSlicing(Slicing):
 
 
 def _sliced_table(table: Table) -> Table:
-    """A table that also says in which slice each sample is.
-
-    Args:
-        table: of the metric that is sliced; prepares the records of each slice.
-    """
+    """A table with the slice of each sample; prepares the records of each slice as ``table`` does."""
     key = None if table.key is None else (table.key, "in slices")
     own = None if table.only_sorts else functools.partial(_prepared, table)
     return Table(table.name, (*table.columns, KEY), table.order, key, own)
@@ -259,12 +217,7 @@ def _prepared(table: Table, records: Records) -> Records:
 
 
 class SlicedRecords:
-    """Stands for a metric that keeps every sample where records are folded, and folds each slice apart.
-
-    Args:
-        metric: the one that is sliced.
-        slicing: which slices there are.
-    """
+    """Takes the place of a metric that keeps every sample where records are folded, and folds each slice separately."""
 
     def __init__(self, metric: RecordMetric, slicing: Slicing) -> None:
         self.metric = metric
@@ -275,16 +228,16 @@ class SlicedRecords:
 
     @property
     def states(self) -> Mapping[str, State]:
-        """What `fold` asks for."""
+        """The states that `fold` needs."""
         own = {f"own {name}": state for name, state in self._own.items()}
         return own if self.slicing.table is None else {**own, "keys": self.slicing.table}
 
     def start(self) -> dict[str, Any]:
-        """No slice has been met."""
+        """No slices yet."""
         return {"slices": [], "carries": []}
 
     def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Let the metric fold what each slice has of a piece."""
+        """Let the metric fold each slice of a piece."""
         carries = dict(zip(carry["slices"], carry["carries"]))
         keys = states["keys"] if "keys" in states else self.slicing.keys({})
         for place, part in records.cached(("slices", self.slicing), lambda each: _parts(each, keys)):
@@ -294,18 +247,13 @@ class SlicedRecords:
         return {"slices": list(carries), "carries": list(carries.values())}
 
     def carry_of(self, carry: Mapping[str, Any], place: int) -> dict[str, Any]:
-        """What was made of the records of a slice.
-
-        Args:
-            carry: what was made of all.
-            place: of the slice's key; the number of keys for other keys.
-        """
+        """The carry of the slice at a place among the keys; the number of keys for other keys."""
         found = dict(zip(carry["slices"], carry["carries"]))
         return found[place] if place in found else self.metric.start()
 
 
 def _parts(records: Records, keys: np.ndarray) -> list[tuple[int, Records]]:
-    """The slices that a piece has samples of, by the places of their keys, and these samples."""
+    """The slices in a piece, by the places of their keys, and their samples."""
     index = found_in(keys, records[KEY])
     order = np.argsort(index, kind="stable")
     places, starts = np.unique(index[order], return_index=True)

@@ -1,4 +1,4 @@
-"""``Windowed``: a metric over the last batches, beside the one over all of them."""
+"""``Windowed``: a metric over the last batches, and over all of them."""
 
 from __future__ import annotations
 
@@ -35,33 +35,31 @@ class WindowedValue(NamedTuple):
 
 
 class Windowed(Wrapper):
-    """A metric over the last ``last`` calls of ``add`` on each worker, beside the one over all of them.
+    """A metric over the last ``last`` calls of ``add`` on each worker, and over all of them.
 
-    The window is counted by each worker on its own: it holds the samples of the last ``last`` calls of that worker's
-    ``add`` that had a sample that counts (a batch that is empty, or masked as a whole, leaves no trace). The value is
-    that of all workers' windows together. Where the workers add equally many batches, side by side, these are the last
-    ``last`` steps of the job; a worker that has stopped earlier keeps its own last batches in. Two metrics that are
-    merged are two workers: afterwards, each ``add`` pushes out the oldest batch of both.
+    Each worker's window holds the samples of the last ``last`` calls of its ``add``, not counting batches that are
+    empty or entirely masked. The value is over all workers' windows together. If the workers add the same number of
+    batches in step, these are the last ``last`` steps of the job; a worker that has stopped earlier keeps its own last
+    batches. Merged metrics act like two workers: each further ``add`` then pushes out the oldest batch of both.
 
-    One more state for each of the last batches is kept: as many times the memory of the metric. ``compute`` exchanges
-    two states for each of the metric's, whatever ``last`` is, and the sum over the window is made anew each time:
-    nothing is subtracted, so nothing drifts.
+    The states are kept once per batch in the window. ``compute`` exchanges two states for each of the metric's,
+    whatever ``last`` is, and sums over the window each time: nothing is subtracted, so nothing drifts.
 
     ``add`` is that of the metric. Returns a `WindowedValue`; both values have the metric's warnings. In a
-    `MetricCollection`, the lifetime states are shared with the metric of the same settings itself.
+    `MetricCollection`, the lifetime states are shared with an equal metric of its own.
 
     Source: torcheval's windowed metrics, whose ``max_num_updates`` is ``last``.
 
     Elsewhere: `Running`.
 
     Args:
-        metric: whose values; it holds nothing yet, and stays as it is. Not one that keeps every sample.
+        metric: without samples, left unchanged; not one that keeps every sample.
         last: how many calls of ``add``, at least 1.
         lifetime: False for the value over the window alone.
         **common: those of `Metric`; ``validate`` and ``share`` are those of the metric unless given.
 
     Raises:
-        InvalidInputError: an argument is not what it should be, or the metric has no states of a fixed size.
+        InvalidInputError: an argument is invalid, or the metric's states have no fixed size.
 
     Examples:
         >>> from fleetmetrics import MeanAbsoluteError
@@ -108,11 +106,11 @@ class Windowed(Wrapper):
         self.states = {state.name: state for state in (self._turn, *self._rings.values(), *whole)}
 
     def own_states(self) -> Iterable[State]:
-        """Whose turn it is; the rings; the metric's states."""
+        """The turn, the rings, and with ``lifetime`` the metric's states."""
         return self.states.values()
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to the metric's states is what it puts into the rings."""
+        """What a batch adds to the metric's states also goes into the rings."""
         increments = list(self.metric.statistics(batch))
         whole = increments if self.lifetime else []
         step = batch.cached(("step", self._turn), lambda: self._step(batch))
@@ -144,9 +142,9 @@ class Step:
     """The place of a batch in the rings.
 
     Args:
-        turn: whose turn it is.
-        counts: an int64: 1; 0 if the batch has no sample that counts, and leaves its place to the next one.
-        surely: whether it is known to be 1.
+        turn: that of the rings.
+        counts: an int64: 1, or 0 for a batch without samples that count, whose place goes to the next one.
+        surely: whether ``counts`` is known to be 1.
     """
 
     def __init__(self, turn: Turn, counts: Any, surely: bool) -> None:
@@ -154,23 +152,18 @@ class Step:
 
     @functools.cached_property
     def place(self) -> Any:
-        """A number, tensor or variable; the turn asks for it before it moves on."""
+        """A number, tensor or variable; fixed before the turn moves on."""
         current = self.turn.current()
         return namespace(current).remainder(current, self.turn.size)
 
     @property
     def doubt(self) -> Any:
-        """None, or `counts` where nobody has looked at them."""
+        """`counts`, or None where it is known to be 1."""
         return None if self.surely else self.counts
 
 
 class Turn(State):
-    """Whose turn it is in rings: how many batches a worker has added.
-
-    Args:
-        name: its name.
-        size: how many places a ring has.
-    """
+    """The number of batches that a worker has added to rings of ``size`` places."""
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__(name, (), "int64", "sum")
@@ -182,29 +175,18 @@ class Turn(State):
         super().accumulate(increment.increment)
 
     def merge(self, other: State, scope: Any = None) -> None:
-        """Nothing: a place of the other one's ring is as many batches ago as in one's own."""
+        """Keep the turn: the other's places are matched to this one's by age."""
 
 
 class Ring(InPlace):
-    """A state for each of the last batches; as a whole, it is worth what they make together.
-
-    Args:
-        of: the state that each batch merges into.
-        turn: whose turn it is.
-        name: its name.
-        key: what it counts; None: never shared.
-    """
+    """A copy of the state ``of`` for each of the last batches; its value is that of all of them together."""
 
     def __init__(self, of: State, turn: Turn, name: str, key: Any) -> None:
         super().__init__(name, of.shape, of.declared_dtype, of.reduction, key)
         self.turn = turn
 
     def accumulate(self, directed: Directed) -> None:
-        """Put what one batch adds into the place of the oldest.
-
-        Args:
-            directed: to a `Step`.
-        """
+        """Replace the oldest batch, as a `Step` directs."""
         step, increment = directed
         if self.static is not None:
             from fleetmetrics.static.variables import replace
@@ -233,7 +215,7 @@ class Ring(InPlace):
         return combine(self.reduction, list(self.places(scope)))
 
     def places(self, scope: Any = None) -> np.ndarray:
-        """What each place holds: an array of one more axis, in front."""
+        """The content of each place: an array with one more axis in front."""
         if self.static is not None:
             ring = read(self.name, scope, "scope")
         else:

@@ -1,4 +1,4 @@
-"""What the wrappers share: a metric that stands on another metric's states."""
+"""The base of the wrappers: a metric built on another metric's states."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["Wrapper", "names_of"]
 
 
 class Wrapper(Metric):
-    """A metric around another one, of which it takes the settings.
+    """A metric around another one, whose settings it takes.
 
     Args:
-        metric: it holds nothing yet, and stays as it is.
+        metric: without samples; left unchanged.
         **common: those of `Metric`; ``validate`` and ``share`` are those of the metric unless given.
 
     Raises:
-        InvalidInputError: if it is no metric, holds samples, or cannot be wrapped in this one.
+        InvalidInputError: if it is not a metric, holds samples, or cannot be wrapped in this one.
     """
 
-    #: The wrappers that cannot stand inside, and what to do instead.
+    #: The wrappers that cannot be wrapped in this one, and what to do instead.
     refused: ClassVar[dict[str, str]] = {}
-    #: Why it cannot stand inside of another wrapper, or what must change first; any metric may have one.
+    #: Why it cannot be wrapped, or what must change first; any metric may have one.
     unfit = ""
 
     def __init__(self, metric: Metric, **common: Unpack[Common]) -> None:
@@ -62,7 +62,7 @@ class Wrapper(Metric):
 
         Args:
             *args: those of the metric's own ``add``, in its order.
-            **given: those of the metric's own ``add``, and the further ones of this one by name.
+            **given: those of the metric's own ``add``, and any columns of this one, by name.
 
         Raises:
             InvalidInputError, StaticProgramError: as for `Metric.add`.
@@ -83,15 +83,11 @@ class Wrapper(Metric):
         return f"{type(self).__name__}({self.metric.kind_name()})"
 
     def settings(self) -> dict[str, Any]:
-        """Those that were given, and the metric; see `Accumulator.settings`."""
+        """The public settings, which include the metric; see `Accumulator.settings`."""
         return {name: value for name, value in super().settings().items() if not name.startswith("_")}
 
     def refuse_records(self, instead: str) -> None:
-        """Raise if the metric keeps every sample.
-
-        Args:
-            instead: what the caller can do.
-        """
+        """Raise if the metric keeps every sample; ``instead`` is what the caller can do."""
         for each in self.metric.record_metrics():
             raise InvalidInputError(
                 f"{type(self).__name__} takes metrics whose states are sums, and {each.name} ({type(each).__name__}) "
@@ -99,16 +95,12 @@ class Wrapper(Metric):
             )
 
     def refuse_growing(self, instead: str) -> None:
-        """Raise if a state of the metric grows.
-
-        Args:
-            instead: what the caller can do.
-        """
+        """Raise if a state of the metric grows; ``instead`` is what the caller can do."""
         if any(state.reduce for state in self.metric.own_states()):
             raise InvalidInputError(f"{type(self).__name__} takes metrics whose states have a fixed size; {instead}")
 
     def fresh(self, name: str | None = None) -> Metric:
-        """A metric of the same settings that holds nothing; see `Metric.fresh`."""
+        """An empty metric of the same settings; see `Metric.fresh`."""
         new = copy.copy(self)
         Accumulator.__init__(new, name=name, validate=self.validate, share=self.share)
         new.collection = None
@@ -121,13 +113,7 @@ class Wrapper(Metric):
 
 
 def names_of(prefix: str, states: Iterable[State], suffix: str) -> list[str]:
-    """Names for the states of a wrapper that stand for others, which may be called after another metric: all different.
-
-    Args:
-        prefix: what they begin with.
-        states: for which they stand.
-        suffix: what they end with.
-    """
+    """Unique names for a wrapper's states from those that they replace."""
     names: list[str] = []
     for state in states:
         stem = f"{prefix}.{state.name.rpartition('.')[2]}{suffix}"
@@ -137,7 +123,7 @@ def names_of(prefix: str, states: Iterable[State], suffix: str) -> list[str]:
 
 
 def _all_inside(metric: Metric) -> Iterable[Metric]:
-    """A metric and those it is made of."""
+    """A metric and all metrics inside it."""
     yield metric
     parts = [metric.metric] if isinstance(metric, Wrapper) else getattr(metric, "operands", ())
     for part in parts:
