@@ -1,4 +1,4 @@
-"""Calibration: whether predicted probabilities are the rates that come true."""
+"""Calibration: whether predicted probabilities match observed rates."""
 
 from __future__ import annotations
 
@@ -33,18 +33,15 @@ def _squared_error(batch: Batch, from_logits: bool) -> Any:
 class BrierScore(Undefinable):
     """Brier score: the mean squared error of predicted probabilities.
 
-    Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 whatever the dtype of the inputs.
-
-    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
-    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined without samples: nan with
-    `UndefinedMetricWarning`.
+    Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 whatever the dtype of the inputs. Inputs as for
+    `fleetmetrics.Calibration`. Undefined without samples.
 
     Source: Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78 (1950).
 
     Elsewhere: `brier_score_loss`.
 
     Args:
-        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = BrierScore()
@@ -86,7 +83,7 @@ def _confidence(batch: Batch, from_logits: bool, top_label: bool) -> Any:
 
 @statistic
 def _outcome(batch: Batch, top_label: bool) -> Any:
-    """1 for label 1, or where the most probable class is the label's: int64."""
+    """The label, or with ``top_label`` whether the most probable class is the label: int64."""
     xp = batch.xp
     if not top_label:
         return xp.cast(batch.positive, "int64")
@@ -96,7 +93,7 @@ def _outcome(batch: Batch, top_label: bool) -> Any:
 
 @statistic
 def _bin(batch: Batch, edges: tuple[float, ...], from_logits: bool, top_label: bool) -> Any:
-    """Which bin a probability is in: ``(lower, upper]``, the first one with its lower edge."""
+    """The bin of each probability: ``(lower, upper]``, the first one with its lower edge."""
     xp, confidence = batch.xp, _confidence(batch, from_logits, top_label)
     if len(edges) == 2:
         return xp.cast(xp.zeros_like(confidence), "int64")
@@ -127,12 +124,7 @@ def _centers(edges: tuple[float, ...]) -> np.ndarray:
 
 
 class _Binned(Metric):
-    """What metrics over bins of the predicted probability share: the numbers and the sums of each bin.
-
-    Args:
-        bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.
-        from_logits: predictions are logits.
-    """
+    """Keeps the number and the summed probability of each bin; arguments as for `CalibrationCurve`."""
 
     def __init__(
         self, *, bins: int | Sequence[float] = 10, from_logits: bool = False, **common: Unpack[Common]
@@ -161,21 +153,18 @@ class CalibrationCurve(_Binned):
     """Calibration curve (reliability diagram): mean prediction and actual rate of each bin of predictions.
 
     Bins hold ``lower < p <= upper``, the first one 0 too, as in scikit-learn's ``calibration_curve``. The value is a
-    `fleetmetrics.formulas.CalibrationPoints` with an entry for each bin that holds samples: ``predicted``, ``actual``,
-    ``weight``, ``lower`` and ``upper``.
-
-    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
-    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined without samples: empty arrays with
-    `UndefinedMetricWarning`.
+    `fleetmetrics.formulas.CalibrationPoints` with an entry for each bin that is not empty: ``predicted``, ``actual``,
+    ``weight``, ``lower`` and ``upper``; without samples empty arrays with `UndefinedMetricWarning`. Inputs as for
+    `fleetmetrics.Calibration`.
 
     Source: DeGroot and Fienberg, "The comparison and evaluation of forecasters", The Statistician 32 (1983).
 
     Elsewhere: `calibration_curve`, `CalibrationPlot`.
 
     Args:
-        bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1: at low rates, edges such
+        bins: the number of bins of equal width in [0, 1]; or all edges, rising, from 0 to 1: at low rates, edges such
             as ``[0, 1e-4, 1e-3, 1e-2, 1]`` show more.
-        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = CalibrationCurve(bins=2)
@@ -190,17 +179,15 @@ class CalibrationCurve(_Binned):
 
 
 class ExpectedCalibrationError(_Binned):
-    """Expected calibration error: how far predicted probabilities are from the rates that come true, over bins.
+    """Expected calibration error: how far predicted probabilities are from observed rates, over bins.
 
     Formula: with weight n_k, mean prediction p_k and rate y_k of bin k: ``"l1"`` is
     ``sum_k n_k * |p_k - y_k| / sum_k n_k``, ``"l2"`` the root of ``sum_k n_k * (p_k - y_k)**2 / sum_k n_k``, and
-    ``"max"`` is ``max_k |p_k - y_k|``. Bins hold ``lower < p <= upper``, the first one 0 too.
+    ``"max"`` is ``max_k |p_k - y_k|``. Bins as for `CalibrationCurve`. Undefined without samples.
 
-    ``add(prediction, label)`` with ``task="binary"`` takes probabilities of class 1 of the label's shape (``[n, 1]``
-    equals ``[n]``), or ``[n, 2]`` probabilities of both classes, and labels 0 or 1. With ``"multiclass"`` it takes
-    probabilities ``[n, classes]`` and labels ``[n]``, and is top-label: p is the highest of a sample, y is 1 where
-    that is the label's. Probabilities of several classes add up to 1.
-    Undefined without samples: nan with `UndefinedMetricWarning`.
+    Inputs with ``task="binary"`` as for `fleetmetrics.Calibration`. With ``"multiclass"``, ``add(prediction, label)``
+    takes probabilities ``[n, classes]`` that add up to 1 and labels ``[n]``, and the metric is top-label: p is the
+    highest probability of a sample, and y is 1 where it is the label's.
 
     Source: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015;
     Guo et al., "On calibration of modern neural networks", ICML 2017.
@@ -208,12 +195,12 @@ class ExpectedCalibrationError(_Binned):
     Elsewhere: `CalibrationError`, `ECE`.
 
     Args:
-        bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.
+        bins: as for `CalibrationCurve`.
         norm: ``"l1"``, ``"l2"`` or ``"max"``.
-        task: ``"binary"`` or ``"multiclass"``; None: multiclass with ``num_classes``, else as the
-            scores say: of three classes or more multiclass, else binary.
-        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only. None: as many as scores.
-        from_logits: predictions are logits, of which the sigmoid, or the softmax, is taken.
+        task: ``"binary"`` or ``"multiclass"``; None: multiclass with ``num_classes`` or scores of three or more
+            classes, else binary.
+        num_classes: the number of classes, at least 2; with ``"multiclass"`` only. None: that of the scores.
+        from_logits: predictions are logits: the sigmoid or the softmax is applied.
 
     Examples:
         >>> metric = ExpectedCalibrationError(bins=2)
@@ -254,24 +241,20 @@ class ExpectedCalibrationError(_Binned):
 
 
 class BrierDecomposition(_Binned):
-    """The parts of the Brier score over bins: reliability, resolution, uncertainty, and what bins hide.
+    """The parts of the Brier score over bins: reliability, resolution, uncertainty and what bins hide.
 
     Formula: see `fleetmetrics.formulas.brier_decomposition`. The parts add up to the score exactly (up to rounding):
     ``score = reliability - resolution + uncertainty + within_bin_variance - within_bin_covariance``; the last two are 0
-    where a bin holds one value of p only. The value is a `fleetmetrics.formulas.BrierParts`. Bins hold
-    ``lower < p <= upper``, the first one 0 too.
-
-    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
-    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined without samples: all nan with
-    `UndefinedMetricWarning`.
+    where a bin holds a single value of p. The value is a `fleetmetrics.formulas.BrierParts`; without samples, all nan
+    with `UndefinedMetricWarning`. Inputs as for `fleetmetrics.Calibration`, bins as for `CalibrationCurve`.
 
     Source: Murphy, "A new vector partition of the probability score", Journal of Applied Meteorology 12 (1973);
-    Stephenson, Coelho and Jolliffe, "Two extra components in the Brier score decomposition", Weather and Forecasting
-    23 (2008).
+    Stephenson, Coelho and Jolliffe, "Two extra components in the Brier score decomposition", Weather and Forecasting 23
+    (2008).
 
     Args:
-        bins: how many of equal width there are in [0, 1]; or all edges, rising, from 0 to 1.
-        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        bins: as for `CalibrationCurve`.
+        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = BrierDecomposition(bins=2)

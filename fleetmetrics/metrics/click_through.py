@@ -31,7 +31,7 @@ __all__ = [
     "RecalibratedNormalizedEntropy",
 ]
 
-#: The label's probability counts as at least this, as in `fleetmetrics.LogLoss`: a loss stays finite.
+#: The lowest probability of a label, as in `fleetmetrics.LogLoss`: keeps the loss finite.
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -43,7 +43,7 @@ def probability_rules(from_logits: bool) -> tuple[str | Requirement, ...]:
 @statistic
 def _clicks(batch: Batch) -> Any:
     if batch.classes > 2:
-        return batch.scores  # raises, and says what is allowed
+        return batch.scores  # raises the error that says what is allowed
     return batch.weighted_sum(batch.positive, zero_at_zero=True)
 
 
@@ -59,7 +59,7 @@ def _predicted(batch: Batch, from_logits: bool) -> Any:
 
 @statistic
 def _recalibrated_log_likelihood(batch: Batch, from_logits: bool, coefficient: float) -> Any:
-    """Of the probabilities ``c * p / (c * p + 1 - p)``; of logits x those of ``x + ln(c)``."""
+    """For the probabilities ``c * p / (c * p + 1 - p)``; for logits x, those of ``x + ln(c)``."""
     xp = batch.xp
     if from_logits:
         logit = xp.cast(batch.scores, "float64")
@@ -79,10 +79,8 @@ def _recalibrated_log_likelihood(batch: Batch, from_logits: bool, coefficient: f
 class ClickThroughRate(Undefinable):
     """Actual click-through rate: the share of the samples that are labelled 1.
 
-    Formula: ``sum(w * y) / sum(w)``.
-
-    ``add(prediction, label)`` takes labels 0 or 1, and looks at predictions for their shape only. Undefined without
-    samples: nan with `UndefinedMetricWarning`.
+    Formula: ``sum(w * y) / sum(w)``. ``add(prediction, label)`` takes labels 0 or 1 and reads only the shape of the
+    predictions. Undefined without samples.
 
     Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013.
 
@@ -111,14 +109,12 @@ class PredictedClickThroughRate(Undefinable):
 
     Formula: ``sum(w * p) / sum(w)``, in float64 whatever the dtype of the inputs.
 
-    ``add(prediction, label=None)`` takes probabilities of class 1 of any shape, of which every element counts; or,
-    beside labels ``[n]``, ``[n, 2]`` probabilities of both classes. Undefined without samples: nan with
-    `UndefinedMetricWarning`.
-
-    Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013.
+    ``add(prediction, label=None)`` takes probabilities of class 1 of any shape; every element counts. With labels
+    ``[n]`` it also takes ``[n, 2]`` probabilities of both classes. Undefined without samples. Source as for
+    `ClickThroughRate`.
 
     Args:
-        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = PredictedClickThroughRate()
@@ -147,13 +143,12 @@ class Calibration(Undefinable):
     Formula: ``sum(w * p) / sum(w * y)``, in float64 whatever the dtype of the inputs; TorchRec's calibration.
 
     ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
-    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined if no sample is labelled 1: nan with
-    `UndefinedMetricWarning`, or ``zero_division``.
+    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined if no sample is labelled 1.
 
     Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, section 3.
 
     Args:
-        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = Calibration()
@@ -180,10 +175,8 @@ class Calibration(Undefinable):
 class COPC(Calibration):
     """Clicks over predicted clicks, the inverse of `Calibration`: below 1 where the model promises too many.
 
-    Formula: ``sum(w * y) / sum(w * p)``, in float64 whatever the dtype of the inputs. Undefined if all predictions are
-    0: nan with `UndefinedMetricWarning`, or ``zero_division``.
-
-    Inputs, arguments, errors and source as for `Calibration`.
+    Formula: ``sum(w * y) / sum(w * p)``. Undefined if all predictions are 0. Inputs, arguments and source as for
+    `Calibration`.
 
     Examples:
         >>> metric = COPC()
@@ -199,20 +192,16 @@ class COPC(Calibration):
 class NormalizedEntropy(Undefinable):
     """Log loss relative to that of the constant prediction of the actual rate: below 1 where the model knows more.
 
-    Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability that was given
-    to the true label, at least ``2**-52`` as in `LogLoss` (of logits without that bound), and r is the click-through
-    rate ``sum(w * y) / sum(w)``; in float64 whatever the dtype of the inputs.
-
-    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
-    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined if all labels are the same, or without
-    samples: nan with `UndefinedMetricWarning`, or ``zero_division``.
+    Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability given to the
+    true label, at least ``2**-52`` as in `LogLoss` (unbounded for logits), and r is the click-through rate
+    ``sum(w * y) / sum(w)``. Inputs as for `Calibration`. Undefined if all labels are the same, or without samples.
 
     Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, equation 1.
 
     Elsewhere: `NE`.
 
     Args:
-        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = NormalizedEntropy()
@@ -229,7 +218,7 @@ class NormalizedEntropy(Undefinable):
 
     def _declare(self, coefficient: float) -> None:
         self.recalibration_coefficient = coefficient
-        self._plain = coefficient == 1 and not self.from_logits  # what LogLoss has, too
+        self._plain = coefficient == 1 and not self.from_logits  # shared with LogLoss
         key = "log_likelihood" if self._plain else ("log_likelihood of clicks", self.from_logits, coefficient)
         self.declare("log_likelihood", dtype="float64", key=key)
         self.declare("clicks", key="clicks")
@@ -245,16 +234,15 @@ class NormalizedEntropy(Undefinable):
 
 
 class RecalibratedNormalizedEntropy(NormalizedEntropy):
-    """`NormalizedEntropy` of predictions that are brought back to the rate before negatives were sampled.
+    """`NormalizedEntropy` of predictions that are corrected for the sampling of negatives.
 
     Formula: that of `NormalizedEntropy`, with ``p / (p + (1 - p) / c)`` for p, where c is the recalibration
-    coefficient: the share of the negatives that was kept for training.
-
-    Inputs, further arguments, errors and source as for `NormalizedEntropy`; of the formula section 6.3 there.
+    coefficient: the share of the negatives that was kept for training (section 6.3 of its source). Otherwise as
+    `NormalizedEntropy`.
 
     Args:
         recalibration_coefficient: c above, a number above 0; 1 changes nothing.
-        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = RecalibratedNormalizedEntropy(recalibration_coefficient=0.5)
@@ -271,22 +259,19 @@ class RecalibratedNormalizedEntropy(NormalizedEntropy):
 class BucketError(BucketHistogram):
     """Mean relative error of the predicted rate over groups of buckets that hold enough samples to tell.
 
-    Formula: see `fleetmetrics.formulas.bucket_error`; Paddle's definition, over all workers. Scores are sorted into the
-    buckets of ``AUC(spacing="linear")``, ``int(p * (buckets - 1))`` in the precision of the scores; a score of 1 then
-    counts to the bucket below. In a `fleetmetrics.MetricCollection` the two share one histogram.
-
-    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
-    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined if no group of neighbouring buckets holds
-    enough samples, or without samples: nan with `UndefinedMetricWarning`, or ``zero_division``; Paddle has 0.
+    Formula: see `fleetmetrics.formulas.bucket_error`; Paddle's definition, over all workers. The buckets are those of
+    ``AUC(spacing="linear")``, ``int(p * (buckets - 1))`` in the precision of the scores, but a score of 1 falls into
+    the bucket below. In a `fleetmetrics.MetricCollection` the two share one histogram. Inputs as for `Calibration`.
+    Undefined if no group of neighbouring buckets holds enough samples, or without samples; Paddle returns 0.
 
     Source: ``BasicAucCalculator::calculate_bucket_error`` in Paddle's ``paddle/fluid/framework/fleet/metrics.cc``; for
     relative errors of rates see He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014.
 
     Args:
         buckets: one more than Paddle's ``table_size``, at least 2.
-        max_span: how far the rates in a group may lie apart, above 0.
+        max_span: how far apart the rates in a group may be, above 0.
         relative_error_bound: how uncertain the rate of a complete group may be, relative to it; above 0.
-        from_logits: predictions are logits, of which the sigmoid (of ``[n, 2]`` the softmax) is taken.
+        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = BucketError(buckets=11)
@@ -311,13 +296,8 @@ class BucketError(BucketHistogram):
     def formula(self, histogram: np.ndarray) -> float:
         table = histogram[:, :-1].copy()
         table[:, -1] += histogram[:, -1]
-        return formulas.bucket_error(
-            table[1],
-            table[0],
-            self.zero_division,
-            max_span=self.max_span,
-            relative_error_bound=self.relative_error_bound,
-        )
+        bounds = {"max_span": self.max_span, "relative_error_bound": self.relative_error_bound}
+        return formulas.bucket_error(table[1], table[0], self.zero_division, **bounds)
 
 
 def _above_0(argument: str, value: Any) -> float:

@@ -1,4 +1,4 @@
-"""Accuracy: of samples, among the k highest scores, and of whole rows of labels."""
+"""Accuracy of samples, of the k highest scores, and of whole rows of labels."""
 
 from __future__ import annotations
 
@@ -49,34 +49,32 @@ def _correct_among(batch: Batch, task: Task) -> Any:
 
 
 class Accuracy(Undefinable):
-    """Share of samples that are predicted right; with ``top_k``, whose label is among the k highest scores.
+    """Share of samples that are predicted correctly; with ``top_k``, whose label is among the k highest scores.
 
-    Formula: ``sum(w * [right]) / sum(w)``. Nothing depends on the number of classes: without ``num_classes``, what is
-    right depends on what ``add(prediction, label)`` is given:
+    Formula: ``sum(w * [correct]) / sum(w)``. The number of classes need not be given: without ``num_classes``, the
+    inputs of ``add(prediction, label)`` decide what is correct:
 
     - floats ``[n, classes]`` and integer labels ``[n]`` or ``[n, 1]``: fewer than ``top_k`` classes come before
-      the label's. Equal scores are ordered by class, the lower one first, as in ``numpy.argmax``;
-    - floats of the label's shape: probabilities of class 1, right if ``(p > threshold) == label``;
-    - integers or bools of the label's shape: predicted classes, right if equal.
+      the label's. Of equal scores the lower class comes first, as in ``numpy.argmax``;
+    - floats of the label's shape: probabilities of class 1, correct if ``(p > threshold) == label``;
+    - integers or bools of the label's shape: predicted classes, correct if equal.
 
-    ``[n, 1]`` equals ``[n]``. Undefined without samples: nan with
-    `UndefinedMetricWarning`.
+    ``[n, 1]`` equals ``[n]``. Undefined without samples.
 
-    With ``num_classes``, ``num_labels`` or ``task="binary"`` it takes what `Precision` takes and stands on the same
-    confusion matrix, of which a collection keeps one for all; of several labels each counts by itself, as in
-    torchmetrics (scikit-learn's accuracy of whole rows is `ExactMatch`). The accuracy of one class is its recall.
+    With ``num_classes``, ``num_labels`` or ``task="binary"`` it takes the inputs of `Precision` and in a collection
+    shares its confusion matrix; each of several labels counts separately, as in torchmetrics (scikit-learn's accuracy
+    of whole rows is `ExactMatch`). The accuracy of a single class is its recall.
 
     Elsewhere: `CategoricalAccuracy`, `SparseCategoricalAccuracy`, `TopKAccuracy`.
 
     Args:
         top_k: how many of the highest scores may hold the label, at least 1.
         threshold: probability in [0, 1] above which a single score means class 1.
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
-            ``num_labels``, else as the scores say: of three classes or more multiclass, else binary.
-        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only. None: as many as scores.
+        task: as for `LogLoss`.
+        num_classes: as for `LogLoss`.
         num_labels: as for `Precision`.
-        average: ``"micro"``: of all samples (and labels); ``"macro"``, ``"weighted"`` and None (or ``"none"``): of the
-            classes or labels.
+        average: ``"micro"``: over all samples (and labels); ``"macro"``, ``"weighted"`` and None (or ``"none"``): by
+            class or label.
         from_logits: as for `Precision`.
         ignore_index: as for `Precision`.
 
@@ -131,7 +129,7 @@ class Accuracy(Undefinable):
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """See `Metric.cells`; of several labels there are several matrices, of the same samples."""
+        """See `Metric.cells`; several labels have several matrices of the same samples."""
         return () if self.task is not None and self.task.kind == "multilabel" else tuple(self.states)
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
@@ -159,7 +157,7 @@ class Accuracy(Undefinable):
 
 @statistic
 def _rows(batch: Batch, task: Task) -> Any:
-    """How many rows have every label right, and how many there are."""
+    """The number of rows with every label correct, and of all rows."""
     xp = batch.xp
     right = xp.equal(predicted_classes(batch, task), label_classes(batch, task))
     keep = counted(batch, task)
@@ -174,11 +172,11 @@ def _rows(batch: Batch, task: Task) -> Any:
 
 
 class ExactMatch(Undefinable):
-    """Share of samples all of whose labels are predicted right; subset accuracy.
+    """Share of samples all of whose labels are predicted correctly; subset accuracy.
 
-    Formula: ``sum(w * [all labels of the row right]) / sum(w)`` over the rows. ``add(prediction, label)`` takes
-    probabilities, or 0 and 1, ``[n, num_labels]`` with labels 0 or 1 of the same shape; weight and mask have one
-    entry per row. Undefined without samples: nan with `UndefinedMetricWarning`.
+    Formula: ``sum(w * [all labels of the row correct]) / sum(w)`` over the rows. ``add(prediction, label)`` takes
+    probabilities, or 0 and 1, ``[n, num_labels]`` with labels 0 or 1 of the same shape; weight and mask have one entry
+    per row. Undefined without samples.
 
     Source: Ghamrawi and McCallum, "Collective multi-label classification", CIKM 2005, section 5.
 
@@ -186,10 +184,10 @@ class ExactMatch(Undefinable):
 
     Args:
         task: ``"multilabel"``.
-        num_labels: how many labels a sample has.
+        num_labels: the number of labels of a sample.
         threshold: probability in [0, 1] above which a label is predicted.
-        from_logits: predictions are logits, of which the sigmoid is compared with the threshold.
-        ignore_index: labels of this number are not looked at; a row with nothing else does not count.
+        from_logits: predictions are logits: their sigmoid is compared with the threshold.
+        ignore_index: labels of this value are skipped; a row without any other does not count.
 
     Examples:
         >>> metric = ExactMatch(num_labels=2)

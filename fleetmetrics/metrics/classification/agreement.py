@@ -19,10 +19,10 @@ __all__ = ["BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "HammingLoss", "
 class ConfusionMatrix(ConfusionMetric):
     """How often each class was predicted for each true class.
 
-    Formula: entry (i, j) counts the samples of class i for which class j was predicted: rows true, columns
-    predicted, ``[classes, classes]``. Of several labels one such matrix each, ``[labels, 2, 2]``, as scikit-learn's
-    ``multilabel_confusion_matrix``. int64, with weights float64. Normalized, an empty row, column or matrix is
-    undefined: nan with `UndefinedMetricWarning`, where scikit-learn has 0 (``zero_division=0``).
+    Formula: entry (i, j) counts the samples of class i that were predicted as class j: rows true, columns predicted,
+    ``[classes, classes]``. For multilabel, one matrix per label, ``[labels, 2, 2]``, as in scikit-learn's
+    ``multilabel_confusion_matrix``. int64, with weights float64. An empty row, column or matrix has no shares:
+    undefined, where scikit-learn has 0 (``zero_division=0``).
 
     Source: Stehman, "Selecting and interpreting measures of thematic classification accuracy", Remote Sensing of
     Environment 62 (1997).
@@ -52,18 +52,18 @@ class ConfusionMatrix(ConfusionMetric):
 
 
 class BalancedAccuracy(ConfusionMetric):
-    """Mean recall of the classes: accuracy with every class of the same weight.
+    """Mean recall of the classes: accuracy in which every class weighs the same.
 
-    Formula: see `fleetmetrics.formulas.balanced_accuracy`: classes that are never true are left out, as in
-    scikit-learn. The binary task has two classes; of several labels it is the mean of their balanced accuracies.
-    Undefined without samples, and adjusted where one class only is true.
+    Formula: see `fleetmetrics.formulas.balanced_accuracy`; as in scikit-learn, classes that are never true are left
+    out. The binary task has two classes; for multilabel, the mean of the labels' balanced accuracies. Undefined without
+    samples, and if ``adjusted`` where only one class is true.
 
     Source: Brodersen et al., "The balanced accuracy and its posterior distribution", ICPR 2010.
 
     Elsewhere: `balanced_accuracy_score`.
 
     Args:
-        adjusted: adjust for chance: 0 for chance, 1 for a perfect prediction.
+        adjusted: rescale so that chance is 0 and a perfect prediction 1.
         **settings: as for `Precision`, without ``average`` and ``top_k``.
 
     Examples:
@@ -82,20 +82,19 @@ class BalancedAccuracy(ConfusionMetric):
 
 
 class CohenKappa(ConfusionMetric):
-    """Agreement of prediction and label beyond chance; of two classes or several.
+    """Agreement of prediction and label beyond chance, for two classes or more.
 
-    Formula: see `fleetmetrics.formulas.cohen_kappa`. Weighted, classes are as far apart as their numbers, whether
-    those in between occur or not (scikit-learn's with ``labels=range(num_classes)``). Undefined without samples, and
-    where one class only is both true and predicted.
+    Formula: see `fleetmetrics.formulas.cohen_kappa`. With ``weights``, the distance of two classes is that of their
+    numbers, whether or not those in between occur (scikit-learn with ``labels=range(num_classes)``). Undefined without
+    samples, and where a single class is all that is true and predicted.
 
-    Source: Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20
-    (1960); "Weighted kappa", Psychological Bulletin 70 (1968).
+    Source: Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20 (1960);
+    "Weighted kappa", Psychological Bulletin 70 (1968).
 
     Elsewhere: `cohen_kappa_score`, `Kappa`.
 
     Args:
-        weights: how much a confusion of two classes counts: None: 1; ``"linear"``: their distance; ``"quadratic"``:
-            its square.
+        weights: what confusing two classes costs: None: 1; ``"linear"``: their distance; ``"quadratic"``: its square.
         **settings: as for `Precision`, without ``average``, ``top_k`` and ``num_labels``.
 
     Examples:
@@ -119,14 +118,14 @@ class CohenKappa(ConfusionMetric):
 
 
 class MatthewsCorrelation(ConfusionMetric):
-    """Correlation of prediction and label; the phi coefficient, of several classes Gorodkin's R_K.
+    """Correlation of prediction and label: the phi coefficient, or Gorodkin's R_K for several classes.
 
-    Formula: see `fleetmetrics.formulas.matthews_correlation`. Of several labels the correlation over all of them
-    together. Undefined where one class only is true or one only predicted (scikit-learn has 0 there:
-    ``zero_division=0``), and without samples. Otherwise like `Precision`, without ``average``.
+    Formula: see `fleetmetrics.formulas.matthews_correlation`. For multilabel, the correlation over all labels together.
+    Undefined where only one class is true or only one is predicted (scikit-learn has 0: ``zero_division=0``), and
+    without samples. Otherwise like `Precision`, without ``average``.
 
-    Source: Matthews, "Comparison of the predicted and observed secondary structure of T4 phage lysozyme", Biochimica
-    et Biophysica Acta 405 (1975); Gorodkin, "Comparing two K-category assignments by a K-category correlation
+    Source: Matthews, "Comparison of the predicted and observed secondary structure of T4 phage lysozyme", Biochimica et
+    Biophysica Acta 405 (1975); Gorodkin, "Comparing two K-category assignments by a K-category correlation
     coefficient", Computational Biology and Chemistry 28 (2004).
 
     Elsewhere: `MatthewsCorrCoef`, `matthews_corrcoef`, `MCC`.
@@ -143,10 +142,10 @@ class MatthewsCorrelation(ConfusionMetric):
 
 
 class HammingLoss(ConfusionMetric):
-    """Share of what was predicted wrong, by sample and label; Hamming distance.
+    """Share of wrong predictions, by sample and label; Hamming distance.
 
-    Formula: ``1 - accuracy``; of several labels over all of them together, a sample counting once per label.
-    Undefined without samples. Otherwise like `Precision`, without ``average``.
+    Formula: ``1 - accuracy``; for multilabel over all labels together, a sample counting once per label. Undefined
+    without samples. Otherwise like `Precision`, without ``average``.
 
     Source: Schapire and Singer, "BoosTexter: a boosting-based system for text categorization", Machine Learning 39
     (2000), section 2.
