@@ -57,7 +57,7 @@ class Composite(Accumulator):
                 increments = dict(leaf.statistics(batch))
             except InvalidInputError as error:
                 raise about(error, leaf) from None
-            for target in [*increments, *(state for state in leaf.own_states() if state in found)]:
+            for target in {**dict.fromkeys(leaf.own_states()), **increments}:
                 increment = increments.get(target)
                 before, by = found.setdefault(target, (increment, leaf))
                 if before is not increment and not _identical(before, increment):
@@ -67,7 +67,7 @@ class Composite(Accumulator):
                         "statistics; give one of them another key, or compute both by one function of the batch that "
                         "is decorated with fleetmetrics.batch.statistic"
                     )
-        return [(target, increment) for target, (increment, _) in found.items()]
+        return [(target, increment) for target, (increment, _) in found.items() if increment is not None]
 
 
 def about(error: InvalidInputError, metric: Accumulator) -> InvalidInputError:
