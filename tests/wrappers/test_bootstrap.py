@@ -421,7 +421,7 @@ def test_values_of_changing_shapes_are_an_error() -> None:
 
 
 def test_undefined_replicates_are_told_in_one_warning() -> None:
-    metric = fm.Bootstrap(fm.AUC(name="area"), 50, ids="uid")
+    metric = fm.Bootstrap(fm.AUC(name="area", tolerance=None), 50, ids="uid")
     metric.add([0.5, 0.25, 0.75, 0.5], [1, 0, 0, 0], uid=[1, 2, 3, 4])
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

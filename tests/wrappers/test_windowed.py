@@ -149,7 +149,7 @@ def test_a_collection_shares_the_lifetime_with_the_metric_itself() -> None:
 
 
 def test_an_undefined_window_is_named() -> None:
-    metric = fm.Windowed(fm.AUC(), 1)
+    metric = fm.Windowed(fm.AUC(tolerance=None), 1)
     metric.add([0.5, 0.75], [0, 1])
     metric.add([0.5], [1])
     with pytest.warns(fm.UndefinedMetricWarning, match="^auc of the last 1 batches is undefined") as told:
