@@ -22,19 +22,14 @@ CURVES = ("ROC", "PR")
 
 
 class AreaSettings(ClassSettings, total=False):
-    """What every area over buckets can be made with."""
+    """Arguments of every area over buckets."""
 
     bounds: bool
     tolerance: float | None
 
 
 class _Area(ClassHistograms):
-    """An area over buckets: with its bounds, or with a warning where these are far apart.
-
-    Args:
-        bounds: whether ``compute`` returns the bounds as well.
-        tolerance: how far apart they may be without a warning; None: whatever.
-    """
+    """An area over buckets: with its bounds, or with a warning if they are far apart; arguments as for `AUC`."""
 
     def __init__(
         self, *, bounds: bool = False, tolerance: float | None = 0.01, **settings: Unpack[ClassSettings]
@@ -73,64 +68,57 @@ class AUC(_Area):
     """Area under the ROC or the precision-recall curve, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.auc_from_histogram` and, for ``curve="PR"``,
-    `fleetmetrics.formulas.average_precision_from_histogram`. Samples of one bucket count as tied; the value is exact
+    `fleetmetrics.formulas.average_precision_from_histogram`. Samples in one bucket count as tied; the value is exact
     for scores rounded to their buckets.
 
-    Buckets: with ``spacing="log_odds"`` each doubling of the odds ``p / (1 - p)`` is split into equally many; 4,096
-    buckets have 64 for each, from odds of ``2**-32`` to ``2**32``, which is good for any click rate. With
-    ``spacing="linear"`` they are those of ``paddle.static.auc``, ``int(p * (buckets - 1))`` in the precision of the
-    scores (float16 in float32): at a click rate of 0.02 % an area from 4,096 of them is off by 0.05. NumPy, dynamic
-    mode and static programs place each score into the same bucket.
+    Buckets: ``spacing="log_odds"`` splits each doubling of the odds ``p / (1 - p)`` evenly; 4,096 buckets give 64 per
+    doubling, from odds of ``2**-32`` to ``2**32``, which suits any click rate. ``spacing="linear"`` has the buckets of
+    ``paddle.static.auc``, ``int(p * (buckets - 1))`` in the precision of the scores (float16 in float32): at a click
+    rate of 0.02 %, an area from 4,096 of them is off by 0.05. NumPy, dynamic mode and static programs place each score
+    in the same bucket.
 
     Bounds: with ``bounds=True`` the value comes with the lowest and the highest area that any order inside the buckets
-    could give. The area of the raw scores lies between them, ties and weights included, but for rounding in the last
+    could give. The area of the raw scores lies between them, ties and weights included, up to rounding in the last
     digits: for the ROC curve `sklearn.metrics.roc_auc_score` (with ``max_fpr`` too), for the PR curve
     `sklearn.metrics.average_precision_score`.
 
-    Several classes: each has the area of its scores against all samples that are not of it, and ``average`` says what
-    becomes of them, see `fleetmetrics.formulas.auc_of_classes`. Averages have the averaged bounds. The histograms are
-    64 KiB for each class and 4,096 buckets.
+    Several classes: each has the area of its scores against all other samples, and ``average`` combines them, see
+    `fleetmetrics.formulas.auc_of_classes`. Averages have the averaged bounds. The histograms take 64 KiB per class with
+    4,096 buckets.
 
-    ``add(prediction, label)`` takes, by task:
+    ``add(prediction, label)`` takes the probabilities and labels of `fleetmetrics.LogLoss`, by task. Undefined if all
+    samples are of the class, or none are (for the PR curve: none). An undefined class is left out of the average, or
+    counts as ``zero_division``.
 
-    - ``"binary"``: probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or ``[n, 2]``
-      probabilities of both classes, and labels 0 or 1;
-    - ``"multiclass"``: probabilities ``[n, num_classes]`` that add up to 1, and labels ``[n]``;
-    - ``"multilabel"``: probabilities ``[n, num_labels]`` with labels 0 or 1 of the same shape.
-
-    Undefined if all samples are of the class, or none (for the PR curve none): nan with `UndefinedMetricWarning`. Of
-    several classes such a one is left out of the average, or counts as ``zero_division``.
-
-    Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic
-    (ROC) curve", Radiology 143 (1982). For ``max_fpr`` McClish, "Analyzing a portion of the ROC curve", Medical
-    Decision Making 9 (1989). For several classes Fawcett, "An introduction to ROC analysis", Pattern Recognition
-    Letters 27 (2006), section 9.
+    Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve",
+    Radiology 143 (1982). For ``max_fpr`` McClish, "Analyzing a portion of the ROC curve", Medical Decision Making 9
+    (1989). For several classes Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006),
+    section 9.
 
     Elsewhere: `AUROC`, `roc_auc_score`, `AreaUnderCurve`, `ROCAUC`.
 
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
             ``num_labels``, else binary.
-        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
-        num_labels: how many labels a sample has; with ``"multilabel"`` only.
+        num_classes: the number of classes, at least 2; with ``"multiclass"`` only.
+        num_labels: the number of labels of a sample; with ``"multilabel"`` only.
         average: of several classes or labels: ``"macro"``, the mean of their areas; ``"weighted"``, by how often each
             is true; ``"micro"``, the area of all their scores together; None (or ``"none"``): an array, one for each.
         curve: "ROC", or "PR" for the average precision.
-        buckets: how many, at least 2; None: 4,096, or ``num_thresholds + 1``.
+        buckets: their number, at least 2; None: 4,096, or ``num_thresholds + 1``.
         spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
         max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
             the whole area.
         bounds: whether ``compute`` returns the bounds as well.
-        tolerance: how far apart the bounds may be before ``compute`` warns with `BucketWarning`; None: it never does,
-            as with ``bounds=True``.
-        from_logits: predictions are logits, of which the logistic function is taken; of several classes (and
-            ``[n, 2]``) the softmax.
+        tolerance: how far apart the bounds may be before ``compute`` warns with `BucketWarning`, at least 0; None: it
+            never warns, as with ``bounds=True``.
+        from_logits: predictions are logits: the sigmoid is applied, for several classes (and ``[n, 2]``) the softmax.
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
-        ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count.
+        ignore_index: samples (for ``"multilabel"``: single labels) with this label do not count.
 
     Raises:
-        InvalidInputError: an argument is not what it should be, or contradicts another one, or the histograms would be
-            larger than 8 GiB; in ``add``, shapes are not those of the task.
+        InvalidInputError: an argument is invalid or contradicts another one, or the histograms would exceed 8 GiB; in
+            ``add``, shapes are not those of the task.
 
     Examples:
         >>> metric = AUC()
@@ -169,7 +157,7 @@ class AUC(_Area):
 
 
 def average_precision(metric: AUC | AveragePrecision, histogram: np.ndarray, bounds: bool) -> Any:
-    """Average precision as a metric's arguments say, from its global histogram."""
+    """Average precision by a metric's arguments, from its global histogram."""
     if metric.task.kind != "binary":
         return formulas.average_precision_of_classes(
             histogram, metric.average, metric.zero_division, bounds=bounds, of=metric.entry
@@ -180,11 +168,7 @@ def average_precision(metric: AUC | AveragePrecision, histogram: np.ndarray, bou
 
 
 def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:
-    """The curve, and up to which false positive rate.
-
-    Raises:
-        InvalidInputError: there is no such curve, or ``max_fpr`` is out of range or given for another curve than ROC.
-    """
+    """The arguments; raises if they are invalid, or ``max_fpr`` is given for another curve than ROC."""
     choice_of("curve", curve, CURVES)
     area_fraction(max_fpr)
     if max_fpr is not None and curve != "ROC":
@@ -195,13 +179,13 @@ def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:
 class AveragePrecision(_Area):
     """Average precision: the area under the steps of the precision-recall curve, from a histogram of the scores.
 
-    Formula: see `fleetmetrics.formulas.average_precision_from_histogram`. It is ``AUC(curve="PR")`` under the name that
-    scikit-learn and torchmetrics give it. Samples of one bucket enter together, which makes the value a little low:
-    at a rate of 0.02 % by about 1 % of it with 4,096 log-odds buckets, and by a sixteenth of that with 65,536.
-    ``bounds=True`` says by how much it can be off.
+    Formula: see `fleetmetrics.formulas.average_precision_from_histogram`; ``AUC(curve="PR")`` under the name used by
+    scikit-learn and torchmetrics. Samples in one bucket enter together, which makes the value a little low: at a rate
+    of 0.02 % by about 1 % of it with 4,096 log-odds buckets, and by a sixteenth of that with 65,536. ``bounds=True``
+    says by how much it can be off.
 
-    Inputs, tasks, buckets and bounds as for `AUC`; of several classes the mean of their average precisions (mAP), or
-    what ``average`` says. Undefined if no sample is positive.
+    Inputs, tasks, buckets and bounds as for `AUC`; for several classes the mean of their average precisions (mAP), or
+    as ``average`` says. Undefined if no sample is positive.
 
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
 
@@ -212,9 +196,6 @@ class AveragePrecision(_Area):
         tolerance: as for `AUC`.
         **settings: ``task``, ``num_classes``, ``num_labels``, ``average``, ``buckets``, ``spacing``, ``from_logits``,
             ``num_thresholds`` and ``ignore_index``, as for `AUC`.
-
-    Raises:
-        InvalidInputError: as for `AUC`.
 
     Examples:
         >>> metric = AveragePrecision()

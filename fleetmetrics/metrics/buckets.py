@@ -1,4 +1,4 @@
-"""The histograms of scores, of a class and of what is not of it, from which areas, curves and points are read."""
+"""Histograms of the scores of a class and of the other samples, from which areas, curves and points are read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _bucket(xp: Any, score: Any, buckets: int, spacing: str) -> Any:
 
 @statistic
 def _by_task(batch: Batch, task: Task, buckets: int, spacing: str) -> Any:
-    """Each class against all others, or each label by itself; or one, whose labels may be ignored."""
+    """Each class against all others, or each label; or one class, whose labels may be ignored."""
     xp, flags, score = batch.xp, counted(batch, task), _probabilities(batch, task)
     which: tuple[Any, ...] = ()
     if task.kind == "multiclass":
@@ -61,7 +61,7 @@ def _by_task(batch: Batch, task: Task, buckets: int, spacing: str) -> Any:
 
 
 def _probabilities(batch: Batch, task: Task) -> Any:
-    """One for each label, or for each class of each sample: flat; any where the label is ignored."""
+    """Probabilities of each label, or of each class of each sample, flat; arbitrary where the label is ignored."""
     xp = batch.xp
     if task.from_logits:
         if task.kind != "multiclass":
@@ -77,17 +77,13 @@ def _probabilities(batch: Batch, task: Task) -> Any:
 
 
 class LogitSettings(Settings, total=False):
-    """What every metric of probabilities, or logits of them, can be made with."""
+    """Arguments of every metric of probabilities or logits."""
 
     from_logits: bool
 
 
 class BucketHistogram(Undefinable):
-    """A histogram of the scores of each class; in one collection all of the same buckets keep one.
-
-    Args:
-        from_logits: predictions are logits.
-    """
+    """A histogram of the scores of each class; in a collection, shared by all metrics with the same buckets."""
 
     def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
@@ -101,7 +97,7 @@ class BucketHistogram(Undefinable):
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """See `Metric.cells`; of several classes or labels there are several histograms, of the same samples."""
+        """See `Metric.cells`; several classes or labels have several histograms of the same samples."""
         return ("histogram",) if len(self.states["histogram"].shape) == 2 else ()
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
@@ -109,7 +105,7 @@ class BucketHistogram(Undefinable):
 
 
 class HistogramSettings(LogitSettings, total=False):
-    """What every `ScoreHistogram` can be made with."""
+    """Arguments of every `ScoreHistogram`."""
 
     buckets: int | None
     spacing: Literal["log_odds", "linear"] | None
@@ -117,13 +113,7 @@ class HistogramSettings(LogitSettings, total=False):
 
 
 class ScoreHistogram(BucketHistogram):
-    """What the metrics on a histogram of scores share; it defines no formula.
-
-    Args:
-        buckets: how many; None: 4,096, or ``num_thresholds + 1``.
-        spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
-        num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
-    """
+    """A metric of a histogram of scores; arguments as for `fleetmetrics.ROCCurve`."""
 
     def __init__(
         self,
@@ -143,7 +133,7 @@ class ScoreHistogram(BucketHistogram):
 
 
 class ClassSettings(HistogramSettings, total=False):
-    """What all `ClassHistograms` can be made with."""
+    """Arguments of all `ClassHistograms`."""
 
     task: Literal["binary", "multiclass", "multilabel"] | None
     num_classes: int | None
@@ -153,19 +143,9 @@ class ClassSettings(HistogramSettings, total=False):
 
 
 class ClassHistograms(ScoreHistogram):
-    """A histogram of scores as `ScoreHistogram` has it, or of several classes or labels one for each.
+    """A histogram of scores, or one for each of several classes or labels; arguments as for `fleetmetrics.AUC`.
 
-    In one `fleetmetrics.MetricCollection` all of them with the same task and buckets keep the same histograms.
-
-    Args:
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
-            ``num_labels``, else binary.
-        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
-        num_labels: how many labels a sample has; with ``"multilabel"`` only.
-        average: ``"macro"``, ``"weighted"``, ``"micro"``, or None (or ``"none"``) for a value per class or label.
-        from_logits: predictions are logits.
-        ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count.
-        **settings: as for `ScoreHistogram`.
+    In a `fleetmetrics.MetricCollection` metrics with the same task and buckets share them.
     """
 
     def __init__(
@@ -211,12 +191,12 @@ class ClassHistograms(ScoreHistogram):
         self, name: str, shape: tuple[int, ...] = (), dtype: str = "int64", reduction: str = "sum", key: Any = None
     ) -> None:
         super().declare(name, shape, dtype, reduction, key)
-        if len(shape) > 2:  # of a thousand classes 64 MiB, of which a batch touches a few entries
+        if len(shape) > 2:  # for a thousand classes 64 MiB, of which a batch touches few entries
             self.states[name] = Lanes(f"{self.name}.{name}", shape, dtype, reduction, key)
 
     @property
     def entry(self) -> str:
-        """What there is a histogram for each of."""
+        """What each histogram is of."""
         return "label" if self.task.kind == "multilabel" else "class"
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:

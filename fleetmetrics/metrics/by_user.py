@@ -1,4 +1,4 @@
-"""The area under the ROC curve user by user: how well scores order the samples that compete with each other."""
+"""The area under the ROC curve by user: how well scores order the samples that compete with each other."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _USER_WEIGHTS = ("samples", "clicks", "uniform")
 
 
 class UserSettings(Settings, total=False):
-    """What every metric by user can be made with."""
+    """Arguments of every metric by user."""
 
     by: str
 
 
 class _ByUser(Undefinable, RecordMetric):
-    """The mean of the users' areas; for the arguments see `GAUC`."""
+    """The mean of the users' areas; arguments as for `GAUC`."""
 
     requirements = ("finite_prediction", "class_label")
-    #: How warnings call it.
+    #: Its name in warnings.
     title = ""
-    #: How much a user counts.
+    #: The weight of a user.
     user_weight = "samples"
 
     def __init__(self, *, by: str = "user", **settings: Unpack[Settings]) -> None:
@@ -74,18 +74,17 @@ class GAUC(_ByUser):
     user's samples (their weight, if weights are given), of the clicks among them, or 1. Equal scores count as half.
 
     ``add(prediction, label, user=)`` takes scores (probabilities or logits: only their order counts) of the label's
-    shape, or ``[n, 2]`` scores of both classes, labels 0 or 1, and whose sample each is: integers or texts. A user's
-    samples may come in any batch and on any worker. Undefined if no user has samples of both classes: nan with
-    `UndefinedMetricWarning`.
+    shape, or ``[n, 2]`` scores of both classes, labels 0 or 1, and the user of each sample: integers or strings. A
+    user's samples may come in any batch and on any worker. Undefined if no user has samples of both classes.
 
-    Every worker keeps its own samples; rank 0 looks at those of all workers user by user, and never holds them all.
+    Every worker keeps its own samples; rank 0 reads those of all workers user by user and never holds them all.
 
     Source: Zhu et al., "Optimized cost per click in Taobao display advertising", KDD 2017.
 
     Elsewhere: `GroupAUC`, `GroupedAUC`.
 
     Args:
-        by: the argument of ``add`` that says whose sample it is; a session or a request will do as well.
+        by: the argument of ``add`` that names the user of a sample; a session or a request will do as well.
         user_weight: "samples", "clicks" or "uniform".
 
     Examples:
@@ -107,8 +106,8 @@ class GAUC(_ByUser):
 class UAUC(_ByUser):
     """User AUC: the mean of the users' areas, each user counting once; Paddle's ``uauc``, over all workers.
 
-    Paddle's C++ metric takes a user for two where the samples lie on two workers. Formula, inputs, errors and source as
-    for `GAUC` with ``user_weight="uniform"``.
+    Paddle's C++ metric counts a user twice if the samples lie on two workers. Formula, inputs and source as for `GAUC`
+    with ``user_weight="uniform"``.
 
     Examples:
         >>> metric = UAUC()
@@ -122,7 +121,7 @@ class UAUC(_ByUser):
 
 
 class WuAUC(_ByUser):
-    """Weighted user AUC: `GAUC` by the number of samples, under the name that Paddle's C++ metric has.
+    """Weighted user AUC: `GAUC` by the number of samples, under the name of Paddle's C++ metric.
 
     Examples:
         >>> metric = WuAUC()

@@ -21,21 +21,21 @@ __all__ = ["CumulativeGain", "KolmogorovSmirnov", "Lift", "PrecisionRecallCurve"
 class ROCCurve(ScoreHistogram):
     """The ROC curve as arrays, from a histogram of the scores.
 
-    Formula: see `fleetmetrics.formulas.roc_curve`. One point for each bucket that holds samples; its threshold is the
+    Formula: see `fleetmetrics.formulas.roc_curve`. One point for each bucket that is not empty; its threshold is the
     lowest score of the bucket, so that ``score >= threshold`` holds for the samples of the bucket and above.
 
-    Inputs and buckets as for `fleetmetrics.AUC`. ``compute`` returns ``ROC(fpr, tpr, thresholds)``, in the order of
-    `sklearn.metrics.roc_curve`. The rate of a class that has no samples is undefined.
+    Inputs and buckets as for a binary `fleetmetrics.AUC`. ``compute`` returns ``ROC(fpr, tpr, thresholds)``, in the
+    order of `sklearn.metrics.roc_curve`. The rate of a class without samples is undefined.
 
     Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006).
 
     Elsewhere: `ROC`, `roc_curve`.
 
     Args:
-        buckets: how many, at least 2; None: 4,096, or ``num_thresholds + 1``.
+        buckets: their number, at least 2; None: 4,096, or ``num_thresholds + 1``.
         spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
-        from_logits: predictions are logits, of which the logistic function is taken.
+        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = ROCCurve(buckets=8)
@@ -52,12 +52,9 @@ class ROCCurve(ScoreHistogram):
 class PrecisionRecallCurve(ScoreHistogram):
     """The precision-recall curve as arrays, from a histogram of the scores.
 
-    Formula: see `fleetmetrics.formulas.precision_recall_curve`. One point for each bucket that holds samples; its
-    threshold is the lowest score of the bucket.
-
-    Inputs, arguments and errors as for `ROCCurve`. ``compute`` returns
-    ``PrecisionRecall(precision, recall, thresholds)``, in the order of `sklearn.metrics.precision_recall_curve`. The
-    recall is undefined if no sample is positive.
+    Formula: see `fleetmetrics.formulas.precision_recall_curve`; points and thresholds, inputs and arguments as for
+    `ROCCurve`. ``compute`` returns ``PrecisionRecall(precision, recall, thresholds)``, in the order of
+    `sklearn.metrics.precision_recall_curve`. The recall is undefined if no sample is positive.
 
     Source: Davis and Goadrich, "The relationship between precision-recall and ROC curves", ICML 2006.
 
@@ -79,8 +76,7 @@ class KolmogorovSmirnov(ScoreHistogram):
     """The largest distance between the score distributions of the two classes (KS), from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.kolmogorov_smirnov`: ``max_t |TPR(t) - FPR(t)|`` over the bounds of the buckets.
-
-    Inputs, arguments and errors as for `ROCCurve`. Undefined if a class has no samples.
+    Inputs and arguments as for `ROCCurve`. Undefined if a class has no samples.
 
     Source: Smirnov, "Table for estimating the goodness of fit of empirical distributions", Annals of Mathematical
     Statistics 19 (1948).
@@ -102,7 +98,7 @@ class Shares(NamedTuple):
     """Values by share of the population.
 
     Args:
-        fractions: shares of the samples, those of the highest scores first.
+        fractions: shares of the samples, by descending score.
         values: one for each.
     """
 
@@ -111,13 +107,11 @@ class Shares(NamedTuple):
 
 
 class CumulativeGain(ScoreHistogram):
-    """Which share of the positive samples is among the highest scores, by share of the population.
+    """Share of the positive samples that is among the highest scores, by share of the population.
 
-    Formula: see `fleetmetrics.formulas.cumulative_gain`; inside a bucket a straight line, as if its samples came in
-    random order.
-
-    Inputs and buckets as for `fleetmetrics.AUC`. ``compute`` returns ``Shares(fractions, values)``. Undefined if no
-    sample is positive.
+    Formula: see `fleetmetrics.formulas.cumulative_gain`; a straight line within a bucket, as if its samples came in
+    random order. Inputs as for `ROCCurve`. ``compute`` returns ``Shares(fractions, values)``. Undefined if no sample is
+    positive.
 
     Source: Berry and Linoff, Data Mining Techniques (1997), chapter 5.
 
@@ -144,9 +138,8 @@ class CumulativeGain(ScoreHistogram):
 class Lift(CumulativeGain):
     """How many times more positive samples are among the highest scores than in a random choice of the same size.
 
-    Formula: see `fleetmetrics.formulas.lift`: the cumulative gain divided by the share of the population.
-
-    Inputs, arguments, errors and source as for `CumulativeGain`.
+    Formula: see `fleetmetrics.formulas.lift`: the cumulative gain divided by the share of the population. Inputs,
+    arguments and source as for `CumulativeGain`.
 
     Examples:
         >>> metric = Lift(fractions=[0.25, 0.5])

@@ -30,11 +30,11 @@ class ExactAUC(Undefinable, RecordMetric):
     and labels 0 or 1. Undefined if a class has no samples (for the PR curve class 1).
 
     Every worker keeps and sorts its own samples, 9 bytes each (5 with float32 scores, 8 more with weights); rank 0 then
-    counts those of all workers from the highest score down, a piece at a time. `fleetmetrics.AUC` needs 64 KiB, one
-    exchange, and no sorting; its ``bounds`` say whether that is good enough.
+    reads those of all workers by descending score, a piece at a time. `fleetmetrics.AUC` needs 64 KiB, one exchange and
+    no sorting; its ``bounds`` tell whether that is accurate enough.
 
-    Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic
-    (ROC) curve", Radiology 143 (1982).
+    Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve",
+    Radiology 143 (1982).
 
     Args:
         curve: "ROC", or "PR" for the average precision.
@@ -49,7 +49,7 @@ class ExactAUC(Undefinable, RecordMetric):
     """
 
     requirements = ("finite_prediction", "class_label")
-    # What the samples of each class weigh: the first pieces need to know what is still to come.
+    # The total weight of each class, which the fold needs from the first piece on.
     declared = (Declared("totals", (2,), key="weight by class"),)
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Points of the curves: the best of one rate where another is fixed, and metrics at given thresholds."""
+"""Points of the curves: the best of one rate at a given other rate, and metrics at given thresholds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ class RecallAtFixedPrecision(ScoreHistogram):
     """The highest recall at which the precision is at least the given one, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.recall_at_fixed_precision`; thresholds are the lowest scores of the buckets.
-
-    Inputs and buckets as for `fleetmetrics.AUC`. ``compute`` returns ``OperatingPoint(value, threshold)``; the
-    threshold is inf where only predicting nothing is precise enough. Undefined if no sample is positive.
+    Inputs as for `fleetmetrics.ROCCurve`. ``compute`` returns ``OperatingPoint(value, threshold)``; the threshold is
+    inf where only predicting nothing is precise enough. Undefined if no sample is positive.
 
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
 
@@ -60,9 +59,7 @@ class RecallAtFixedPrecision(ScoreHistogram):
 class PrecisionAtFixedRecall(ScoreHistogram):
     """The highest precision at which the recall is at least the given one, from a histogram of the scores.
 
-    Formula: see `fleetmetrics.formulas.precision_at_fixed_recall`; thresholds are the lowest scores of the buckets.
-
-    Inputs, result, settings, errors and source as for `RecallAtFixedPrecision`.
+    Formula: see `fleetmetrics.formulas.precision_at_fixed_recall`. Otherwise like `RecallAtFixedPrecision`.
 
     Args:
         min_recall: in [0, 1].
@@ -88,9 +85,8 @@ class PrecisionAtFixedRecall(ScoreHistogram):
 class SensitivityAtSpecificity(ScoreHistogram):
     """The highest sensitivity at which the specificity is at least the given one, from a histogram of the scores.
 
-    Formula: see `fleetmetrics.formulas.sensitivity_at_specificity`; thresholds are the lowest scores of the buckets.
-
-    Inputs, result, settings and errors as for `RecallAtFixedPrecision`. Undefined if a class has no samples.
+    Formula: see `fleetmetrics.formulas.sensitivity_at_specificity`. Undefined if a class has no samples. Otherwise like
+    `RecallAtFixedPrecision`.
 
     Source: Zhou, Obuchowski and McClish, Statistical Methods in Diagnostic Medicine (2011), section 2.
 
@@ -118,9 +114,7 @@ class SensitivityAtSpecificity(ScoreHistogram):
 class SpecificityAtSensitivity(ScoreHistogram):
     """The highest specificity at which the sensitivity is at least the given one, from a histogram of the scores.
 
-    Formula: see `fleetmetrics.formulas.specificity_at_sensitivity`; thresholds are the lowest scores of the buckets.
-
-    Inputs, result, settings, errors and source as for `SensitivityAtSpecificity`.
+    Formula: see `fleetmetrics.formulas.specificity_at_sensitivity`. Otherwise like `SensitivityAtSpecificity`.
 
     Args:
         min_sensitivity: in [0, 1].
@@ -156,18 +150,16 @@ class ThresholdSweep(Undefinable):
     Formula: see `fleetmetrics.formulas.threshold_sweep`. A sample is predicted positive where ``p >= threshold``; both
     are compared as float64, so the counts are exact at exactly these thresholds.
 
-    ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
-    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. ``compute`` returns ``Sweep`` of arrays ``thresholds``,
-    ``precision``, ``recall``, ``f_beta``, ``accuracy``, ``specificity``, and the numbers ``best_threshold`` and
-    ``best_f_beta``. An entry is undefined where nothing is predicted positive (precision), or a class has no samples.
+    Inputs as for `fleetmetrics.Calibration`. ``compute`` returns ``Sweep`` of arrays ``thresholds``, ``precision``,
+    ``recall``, ``f_beta``, ``accuracy``, ``specificity``, and the numbers ``best_threshold`` and ``best_f_beta``. An
+    entry is undefined where nothing is predicted positive (precision), or a class has no samples.
 
     Source: van Rijsbergen, Information Retrieval (1979), chapter 7.
 
     Args:
-        thresholds: rising numbers in [0, 1]; or how many, at least 2, evenly spaced from 0 to 1.
-        beta: above 0; how much more recall counts than precision.
-        from_logits: predictions are logits, of which the logistic function is taken; thresholds stay probabilities.
-        zero_division: entries that are undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
+        thresholds: rising numbers in [0, 1]; or their number, at least 2, evenly spaced from 0 to 1.
+        beta: how many times as important recall is as precision, above 0.
+        from_logits: predictions are logits: the sigmoid is applied; thresholds stay probabilities.
 
     Examples:
         >>> metric = ThresholdSweep(thresholds=[0.25, 0.5])

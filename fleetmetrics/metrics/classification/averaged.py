@@ -1,4 +1,4 @@
-"""Metrics of one class or label at a time, and their averages."""
+"""Metrics by class or label, and their averages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Settings, Undefinable
-from fleetmetrics.metrics.classification.task import (
-    TASKS,
-    average_of,
-    confusion,
-    number,
-    task_of,
-)
+from fleetmetrics.metrics.classification.task import TASKS, average_of, confusion, number, task_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -28,7 +22,7 @@ __all__ = ["F1", "FBeta", "Jaccard", "Precision", "Recall", "Specificity", "Stat
 
 
 class TaskSettings(Settings, total=False):
-    """What every `ConfusionMetric` can be made with."""
+    """Arguments of every `ConfusionMetric`."""
 
     task: Literal["binary", "multiclass", "multilabel"] | None
     num_classes: int | None
@@ -40,16 +34,16 @@ class TaskSettings(Settings, total=False):
 
 
 class AveragedSettings(TaskSettings, total=False):
-    """What every metric of averages over classes can be made with."""
+    """Arguments of every metric that averages over classes."""
 
     average: Literal["micro", "macro", "weighted", "none"] | None
 
 
 class ConfusionMetric(Undefinable):
-    """What all metrics of the confusion matrix have in common; for the arguments see `Precision`."""
+    """A metric of the confusion matrix; arguments as for `Precision`."""
 
     tasks: tuple[str, ...] = TASKS
-    #: With ``top_k`` what is predicted depends on the label: fit for counts of each class, not for agreement.
+    #: With ``top_k`` what is predicted depends on the label: suits counts of each class, but not agreement.
     takes_top_k = False
 
     def __init__(
@@ -81,7 +75,7 @@ class ConfusionMetric(Undefinable):
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """See `Metric.cells`; of several labels there are several matrices, of the same samples."""
+        """See `Metric.cells`; several labels have several matrices of the same samples."""
         return () if self.task.kind == "multilabel" else ("confusion",)
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
@@ -105,19 +99,19 @@ class _Averaged(ConfusionMetric):
 
 
 class Precision(_Averaged):
-    """Share of what was predicted to be of a class that is of it; positive predictive value.
+    """Share of the predictions of a class that are correct; positive predictive value.
 
-    Formula: ``tp / (tp + fp)`` per class, from one confusion matrix; the averages are those of scikit-learn, see
-    `fleetmetrics.formulas.f_beta`. What ``add(prediction, label)`` takes depends on the task:
+    Formula: ``tp / (tp + fp)`` per class, from one confusion matrix; averages as in scikit-learn, see
+    `fleetmetrics.formulas.f_beta`. ``add(prediction, label)`` takes, by task:
 
-    - ``"binary"``: probabilities of class 1 of the label's shape or ``[n, 2]`` of both classes, of which class 1 is
+    - ``"binary"``: probabilities of class 1 of the label's shape or ``[n, 2]`` of both classes, where class 1 is
       predicted above ``threshold``; or predicted classes, integers or bools; labels 0 or 1. ``[n, 1]`` equals ``[n]``;
     - ``"multiclass"``: scores ``[n, num_classes]`` with labels ``[n]``: the class of the highest score is predicted,
-      the lower one of equals, but for ``top_k``; or predicted classes of the label's shape;
+      the lowest class if several tie (see ``top_k``); or predicted classes of the label's shape;
     - ``"multilabel"``: probabilities, or 0 and 1, ``[n, num_labels]`` with labels 0 or 1 of the same shape.
 
-    Undefined for a class that was never predicted, and without samples: nan with `UndefinedMetricWarning`; the
-    other classes' averages leave it out, or take ``zero_division`` for it.
+    Undefined for a class that was never predicted, and without samples; averages leave such a class out, or take
+    ``zero_division`` for it.
 
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
 
@@ -126,18 +120,18 @@ class Precision(_Averaged):
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
             ``num_labels``, else binary.
-        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only.
-        num_labels: how many labels a sample has; with ``"multilabel"`` only.
+        num_classes: the number of classes, at least 2; with ``"multiclass"`` only.
+        num_labels: the number of labels of a sample; with ``"multilabel"`` only.
         threshold: probability in [0, 1] above which class 1 is predicted; not for ``"multiclass"``.
         average: ``"micro"``, ``"macro"`` (the default), ``"weighted"``, or None (or ``"none"``) for a value per class
-            or label. The binary task looks at class 1 alone and takes none.
-        from_logits: predictions are logits, of which the sigmoid is compared with the threshold; without effect on
+            or label. Leave it out for the binary task, which is about class 1 alone.
+        from_logits: predictions are logits: their sigmoid is compared with the threshold; without effect on
             the highest of several scores.
-        ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count, whatever
-            their prediction; it may be negative or one of the classes. In a collection, members that are not told to
-            ignore it count it, or find it invalid.
-        top_k: of scores ``[n, num_classes]``, a label that is among so many of the highest counts as predicted, and
-            otherwise the class of the highest one; at least 1, above it with ``"multiclass"`` only.
+        ignore_index: samples (for ``"multilabel"``: single labels) with this label do not count, whatever their
+            prediction; it may be negative or one of the classes. In a collection, members without it count such
+            labels or reject them.
+        top_k: a label among the ``top_k`` highest of the scores ``[n, num_classes]`` counts as predicted, otherwise
+            the class of the highest score does; at least 1, more than 1 with ``"multiclass"`` only.
 
     Examples:
         >>> metric = Precision(task="multiclass", num_classes=3)
@@ -151,11 +145,10 @@ class Precision(_Averaged):
 
 
 class Recall(_Averaged):
-    """Share of what is of a class that was predicted to be of it; sensitivity, true positive rate, hit rate.
+    """Share of the samples of a class that were predicted as such; sensitivity, true positive rate, hit rate.
 
-    Formula: ``tp / (tp + fn)`` per class. Undefined for a class that is never true. Otherwise like `Precision`.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
+    Formula: ``tp / (tp + fn)`` per class. Undefined for a class that is never true. Otherwise like `Precision`, source
+    included.
 
     Elsewhere: `Sensitivity`, `TPR`, `TruePositiveRate`.
 
@@ -171,7 +164,7 @@ class Recall(_Averaged):
 
 
 class Specificity(_Averaged):
-    """Share of what is not of a class that was not predicted to be of it; selectivity, true negative rate.
+    """Share of the samples outside a class that were not predicted as that class; selectivity, true negative rate.
 
     Formula: ``tn / (tn + fp)`` per class. Undefined for a class that is always true. Otherwise like `Precision`.
 
@@ -225,9 +218,7 @@ class F1(_Averaged):
     """Harmonic mean of precision and recall; Dice coefficient.
 
     Formula: ``2 * tp / (2 * tp + fn + fp)`` per class. Undefined for a class that is neither true nor predicted.
-    Otherwise like `Precision`.
-
-    Source: van Rijsbergen, Information Retrieval (1979), chapter 7; Chinchor, "MUC-4 evaluation metrics" (1992).
+    Otherwise like `Precision`; source as for `FBeta`.
 
     Elsewhere: `Dice`.
 
@@ -243,7 +234,7 @@ class F1(_Averaged):
 
 
 class Jaccard(_Averaged):
-    """Samples that are of a class and predicted so, among those that are one of the two; intersection over union.
+    """Samples both of a class and predicted as such, among those that are either; intersection over union.
 
     Formula: ``tp / (tp + fp + fn)`` per class. Undefined for a class that is neither true nor predicted. Otherwise
     like `Precision`.
@@ -267,13 +258,13 @@ class StatScores(ConfusionMetric):
     """True positives, false positives, true negatives, false negatives and support, in this order.
 
     Formula: see `fleetmetrics.formulas.stat_scores`. An array ``[5]`` for the binary task (class 1) and ``"micro"``;
-    else ``[classes, 5]`` or ``[labels, 5]``. int64, with weights float64; zeros without samples. Otherwise like
+    otherwise ``[classes, 5]`` or ``[labels, 5]``. int64, with weights float64; zeros without samples. Otherwise like
     `Precision`.
 
     Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006), section 2.
 
     Args:
-        average: ``"micro"`` for the sums over classes or labels; None (the default, or ``"none"``): each by itself.
+        average: ``"micro"`` for the sums over classes or labels; None (the default, or ``"none"``) for a row each.
         **settings: as for `Precision`.
 
     Examples:

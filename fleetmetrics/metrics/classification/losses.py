@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["HingeLoss", "LogLoss"]
 
-#: The label's probability counts as at least this, as in scikit-learn for float64: a loss stays finite.
+#: The lowest probability of a label, as in scikit-learn for float64: keeps the loss finite.
 _EPSILON = float(np.finfo(np.float64).eps)
 
-#: How far the probabilities of all classes may add up from 1, as they may have been made in half the precision: the
-#: root of float32's rounding for float64; for float32 and less, rounding of bfloat16 to 2**-8.
+#: How far from 1 the probabilities of all classes may add up, by whether they are float64 or less: they may have been
+#: computed in half that precision, float64 in float32 (the root of its rounding), others in bfloat16 (2**-8).
 _ROUNDING = {True: 2.0**-11.5, False: 2.0**-7}
 
 
@@ -57,7 +57,7 @@ DISTRIBUTION = Requirement(
 
 @statistic
 def log_likelihood(batch: Batch) -> Any:
-    """The sum of the logarithms of the probabilities that were given to binary labels."""
+    """The sum of the log-probabilities of binary labels."""
     xp = batch.xp
     of_label = xp.where(batch.positive, batch.probabilities, 1.0 - batch.probabilities)
     return batch.weighted_sum(xp.log(xp.at_least(of_label, _EPSILON)), zero_at_zero=True)
@@ -65,7 +65,7 @@ def log_likelihood(batch: Batch) -> Any:
 
 @statistic
 def _log_likelihoods(batch: Batch, task: Task) -> Any:
-    """The logarithm of the probability that was given to each label; 0 where it is ignored."""
+    """The log-probability of each label; 0 where it is ignored."""
     xp = batch.xp
     if task.kind == "multiclass":
         own = _of_label(batch, task)
@@ -101,14 +101,14 @@ def _signed(batch: Batch, task: Task, values: Any) -> Any:
 
 
 def _is_label(batch: Batch, task: Task) -> Any:
-    """Flags ``[n, classes]``: which class the label is."""
+    """Labels one-hot: flags ``[n, classes]``."""
     xp = batch.xp
     return xp.equal(xp.arange(task.size), xp.reshape(label_classes(batch, task), [-1, 1]))
 
 
 @statistic
 def _of_label(batch: Batch, task: Task) -> Any:
-    """What was predicted for the label's class, float64 ``[n]``."""
+    """The score of the label's class, float64 ``[n]``."""
     xp, table = batch.xp, scores(batch, task)
     return xp.sum_of_rows(xp.where(_is_label(batch, task), table, xp.zeros_like(table)))
 
@@ -116,9 +116,9 @@ def _of_label(batch: Batch, task: Task) -> Any:
 class LogLoss(Undefinable):
     """Mean negative log-likelihood of the labels, in nats (cross-entropy).
 
-    Formula: ``-sum(w * ln(max(q, 2**-52))) / sum(w)``, where ``q`` is the probability that was given to the true
-    label, ``p`` or ``1 - p``; in float64 whatever the dtype of the inputs. Of logits, ``ln(q)`` is computed without
-    going through ``q``, and is as low as it is.
+    Formula: ``-sum(w * ln(max(q, 2**-52))) / sum(w)``, where ``q`` is the probability given to the true label, ``p`` or
+    ``1 - p``; in float64 whatever the dtype of the inputs. For logits, ``ln(q)`` is computed directly and has no lower
+    bound.
 
     ``add(prediction, label)`` takes, by task:
 
@@ -127,7 +127,7 @@ class LogLoss(Undefinable):
     - ``"multiclass"``: probabilities ``[n, classes]`` that add up to 1, and labels ``[n]``;
     - ``"multilabel"``: probabilities ``[n, num_labels]`` with labels 0 or 1 of the same shape.
 
-    Undefined without samples: nan with `UndefinedMetricWarning`.
+    Undefined without samples.
 
     Source: Bishop, Pattern Recognition and Machine Learning (2006), equations 4.90 and 4.108.
 
@@ -135,13 +135,13 @@ class LogLoss(Undefinable):
 
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
-            ``num_labels``, else as the scores say: of three classes or more multiclass, else binary.
-        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only. None: as many as scores.
-        num_labels: how many labels a sample has; with ``"multilabel"`` only.
+            ``num_labels``, multiclass with scores of three or more classes, else binary.
+        num_classes: the number of classes, at least 2; with ``"multiclass"`` only. None: that of the scores.
+        num_labels: the number of labels of a sample; with ``"multilabel"`` only.
         average: of several labels: ``"macro"``, the mean of their losses; ``"micro"``, each label of each sample
-            counting once; or None (or ``"none"``), each by itself.
+            counting once; or None (or ``"none"``), an array of their losses.
         from_logits: predictions are logits: the sigmoid is applied, for several classes (and ``[n, 2]``) the softmax.
-        ignore_index: samples (of ``"multilabel"``: single labels) whose label is this number do not count.
+        ignore_index: samples (for ``"multilabel"``: single labels) with this label do not count.
 
     Examples:
         >>> metric = LogLoss()
@@ -188,18 +188,13 @@ class LogLoss(Undefinable):
 
 
 def probability_rules_of(task: Task, classes: int) -> tuple[Requirement | str, ...]:
-    """What predictions and labels must be where probabilities are looked at.
-
-    Args:
-        task: of the batch.
-        classes: for how many a sample has a score each; 0: one number.
-    """
+    """The requirements of probabilities of ``classes`` (0: of one number for each label) and of labels."""
     rule = "finite_prediction" if task.from_logits else DISTRIBUTION if classes else "probability"
     return (unless_ignored(rule, task.ignore_index), task.label_rule)
 
 
 def check_scores(task: Task, batch: Batch) -> Task:
-    """The task of a batch; raises if its shapes are others, or it has no score for each of several classes."""
+    """The task of a batch; raises if its shapes do not fit, or scores for each of several classes are missing."""
     task = task.of(batch)
     if batch.label is None:
         raise InvalidInputError("label is missing; give add(prediction, label)")
@@ -227,24 +222,23 @@ def _hinge(batch: Batch, task: Task, squared: bool) -> Any:
 class HingeLoss(Undefinable):
     """Mean hinge loss of decision values.
 
-    Formula: ``sum(w * max(0, 1 - m)) / sum(w)``, where m is the margin: the decision value, of class 0 its negative;
-    of several classes what the label's decision value is above the highest of the others (Crammer and Singer).
+    Formula: ``sum(w * max(0, 1 - m)) / sum(w)``, where m is the margin: the decision value, negated for class 0; for
+    several classes the label's decision value less the highest of the others (Crammer and Singer).
 
-    ``add(prediction, label)`` takes decision values, any finite numbers: of the label's shape with labels 0 or 1 (not
-    -1), or ``[n, classes]`` with labels ``[n]``; of ``[n, 2]`` the decision value is the
-    second less the first. Undefined without samples: nan with `UndefinedMetricWarning`.
+    ``add(prediction, label)`` takes finite decision values: of the label's shape with labels 0 or 1 (not -1), or
+    ``[n, classes]`` with labels ``[n]``; from ``[n, 2]`` the decision value is the second less the first. Undefined
+    without samples.
 
-    Source: Crammer and Singer, "On the algorithmic implementation of multiclass kernel-based vector machines",
-    Journal of Machine Learning Research 2 (2001).
+    Source: Crammer and Singer, "On the algorithmic implementation of multiclass kernel-based vector machines", Journal
+    of Machine Learning Research 2 (2001).
 
     Elsewhere: `hinge_loss`.
 
     Args:
-        task: ``"binary"`` or ``"multiclass"``; None: multiclass with ``num_classes``, else as the
-            scores say: of three classes or more multiclass, else binary.
-        num_classes: how many classes there are, at least 2; with ``"multiclass"`` only. None: as many as scores.
-        squared: the mean of the squares of the losses.
-        ignore_index: samples whose label is this number do not count.
+        task: ``"binary"`` or ``"multiclass"``; None: as for `LogLoss`.
+        num_classes: as for `LogLoss`.
+        squared: whether to square each sample's loss.
+        ignore_index: samples with this label do not count.
 
     Examples:
         >>> metric = HingeLoss()

@@ -1,4 +1,4 @@
-"""What is classified: the task, what it asks of a batch, and the confusion matrix that a family of metrics shares."""
+"""Classification tasks: what they require of a batch, and the confusion matrix that a family of metrics shares."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.arguments import (
-    MOST_ENTRIES,
-    choice_of,
-    flag_of,
-    raise_if_too_large,
-    whole_number_of,
-)
+from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
@@ -24,15 +18,15 @@ TASKS = ("binary", "multiclass", "multilabel")
 class Task(NamedTuple):
     """What a metric classifies, and how it reads predictions; equal tasks share their states."""
 
-    kind: str  # one of TASKS; or "any": multiclass beside scores of three classes or more, else binary
-    size: int  # classes, or labels; 0: what the scores say
+    kind: str  # one of TASKS; or "any": multiclass with scores of three or more classes, else binary
+    size: int  # classes or labels; 0: that of the scores
     threshold: float = 0.5
     from_logits: bool = False
     ignore_index: int | None = None
-    top_k: int = 1  # a label among so many of the highest scores counts as predicted
+    top_k: int = 1  # a label among the top_k highest scores counts as predicted
 
     def of(self, batch: Batch) -> Task:
-        """The task of a batch, whose shapes say what was left open."""
+        """The task of a batch, whose shapes decide what was left open."""
         if self.size:
             return self
         if self.kind == "any" and batch.classes <= 2:
@@ -41,7 +35,7 @@ class Task(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the confusion matrix."""
+        """The shape of the confusion matrix."""
         several = self.kind == "multilabel"
         shape = (self.size, 2, 2) if several else (self.size, self.size)
         raise_if_too_large(f"num_{'labels' if several else 'classes'}={self.size}", shape, "the confusion matrix")
@@ -54,24 +48,20 @@ class Task(NamedTuple):
 
     @property
     def label_rule(self) -> Requirement | str:
-        """What labels must be."""
+        """The requirement of labels."""
         if self.kind == "multiclass" or self.ignore_index is not None:
             return _class_rule("label", self.classes, "", self.ignore_index)
         return "class_label"
 
     @property
     def rules(self) -> tuple[Requirement | str, ...]:
-        """All that predictions and labels must be, whatever a batch holds."""
+        """The requirements of predictions and labels, whatever a batch holds."""
         if self.kind != "multiclass" or self.from_logits:
             return (self._rule("finite_prediction" if self.from_logits else "probability"), self.label_rule)
         return (self._rule("finite_prediction"), self._predicted_class, self.label_rule)
 
     def rules_for(self, batch: Batch) -> tuple[Requirement | str, ...]:
-        """What predictions and labels of this batch must be.
-
-        Raises:
-            InvalidInputError: the shapes are not those of the task.
-        """
+        """The requirements of this batch; raises if its shapes are not those of the task."""
         self.check_shape(batch)
         if self.kind != "multiclass":
             return self.rules
@@ -109,7 +99,7 @@ class Task(NamedTuple):
 
 
 class _Class(NamedTuple):
-    """Flags of the samples of which an argument is a class, or whose label is ignored; equal ones are one."""
+    """Which samples have a class as this argument, or an ignored label."""
 
     argument: str
     classes: int
@@ -121,7 +111,7 @@ class _Class(NamedTuple):
 
 
 class _Tolerant(NamedTuple):
-    """Flags of the samples that meet a requirement, or whose label is ignored; equal ones are one."""
+    """Which samples meet a requirement, or have an ignored label."""
 
     rule: Requirement
     ignore_index: int
@@ -139,7 +129,7 @@ def _class_rule(argument: str, classes: int, more: str, ignore_index: int | None
 
 
 def unless_ignored(rule: Requirement | str, ignore_index: int | None) -> Requirement | str:
-    """The requirement, met by whatever has a label that is ignored."""
+    """The requirement, which samples with an ignored label always meet."""
     if ignore_index is None:
         return rule
     rule = REQUIREMENTS[rule] if isinstance(rule, str) else rule
@@ -176,20 +166,20 @@ def task_of(
     allowed: tuple[str, ...] = TASKS,
     by_shape: bool = False,
 ) -> Task:
-    """The task behind the arguments that all metrics of classification have.
+    """The task that the arguments of a classification metric describe.
 
-    ``num_classes`` says multiclass, ``num_labels`` multilabel, none of them binary; ``task`` says it in a word.
+    ``num_classes`` means multiclass, ``num_labels`` multilabel, neither binary; ``task`` states it.
 
     Args:
-        task: one of those allowed, or None.
-        num_classes: with multiclass only.
-        num_labels: with multilabel only.
+        task: one of ``allowed``, or None.
+        num_classes: for multiclass only.
+        num_labels: for multilabel only.
         threshold: above which a probability means class 1.
         from_logits: whether predictions are logits.
-        ignore_index: of labels that do not count.
+        ignore_index: a label that does not count.
         top_k: how many of the highest scores count as predicted.
-        allowed: the tasks that the metric knows.
-        by_shape: it keeps nothing for each class: their number may be left to the scores of each batch.
+        allowed: the tasks of the metric.
+        by_shape: the metric keeps nothing per class, so their number may be left to the scores of each batch.
     """
     if task is not None:
         choice_of("task", task, allowed)
@@ -216,14 +206,13 @@ def task_of(
     number("threshold", threshold, 0, 1)
     if whole_number_of("top_k", top_k, 1) > 1 and task != "multiclass":
         raise InvalidInputError(f"top_k={top_k!r} needs task='multiclass', not {task!r}")
-    # what is highest needs no threshold
-    bound = 0.5 if task == "multiclass" else float(threshold)
+    bound = 0.5 if task == "multiclass" else float(threshold)  # the highest score needs no threshold
     ignored = None if ignore_index is None else int(ignore_index)
     if left_open:
         return Task(kind, 0, bound, flag_of("from_logits", from_logits), ignored)
     size = {"binary": 2, "multiclass": num_classes, "multilabel": num_labels}[task]  # type: ignore[index]
     size = int(size)  # type: ignore[arg-type]
-    # more than all classes are all
+    # top_k beyond the number of classes means all of them
     return Task(str(task), size, bound, flag_of("from_logits", from_logits), ignored, min(int(top_k), size))
 
 
@@ -256,7 +245,7 @@ def average_of(task: Task, average: str | None) -> str | None:
 
 @statistic
 def counted(batch: Batch, task: Task) -> Any:
-    """Flags of the samples whose label is not ignored; None: all."""
+    """Which samples have a label that is not ignored; None: all."""
     return None if task.ignore_index is None else batch.xp.logical_not(_ignored(batch, task.ignore_index))
 
 
@@ -267,7 +256,7 @@ def zero_unless(batch: Batch, flags: Any, values: Any) -> Any:
 
 @statistic
 def counted_total(batch: Batch, task: Task) -> Any:
-    """The number or weight of the samples whose label is not ignored; of several labels of each, ``[labels]``."""
+    """The number or weight of the samples whose label is not ignored; for multilabel ``[labels]``."""
     if task.kind == "multilabel":
         return batch.histogram(batch.label_index, amount=counted(batch, task))
     flags = counted(batch, task)
@@ -275,7 +264,7 @@ def counted_total(batch: Batch, task: Task) -> Any:
 
 
 def total_key(task: Task) -> Any:
-    """The key of a state that `counted_total` adds to."""
+    """The key of a state filled by `counted_total`."""
     return "total" if task.ignore_index is None else ("total", task.ignore_index)
 
 
@@ -295,20 +284,20 @@ def scores(batch: Batch, task: Task) -> Any:
 
 @statistic
 def logits(batch: Batch, task: Task) -> Any:
-    """Predictions as logits of class 1, float64 ``[n]``: of two columns the difference."""
+    """Predictions as logits of class 1, float64 ``[n]``: the difference of two columns."""
     values = scores(batch, task)
     return batch.xp.subtract(values[:, 1], values[:, 0]) if batch.classes else values
 
 
 @statistic
 def among_highest(batch: Batch, task: Task) -> Any:
-    """Flags of the samples whose label is among the ``top_k`` highest scores, the lower class first of equal ones."""
+    """Which labels are among the ``top_k`` highest scores; of equal scores the lower class comes first."""
     return batch.xp.rank_of_label(batch.prediction, label_classes(batch, task)) < task.top_k
 
 
 @statistic
 def predicted_classes(batch: Batch, task: Task) -> Any:
-    """Predictions as classes, int64; where the label is ignored any class."""
+    """Predictions as classes, int64; any class where the label is ignored."""
     xp = batch.xp
     if task.kind == "multiclass":
         if batch.classes:
