@@ -1,8 +1,4 @@
-"""A batch as the metrics see it: flat, checked, and weighted.
-
-This is the first step of the way of the data: prediction, label, weight and mask come in; what goes on to the
-batch statistics holds no invalid and no masked sample.
-"""
+"""A batch as the metrics see it: flat, weighted, and without invalid or masked samples."""
 
 from __future__ import annotations
 
@@ -31,21 +27,21 @@ class Batch(Sums):
         label: as above, or None for metrics that take values only.
         weight: None, one number, one number per sample, or one per element; at least 0.
         mask: the same shapes; False (or 0) drops the sample: it leaves no trace, whatever it holds.
-        columns: what else each sample has, by name: integers or texts ``[n]`` or ``[n, 1]``, such as user ids.
+        columns: further columns by name: integers or texts ``[n]`` or ``[n, 1]``, such as user ids.
 
     Raises:
-        InvalidInputError: if the shapes do not fit together or the dtypes are not numbers.
+        InvalidInputError: if the shapes do not match or the dtypes are not numbers.
     """
 
     lanes: Groups | Replicates | Nested | None = None  # None: each state once
     weight: Any = None
     mask: Any = None
-    keep: Any = None  # flags of the samples that count; None: all that are here
-    checked = True  # False: nobody has asked whether the samples are as they should be
-    valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not asked
-    by_element: str | None = None  # which argument differs within a row of ``[n, m]``, if one does
+    keep: Any = None  # flags of the samples that count; None: all of these
+    checked = True  # False: the samples were not validated
+    valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not validated
+    by_element: str | None = None  # any argument that differs within a row of ``[n, m]``
     classes, width = 0, 1
-    _dropped: Any = None  # flags of the samples that were there, of which some have been removed
+    _dropped: Any = None  # if samples were removed, flags of those kept
 
     def __init__(
         self,
@@ -61,7 +57,7 @@ class Batch(Sums):
         self.prediction: Any = xp.asarray(prediction, "prediction")
         self.label: Any = None if label is None else xp.asarray(label, "label")
         full = self._flatten()
-        self.empty = 0 in full  # which Paddle 2.6 can neither spread over rows nor sum; nothing will be added
+        self.empty = 0 in full  # adds nothing; Paddle 2.6 can neither repeat nor sum empty tensors
         if weight is not None and not self.empty:
             self.weight = xp.cast(self._per_sample(weight, "weight", full), "float64")
         if mask is not None and not self.empty:
@@ -69,7 +65,7 @@ class Batch(Sums):
         self.columns = {name: self._column(value, name, full) for name, value in columns.items()} if columns else {}
 
     def _flatten(self) -> tuple[int, ...]:
-        """Bring prediction and label to one axis (scores to two); return the shape that they had."""
+        """Flatten prediction and label to one axis (scores to two); return their original shape."""
         xp = self.xp
         full = xp.shape(self.prediction)
         if len(full) == 1 and (self.label is None or xp.shape(self.label) == full):
@@ -97,7 +93,7 @@ class Batch(Sums):
         array = xp.asarray(value, argument)
         given = tuple(xp.shape(array))
         if len(given) > len(full) or (len(given) == len(full) > 1 and given[-1] == 1 != full[-1]):
-            array = _drop_last_one(xp, array)  # [n, 1] is one per sample beside a matrix too
+            array = _drop_last_one(xp, array)  # [n, 1] is one per sample, next to a matrix too
         shape = tuple(xp.shape(array))
         if shape == ():
             return xp.multiply(self._ones(), xp.cast(array, "float64"))
@@ -113,7 +109,7 @@ class Batch(Sums):
         return self.xp.cast(self.xp.zeros_like(self._each), "float64") + 1.0
 
     def _column(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
-        """A further column, flat; not necessarily in the batch's namespace: texts have none but NumPy's."""
+        """A further column, flat; texts are in NumPy's namespace even if the batch is not."""
         array = value if is_paddle(value) else keys_of(value, argument)
         xp = namespace(array)
         if xp is not numpy_ops and xp.kind(array) != "i":
@@ -129,18 +125,11 @@ class Batch(Sums):
     # -- the check ---------------------------------------------------------------------------------------
 
     def check(self, requirements: Iterable[str | Requirement], validate: bool) -> None:
-        """Drop masked samples; then find those that break a requirement.
+        """Drop masked samples; with ``validate``, find those that break a requirement.
 
-        NumPy arrays and tensors on the CPU are looked at now, and an invalid sample is an error. Elsewhere
-        that would wait for the device or cannot be done at all (static programs): invalid samples are left
-        out of the statistics and flagged in ``self.valid``, for `fleetmetrics.batch.rules.Check`.
-
-        Args:
-            requirements: keys of `fleetmetrics.batch.rules.REQUIREMENTS`, or requirements of a metric's own.
-            validate: False skips the check.
-
-        Raises:
-            InvalidInputError: names the argument, how many samples, the first position and its value.
+        In NumPy arrays and tensors on the CPU, an invalid sample is an error now. Elsewhere that would wait for the
+        device or is impossible (static programs): invalid samples are left out of the statistics and flagged in
+        ``self.valid``, for `fleetmetrics.batch.rules.Check`.
         """
         xp = self.xp
         live = self._live()
@@ -166,14 +155,14 @@ class Batch(Sums):
         keep = live
         if ok is not None:
             keep = ok if live is None else xp.logical_and(ok, live)
-            self.valid = ok if live is None else xp.equal(keep, live)  # what is masked breaks nothing
+            self.valid = ok if live is None else xp.equal(keep, live)  # masked samples are valid
         if keep is not None:
             self._drop(keep)
 
     def _drop(self, keep: Any) -> None:
-        """Keep these samples only: filtered where shapes are free, else zeroed and left out of every sum."""
+        """Keep only these samples: filtered where shapes may change, else zeroed and left out of every sum."""
         xp = self.xp
-        self.memo.clear()  # of what a requirement may have looked at
+        self.memo.clear()  # requirements may have filled it
         if xp.FILTERS:
             if not keep.all():
                 for part in ("prediction", "label", "weight"):
@@ -194,11 +183,11 @@ class Batch(Sums):
 
     def _zero_unless(self, keep: Any, array: Any) -> Any:
         if self.xp.kind(array) == "i":
-            return self.xp.multiply(self.ones_of(keep), array)  # cheaper: the ones are counted as well
+            return self.xp.multiply(self.ones_of(keep), array)  # cheaper: the ones are needed for the count
         return self.xp.zero_unless(keep, array)
 
     def _live(self) -> Any:
-        """Flags of the samples that neither the mask nor a weight of zero drops; None: all."""
+        """Flags of the samples that are neither masked nor of weight zero; None: all."""
         if self.mask is None and self.weight is None:
             return None
         flags = [self.xp.cast(array, "bool") for array in (self.mask, self.weight) if array is not None]
@@ -208,7 +197,7 @@ class Batch(Sums):
 
     @property
     def scores(self) -> Any:
-        """Predictions with one axis: ``[n]``; of ``[n, 2]`` probabilities the last column, as Paddle has it."""
+        """Predictions with one axis: ``[n]``; of ``[n, 2]`` probabilities the last column, as in Paddle."""
         if self.classes > 2:
             raise InvalidInputError(
                 f"prediction has shape [n, {self.classes}]; allowed are [n], [n, 1], the label's shape, or [n, 2] "
@@ -270,7 +259,7 @@ class Batch(Sums):
 
     @property
     def label_index(self) -> Any:
-        """Of ``[n, m]`` input the place of each element in its row, int64 ``[n * m]``; else zeros."""
+        """The place of each element of ``[n, m]`` input in its row, int64 ``[n * m]``; else zeros."""
         return self.cached("label_index", self._label_index)
 
     def _label_index(self) -> Any:
@@ -283,13 +272,7 @@ class Batch(Sums):
         return xp.reshape(xp.add(xp.reshape(zeros, [-1, self.width]), xp.arange(self.width)), [-1])
 
     def by_row(self, flags: Any) -> Any:
-        """Whether all elements of a row of ``[n, m]`` have the flag, told by the first of them; the others say no.
-
-        A sum of these over the elements is one over the rows.
-
-        Args:
-            flags: one per element, ``[n * m]``.
-        """
+        """Whether all elements of a row have the flag, at its first element; False at the others, to sum over rows."""
         if self.by_element:
             raise InvalidInputError(
                 f"{self.by_element} has one entry per element; a metric of whole rows takes one per row, of shape [n]"
@@ -301,20 +284,13 @@ class Batch(Sums):
         return xp.logical_and(xp.repeat(rows, self.width), first)
 
     def column(self, name: str) -> Any:
-        """A further column: a NumPy array, tensor or variable, ``[n]``; with all samples where ``keep`` has flags."""
+        """A further column: a NumPy array, tensor or variable ``[n]``, to which ``keep`` still applies."""
         return self.columns[name]
 
     # -- the same samples in lanes, in parts, by row ----------------------------------------------------------
 
     def in_lanes(self, lanes: Groups | Replicates) -> Batch:
-        """The same samples, for states with one more axis in front; in groups already, with one more behind theirs.
-
-        Args:
-            lanes: which samples count in which lane.
-
-        Raises:
-            InvalidInputError: for lanes in lanes, other than replicates in groups.
-        """
+        """The same samples, for states with one more axis in front, or behind that of the groups that they are in."""
         batch = copy.copy(self)
         batch.lanes, batch.memo = lanes, {}
         if self.lanes is not None:
@@ -324,12 +300,7 @@ class Batch(Sums):
         return batch
 
     def part(self, start: int, stop: int) -> Batch:
-        """Some of the samples, without lanes; not in static programs.
-
-        Args:
-            start: the first one, of `prediction`'s first axis; a multiple of `width`.
-            stop: the one after the last, likewise.
-        """
+        """Some whole rows of elements along `prediction`'s first axis, without lanes; not in static programs."""
         batch = copy.copy(self)
         batch.lanes, batch.memo = None, {}
         for name in ("prediction", "label", "weight", "keep"):
@@ -353,7 +324,7 @@ def _drop_last_one(xp: Any, array: Any) -> Any:
 
 
 def _same_size(expected: tuple[int, ...], given: tuple[int, ...], one: str, other: str) -> None:
-    """Raise unless two shapes agree; sizes that a static program leaves open (-1) agree with anything."""
+    """Raise unless two shapes agree; a static program's open sizes (-1) agree with any."""
     if len(expected) != len(given) or any(a != b for a, b in zip(expected, given) if -1 not in (a, b)):
         raise InvalidInputError(
             f"{other} has shape {list(given)} but {one} has {list(expected)}; they must be equal, one entry per sample"

@@ -1,9 +1,9 @@
-"""Weights for resampling: each is a hash of a seed, a replicate and a sample's id, the same bits in every mode.
+"""Weights for resampling: hashes of a seed, a replicate and a sample's id, the same bits in every mode.
 
 The bootstrap draws n of n samples with replacement; how often one is drawn is very nearly Poisson of mean 1, and
-independent of the others. So each worker can weigh its own samples, and nobody needs to know n. The hash is made of
-operations on integers below ``2**63`` that NumPy, dynamic tensors and static programs all have: multiplying, xor, and
-a division for a shift.
+independent of the others. So each worker can weigh its own samples without knowing n. The hash uses operations on
+integers below ``2**63`` that NumPy, dynamic tensors and static programs all have: multiplication, xor, and division for
+shifts.
 
 Source: Chamandy, Muralidharan, Najmi and Naidu, "Estimating uncertainty for massive data streams", Google (2012).
 The two rounds of shift and multiply are "16 21f0aaad 15 735a2d97 15" of C. Wellons, hash-prospector (2018).
@@ -25,7 +25,7 @@ __all__ = ["integer_ids", "poisson", "salts", "thresholds", "words"]
 
 _MASK = 2**32 - 1
 _CACHED = 2**15  # so many hashes at a time
-_BEYOND = np.int64(0x2545F4914F6CDD1D)  # ids of 2**63 and more are not the negative ones of the same bits
+_BEYOND = np.int64(0x2545F4914F6CDD1D)  # so that ids from 2**63 on differ from negative ones of the same bits
 _FIRST, _SECOND = 0x21F0AAAD, 0x735A2D97  # below 2**31: times a number below 2**32 they fit into an int64
 
 
@@ -33,7 +33,7 @@ _FIRST, _SECOND = 0x21F0AAAD, 0x735A2D97  # below 2**31: times a number below 2*
 def thresholds() -> np.ndarray:
     """``2**32 P(X <= k)`` for k = 0, 1, ..., of Poisson's distribution of mean 1, rounded down: int64.
 
-    A hash of 32 bits is worth as many as there are thresholds that it reaches.
+    The number of thresholds that a hash of 32 bits reaches is a Poisson variable.
     """
     over_e = sum((Fraction((-1) ** k, math.factorial(k)) for k in range(40)), Fraction(0))
     total, found = Fraction(0), []
@@ -44,11 +44,7 @@ def thresholds() -> np.ndarray:
 
 
 def integer_ids(ids: Any) -> Any:
-    """Ids as int64: integers below 2**63 as they are, texts and larger ones by a hash of 64 bits.
-
-    Args:
-        ids: integers or texts ``[n]``, an array.
-    """
+    """Ids as int64: integers below 2**63 unchanged, texts and larger ones hashed to 64 bits."""
     if ids.dtype.kind == "U":
         table: dict[str, int] = {}
         for text in ids.tolist():
@@ -71,24 +67,13 @@ def _constants(seed: int) -> tuple[int, int, int]:
 
 
 def salts(seed: int, replicates: int) -> np.ndarray:
-    """A number below ``2**32`` for each replicate: int64 ``[replicates]``, all different.
-
-    Args:
-        seed: any integer.
-        replicates: how many.
-    """
+    """Different numbers below ``2**32`` for the replicates: int64 ``[replicates]``."""
     number = np.arange(replicates, dtype=np.uint32) ^ np.uint32(_constants(seed)[2])
     return _mixed(numpy_ops, number).astype(np.int64)
 
 
 def words(xp: Any, ids: Any, seed: int) -> tuple[Any, Any]:
-    """Two numbers of 32 bits for each id: ``[n]`` each, uint32 in NumPy, else int64.
-
-    Args:
-        xp: the array namespace.
-        ids: int64 ``[n]``.
-        seed: any integer.
-    """
+    """Two numbers of 32 bits for each int64 id: ``[n]`` each, uint32 in NumPy, else int64."""
     if xp is numpy_ops:
         bits = ids.view(np.uint64)
         low, high = (bits & np.uint64(_MASK)).astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)
@@ -103,13 +88,9 @@ def words(xp: Any, ids: Any, seed: int) -> tuple[Any, Any]:
 
 
 def poisson(xp: Any, one: Any, two: Any, salt: Any) -> Any:
-    """How often each sample is drawn in each replicate, Poisson of mean 1: ``[n, replicates]``, int64, of NumPy uint8.
+    """How often each sample is drawn in each replicate: ``[n, replicates]``, uint8 in NumPy, else int64.
 
-    Args:
-        xp: the array namespace.
-        one: from `words`.
-        two: from `words`.
-        salt: from `salts`; a constant of the program.
+    Poisson of mean 1, from both `words` and the `salts`, a constant of the program.
     """
     if xp is numpy_ops:
         return _poisson(one, two, salt.astype(np.uint32))
@@ -118,7 +99,7 @@ def poisson(xp: Any, one: Any, two: Any, salt: Any) -> Any:
 
 
 def _poisson(one: np.ndarray, two: np.ndarray, salt: np.ndarray) -> np.ndarray:
-    """So many samples, or of few samples so many replicates, at a time that they stay in the processor's cache."""
+    """`poisson` in NumPy, in blocks that fit into the processor's cache."""
     times = np.empty((len(salt), len(one)), np.uint8)
     usual, rare = np.split(thresholds().astype(np.uint32), [5])
     lanes = max(1, _CACHED // max(1, len(one)))
@@ -137,7 +118,7 @@ def _poisson(one: np.ndarray, two: np.ndarray, salt: np.ndarray) -> np.ndarray:
 
 
 def _mixed(xp: Any, value: Any, more: Any = None) -> Any:
-    """A hash of 32 bits of numbers of 32 bits; ``more`` is mixed in on the way."""
+    """A 32-bit hash of 32-bit numbers, with ``more`` mixed in halfway."""
     if xp is numpy_ops:
         value = value ^ (value >> np.uint32(16))
         value *= np.uint32(_FIRST)

@@ -1,4 +1,4 @@
-"""What tells samples apart: the users, queries, slices and ids that come with them."""
+"""Keys of samples: users, queries, slices and ids."""
 
 from __future__ import annotations
 
@@ -19,16 +19,10 @@ _HOW = {
 
 
 def keys_of(values: Any, argument: str) -> np.ndarray:
-    r"""Keys as int64 (uint64 where one needs it) or as texts; keys that differ never become one.
+    r"""Keys, in any form, as int64 (uint64 if necessary) or as texts; an error for anything else, or for both.
 
-    NumPy makes one key of ``True`` and ``1``, of ``"a"`` and ``b"a"``, of ``"1"`` and ``1``, of ``"a"`` and ``"a\0"``.
-
-    Args:
-        values: an array or tensor of any shape, a column of a data frame, or a sequence.
-        argument: its name, for the message.
-
-    Raises:
-        InvalidInputError: it holds anything but integers or texts, or both of these.
+    Different keys stay different. NumPy unifies ``True`` and ``1``, ``"a"`` and ``b"a"``, ``"1"`` and ``1``, ``"a"``
+    and ``"a\0"``.
     """
     torch = hasattr(values, "detach") and hasattr(values, "cpu") and not is_paddle(values)
     array = numpy_ops.of_torch(values, argument) if torch else to_host(values)
@@ -50,7 +44,7 @@ def keys_of(values: Any, argument: str) -> np.ndarray:
 
 
 def _of_objects(values: Any, argument: str) -> np.ndarray:
-    """An array of what a sequence or an array of objects holds, provided that it is of one kind."""
+    """A sequence or an array of objects as an array of one kind."""
     try:
         objects = np.asarray(values, object)
     except ValueError as error:  # arrays of different shapes
@@ -82,15 +76,7 @@ def _of_objects(values: Any, argument: str) -> np.ndarray:
 
 
 def joined_arrays(arrays: Sequence[np.ndarray], argument: str) -> np.ndarray:
-    """Arrays one after the other; of integers that int64 and uint64 hold NumPy would make floats.
-
-    Args:
-        arrays: of one axis; at least one, and all of texts if one is.
-        argument: their name, for the message.
-
-    Raises:
-        InvalidInputError: they hold integers that no type holds together.
-    """
+    """Concatenate arrays of one axis, all of texts or all of numbers; NumPy joins int64 and uint64 to floats."""
     if np.result_type(*arrays).kind == "f" and all(array.dtype.kind in "iu" for array in arrays):
         filled = [array for array in arrays if array.size] or arrays[:1]
         low, high = min(int(array.min()) for array in filled), max(int(array.max()) for array in filled)
@@ -99,7 +85,7 @@ def joined_arrays(arrays: Sequence[np.ndarray], argument: str) -> np.ndarray:
 
 
 def _common(low: int, high: int, argument: str) -> Any:
-    """The type of integers from the lowest to the highest."""
+    """The dtype for integers in this range."""
     if low < -(2**63) or high >= (2**64 if low >= 0 else 2**63):
         raise InvalidInputError(
             f"{argument} must hold integers below 2**63 (below 2**64 if none is negative), not {low} and {high}"

@@ -1,8 +1,7 @@
 """Lanes: one batch accumulated into many copies of a metric's states at once.
 
-A state with lanes has one more axis, the first: a lane per slice, or per bootstrap replicate. Metrics do not know of
-them. They leave every sum over samples to their `fleetmetrics.batch.Batch`, and a batch in lanes makes one sum per
-lane.
+A state with lanes has an additional first axis: a lane per slice, or per bootstrap replicate. Metrics are unaware of
+them: they leave sums over samples to their `fleetmetrics.batch.Batch`, which makes one sum per lane.
 """
 
 from __future__ import annotations
@@ -17,13 +16,9 @@ __all__ = ["Groups", "Nested", "Replicates", "Whole"]
 
 
 class Whole:
-    """All samples in one lane, without an axis for it.
+    """All samples in one lane, without an axis for it."""
 
-    Args:
-        xp: the batch's namespace.
-    """
-
-    #: How often a mean is corrected by that of the deviations: a sum one by one over a lane errs more than a whole one.
+    #: How often a mean is corrected by that of the deviations: sequential sums over a lane are less exact.
     corrections = 1
 
     def __init__(self, xp: Any) -> None:
@@ -34,20 +29,17 @@ class Whole:
         return self.xp.sum(amount)
 
     def of_samples(self, by_lane: Any) -> Any:
-        """What a number is for each sample."""
+        """A number per lane, broadcast to samples."""
         return by_lane
 
     def dot(self, weight: Any, values: Any) -> Any:
-        """The sum of products; a weight of None is 1."""
+        """The sum of products; None: weights of 1."""
         return self.floats(values if weight is None else self.xp.multiply(weight, values))
 
     def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> list[Any]:
-        """What follows the weight in the moments, see `fleetmetrics.numbers`.
+        """The moments after the weight, see `fleetmetrics.numbers`, of float64 variables x, or x and y.
 
-        Args:
-            weight: float64 ``[n]``; None: 1 each, where there are no lanes.
-            total: its sum by lane.
-            variables: x, or x and y, float64 ``[n]``.
+        ``weight`` is a float64 ``[n]``, or None for 1 each without lanes; ``total`` is its sum by lane.
         """
         divisor = self.xp.or_one(total)
         means, rests, near = [], [], []
@@ -77,13 +69,7 @@ class _Columns(Whole):
 
 
 class Groups(Whole):
-    """Each sample in one lane.
-
-    Args:
-        xp: the batch's namespace.
-        index: the lane of each sample, int64 ``[n]``, from 0 to ``size - 1``; also for samples that do not count.
-        size: how many lanes there are.
-    """
+    """Each sample in one of ``size`` lanes; ``index`` is an int64 ``[n]``, also valid for samples that do not count."""
 
     corrections = 2
 
@@ -92,7 +78,7 @@ class Groups(Whole):
         self.index, self.size = index, size
 
     def sum(self, amount: Any) -> Any:
-        """An increment to a state ``[lanes]``: the sum of ``amount``, ``[n]``, by lane; None: of ones."""
+        """An increment to a state ``[lanes]``: the sum of ``amount`` ``[n]`` (None: ones) by lane."""
         return Scattered((self.index,), amount)
 
     def scatter(self, increment: Scattered) -> Scattered:
@@ -104,26 +90,20 @@ class Groups(Whole):
         return self.xp.sum_by(self.index, amount, self.size)
 
     def of_samples(self, by_lane: Any) -> Any:
-        """What a number per lane is for each sample: ``[n]``."""
+        """A number per lane, for each sample: ``[n]``."""
         return self.xp.take(by_lane, self.index)
 
     def extreme(self, values: Any, keep: Any, reduction: str) -> Any:
-        """The largest (``"max"``) or smallest value by lane, of those that are kept (None: all)."""
+        """The largest (``"max"``) or smallest kept value (None: all) by lane."""
         return self.xp.extreme_by(self.index, values, keep, self.size, reduction)
 
     def repeated(self, times: int) -> Groups:
-        """The lanes of samples that each come so many times in a row."""
+        """The lanes of samples that are each repeated ``times`` times in a row."""
         return Groups(self.xp, self.xp.repeat(self.index, times), self.size)
 
 
 class Replicates:
-    """Each sample in every lane, so many times.
-
-    Args:
-        xp: the batch's namespace.
-        times: how many times, int64 or (of NumPy) uint8 ``[n, lanes]``.
-        size: how many lanes there are.
-    """
+    """Each sample in every lane, ``times`` times: int64 or (in NumPy) uint8 ``[n, size]``."""
 
     def __init__(self, xp: Any, times: Any, size: int) -> None:
         self.xp, self.times, self.size = xp, times, size
@@ -136,7 +116,7 @@ class Replicates:
         if amount is None and xp.FILTERS:
             return xp.sum_of_columns(self.times)
         if amount is None:
-            # Whole numbers of less than 2**53 are exact as floats, whose product is much the faster one.
+            # Integers below 2**53 are exact as floats, whose product is much faster.
             return xp.cast(self.floats(xp.ones_like(self.times[:, 0])), "int64")
         return xp.sum_of_columns(xp.multiply(self.times, xp.reshape(amount, [-1, 1])))
 
@@ -182,12 +162,7 @@ class Replicates:
 
 
 class Nested:
-    """Lanes of lanes: a state ``[groups, replicates, ...]``.
-
-    Args:
-        groups: each sample in one of them.
-        replicates: within each group.
-    """
+    """Replicates within each group: a state ``[groups, replicates, ...]``."""
 
     def __init__(self, groups: Groups, replicates: Replicates) -> None:
         self.xp, self.groups, self.replicates = groups.xp, groups, replicates

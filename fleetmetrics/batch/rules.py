@@ -1,4 +1,4 @@
-"""What a sample must be like to be counted, and the check of batches that cannot be looked at when they are added."""
+"""Requirements on samples, and the deferred check of batches whose values are not available in ``add``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["FLAGS", "REQUIREMENTS", "Check", "Requirement", "applicable", "raise
 
 
 class Requirement(NamedTuple):
-    """What a sample must be like to be counted."""
+    """A requirement on each sample."""
 
     argument: str
     allowed: str
-    #: Flags, one per sample; None: it cannot be otherwise. No closure: metrics are pickled.
+    #: Flags, one per sample; None: known to hold for all. Not a closure: metrics are pickled.
     holds: Callable[[Any], Any]
 
     @property
@@ -28,8 +28,7 @@ class Requirement(NamedTuple):
         return f"{self.argument}: {self.allowed}"
 
 
-#: In most batches every sample is as it should be: NumPy learns that from the extremes, in less time than it takes to
-#: flag the samples.
+#: Most batches are valid: NumPy sees that from the extremes, faster than by flagging each sample.
 _LARGEST = sys.float_info.max
 
 
@@ -56,7 +55,7 @@ def _weight(batch: Any) -> Any:
 
 
 def _class(batch: Any) -> Any:
-    """Flags of the labels that are a class; None if all are."""
+    """Flags of the labels that are classes; None if all are."""
     classes = max(batch.classes, 2)
     if batch.xp.kind(batch.label) == "i" and batch.xp.within(batch.label, 0, classes - 1):
         return None
@@ -67,43 +66,30 @@ def _class(batch: Any) -> Any:
 REQUIREMENTS: dict[str, Requirement] = {
     "finite_prediction": Requirement("prediction", "a finite number", _finite_prediction),
     "probability": Requirement(
-        "prediction",
-        "a probability in [0, 1] (apply the sigmoid or softmax to logits first)",
-        _probability,
+        "prediction", "a probability in [0, 1] (apply the sigmoid or softmax to logits first)", _probability
     ),
     "finite_label": Requirement("label", "a finite number", _finite_label),
     "class_label": Requirement(
-        "label",
-        "a class: 0 or 1, or with several scores a whole number below their number",
-        _class,
+        "label", "a class: 0 or 1, or with several scores a whole number below their number", _class
     ),
-    "weight": Requirement(
-        "weight",
-        "a finite number of at least 0",
-        _weight,
-    ),
+    "weight": Requirement("weight", "a finite number of at least 0", _weight),
 }
 
 
 def _flags(batch: Any) -> Any:
-    """Flags of the entries of a mask that are flags; None if all are."""
+    """Flags of the entries of a mask that are 0 or 1; None if all are."""
     xp, mask = batch.xp, batch.mask
     known = xp.kind(mask) == "b" or (xp.kind(mask) == "i" and xp.within(mask, 0, 1))
     return None if known else xp.is_class(mask, 2)
 
 
-#: Whatever a metric asks for, a mask must be this.
+#: Required of every mask.
 FLAGS = Requirement("mask", "True or False, or 1 or 0, for each sample", _flags)
 
 
 @functools.lru_cache(maxsize=256)
 def applicable(asked: tuple[str | Requirement, ...], classes: int = 0) -> list[Requirement]:
-    """The requirements, without those that a stricter one implies, and that of the weight.
-
-    Args:
-        asked: keys of `REQUIREMENTS`, or requirements of a metric's own.
-        classes: how many scores a sample has, if it has several.
-    """
+    """The requirements (keys of `REQUIREMENTS`, or a metric's own) without implied ones, and that of the weight."""
     names = {*asked, "weight"}
     if "class_label" in names:
         names.discard("finite_label")
@@ -114,18 +100,7 @@ def applicable(asked: tuple[str | Requirement, ...], classes: int = 0) -> list[R
 
 
 def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch: Any) -> None:
-    """Raise if a sample that counts breaks a requirement.
-
-    Args:
-        xp: the batch's namespace.
-        holds: one flag per sample.
-        live: flags of the samples that count; None: all.
-        requirement: what they must be like.
-        batch: the batch.
-
-    Raises:
-        InvalidInputError: names the argument, how many samples, the first position and its value.
-    """
+    """Raise if a sample breaks a requirement, that is, has no flag in ``holds``, and counts (``live``; None: all)."""
     if xp.all_true(holds):
         return
     broken = ~xp.host(holds)
@@ -144,13 +119,10 @@ def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch
 
 
 class Check:
-    """The states of the deferred check: how many samples broke a requirement, and which one was the first.
+    """The states of the deferred check: how many samples broke a requirement, and the position of the first.
 
-    Where a batch cannot be looked at when it is added (static programs; tensors on a device, which nobody waits
-    for) its invalid samples are left out of all statistics and counted here; ``compute`` raises.
-
-    Args:
-        owner: name of the metric or collection.
+    In static programs, and in tensors on a device, ``add`` does not see the values: invalid samples are left out of all
+    statistics and counted here, and ``compute`` raises.
     """
 
     def __init__(self, owner: str) -> None:
@@ -174,13 +146,7 @@ class Check:
     def raise_if_invalid(
         self, values: Mapping[State, np.ndarray], owner: str, asked: Mapping[str, Iterable[str | Requirement]]
     ) -> None:
-        """Raise if any worker met an invalid sample.
-
-        Args:
-            values: of the states.
-            owner: how errors call what the batches were added to.
-            asked: the requirements of each member.
-        """
+        """Raise if any worker had an invalid sample; ``asked`` holds the requirements of each member of ``owner``."""
         invalid = values[self.invalid].item()
         if invalid:
             askers: dict[Requirement, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Sums over the samples of a batch: the only way to make them, so that a batch in lanes can make one per lane."""
+"""Sums over the samples of a batch, all made here so that a batch in lanes can make one per lane."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Sums", "statistic"]
 
 
 class Sums:
-    """What batch statistics are made with; `fleetmetrics.batch.Batch` brings the samples."""
+    """The sums for batch statistics; `fleetmetrics.batch.Batch` provides the samples."""
 
     xp: Any
     memo: dict[Any, Any]
@@ -30,21 +30,17 @@ class Sums:
         return self.label if self.classes else self.prediction
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The value of ``make()``, computed once per batch: what several metrics need costs once."""
+        """The value of ``make()``, computed once per batch for all metrics."""
         if key not in self.memo:
             self.memo[key] = make()
         return self.memo[key]
 
     def weighted_sum(self, values: Any, *, zero_at_zero: bool = False) -> Any:
-        """``sum(w * values)`` over the samples that count.
+        """``sum(w * values)`` over the samples that count: float64, or int64 for bools and integers without weights.
 
         Args:
             values: one bool, integer or float per sample.
-            zero_at_zero: the values are 0 wherever prediction and label are 0, as they are for samples that do
-                not count: then those need not be left out again.
-
-        Returns:
-            Without weights an int64 for bools and integers; else a float64.
+            zero_at_zero: the values are 0 where prediction and label are 0, and so for samples that do not count.
         """
         xp = self.xp
         if self.weight is not None:
@@ -70,11 +66,9 @@ class Sums:
         return self.memo["number"]
 
     def histogram(self, *indices: Any, amount: Any = None) -> Scattered:
-        """Add to ``state[indices]`` what each sample counts for.
+        """Add an amount (None: 1) times its weight to ``state[indices]`` for each sample.
 
-        Args:
-            *indices: int64 ``[n]``, one for each axis of the state; valid ones also for samples that do not count.
-            amount: what each sample counts for, times its weight: bools, integers or floats ``[n]``; None: 1.
+        There is an int64 ``[n]`` for each axis of the state, with valid indices also for samples that do not count.
         """
         xp, weight = self.xp, self.counted_weight
         if amount is not None:
@@ -97,12 +91,7 @@ class Sums:
         return self.lanes.extreme(values, self.keep, reduction)
 
     def moments(self, x: Any, y: Any = None) -> Any:
-        """What a batch adds to a state of reduction "moments" (one variable) or "comoments" (two).
-
-        Args:
-            x: float64 ``[n]``.
-            y: the second variable.
-        """
+        """What a batch adds to a state of reduction "moments" (float64 x) or "comoments" (x and y)."""
         xp = self.xp
         alike = self.weight is None and self.keep is None and self.lanes is None
         if alike and xp.moments:
@@ -118,10 +107,7 @@ class Sums:
         return xp.stack_last([total, *lanes.moments(weight, total, variables)])
 
     def one_vs_rest(self) -> Any:
-        """A batch with an element for each score: beside it, whether the label is its class.
-
-        Scores of classes are then those of as many labels, of which one is true: `label_index` is the class.
-        """
+        """A batch with an element for each score, labelled by whether its class (`label_index`) is the true one."""
         return self.cached("one versus rest", self._one_vs_rest)
 
     def _one_vs_rest(self) -> Any:
@@ -149,7 +135,7 @@ class Sums:
 
     @property
     def counted_weight(self) -> Any:
-        """What each sample counts for, to scatter into a histogram: float64 weights, int64 flags; None: 1."""
+        """The weight of each sample in a histogram: float64 weights, int64 flags; None: 1."""
         if self.weight is not None or self.keep is None:
             return self.weight
         return self.ones_of(self.keep)
@@ -175,7 +161,7 @@ class Sums:
 
 
 def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function of a batch (and plain settings) compute once per batch, however many metrics ask."""
+    """Make a function of a batch (and plain settings) compute once per batch for all metrics."""
 
     @functools.wraps(function)
     def memoised(batch: Sums, *settings: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The array namespace that batch statistics are written against, in the way of the array API.
+"""The array namespace for batch statistics, in the style of the array API.
 
-Two implementations with the same functions: NumPy, and Paddle for dynamic mode and static programs alike.
-A metric that uses nothing but these functions is written once and runs in all three modes.
+There are two implementations of the same functions: NumPy, and Paddle for dynamic mode and static programs.
+A metric that uses only these functions runs in all three modes.
 """
 
 from __future__ import annotations
@@ -26,21 +26,14 @@ __all__ = [
 ]
 
 
-#: Looked up before the question is asked, which takes longer.
+#: A lookup is faster than `is_paddle`.
 _NEVER_PADDLE = frozenset(
     [np.ndarray, np.int64, np.float64, np.float32, np.bool_, list, tuple, int, float, bool, type(None)]
 )
 
 
 def namespace(*values: Any) -> ModuleType:
-    """The namespace that serves these values: Paddle's if any of them is Paddle's, else NumPy's.
-
-    Args:
-        *values: arrays, tensors, variables, numbers, lists or None.
-
-    Returns:
-        `fleetmetrics.xp.paddle_ops` or `fleetmetrics.xp.numpy_ops`.
-    """
+    """The namespace for these values: `paddle_ops` if any of them is Paddle's, else `numpy_ops`."""
     for value in values:
         if type(value) not in _NEVER_PADDLE and is_paddle(value):
             from fleetmetrics.xp import paddle_ops

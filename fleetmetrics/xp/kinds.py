@@ -1,4 +1,4 @@
-"""What a value is: Paddle's tensor or variable, or an increment that touches few entries of a state."""
+"""Kinds of values: Paddle's tensors and variables, and increments that touch few entries of a state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_paddle(value: Any) -> bool:
 class Scattered(NamedTuple):
     """An increment that touches few entries of a state: ``state[indices[0][i], ...] += amount[i]`` for every i.
 
-    ``indices`` has one int64 array ``[n]`` per axis of the state, as NumPy's indexing has it; ``amount`` is an int64 or
+    ``indices`` has one int64 array ``[n]`` per axis of the state, as in NumPy's indexing; ``amount`` is an int64 or
     float64 array ``[n]``, or None for 1. In lanes, on the host, they are arrays that broadcast to a common shape.
     """
 
@@ -41,21 +41,17 @@ class Scattered(NamedTuple):
 
 
 class Directed(NamedTuple):
-    """An increment that says itself which part of a state takes it: the rows of some keys, or a place in a ring."""
+    """An increment for part of a state: the rows of some keys, or a place in a ring."""
 
     to: Any
     increment: Any
 
 
 def without_strays(xp: Any, increment: Any, state: Any) -> Any:
-    """An increment without what lies outside of its state, where that was not checked before.
+    """An increment without entries outside of its state, for batches that were not validated.
 
-    What would come of it: an error of NumPy's or Paddle's, an entry of another row, or, on a device, the end of it.
-
-    Args:
-        xp: the namespace of the batch.
-        increment: `Scattered`, also `Directed`; or anything else, which is returned as it is.
-        state: what it is merged into; lanes that only the increment has, in front, are right whatever a sample holds.
+    They would raise an error, change another row, or crash a device. Lanes in front, which only the increment has, are
+    always valid.
     """
     if isinstance(increment, Directed):
         return increment._replace(increment=without_strays(xp, increment.increment, state))

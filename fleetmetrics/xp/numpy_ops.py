@@ -11,25 +11,16 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers import OF_BATCHES as _OF_BATCHES
-from fleetmetrics.numbers import (
-    WIDTHS,
-    combine,
-    identity,
-    merged,
-    merged_floats,
-    sum_of_numbers,
-    two_sum,
-    widen,
-)
+from fleetmetrics.numbers import WIDTHS, combine, identity, merged, merged_floats, sum_of_numbers, two_sum, widen
 from fleetmetrics.xp.kinds import Scattered
 from fleetmetrics.xp.score_buckets import log_odds
 
-#: What a sum overflows to is looked at afterwards, and told as an error.
+#: Overflow is checked for afterwards.
 quiet = functools.partial(np.errstate, over="ignore", invalid="ignore", under="ignore", divide="ignore")
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 
-#: A dot product of so many numbers takes half the time of their sum, and errs no more.
+#: Up to this size, a dot product takes half the time of a sum, and is as exact.
 _FEW = 128
 _ONES = [np.ones(size) for size in range(_FEW + 1)]
 _DTYPES = {name: np.dtype(name) for name in ("bool", "int64", "float32", "float64")}
@@ -61,12 +52,7 @@ ones_like = np.ones_like
 
 
 def asarray(value: Any, argument: str) -> np.ndarray:
-    """An array: bool, int64, float32 or float64; what cannot be widened to one of these is an error.
-
-    Args:
-        value: what the caller was given.
-        argument: its name, for the message.
-    """
+    """An array: bool, int64, float32 or float64; an error, naming the argument, if it cannot be widened to these."""
     if type(value) is not np.ndarray:
         value = _as_array(value, argument)
     if value.dtype in _KEPT:
@@ -81,16 +67,12 @@ def _as_array(value: Any, argument: str) -> np.ndarray:
         value = of_torch(value, argument)
     try:
         return np.asarray(value)
-    except ValueError:  # ragged lists: widen has the words for it
+    except ValueError:  # ragged lists: widen raises the error
         return widen(value, argument)
 
 
 def of_torch(tensor: Any, argument: str) -> np.ndarray:
-    """A tensor of torch that is on the CPU, also one with a gradient; bfloat16 as float32.
-
-    Raises:
-        InvalidInputError: it is on another device: to copy it is for the caller to say.
-    """
+    """A torch tensor on the CPU, even with a gradient; bfloat16 as float32. An error on any other device."""
     if str(tensor.device) != "cpu":
         raise InvalidInputError(
             f"{argument} is a torch tensor on device {str(tensor.device)!r}; give {argument}.cpu() to add"
@@ -130,8 +112,8 @@ def reshape(array: np.ndarray, shape: list[int]) -> np.ndarray:
 
 
 def within(array: np.ndarray, low: float, high: float) -> bool:
-    """Whether all entries, of which there are some, are known to be in this range; False for nan."""
-    if low == 0:  # one pass: as unsigned integers, numbers of at least 0 keep their order, and all others are larger
+    """Whether all entries of a non-empty array are known to be in this range; False for nan."""
+    if low == 0:  # one pass: as unsigned integers, non-negative numbers keep their order, and all others are larger
         kind, limit = _unsigned(array.dtype, high)
         bits = array.view(kind)
         largest = bits.item(bits.argmax()) if bits.size <= _FEW else np.maximum.reduce(bits, None).item()
@@ -141,7 +123,7 @@ def within(array: np.ndarray, low: float, high: float) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _unsigned(dtype: np.dtype, value: float) -> tuple[np.dtype, int]:
-    """The unsigned integers of the size of a dtype, and which of them has the bits of a number."""
+    """The unsigned dtype of equal size, and the bits of a number in it."""
     kind = np.dtype(f"u{dtype.itemsize}")
     return kind, np.array(value, dtype).view(kind).item()
 
@@ -151,7 +133,7 @@ def known_finite(array: np.ndarray) -> bool:
     if array.dtype.kind != "f":
         return True
     flat = array if array.ndim == 1 else array.reshape(-1)
-    return math.isfinite(flat.dot(flat))  # the quickest pass there is; squares that are too large say nothing
+    return math.isfinite(flat.dot(flat))  # the fastest pass; an overflow leaves it open
 
 
 def is_probability(array: np.ndarray) -> Any:
@@ -192,7 +174,7 @@ def sum(array: np.ndarray) -> Any:
 
 
 def moments(x: np.ndarray, y: np.ndarray | None) -> np.ndarray:
-    """Those of samples without weights, see `fleetmetrics.numbers`: what `Whole.moments` makes, in less time."""
+    """Moments without weights, see `fleetmetrics.numbers`: as from `Whole.moments`, but faster."""
     mean, rest, a = _about_mean(x)
     if y is None:
         return np.array([x.size, mean, _dot(a, a), rest])
@@ -220,12 +202,12 @@ def or_one(array: np.ndarray) -> Any:
 
 
 def stack_last(arrays: Any) -> np.ndarray:
-    """Arrays of equal shape side by side in a new last axis."""
+    """Arrays of equal shape, stacked along a new last axis."""
     return np.stack(arrays, axis=-1) if np.ndim(arrays[0]) else np.array(arrays)
 
 
 def concat(arrays: Any, axis: int) -> np.ndarray:
-    """Arrays one behind the other along an axis."""
+    """Arrays concatenated along an axis."""
     return np.concatenate(arrays, axis)
 
 
@@ -241,17 +223,17 @@ def arange(size: int) -> np.ndarray:
 
 
 def constant(values: np.ndarray) -> np.ndarray:
-    """A float64 array that the program holds, to the last bit."""
+    """A float64 constant of the program, to the last bit."""
     return values
 
 
 def number(value: int) -> Any:
-    """An int64 that the program holds; of less than 53 bits."""
+    """An int64 constant of the program, of less than 53 bits."""
     return np.int64(value)
 
 
 def bitwise_and(array: np.ndarray, value: int) -> Any:
-    """The bits that each int64 and one number have in common."""
+    """Each int64 bitwise and one number."""
     return np.bitwise_and(array, value)
 
 
@@ -261,12 +243,12 @@ def quotient(array: np.ndarray, divisor: int) -> Any:
 
 
 def integers(values: np.ndarray) -> np.ndarray:
-    """An int64 array that the program holds, to the last bit."""
+    """An int64 constant of the program, to the last bit."""
     return values
 
 
 def position(edges: np.ndarray, array: np.ndarray, right: bool = False) -> np.ndarray:
-    """How many of the rising edges are below each finite float64 entry; with ``right``, or equal to it: int64."""
+    """How many of the rising edges are below (with ``right``: or equal to) each finite float64 entry: int64."""
     return np.searchsorted(edges, array, side="right" if right else "left")
 
 
@@ -343,12 +325,12 @@ def dot_of_columns(weight: np.ndarray, array: np.ndarray) -> np.ndarray:
 
 
 def remainder(array: np.ndarray, divisor: int) -> Any:
-    """What is left of integers of at least 0 when they are divided by one number."""
+    """Non-negative integers modulo one number."""
     return np.remainder(array, divisor)
 
 
 def replaced(array: np.ndarray, place: Any, row: np.ndarray, wanted: Any) -> np.ndarray:
-    """The array, which may change, with another entry at a place of its first axis, unless ``wanted`` is 0."""
+    """The array, perhaps changed in place, with a new entry on its first axis, unless ``wanted`` is 0."""
     if wanted is None or wanted:
         array = array.astype(np.result_type(array, row), copy=False)
         array[place] = row
@@ -356,7 +338,7 @@ def replaced(array: np.ndarray, place: Any, row: np.ndarray, wanted: Any) -> np.
 
 
 def repeat(array: np.ndarray, times: int) -> np.ndarray:
-    """Each entry, of a matrix each row, so many times in a row."""
+    """Each entry, or row of a matrix, repeated ``times`` times."""
     return np.repeat(array, times, axis=0)
 
 
@@ -383,7 +365,7 @@ def bucket(score: np.ndarray, top: int) -> np.ndarray:
 
 
 def log_odds_bucket(score: np.ndarray, buckets: int) -> np.ndarray:
-    """Which of so many log-odds buckets a probability is in, see `fleetmetrics.xp.score_buckets`; int64."""
+    """The log-odds bucket of each probability, see `fleetmetrics.xp.score_buckets`; int64."""
     layout = log_odds(buckets)
     score = score.astype(np.float64, copy=False).clip(layout.low, layout.high)
     odds = np.subtract(1.0, score)
@@ -399,7 +381,7 @@ def rank_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
     label = label.astype(np.int64, copy=False)[:, None]
     try:
         own = np.take_along_axis(scores, label, axis=1)
-    except IndexError:  # no class, where the check is switched off
+    except IndexError:  # an invalid label, with the check switched off
         own = np.take_along_axis(scores, label.clip(0, scores.shape[1] - 1), axis=1)
     lower = np.arange(scores.shape[1]) < label
     return np.sum((scores > own) | ((scores == own) & lower), axis=1)

@@ -1,9 +1,8 @@
 """The array namespace on Paddle: dynamic tensors, variables of the legacy graph, values of PIR.
 
-Only public functions that behave alike on 2.6 and 3.x are used. What Paddle does not do is done here once:
-operands of different dtypes are cast (2.6 gives ``int64 * float64`` the dtype int64, silently), no Python float
-meets a float64 (in static programs it would pass through float32), and two variables meet in functions, not in
-operators (of which 2.6 warns).
+Only public functions that behave alike on 2.6 and 3.x are used. Operands of different dtypes are cast (in 2.6,
+``int64 * float64`` is silently int64), Python floats are not combined with float64 (in static programs they would pass
+through float32), and variables are combined by functions, not operators (which warn in 2.6).
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from fleetmetrics.xp.score_buckets import lowest_scores
 
 #: Paddle does not warn of an overflow.
 quiet = contextlib.nullcontext
-#: Shapes may be fixed by a static program: samples that do not count are zeroed and left out of sums.
+#: Static programs fix shapes: samples that do not count are zeroed and left out of sums.
 FILTERS = False
-#: Left to `fleetmetrics.batch.lanes.Whole`.
+#: Done by `fleetmetrics.batch.lanes.Whole`.
 moments = None
 
 absolute = paddle.abs
@@ -63,7 +62,7 @@ ones_like = paddle.ones_like
 
 
 def equal(one: Any, other: Any) -> Any:
-    """Flags of the equal entries, whatever the two dtypes; to `paddle.equal`, 1e-9 equals 0."""
+    """Flags of the equal entries, whatever the dtypes; for `paddle.equal`, 1e-9 equals 0."""
     if one.dtype != other.dtype:
         dtype = "float64" if "f" in kind(one) + kind(other) else "int64"
         one, other = cast(one, dtype), cast(other, dtype)
@@ -73,17 +72,17 @@ def equal(one: Any, other: Any) -> Any:
 
 
 def greater(tensor: Any, bound: float) -> Any:
-    """Flags of the entries above a number, which meets a float64 without passing through float32."""
+    """Flags of the entries above a number, which does not pass through float32."""
     return paddle.greater_than(tensor, paddle.full([], bound, tensor.dtype))
 
 
 def within(tensor: Any, low: float, high: float) -> bool:
-    """Whether all entries are known to be in this range: they are not, before the device has been waited for."""
+    """Whether all entries are known to be in this range: False, as finding out would wait for the device."""
     return False
 
 
 def known_finite(tensor: Any) -> bool:
-    """Whether all entries are known to be finite; to know it would wait for the device."""
+    """Whether all entries are known to be finite, without waiting for the device."""
     return kind(tensor) != "f"
 
 
@@ -91,7 +90,7 @@ def is_probability(tensor: Any) -> Any:
     """Flags of the entries in [0, 1]; false for nan."""
     if kind(tensor) != "f":
         return is_class(tensor, 2)
-    # Negative outside, down to the last bit, and one operation less than two comparisons.
+    # Negative outside, to the last bit, and one operation fewer than two comparisons.
     product = paddle.multiply(tensor, 1.0 - tensor)
     return paddle.greater_equal(product, paddle.full([], 0.0, tensor.dtype))
 
@@ -110,10 +109,7 @@ def is_class(tensor: Any, classes: int) -> Any:
 
 
 def at_least(tensor: Any, low: float) -> Any:
-    """The tensor with smaller entries raised to ``low``, 0 or a power of two (others would pass through float32).
-
-    Not by ``clip``, which on 2.6 has an upper end as well: the largest float32.
-    """
+    """The tensor with smaller entries raised to ``low``; ``clip`` on 2.6 also cuts off at the largest float32."""
     return paddle.maximum(tensor, paddle.full([], low, tensor.dtype))
 
 
@@ -132,7 +128,7 @@ def count(tensor: Any) -> Any:
 def sum(tensor: Any) -> Any:
     """The sum: of bools and integers an int64, of floats a float64.
 
-    Not a norm or a dot product, which need an operation less: on 3.x they add one by one, and lose digits.
+    Norms and dot products need one operation fewer, but on 3.x they add sequentially, and lose digits.
     """
     return paddle.sum(tensor, dtype="float64" if kind(tensor) == "f" else "int64")
 
@@ -143,12 +139,12 @@ def or_one(tensor: Any) -> Any:
 
 
 def stack_last(tensors: Any) -> Any:
-    """Tensors of equal shape side by side in a new last axis."""
+    """Tensors of equal shape, stacked along a new last axis."""
     return paddle.stack(tensors, axis=-1)
 
 
 def concat(tensors: Any, axis: int) -> Any:
-    """Tensors one behind the other along an axis."""
+    """Tensors concatenated along an axis."""
     return paddle.concat(tensors, axis)
 
 
@@ -158,7 +154,7 @@ def sigmoid(tensor: Any) -> Any:
 
 
 def bitwise_and(tensor: Any, value: int) -> Any:
-    """The bits that each int64 and one number have in common."""
+    """Each int64 bitwise and one number."""
     return paddle.bitwise_and(tensor, number(value))
 
 
@@ -168,7 +164,7 @@ def quotient(tensor: Any, divisor: int) -> Any:
 
 
 def position(edges: Any, tensor: Any, right: bool = False) -> Any:
-    """How many of the rising edges are below each finite float64 entry; with ``right``, or equal to it: int64."""
+    """How many of the rising edges are below (with ``right``: or equal to) each finite float64 entry: int64."""
     return paddle.searchsorted(edges, tensor, right=right)
 
 
@@ -247,12 +243,12 @@ def dot_of_columns(weight: Any, tensor: Any) -> Any:
 
 
 def remainder(tensor: Any, divisor: int) -> Any:
-    """What is left of integers of at least 0 when they are divided by one number."""
+    """Non-negative integers modulo one number."""
     return paddle.remainder(tensor, paddle.full([], divisor, "int64"))
 
 
 def replaced(tensor: Any, place: Any, row: Any, wanted: Any) -> Any:
-    """The tensor, which may change, with another entry at a place of its first axis, unless ``wanted`` is 0."""
+    """The tensor, perhaps changed in place, with a new entry on its first axis, unless ``wanted`` is 0."""
     tensor, row = _common(asarray(tensor, "tensor"), asarray(row, "row"))
     index = paddle.reshape(asarray(place, "place"), [1])
     row = paddle.reshape(row, [1, *tensor.shape[1:]])
@@ -264,7 +260,7 @@ def replaced(tensor: Any, place: Any, row: Any, wanted: Any) -> Any:
 
 
 def repeat(tensor: Any, times: int) -> Any:
-    """Each entry, of a matrix each row, so many times in a row."""
+    """Each entry, or row of a matrix, repeated ``times`` times."""
     row = list(tensor.shape[1:])
     return paddle.reshape(paddle.tile(paddle.reshape(tensor, [-1, 1, *row]), [1, times, *[1] * len(row)]), [-1, *row])
 
@@ -288,9 +284,9 @@ def bucket(score: Any, top: int) -> Any:
 
 
 def log_odds_bucket(score: Any, buckets: int) -> Any:
-    """Which of so many log-odds buckets a probability is in, see `fleetmetrics.xp.score_buckets`; int64."""
-    score = paddle.clip(cast(score, "float64"), 0.0, 1.0)  # as in NumPy, where the check is switched off
-    # By comparison: on some processors Paddle's quotient is not the nearest number, as NumPy's is.
+    """The log-odds bucket of each probability, see `fleetmetrics.xp.score_buckets`; int64."""
+    score = paddle.clip(cast(score, "float64"), 0.0, 1.0)  # as in NumPy, with the check switched off
+    # By comparison: on some processors Paddle's quotient is not correctly rounded, as NumPy's is.
     return position(_lowest_scores(buckets, score), score, right=True)
 
 
@@ -298,7 +294,7 @@ _lowest_on: dict[tuple[int, str], Any] = {}
 
 
 def _lowest_scores(buckets: int, like: Any) -> Any:
-    """The lowest score of each bucket but the first, where a tensor is: they reach a device once."""
+    """The lowest score of each bucket but the first, on a tensor's device: copied there once."""
     if not is_eager_tensor(like):
         return constant(lowest_scores(buckets, "log_odds")[1:])
     key = buckets, str(like.place)
@@ -310,8 +306,7 @@ def _lowest_scores(buckets: int, like: Any) -> Any:
 def rank_of_label(scores: Any, label: Any) -> Any:
     """How many classes come before the label's: higher scores, then equal ones of a lower class.
 
-    The label's score is picked by comparison: ``take_along_axis`` with a class that does not exist ends the
-    process on 2.6.
+    Labels are compared, since ``take_along_axis`` with an invalid class crashes the process on 2.6.
     """
     scores = cast(scores, "int64") if kind(scores) == "b" else scores
     label = paddle.reshape(cast(label, "int64"), [-1, 1])
@@ -332,14 +327,7 @@ def state_dtype(increment: Any) -> str:
 
 
 def merge(reduction: str, state: Any, increment: Any) -> Any:
-    """The state with an increment (a tensor or `Scattered`) merged into it.
-
-    Args:
-        reduction: ``"sum"``, ``"max"`` or ``"min"``.
-        state: a tensor or static variable; or a NumPy array, which moves to the current device.
-        increment: a tensor of the state's shape, or of one entry for a state of one. If one of the two is a
-            float64, the other is cast.
-    """
+    """The state (a NumPy array moves to the current device) with an increment (a tensor or `Scattered`) merged."""
     state = asarray(state, "state")
     if isinstance(increment, Scattered):
         return _scatter(state, increment)

@@ -1,4 +1,4 @@
-"""Paddle's values for the array namespace: what is taken as one, its dtype and shape, and how constants are made."""
+"""Paddle's values for the array namespace: conversion, dtypes, shapes, and constants."""
 
 from __future__ import annotations
 
@@ -12,22 +12,6 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.kinds import is_eager_tensor, is_static
 
-__all__ = [
-    "all_true",
-    "arange",
-    "asarray",
-    "cast",
-    "constant",
-    "host",
-    "identity",
-    "integers",
-    "is_eager",
-    "kind",
-    "number",
-    "reshape",
-    "shape",
-]
-
 _KINDS = {
     paddle.bool: "b",
     **{getattr(paddle, name): "i" for name in ("uint8", "int8", "int16", "int32", "int64")},
@@ -36,13 +20,9 @@ _KINDS = {
 
 
 def asarray(value: Any, argument: str) -> Any:
-    """A tensor, variable or value: bool, int64, float32 or float64; anything else is an error.
+    """A tensor, variable or value: bool, int64, float32 or float64; an error, naming the argument, for anything else.
 
-    The other dtypes are widened to these, which loses nothing: few of Paddle's functions take them all.
-
-    Args:
-        value: what the caller was given.
-        argument: its name, for the message.
+    Other dtypes are widened to these without loss: few of Paddle's functions take them all.
     """
     if is_eager_tensor(value):
         value = value.detach()
@@ -69,7 +49,7 @@ def asarray(value: Any, argument: str) -> Any:
 
 
 def host(tensor: Any) -> np.ndarray:
-    """A tensor as a NumPy array; NumPy has no bfloat16, and Paddle would hand out its bits as uint16."""
+    """A tensor as a NumPy array; NumPy lacks bfloat16, whose bits Paddle would return as uint16."""
     return cast(tensor, "float32").numpy() if tensor.dtype == paddle.bfloat16 else tensor.numpy()
 
 
@@ -99,18 +79,18 @@ def cast(tensor: Any, dtype: str) -> Any:
 
 
 def reshape(tensor: Any, shape: list[int]) -> Any:
-    """The tensor in another shape; one size may be -1. No operation where nothing would change."""
+    """The tensor in another shape, where one size may be -1; no operation if nothing would change."""
     if len(shape) == len(tensor.shape) == 1 and shape[0] in (-1, tensor.shape[0]):
         return tensor
     return tensor if list(tensor.shape) == shape == [] else paddle.reshape(tensor, shape)
 
 
 def identity(shape: Any, dtype: str, reduction: str) -> Any:
-    """A tensor of the value that changes nothing when it is reduced with another."""
+    """A tensor of the reduction's identity."""
     value = numbers.identity(reduction, dtype)
     if dtype == "float64":
         return paddle.full(shape, float(value), dtype)
-    # Paddle makes an int64 constant from a double: split, so that both parts are exact.
+    # Paddle makes int64 constants from doubles: split, so that both parts are exact.
     high = (int(value) >> 11) << 11
     return paddle.add(paddle.full(shape, high, dtype), paddle.full(shape, int(value) - high, dtype))
 
@@ -120,14 +100,14 @@ def arange(size: int) -> Any:
     return paddle.arange(size, dtype="int64")
 
 
-#: So many numbers fit into an operation of the legacy graph that holds an array: 1 MiB of 8 bytes each.
+#: How many numbers fit into the legacy graph's operation for a constant array: 1 MiB of 8 bytes each.
 _ASSIGNED = 2**17
 
 
 def constant(values: np.ndarray) -> Any:
-    """A float64 array that the program holds, to the last bit.
+    """A float64 constant of the program, to the last bit.
 
-    The legacy graph stores arrays of float64 as float32: there it is made of whole numbers and powers of two.
+    The legacy graph stores float64 arrays as float32: there it is made from integers and powers of two.
     """
     if paddle.in_dynamic_mode():
         return paddle.to_tensor(values)
@@ -150,12 +130,12 @@ def constant(values: np.ndarray) -> Any:
 
 
 def number(value: int) -> Any:
-    """An int64 that the program holds; of less than 53 bits."""
+    """An int64 constant of the program, of less than 53 bits."""
     return paddle.full([], value, "int64")
 
 
 def integers(values: np.ndarray) -> Any:
-    """An int64 array that the program holds, to the last bit: PIR makes it from doubles, so it is made of two."""
+    """An int64 constant of the program, to the last bit: made from two, since PIR makes each from doubles."""
     if paddle.in_dynamic_mode():
         return paddle.to_tensor(values)
     high = values >> 32

@@ -20,7 +20,7 @@ __all__ = ["LOG_ODDS_MAX", "LogOdds", "log_odds", "lowest_scores", "odds_bounds"
 LOG_ODDS_MAX = 2**24
 _MANTISSA = 52
 _BIAS = 1023
-#: Of the odds below 1, as many as above 1; fewer than 48 keep the odds of the bounds within what a float32 holds.
+#: Below odds of 1, and as many above; at most 48 keep the bounds within float32.
 _DOUBLINGS = 48
 
 
@@ -35,15 +35,9 @@ class LogOdds(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def log_odds(buckets: int) -> LogOdds:
-    """The layout of so many log-odds buckets: ``buckets // 2`` of them below a probability of 1/2.
+    """The layout of 2 to ``2**24`` log-odds buckets, ``buckets // 2`` of them below a probability of 1/2.
 
     With 4,096 buckets r is 6, and the buckets reach from odds of ``2**-32`` to ``2**32``.
-
-    Args:
-        buckets: from 2 to 2**24.
-
-    Raises:
-        InvalidInputError: for any other number.
     """
     if not 2 <= buckets <= LOG_ODDS_MAX:
         raise InvalidInputError(f"buckets must be from 2 to 2**24 with spacing 'log_odds', not {buckets}")
@@ -65,15 +59,9 @@ def odds_bounds(buckets: int) -> np.ndarray:
 
 
 def lowest_scores(buckets: int, spacing: str) -> np.ndarray:
-    """The lowest probability of each bucket: a float64 is in the bucket, or above, if it is at least that.
+    """The lowest float64 probability of each "log_odds" or "linear" bucket: ``[buckets]``, beginning with 0.
 
-    Args:
-        buckets: at least 2.
-        spacing: "log_odds" or "linear". In linear buckets float32 scores are placed in float32, as Paddle does, and
-            may lie a rounding error beside these bounds.
-
-    Returns:
-        float64 ``[buckets]``; the first one is 0.
+    As in Paddle, float32 scores are placed in linear buckets in float32, up to a rounding error from these bounds.
     """
     if spacing == "linear":
         bounds = np.arange(1, buckets, dtype=np.float64)
@@ -82,7 +70,7 @@ def lowest_scores(buckets: int, spacing: str) -> np.ndarray:
         bounds = odds_bounds(buckets)
         guess, place = bounds / (1 + bounds), lambda p: p / (1 - p)
     with np.errstate(divide="ignore"):
-        for _ in range(4):  # roundings apart, the guess is right
+        for _ in range(4):  # the guess is exact up to rounding
             below = np.nextafter(guess, 0)
             guess = np.where(place(below) >= bounds, below, guess)
         for _ in range(4):
