@@ -35,6 +35,8 @@ _muted: contextvars.ContextVar[tuple[type[Warning], ...]] = contextvars.ContextV
 _gathered: contextvars.ContextVar[dict[type[Warning], list[str]] | None] = contextvars.ContextVar(
     "_gathered", default=None
 )
+#: The categories of warnings that `muted` keeps quiet here.
+muted_now = _muted.get
 
 
 class FleetMetricsError(Exception):
@@ -140,11 +142,6 @@ def gathered(*categories: type[Warning]) -> Iterator[dict[type[Warning], list[st
         _gathered.reset(token)
 
 
-def is_muted(category: type[Warning]) -> bool:
-    """Whether `warn` would keep a warning of this category to itself."""
-    return issubclass(category, _muted.get())
-
-
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn the caller of this package: the warning points at the first line outside of it.
 
@@ -152,7 +149,7 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
         text: the message.
         category: the class of the warning.
     """
-    if is_muted(category):
+    if issubclass(category, muted_now()):
         return
     gathering = _gathered.get()
     if gathering is not None and category in gathering:

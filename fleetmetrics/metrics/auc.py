@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.arguments import choice_of, flag_of, number_of
-from fleetmetrics.errors import BucketWarning, InvalidInputError, is_muted, warn
+from fleetmetrics.errors import BucketWarning, InvalidInputError, muted_now, warn
 from fleetmetrics.formulas.auc import area_fraction
 from fleetmetrics.metrics.buckets import ClassHistograms, ClassSettings
 
@@ -45,7 +45,7 @@ class _Area(ClassHistograms):
         raise NotImplementedError
 
     def formula(self, histogram: np.ndarray) -> Any:
-        if self.bounds or math.isinf(self.tolerance) or is_muted(BucketWarning):
+        if self.bounds or math.isinf(self.tolerance) or issubclass(BucketWarning, muted_now()):
             return self.area(histogram, self.bounds)
         found = self.area(histogram, True)
         self._warn_if_wide(*(np.atleast_1d(each) for each in found))
