@@ -13,7 +13,7 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Settings, Undefinable
-from fleetmetrics.metrics.classification.task import TASKS, average_of, confusion, number, task_of
+from fleetmetrics.metrics.classification.task import TASKS, average_of, confusion, task_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -204,7 +204,9 @@ class FBeta(_Averaged):
 
     def __init__(self, beta: float = 1.0, **settings: Unpack[AveragedSettings]) -> None:
         super().__init__(**settings)
-        number("beta", beta, 0, math.inf)
+        is_number = isinstance(beta, (int, float, np.number)) and not isinstance(beta, bool)
+        if not is_number or not 0 <= beta <= math.inf:
+            raise InvalidInputError(f"beta must be a number from 0 to inf, not {beta!r}")
         try:
             self.beta = float(beta)
         except OverflowError:  # an int that no float holds

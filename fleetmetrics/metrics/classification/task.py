@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, raise_if_too_large, whole_number_of
+from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, number_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
@@ -99,7 +99,7 @@ class Task(NamedTuple):
 
 
 class _Class(NamedTuple):
-    """Which samples have a class as this argument, or an ignored label."""
+    """Which samples have a class as this argument, or an ignored label; equal ones share one check."""
 
     argument: str
     classes: int
@@ -111,7 +111,7 @@ class _Class(NamedTuple):
 
 
 class _Tolerant(NamedTuple):
-    """Which samples meet a requirement, or have an ignored label."""
+    """Which samples meet a requirement, or have an ignored label; equal ones share one check."""
 
     rule: Requirement
     ignore_index: int
@@ -203,10 +203,11 @@ def task_of(
             )
     if ignore_index is not None and not (_is_whole(ignore_index) and -(2**63) <= ignore_index < 2**63):
         raise InvalidInputError(f"ignore_index must be an integer or None, not {ignore_index!r}")
-    number("threshold", threshold, 0, 1)
+    bound = number_of("threshold", threshold, 0, 1)
     if whole_number_of("top_k", top_k, 1) > 1 and task != "multiclass":
         raise InvalidInputError(f"top_k={top_k!r} needs task='multiclass', not {task!r}")
-    bound = 0.5 if task == "multiclass" else float(threshold)  # the highest score needs no threshold
+    if task == "multiclass":
+        bound = 0.5  # the highest score needs no threshold
     ignored = None if ignore_index is None else int(ignore_index)
     if left_open:
         return Task(kind, 0, bound, flag_of("from_logits", from_logits), ignored)
@@ -218,13 +219,6 @@ def task_of(
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def number(argument: str, value: Any, low: float, high: float) -> None:
-    """Raise unless an argument is a number in [low, high]."""
-    good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not good or not low <= value <= high:
-        raise InvalidInputError(f"{argument} must be a number from {low} to {high}, not {value!r}")
 
 
 def average_of(task: Task, average: str | None) -> str | None:
