@@ -184,8 +184,9 @@ def combine(reduction: str, arrays: Sequence[np.ndarray], over: str = "") -> np.
     if len(same) == 1 or same[0].size == 0:
         return same[0].copy()
     if reduction in WIDTHS:
+        groups = np.stack([array.reshape(-1, WIDTHS[reduction]) for array in same])  # of several states, maybe
         with np.errstate(all="ignore"):
-            return merged(_IN_ANY_ORDER, np.stack(same).astype(np.float64, copy=False))
+            return merged(_IN_ANY_ORDER, groups.astype(np.float64, copy=False)).reshape(same[0].shape)
     if same[0].dtype == np.int64:
         return _sum_integers(same, over) if reduction == "sum" else _extreme(reduction, same)
     result = _sum_floats(same) if reduction == "sum" else _signed_zero_extreme(reduction, same)

@@ -150,3 +150,14 @@ def test_shapes_stay_and_the_result_is_new(shape: tuple[int, ...], workers: int)
 def test_wrong_arguments_are_named(call: object, text: str) -> None:
     with pytest.raises(InvalidInputError, match=text):
         call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("reduction", "width"), [("moments", 4), ("comoments", 8)])
+@pytest.mark.parametrize("states", [1, 2, 3, 5])
+def test_moments_of_several_states_in_one_flat_array_are_merged_state_by_state(reduction, width, states):
+    """The channel sends all states of one reduction as one array."""
+    generator = np.random.default_rng(states)
+    workers = [np.abs(generator.normal(size=(states, width))) for _ in range(3)]
+    flat = combine(reduction, [each.reshape(-1) for each in workers])
+    alone = [combine(reduction, [each[place] for each in workers]) for place in range(states)]
+    assert flat.tobytes() == np.concatenate(alone).tobytes()
