@@ -16,7 +16,13 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
 from fleetmetrics.comm.base import DEFAULT_TIMEOUT, Deadline, resolve_timeout
-from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
+from fleetmetrics.errors import (
+    DuplicateStateError,
+    FleetMetricsError,
+    IntegerOverflowError,
+    InvalidInputError,
+    StaticProgramError,
+)
 from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.state import State
@@ -125,14 +131,17 @@ class Accumulator:
         """The class; of a wrapper with that inside: ``Sliced(AUC)``."""
         return type(self).__name__
 
-    def _told(self, error: InvalidInputError, batch: Any = None) -> InvalidInputError:
+    def _told(self, error: FleetMetricsError, batch: Any = None) -> FleetMetricsError:
         """The error with what it is about in front."""
         about, error.about = error.about, None
         if isinstance(about, Requirement):
             shared = about.argument in ("weight", "mask")
             asked = ((leaf, applicable(tuple(leaf.requirements_of(batch)), batch.classes)) for leaf in self.leaves())
             about = None if shared else next((leaf for leaf, rules in asked if about in rules), None)
-        error.args = (f"{self.called(about)}: {error}",)
+        text = str(error)
+        if text.startswith("prediction"):  # which the metric may call otherwise
+            text = self.arguments[0] + text[len("prediction") :]
+        error.args = (f"{self.called(about)}: {text}",)
         return error
 
     def checks(self) -> list[Check]:
@@ -185,7 +194,7 @@ class Accumulator:
             raise InvalidInputError(f"{type(self).__name__}.add: {self.arguments[0]} is missing")
         try:
             batch = Batch(prediction, label, weight, mask, columns)
-        except InvalidInputError as error:
+        except (InvalidInputError, IntegerOverflowError) as error:
             raise self._told(error) from None
         if batch.empty:
             return

@@ -42,11 +42,11 @@ muted_now = _muted.get
 class FleetMetricsError(Exception):
     """The base of every error that fleetmetrics raises on purpose."""
 
+    about: Any = None  # the metric, or the requirement that a sample broke, while nobody has said whose
+
 
 class InvalidInputError(FleetMetricsError, ValueError):
     """An argument is not what it should be: the message names it, its value and what is allowed."""
-
-    about: Any = None  # the metric, or the requirement that a sample broke, while nobody has said whose
 
 
 class AssertedInputError(InvalidInputError, AssertionError):

@@ -7,7 +7,8 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.xp import is_paddle, numpy_ops, to_host
+from fleetmetrics.xp import is_paddle, to_host
+from fleetmetrics.xp.kinds import of_torch
 
 __all__ = ["joined_arrays", "keys_of"]
 
@@ -25,7 +26,7 @@ def keys_of(values: Any, argument: str) -> np.ndarray:
     and ``"a\0"``.
     """
     torch = hasattr(values, "detach") and hasattr(values, "cpu") and not is_paddle(values)
-    array = numpy_ops.of_torch(values, argument) if torch else to_host(values)
+    array = of_torch(values, argument) if torch else to_host(values)
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         raise InvalidInputError(f"{argument} is a masked array; give its data, and mask=~array.mask, to add")
     if not isinstance(array, np.ndarray) or array.dtype == object:

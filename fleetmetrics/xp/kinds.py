@@ -5,7 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
-__all__ = ["Directed", "Scattered", "is_eager_tensor", "is_paddle", "is_static", "without_strays"]
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError
+
+__all__ = ["Directed", "Scattered", "is_eager_tensor", "is_paddle", "is_static", "of_torch", "without_strays"]
 
 
 def is_eager_tensor(value: Any) -> bool:
@@ -69,3 +73,13 @@ def without_strays(xp: Any, increment: Any, state: Any) -> Any:
     if amount is None:
         return Scattered(tuple(indices), xp.cast(inside, "int64"))
     return Scattered(tuple(indices), xp.where(inside, amount, xp.zeros_like(amount)))
+
+
+def of_torch(tensor: Any, argument: str) -> np.ndarray:
+    """A torch tensor on the CPU, even with a gradient; bfloat16 as float32. An error on any other device."""
+    if str(tensor.device) != "cpu":
+        raise InvalidInputError(
+            f"{argument} is a torch tensor on device {str(tensor.device)!r}; give {argument}.cpu() to add"
+        )
+    tensor = tensor.detach()
+    return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()

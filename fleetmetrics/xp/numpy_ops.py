@@ -12,7 +12,7 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers import OF_BATCHES as _OF_BATCHES
 from fleetmetrics.numbers import WIDTHS, combine, identity, merged, merged_floats, sum_of_numbers, two_sum, widen
-from fleetmetrics.xp.kinds import Scattered
+from fleetmetrics.xp.kinds import Scattered, of_torch
 from fleetmetrics.xp.score_buckets import log_odds
 
 #: Overflow is checked for afterwards.
@@ -69,16 +69,6 @@ def _as_array(value: Any, argument: str) -> np.ndarray:
         return np.asarray(value)
     except ValueError:  # ragged lists: widen raises the error
         return widen(value, argument)
-
-
-def of_torch(tensor: Any, argument: str) -> np.ndarray:
-    """A torch tensor on the CPU, even with a gradient; bfloat16 as float32. An error on any other device."""
-    if str(tensor.device) != "cpu":
-        raise InvalidInputError(
-            f"{argument} is a torch tensor on device {str(tensor.device)!r}; give {argument}.cpu() to add"
-        )
-    tensor = tensor.detach()
-    return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
 
 
 def host(array: np.ndarray) -> np.ndarray:

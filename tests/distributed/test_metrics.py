@@ -101,7 +101,7 @@ def test_workers_that_call_different_metrics_hear_what_differs_on_which_ranks(
 
 def test_an_error_of_one_worker_is_raised_by_all(reports: list[dict[str, Any]]) -> None:
     texts, workers = reports[0]["troubles"], len(reports)
-    told = f"InvalidInputError: deferred: 9 of {9 * workers} samples were invalid and left out, the first at position 0"
+    told = f"InvalidInputError: deferred (AUC): 9 of {9 * workers} samples were invalid and left out, the first at"
     assert texts["invalid"].startswith(told), texts["invalid"]
     assert texts["never started"].startswith("StateNotFoundError: "), texts["never started"]
     assert "no variable 'never started.seen' in the scope" in texts["never started"]

@@ -68,7 +68,7 @@ def alone() -> dict[str, Any]:
     data = {name: column for name, column in samples().items() if name != "user"}
     with pytest.warns(UserWarning, match="more than 5 keys|slot 77 is undefined") as told:
         value = fed(collection(), data).compute()
-    assert len(told) == 2
+    assert len([each for each in told if each.category is not fm.BucketWarning]) == 2
     return value
 
 

@@ -269,11 +269,11 @@ def test_states_of_a_clone_are_listed_too():
 
 
 def test_states_of_a_metric_can_be_found_in_the_scope():
-    metric = fm.AUC(fresh("auc"), num_thresholds=4)
+    metric = fm.AUC(name=fresh("auc"), num_thresholds=4)
     scope = contract.feed(metric, [Data(np.array([0.25, 0.75]), np.array([0, 1]))], "static")
     found = np.array(scope.find_var(f"{metric.name}.histogram").get_tensor())
     assert found.dtype == np.int64 and found.tolist() == [[0, 1, 0, 0, 0], [0, 0, 0, 1, 0]]
-    weighted = fm.AUC(fresh("auc"), num_thresholds=4)
+    weighted = fm.AUC(name=fresh("auc"), num_thresholds=4)
     data = Data(np.array([0.25, 0.75]), np.array([0, 1]), np.array([0.5, 2.0]))
     found = np.array(contract.feed(weighted, [data], "static").find_var(f"{weighted.name}.histogram").get_tensor())
     assert found.dtype == np.float64 and found.tolist() == [[0, 0.5, 0, 0, 0], [0, 0, 0, 2, 0]]

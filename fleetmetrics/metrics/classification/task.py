@@ -188,7 +188,9 @@ def task_of(
         kind = "any" if task is None else task
     elif task is None:
         task = "multiclass" if num_classes is not None else "multilabel" if num_labels is not None else allowed[0]
-        choice_of("task", task, allowed)
+        if task not in allowed:
+            given = f"num_classes={num_classes!r}" if num_classes is not None else f"num_labels={num_labels!r}"
+            raise InvalidInputError(f"{given} means task={task!r}; allowed are {', '.join(map(repr, allowed))}")
     for name, value, owner in (("num_classes", num_classes, "multiclass"), ("num_labels", num_labels, "multilabel")):
         if task == owner and not left_open:
             least = 2 if owner == "multiclass" else 1
