@@ -313,7 +313,11 @@ class Expression(Composite, Metric):
                     f"{self}: the value of {each.name} is a {type(value).__name__}; arithmetic takes numbers and arrays"
                 )
             operands.append(value)
-        return self.function(*operands)
+        with np.errstate(over="ignore"):
+            value = self.function(*operands)
+        if np.isinf(value).any() and not any(np.isinf(each).any() for each in operands):
+            return undefined(f"{self}", "the result is beyond float64, whose largest number is 1.8e308")
+        return value
 
     def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:  # noqa: D102
         for place, each in enumerate(self.operands):

@@ -155,3 +155,11 @@ def test_a_collection_gives_its_keys_prefix_postfix_and_other_names():
         metrics.rename({"mae": "samples"})
     with pytest.raises(fm.InvalidInputError, match="prefix must be a string, not 3"):
         fm.MetricCollection([], prefix=3)
+
+
+@pytest.mark.parametrize("make", [lambda: fm.Sum() * 10, lambda: fm.Sum() + 1.5e308, lambda: -fm.Sum() - 1.5e308])
+def test_a_result_beyond_float64_is_undefined_with_a_warning(make):
+    expression = make()
+    expression.add([1e308])
+    with pytest.warns(fm.UndefinedMetricWarning, match="the result is beyond float64"):
+        assert np.isnan(expression.compute())
