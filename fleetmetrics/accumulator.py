@@ -139,8 +139,9 @@ class Accumulator:
             asked = ((leaf, applicable(tuple(leaf.requirements_of(batch)), batch.classes)) for leaf in self.leaves())
             about = None if shared else next((leaf for leaf, rules in asked if about in rules), None)
         text = str(error)
-        if text.startswith("prediction"):  # which the metric may call otherwise
-            text = self.arguments[0] + text[len("prediction") :]
+        for common, own in zip(("prediction", "label"), self.arguments):  # which the metric may call otherwise
+            if text.startswith(common):
+                text = own + text[len(common) :]
         error.args = (f"{self.called(about)}: {text}",)
         return error
 

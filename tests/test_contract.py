@@ -372,9 +372,10 @@ def test_a_broken_sample_is_an_error_that_says_which_and_nothing_is_lost(name, a
     metric = CASES[name].make(name="mine")
     feed(metric, [sound], mode)
     before, known = state_bytes(metric), metric.compute()
+    named = metric.arguments[0] if argument == "prediction" else argument
     with pytest.raises(
         fm.InvalidInputError,
-        match=rf"^mine \(\w+\): {argument} must be ({ALLOWED[argument]}); 2 of 53 samples are not, the first at "
+        match=rf"^mine \(\w+\): {named} must be ({ALLOWED[argument]}); 2 of 53 samples are not, the first at "
         r"position 4: \S.*\. Nothing of this batch was added; mask such samples, or pass "
         r"validate=False to skip the check$",
     ) as error:

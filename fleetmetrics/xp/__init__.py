@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.xp import numpy_ops
-from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor, is_paddle, is_static, of_torch, without_strays
+from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor, is_paddle, is_static, without_strays
 
 __all__ = [
     "Directed",
@@ -51,5 +51,6 @@ def to_host(value: Any) -> Any:
     if is_eager_tensor(value):
         return namespace(value).host(value) if value.is_dense() else value
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's
-        return of_torch(value.cpu(), "a record")
+        tensor = value.detach().cpu()
+        return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
     return value

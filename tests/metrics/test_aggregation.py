@@ -97,7 +97,7 @@ def test_count_without_labels_and_with_scores(mode):
 
 def test_a_uint64_that_int64_cannot_hold_is_an_error():
     with pytest.raises(
-        fm.IntegerOverflowError, match=r"prediction holds 18446744073709551615; the largest integer .* 2\*\*63 - 1"
+        fm.IntegerOverflowError, match=r"value holds 18446744073709551615; the largest integer .* 2\*\*63 - 1"
     ):
         fm.Sum().add(np.array([2**64 - 1], np.uint64))
 
@@ -134,10 +134,10 @@ def test_throughput_without_time_is_undefined():
 @pytest.mark.parametrize(
     "number, seconds, text",
     [
-        (-1, 1.0, "prediction must be a finite number of at least 0, the number of samples; 1 of 1"),
-        (np.nan, 1.0, "prediction must be a finite number of at least 0, the number of samples; 1 of 1"),
-        (64, 0.0, "label must be a finite number above 0, the seconds; 1 of 1"),
-        (64, np.inf, "label must be a finite number above 0, the seconds; 1 of 1"),
+        (-1, 1.0, "number must be a finite number of at least 0, the number of samples; 1 of 1"),
+        (np.nan, 1.0, "number must be a finite number of at least 0, the number of samples; 1 of 1"),
+        (64, 0.0, "seconds must be a finite number above 0, the seconds; 1 of 1"),
+        (64, np.inf, "seconds must be a finite number above 0, the seconds; 1 of 1"),
     ],
 )
 def test_throughput_refuses_what_is_no_number_of_samples_in_some_time(number, seconds, text):
