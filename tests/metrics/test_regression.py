@@ -228,7 +228,8 @@ def exact_deviance(prediction: float, label: float, power: float) -> float:
 @pytest.mark.parametrize("power", [-3.5, -0.5, 0, 1, 1.1, 1.5, 1.9, 2, 2.5, 3, 7])
 def test_tweedie_deviance_near_a_perfect_prediction_is_exact_and_never_negative(power, mode):
     modes = [mode] if mode != "static" or power in (1, 1.5, 2) else []
-    for ratio in 1 + np.concatenate([10.0 ** -np.arange(1, 16), -(10.0 ** -np.arange(1, 16)), [2.0**-52, 0.5, 3.0]]):
+    ratios = 1 + np.concatenate([10.0 ** -np.arange(1, 16), -(10.0 ** -np.arange(1, 16)), [2.0**-52, 0.5, 3.0]])
+    for ratio in ratios[::6] if mode == "static" else ratios:  # a program for each
         for each in modes:
             for prediction in (1.0, 3e-5, 123456.789) if each == "numpy" else (0.7,):
                 label = float(prediction * ratio)
