@@ -169,7 +169,7 @@ class Metric(Accumulator):
         unknown = [name for name in found if name not in self.states]
         what = f"leaves out {', '.join(missing)}" if missing else f"fills {', '.join(unknown)}, not declared"
         raise InvalidInputError(
-            f"{self.name}: batch_statistics of {type(self).__name__} {what}; it must return an increment for each "
+            f"batch_statistics of {type(self).__name__} {what}; it must return an increment for each "
             f"declared state: {', '.join(self.states) or 'none'}"
         )
 

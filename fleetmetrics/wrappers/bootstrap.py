@@ -162,7 +162,7 @@ class Bootstrap(Wrapper):
             if batch.weight is not None or batch.width != 1:
                 what = "weights" if batch.weight is not None else "rows of several elements, which are drawn together"
                 raise InvalidInputError(
-                    f"{self.name}: without ids Bootstrap counts samples, and it was given {what}. Give ids=, the name "
+                    f"without ids Bootstrap counts samples, and it was given {what}. Give ids=, the name "
                     "of a further argument of add that identifies the samples"
                 )
             return pairs
@@ -271,7 +271,7 @@ class Bootstrap(Wrapper):
         if len(shapes) > 1 or any(array.dtype.kind not in "biuf" for array in arrays):
             given = f"arrays of the shapes {list(shapes[0])} and {list(shapes[1])}" if shapes[1:] else repr(value)
             raise InvalidInputError(
-                f"{self.name}: Bootstrap takes metrics whose value is a number, or an array of one shape whatever the "
+                "Bootstrap takes metrics whose value is a number, or an array of one shape whatever the "
                 f"samples, or a dict or tuple of these; {self.metric.name} gives {given}"
             )
         table = np.stack([array.astype(np.float64) for array in arrays[1:]])

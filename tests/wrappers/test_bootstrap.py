@@ -341,7 +341,9 @@ def test_metrics_of_other_states_ask_for_ids(metric: Any) -> None:
 
 def test_weights_and_rows_ask_for_ids() -> None:
     metric = fm.Bootstrap(fm.Accuracy(), name="mine")
-    with pytest.raises(fm.InvalidInputError, match=r"mine: without ids Bootstrap counts samples.* given weights. Give"):
+    with pytest.raises(
+        fm.InvalidInputError, match=r"mine \(.*\): without ids Bootstrap counts samples.* given weights. Give"
+    ):
         metric.add(P, Y, W)
     with pytest.raises(fm.InvalidInputError, match=r"it was given rows of several elements.* Give ids="):
         metric.add(P.reshape(-1, 2), Y.reshape(-1, 2))
