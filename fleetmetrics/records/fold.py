@@ -17,9 +17,9 @@ from fleetmetrics.comm.base import Deadline
 from fleetmetrics.comm.columns import by_rank
 from fleetmetrics.comm.letters import Letter, joined
 from fleetmetrics.errors import AgreementError
-from fleetmetrics.records.arrays import pack_arrays, unpack_arrays
-from fleetmetrics.records.serializer import pack, unpack
 from fleetmetrics.records.table import Records, Table, joined_records
+from fleetmetrics.serial import pack_arrays, unpack_arrays
+from fleetmetrics.serial.serializer import pack, unpack
 
 __all__ = ["fold_in_order"]
 

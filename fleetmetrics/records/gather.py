@@ -21,11 +21,11 @@ from fleetmetrics.comm.base import SECONDS_FOR_TROUBLE, Deadline, resolve_timeou
 from fleetmetrics.comm.letters import Letter
 from fleetmetrics.comm.trouble import described, named_error
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, warn
-from fleetmetrics.records.arrays import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.records.batches import Columns, Part, Positions, as_results, in_order, one_per_id, part_of
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
-from fleetmetrics.records.serializer import pack, unpack
 from fleetmetrics.records.share import Share, States, check_notes
+from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
+from fleetmetrics.serial.serializer import pack, unpack
 
 __all__ = ["gather"]
 

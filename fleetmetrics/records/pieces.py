@@ -10,9 +10,9 @@ from typing import Any, Iterable, Iterator, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.arrays import Packed, pack_chunks, unpack_arrays
 from fleetmetrics.records.batches import Columns, are_alike
-from fleetmetrics.records.serializer import pack, unpack
+from fleetmetrics.serial import Packed, pack_chunks, unpack_arrays
+from fleetmetrics.serial.serializer import pack, unpack
 
 __all__ = ["PIECE_BYTES", "Spool", "pieces", "read_piece"]
 

@@ -20,7 +20,7 @@ from fleetmetrics.comm.letters import Letter, joined
 from fleetmetrics.comm.packing import agree, layout_of
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import combine, identity
-from fleetmetrics.records.arrays import pack_arrays, unpack_arrays
+from fleetmetrics.serial import pack_arrays, unpack_arrays
 from fleetmetrics.state import InPlace, State, read
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 

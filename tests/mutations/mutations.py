@@ -426,7 +426,7 @@ MUTATIONS = [
         "pickles are read though they are not allowed",
         "    def pickle(self, count: int, size: int) -> list[Any]:\n        if not self.allow_pickle:",
         "    def pickle(self, count: int, size: int) -> list[Any]:\n        if False:",
-        "tests/records/test_serializer.py -k unless_it_is_allowed",
+        "tests/serial/test_serializer.py -k unless_it_is_allowed",
     ),
     # -- wrappers -----------------------------------------------------------------------------------------------
     Mutation(

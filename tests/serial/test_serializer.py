@@ -24,8 +24,8 @@ import numpy as np
 import pytest
 
 from fleetmetrics.errors import InvalidInputError, RecordError
-from fleetmetrics.records.arrays import Packed, pack_chunks, unpack_arrays
-from fleetmetrics.records.serializer import pack, unpack
+from fleetmetrics.serial import Packed, pack_chunks, unpack_arrays
+from fleetmetrics.serial.serializer import pack, unpack
 from tests.paddle_version import PIR
 
 QUIET_NAN = math.nan
@@ -638,8 +638,8 @@ class Blocked:
             raise ModuleNotFoundError("No module named 'paddle'", name="paddle")
 sys.meta_path.insert(0, Blocked())
 import fractions, numpy as np
-from fleetmetrics.records.arrays import pack_chunks, unpack_arrays
-from fleetmetrics.records.serializer import pack, unpack
+from fleetmetrics.serial import pack_chunks, unpack_arrays
+from fleetmetrics.serial.serializer import pack, unpack
 values = [{"a": np.ones(2), "b": [1, fractions.Fraction(1, 3), None]}] * 2
 packed = pack(values)
 returned = unpack(packed.layout, b"".join(packed.buffers))

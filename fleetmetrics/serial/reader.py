@@ -13,7 +13,7 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 
 from fleetmetrics.errors import FleetMetricsError, RecordError
-from fleetmetrics.records.arrays import Payload
+from fleetmetrics.serial import Payload
 
 __all__ = ["Reader"]
 

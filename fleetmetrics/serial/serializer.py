@@ -5,7 +5,7 @@ of one shape as one block; tuples, lists and dicts as columns of their entries. 
 C. Anything else is pickled.
 
 A layout is a tree of lists, fit for JSON: ``[count, column]``, where a column is ``[kind, ...]``; the kinds are
-those of `fleetmetrics.records.reader`. It holds dtypes, shapes, keys and sizes; the values are in the buffers, in the
+those of `fleetmetrics.serial.reader`. It holds dtypes, shapes, keys and sizes; the values are in the buffers, in the
 order of the tree.
 """
 
@@ -24,8 +24,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
 import numpy as np
 
 from fleetmetrics.errors import RecordError
-from fleetmetrics.records.arrays import Packed, bytes_of, is_plain, misfits_named, padded
-from fleetmetrics.records.reader import Reader
+from fleetmetrics.serial import Packed, bytes_of, is_plain, misfits_named, padded
+from fleetmetrics.serial.reader import Reader
 from fleetmetrics.xp import is_eager_tensor
 
 __all__ = ["pack", "unpack"]
