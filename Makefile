@@ -32,6 +32,9 @@ BENCH := .venv-bench
 BENCH_NAME := the peers that the metrics are timed against
 BENCH_INSTALLS := -e '.[bench]'
 
+# The tests start hundreds of processes that import the package: without bytecode each would compile it.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Material for MkDocs announces MkDocs 2, which setup.py excludes.
 export NO_MKDOCS_2_WARNING := 1
 

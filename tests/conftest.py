@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
-import traceback
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,20 +11,6 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:
     # There are more workers than processors: threads of theirs would only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-_extract_stack = traceback.extract_stack
-
-
-def extract_stack(f: FrameType | None = None, limit: int | None = None) -> traceback.StackSummary:
-    """The innermost frames, which are what an error message of Paddle is about.
-
-    Paddle keeps a stack with each operation of a static program, 3.x for ever; among pytest's own forty frames that
-    takes longer than the rest of building a program.
-    """
-    return _extract_stack(f or sys._getframe(1), limit or 12)
-
-
-traceback.extract_stack = extract_stack
 
 # What is collected lives to the end: each search for garbage would look at all of it.
 gc.disable()

@@ -13,6 +13,7 @@ import hashlib
 import importlib
 import inspect
 import itertools
+import traceback
 import zlib
 from pathlib import Path
 from typing import Any, Iterator, Sequence
@@ -20,6 +21,11 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 
 from tests.cases.base import DTYPES, MODES, SAMPLES, SHAPES, WEIGHTS, Case, Data  # noqa: F401
+
+# Paddle keeps the stack of each operation of a static program, for its error messages, and 3.x for ever: to look up its
+# lines takes a quarter of the time that it takes to build a program. The stack of this import does as well.
+_stack = traceback.extract_stack(limit=4)
+traceback.extract_stack = lambda f=None, limit=None: _stack
 
 #: Every metric of the catalogue, some with several settings or kinds of input.
 CASES: dict[str, Case] = {}

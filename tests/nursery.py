@@ -1,7 +1,11 @@
 """A process that has imported what takes long, and forks a child for each program that a test gives it.
 
 A child is as good as a new process: nothing of a program's names, modes or communicators is left for the next. Paddle
-alone takes one to two seconds to import.
+alone takes two seconds of processor time to import.
+
+Whoever asks for a child, at the nursery's address, holds the connection as long as the child shall live. So a process
+can stand in for it: in an environment of `Nursery.environment` Python, instead of importing what a script needs, has
+the script forked, waits, and ends as it does. Launchers, and whoever watches or ends their workers, see no difference.
 """
 
 from __future__ import annotations
@@ -10,16 +14,20 @@ import contextlib
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
+import socket
 import subprocess
 import sys
-import time
+import tempfile
 import types
+import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
+_ADDRESS, _SCRIPTS = "NURSERY_ADDRESS", "NURSERY_SCRIPTS"
 
 
 class Ended(NamedTuple):
@@ -42,20 +50,24 @@ class Nursery:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         environment["OMP_NUM_THREADS"] = "1"
-        command = [sys.executable, "-W", "ignore", __file__, *modules]
-        # A session of its own: a child that hangs is ended with it.
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
-        )
-        self._statuses: dict[int, int] = {}
-        self._rest = b""
+        self.address = f"nursery-{uuid.uuid4().hex}"
+        with _socket() as listener:
+            listener.bind(f"\0{self.address}")
+            listener.listen(100)
+            command = [sys.executable, "-W", "ignore", __file__, str(listener.fileno()), *modules]
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=[listener.fileno()],
+                start_new_session=True,
+            )
 
     def __enter__(self) -> Nursery:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 
     def run(self, code: str, directory: Path, timeout: float = 120) -> Ended:
@@ -67,92 +79,114 @@ class Nursery:
             timeout: seconds that it may take.
         """
         out, err = (directory.with_name(f"{directory.name}.{name}") for name in ("out", "err"))
-        child = self.start(["-c"], code, directory, out, err)
+        child = self.start(["-c", code], directory, out, err)
         try:
             status = child.wait(timeout)
         except subprocess.TimeoutExpired:
+            child.kill()
             raise AssertionError(f"no end within {timeout} s\n{err.read_text(errors='replace')}") from None
         return Ended(status, out.read_text(), err.read_text(errors="replace"))
 
+    def environment(self, *scripts: str) -> dict[str, str]:
+        """Variables with which Python lets some scripts be forked; among them PYTHONPATH.
+
+        Args:
+            scripts: their names without directories, or those of modules that are run.
+        """
+        path = [str(ROOT / "tests" / "forked"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        return {_ADDRESS: self.address, _SCRIPTS: os.pathsep.join(scripts), "PYTHONPATH": os.pathsep.join(path)}
+
     def start(
-        self, arguments: list[str], code: str, directory: Path, out: Path, err: Path, env: dict[str, str] | None = None
+        self, command: list[str], directory: Path, out: Path, err: Path, env: dict[str, str] | None = None
     ) -> Child:
         """Start a program in a process group of its own.
 
         Args:
-            arguments: what `sys.argv` shall be; the first is the script's path, or "-c".
-            code: the program.
+            command: what would follow `python`: a script, `-m` and a module, or `-c` and a program.
             directory: where it runs.
             out: the file that gets what it prints.
             err: the same for errors; may be the same file.
             env: the environment; None: that of the nursery.
         """
-        order = {"argv": arguments, "code": code, "directory": str(directory), "out": str(out), "err": str(err)}
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({**order, "env": env}).encode() + b"\n")
-        self.process.stdin.flush()
-        pid: int | None = None
-        while pid is None:
-            pid = self._listen(60)
-        return Child(self, pid)
-
-    def status_of(self, pid: int, timeout: float) -> int | None:
-        """The status that a child ended with; None if it has not after so many seconds."""
-        end = time.monotonic() + timeout
-        while pid not in self._statuses and (left := end - time.monotonic()) > 0:
-            self._listen(left)
-        return self._statuses.get(pid)
-
-    def _listen(self, timeout: float) -> int | None:
-        """Take in what the process tells next; the number of a child that it has started."""
-        assert self.process.stdout is not None
-        if b"\n" not in self._rest:
-            readable, _, _ = select.select([self.process.stdout], [], [], timeout)
-            if not readable:
-                return None
-            data = os.read(self.process.stdout.fileno(), 4096)
-            assert data, "the nursery has ended"
-            self._rest += data
-            if b"\n" not in self._rest:
-                return None
-        line, _, self._rest = self._rest.partition(b"\n")
-        pid, status = json.loads(line)
-        if status is None:
-            return int(pid)
-        self._statuses[pid] = status
-        return None
+        with open(os.devnull) as nothing, open(out, "ab") as printed, open(err, "ab") as complained:
+            files = [nothing.fileno(), printed.fileno(), complained.fileno()]
+            return Child(self.address, command, str(directory), files, env)
 
 
 class Child:
     """A program that a nursery runs; has of `subprocess.Popen` what the tests need.
 
     Args:
-        nursery: its parent.
-        pid: its number, and that of its process group.
+        address: the nursery's.
+        command: see `Nursery.start`.
+        directory: where it runs.
+        files: the numbers of its standard streams.
+        env: its environment.
     """
 
-    def __init__(self, nursery: Nursery, pid: int) -> None:
-        self._nursery, self.pid = nursery, pid
+    def __init__(
+        self, address: str, command: list[str], directory: str, files: list[int], env: dict[str, str] | None
+    ) -> None:
+        self._nursery = _socket()
+        self._nursery.connect(f"\0{address}")
+        order = {"command": command, "directory": directory, "env": env}
+        socket.send_fds(self._nursery, [json.dumps(order).encode() + b"\n"], files)
+        self._told = self._nursery.makefile("rb")
+        self._status: int | None = None
+        self.pid = self._listen()
 
-    def wait(self, timeout: float = 60) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         """The status that it ends with; negative: by which signal."""
-        status = self._nursery.status_of(self.pid, timeout)
-        if status is None:
-            raise subprocess.TimeoutExpired(str(self.pid), timeout)
-        return status
+        if self._status is None:
+            if not select.select([self._nursery], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+            self._status = self._listen()
+            self._told.close()
+            self._nursery.close()
+        return self._status
 
     def poll(self) -> int | None:
         """The status that it has ended with; None: it runs."""
-        return self._nursery.status_of(self.pid, 0.001)
+        try:
+            return self.wait(0.001)
+        except subprocess.TimeoutExpired:
+            return None
 
     def kill(self) -> None:
         """End it, and what it has started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        if self._status is None:
+            end(self.pid)
+
+    def _listen(self) -> int:
+        line = self._told.readline()
+        assert line, "the nursery has ended"
+        return int(line)
 
 
-def serve() -> None:
-    """Fork, and tell who was started and who has ended how.
+def _socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
+# -- in place of a script ----------------------------------------------------------------------------------
+
+
+def stand_in() -> None:
+    """If this process was started for one of the scripts: have it forked, and end as it does."""
+    command = [each for each in sys.orig_argv[1:] if each != "-u"]
+    name = command[command[0] == "-m"] if command else ""
+    if os.path.basename(name) in os.environ.get(_SCRIPTS, "").split(os.pathsep):
+        child = Child(os.environ[_ADDRESS], command, os.getcwd(), [0, 1, 2], dict(os.environ))
+        status = child.wait()
+        if status < 0:
+            os.kill(os.getpid(), -status)
+        os._exit(status)
+
+
+# -- in the nursery ----------------------------------------------------------------------------------------
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork for whoever asks, until the test that has started this process ends it or is gone.
 
     A child runs its program and returns, so that Python ends as it always does.
     """
@@ -160,65 +194,98 @@ def serve() -> None:
     os.set_blocking(signals, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(signals)
-    orders, children = b"", set()
+    children: dict[socket.socket, int] = {}
     while True:
-        readable, _, _ = select.select([0, signalled], [], [])
+        readable, _, _ = select.select([0, signalled, listener, *children], [], [])
+        if 0 in readable:
+            for child in children.values():
+                end(child)
+            return
+        for connection in children.keys() & set(readable):  # whoever asked for it is gone
+            end(children[connection])
         if signalled in readable:
             os.read(signalled, 4096)
-            while children:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if not pid:
-                    break
-                children.discard(pid)
-                tell(pid, -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
-        if 0 in readable:
-            data = os.read(0, 1 << 20)
-            if not data:
+            bury(children)
+        if listener in readable:
+            connection, _ = listener.accept()
+            order, files = take(connection)
+            child = os.fork()
+            if child == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for each in (signalled, signals):
+                    os.close(each)
+                for each in (listener, connection, *children):
+                    each.close()
+                become(order, files)
                 return
-            *lines, orders = (orders + data).split(b"\n")
-            for line in lines:
-                child = os.fork()
-                if child == 0:
-                    signal.set_wakeup_fd(-1)
-                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                    os.close(signalled)
-                    os.close(signals)
-                    become(json.loads(line))
-                    return
-                children.add(child)
-                tell(child, None)
+            for each in files:
+                os.close(each)
+            children[connection] = child
+            tell(connection, child)
 
 
-def tell(pid: int, status: int | None) -> None:
-    os.write(1, json.dumps([pid, status]).encode() + b"\n")
+def take(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """An order, and the standard streams that came with it."""
+    data, files, _, _ = socket.recv_fds(connection, 1 << 16, 3)
+    while not data.endswith(b"\n"):
+        data += connection.recv(1 << 16)
+    return json.loads(data), files
 
 
-def become(order: dict[str, Any]) -> None:
+def tell(connection: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):
+        connection.sendall(b"%d\n" % number)
+
+
+def end(child: int) -> None:
+    for kill in (os.killpg, os.kill):  # it may not have made its group yet
+        with contextlib.suppress(ProcessLookupError):
+            kill(child, signal.SIGKILL)
+
+
+def bury(children: dict[socket.socket, int]) -> None:
+    """Tell of the children that have ended how they did."""
+    for connection, child in list(children.items()):
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            tell(connection, os.waitstatus_to_exitcode(status))
+            connection.close()
+            del children[connection]
+
+
+def become(order: dict[str, Any], files: list[int]) -> None:
     """In the child: run the program as the main module, with its own standard streams."""
     os.setsid()
     os.chdir(order["directory"])
-    for number, path in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
-        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(opened, number)
-        os.close(opened)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    tempfile.tempdir = None  # the environment may have another
     if order["env"] is not None:
         os.environ.clear()
         os.environ.update(order["env"])
         sys.path[1:1] = [path for path in order["env"].get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.stdout.reconfigure(line_buffering=True)
+    option, *rest = command = order["command"]
+    if option == "-m":
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        return
     main = types.ModuleType("__main__")
-    sys.modules["__main__"], sys.argv = main, order["argv"]
-    script = order["argv"][0]
-    if script == "-c":
-        sys.path[0] = ""
-        script = "<string>"
+    sys.modules["__main__"] = main
+    if option == "-c":
+        sys.path[0], sys.argv = "", ["-c", *rest[1:]]
+        code, file = rest[0], "<string>"
     else:
-        sys.path[0] = os.path.dirname(script)
-        main.__file__ = script
-        sys.stdout.reconfigure(line_buffering=True)
-    exec(compile(order["code"], script, "exec"), main.__dict__)
+        sys.path[0], sys.argv = os.path.dirname(option), command
+        code, file = Path(option).read_text(encoding="utf-8"), option
+        main.__file__ = file
+    exec(compile(code, file, "exec"), main.__dict__)
 
 
 if __name__ == "__main__":
-    for module in sys.argv[1:]:
-        importlib.import_module(module)
-    serve()
+    with socket.socket(fileno=int(sys.argv[1])) as _listener:
+        for _module in sys.argv[2:]:
+            importlib.import_module(_module)
+        serve(_listener)

@@ -37,7 +37,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from tests.nursery import Child, Nursery
+from tests.nursery import Nursery
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -140,9 +140,9 @@ def run(
     Args:
         script: what each process runs; it calls :func:`report`.
         workers: how many.
-        launch: "bare": without a launcher, and scripts of this directory that begin with Paddle forked where it is
-            imported already (so these workers hash texts alike); "ps" (fleetrun, Gloo off as by default), "ps_gloo",
-            "collective" or "mpi" (mpirun): new processes.
+        launch: "bare": without a launcher; "ps" (Paddle's, Gloo off as by default), "ps_gloo", "collective" or "mpi"
+            (mpirun). Scripts of this directory that begin with Paddle are forked where it is imported already, and so
+            is their launcher: such workers hash texts alike.
         servers: how many parameter servers, for the two of that kind.
         args: what :func:`arguments` returns there.
         timeout: seconds for the whole job.
@@ -231,7 +231,10 @@ class Job:
             _TEST: str(os.getpid()),
             **(env or {}),
         }
-        self.processes: list[subprocess.Popen[bytes] | Child] = []
+        if HERE in script.parents and _PADDLE.search(script.read_text(encoding="utf-8")):
+            self._environment.update(paddle_nursery().environment(script.name, "paddle.distributed.launch"))
+            self._environment["PYTHONPATH"] += os.pathsep + str(HERE)
+        self.processes: list[subprocess.Popen[bytes]] = []
         if launch == "bare":
             self._start_bare(script)
         elif launch == "mpi":
@@ -257,13 +260,7 @@ class Job:
                 "PADDLE_TRAINER_ENDPOINTS": endpoints,
                 "PADDLE_CURRENT_ENDPOINT": endpoints.split(",")[rank],
             }
-            log = self.directory / f"worker {rank}.log"
-            log.touch()
-            environment, code = {**place, **self._environment}, script.read_text(encoding="utf-8")
-            if HERE in script.parents and _PADDLE.search(code):
-                self.processes.append(_nursery().start([str(script)], code, self.directory, log, log, environment))
-            else:
-                self._start([sys.executable, str(script)], environment, log.name)
+            self._start([sys.executable, str(script)], {**place, **self._environment}, f"worker {rank}.log")
 
     def _start_launcher(self, script: Path, servers: int) -> None:
         python = [sys.executable, "-m", "paddle.distributed.launch", "--log_dir", str(self.directory / "log")]
@@ -316,9 +313,6 @@ class Job:
 
     def stop(self) -> None:
         """Kill what is left: the processes that carry this job's mark, orphans of a launcher included."""
-        for process in self.processes:
-            if isinstance(process, Child):
-                process.kill()
         marker = f"{_MARK}={self.mark}".encode()
         for _ in range(3):
             for path in Path("/proc").glob("[0-9]*/environ"):
@@ -333,7 +327,7 @@ _PADDLE = re.compile(r"^import paddle", re.MULTILINE)
 
 
 @functools.lru_cache(maxsize=None)
-def _nursery() -> Nursery:
+def paddle_nursery() -> Nursery:
     """The process that forks workers, for the rest of this test run."""
     nursery = Nursery("fleetmetrics", "paddle", "tests.contract")
     atexit.register(nursery.__exit__)

@@ -1,0 +1,5 @@
+"""Read by each Python that starts with this directory in its path: of some scripts, a nursery runs a copy instead."""
+
+from tests import nursery
+
+nursery.stand_in()
