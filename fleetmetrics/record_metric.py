@@ -1,7 +1,7 @@
 """``RecordMetric``: the base of catalogue metrics that need the samples of all workers together.
 
 A query's answers, and samples of equal score, may be on different workers. Such a metric defines what it keeps of each
-sample, in which order it looks at all of them, and how it folds a piece:
+sample, in which order it looks at all of them, what it makes of a piece, and how that of two pieces becomes one:
 
     class UserMean(RecordMetric):
         columns = ("user",)
@@ -16,10 +16,13 @@ sample, in which order it looks at all of them, and how it folds a piece:
         def start(self):                                           # before the first piece
             return {"total": 0.0, "users": 0}
 
-        def fold(self, carry, records, states):                    # one piece: all samples of some users
+        def piece(self, before, records, states):                  # all samples of some users
             user, place = np.unique(records["user"], return_inverse=True)
             means = np.bincount(place, records["score"]) / np.bincount(place)
-            return {"total": carry["total"] + means.sum(), "users": carry["users"] + len(user)}
+            return {"total": means.sum(), "users": len(user)}
+
+        def join(self, carry, later):
+            return {name: carry[name] + later[name] for name in carry}
 
         def formula(self, total, users):
             return total / users
@@ -74,15 +77,32 @@ class RecordMetric(Metric):
         """The carry for the first piece, or for `formula` without samples."""
         raise NotImplementedError(f"{type(self).__name__} must define start")
 
-    def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Fold one piece of the records of all workers into the carry; runs on one worker.
+    def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """The carry of one piece of the records of all workers; any worker may make it.
 
         Args:
-            carry: numbers or arrays by name, from the pieces so far.
+            before: what `ahead` tells of the pieces before, joined; `start` if it tells nothing.
             records: NumPy arrays by column, sorted by the order; None for a column of ones.
             states: the global states by name.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define fold")
+        raise NotImplementedError(f"{type(self).__name__} must define piece and join, or fold")
+
+    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+        """The carry of all pieces so far, and of the piece that follows, as one."""
+        raise NotImplementedError(f"{type(self).__name__} must define join")
+
+    def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
+        """A carry with what `piece` must know of an earlier piece, quickly found; None if that is nothing."""
+        return None
+
+    def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Fold one piece into the carry of those before. Where it is defined, one worker folds all pieces."""
+        return self.join(carry, self.piece(carry, records, states))
+
+    @property
+    def spreads(self) -> bool:
+        """Whether each piece can be folded on another worker."""
+        return type(self).fold is RecordMetric.fold
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         """What a batch adds to the states, of which most have none."""

@@ -120,6 +120,8 @@ class Communicator(ABC):
 
     rank: int
     world_size: int
+    #: Whether `shuffle` takes a direct way, and not that through rank 0.
+    spreads = False
 
     @abstractmethod
     def reduce(
@@ -245,6 +247,48 @@ class Communicator(ABC):
         if problem is not None:
             raise named_error(*problem) from trouble
         return Letter(note, data.data)
+
+    def shuffle(
+        self,
+        call: str,
+        letters: Sequence[Letter],
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> list[Letter]:
+        """Give each worker what every worker has for it; here through rank 0, which every worker hears.
+
+        Args:
+            call: what is done, the same on every worker; errors quote it.
+            letters: for each worker, by rank.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            trouble: what went wrong here before; then every worker raises it.
+
+        Returns:
+            The letters for this worker, by the rank that sent each.
+
+        Raises:
+            AgreementError, DeadlineError, CommunicatorError: as in ``consult``.
+
+        Examples:
+            >>> from fleetmetrics.comm import LocalCommunicator
+            >>> LocalCommunicator().shuffle("records", [Letter("for rank 0")])
+            [Letter(note='for rank 0', payload=b'')]
+        """
+        sent = [joined(letter.payload) for letter in letters]
+        note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
+
+        def decide(brought: Sequence[Letter]) -> Letter:
+            return Letter([letter.note for letter in brought], [joined(letter.payload) for letter in brought])
+
+        told = self.consult(call, decide, note, sent, timeout=timeout, trouble=trouble)
+        found, start = [], 0
+        for row in told.note:
+            for rank, (note, size) in enumerate(row):
+                if rank == self.rank:
+                    found.append(Letter(note, told.payload[start : start + size]))
+                start += size
+        return found
 
     def all_reduce(self, array: Any, reduction: str = "sum", *, timeout: float | None = None) -> np.ndarray:
         """Reduce one array over the workers.

@@ -216,8 +216,36 @@ def start_exact_auc() -> dict[str, Any]:
     return {"negative": 0, "positive": 0, "area": 0}
 
 
+def count_exact_auc(label: np.ndarray, weight: np.ndarray | None, totals: tuple[Any, Any]) -> dict[str, Any]:
+    """What the samples of one piece weigh: all that `fold_exact_auc` asks about it for the pieces after it.
+
+    Args:
+        label: flags ``[n]``.
+        weight: ``[n]`` float64, or None.
+        totals: as for `fold_exact_auc`.
+    """
+    weight, _ = _in_range(len(label), weight, totals)
+    if weight is None:
+        positive = int(np.count_nonzero(label))
+        return {"negative": len(label) - positive, "positive": positive, "area": 0}
+    return {"negative": float(np.sum(weight[~label])), "positive": float(np.sum(weight[label])), "area": 0}
+
+
+def join_exact_auc(carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """What was made of the pieces so far and of the one that follows, as one."""
+    return {name: carry[name] + later[name] for name in carry}
+
+
+def _in_range(length: int, weight: np.ndarray | None, totals: tuple[Any, Any]) -> tuple[np.ndarray | None, Any]:
+    """Weights and totals times a power of two: products of them might leave the range of a float."""
+    if not isinstance(totals[0], float):
+        return weight, totals
+    factor = 2.0 ** -max(-1000, min(1000, math.frexp(max(totals))[1]))
+    return np.full(length, factor) if weight is None else weight * factor, (totals[0] * factor, totals[1] * factor)
+
+
 def fold_exact_auc(
-    carry: dict[str, Any],
+    before: dict[str, Any],
     score: np.ndarray,
     label: np.ndarray,
     weight: np.ndarray | None,
@@ -228,7 +256,7 @@ def fold_exact_auc(
     """Count one piece of the samples, all of whose scores are below those of the pieces before.
 
     Args:
-        carry: what was made of those; see `start_exact_auc`.
+        before: the sums of what `count_exact_auc` tells of those; see `start_exact_auc`.
         score: ``[n]`` opposites of the scores, rising, from `sort_by_score`.
         label: flags ``[n]``.
         weight: ``[n]`` float64, or None.
@@ -237,15 +265,14 @@ def fold_exact_auc(
         max_fpr: for "ROC"; None: the whole area.
 
     Returns:
-        The next carry: what the negative and positive samples weigh so far; and twice the pairs in the right order (of
-        counts an int), or the area so far. Weights are multiplied by a power of two that depends on the totals.
+        Of this piece, to be summed over all: what the negative and positive samples weigh; and twice the pairs in the
+        right order whose negative sample is here (of counts an int), or the area. Weights are multiplied by a power of
+        two that depends on the totals.
     """
-    negative, positive, area = carry["negative"], carry["positive"], carry["area"]
+    made = count_exact_auc(label, weight, totals)
+    negative, positive, area = before["negative"], before["positive"], made["area"]
     fraction = area_fraction(max_fpr)
-    if isinstance(totals[0], float):  # products of weights might leave the range of a float: a power of two before them
-        factor = 2.0 ** -max(-1000, min(1000, math.frexp(max(totals))[1]))
-        totals = totals[0] * factor, totals[1] * factor
-        weight = np.full(len(score), factor) if weight is None else weight * factor
+    weight, totals = _in_range(len(score), weight, totals)
     start, length = 0, len(score)
     while start < length:
         end = min(start + _BLOCK, length)
@@ -265,7 +292,7 @@ def fold_exact_auc(
         else:
             positive, negative = positive + float(p.sum()), negative + float(n.sum())
         start = end
-    return {"negative": negative, "positive": positive, "area": area}
+    return {**made, "area": area}
 
 
 def _by_distinct_score(

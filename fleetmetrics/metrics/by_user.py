@@ -50,12 +50,15 @@ class _ByUser(Undefinable, RecordMetric):
     def start(self) -> dict[str, Any]:
         return {"total": no_sum(), "weight": no_sum(), "exponent": 0}
 
-    def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         area, positive, negative, exponent = records.cached("auc by user", self._areas)
         counts = {"samples": positive + negative, "clicks": positive, "uniform": np.ones(len(area))}[self.user_weight]
         both = ~np.isnan(area)
         exponent = 0 if self.user_weight == "uniform" else exponent
-        return added_up(carry, exponent, total=area[both] * counts[both], weight=counts[both])
+        return added_up(self.start(), exponent, total=area[both] * counts[both], weight=counts[both])
+
+    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+        return added_up(carry, **later)
 
     def _areas(self, records: Records) -> tuple[Any, ...]:
         weight, exponent = scaled(records["weight"])

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal, Mapping
 import numpy as np
 
 from fleetmetrics.batch import Batch
-from fleetmetrics.formulas.exact_auc import exact_auc_of, fold_exact_auc, sort_by_score, start_exact_auc
+from fleetmetrics.formulas.exact_auc import (
+    count_exact_auc,
+    exact_auc_of,
+    fold_exact_auc,
+    join_exact_auc,
+    sort_by_score,
+    start_exact_auc,
+)
 from fleetmetrics.metric import Declared, Settings, Undefinable
 from fleetmetrics.metrics.auc import curve_of
 from fleetmetrics.record_metric import RecordMetric
@@ -72,11 +79,17 @@ class ExactAUC(Undefinable, RecordMetric):
     def start(self) -> dict[str, Any]:
         return start_exact_auc()
 
-    def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        return count_exact_auc(records["label"], records["weight"], states["totals"].tolist())
+
+    def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         totals = states["totals"].tolist()
         return fold_exact_auc(
-            carry, records["score"], records["label"], records["weight"], totals, self.curve, self.max_fpr
+            before, records["score"], records["label"], records["weight"], totals, self.curve, self.max_fpr
         )
+
+    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+        return join_exact_auc(carry, later)
 
     def formula(self, totals: np.ndarray, negative: Any, positive: Any, area: Any) -> float:
         return exact_auc_of(negative, positive, area, self.curve, self.max_fpr, self.zero_division)

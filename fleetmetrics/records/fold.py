@@ -1,9 +1,12 @@
 """Folding the records of all workers in the order of a column, never all in one place.
 
-Every worker sorts its own. From a sketch of each, rank 0 cuts the range of the column into pieces of similar size.
-The workers send the records of one piece after the other, and rank 0 folds each into a few numbers per metric. A piece
-holds all records of its range, so the records of a query, or tied ones, arrive together. A worker needs memory for its
-own records, rank 0 for a piece as well.
+Every worker sorts its own. From a sketch of each, rank 0 cuts the range of the column into pieces of similar size. A
+piece holds all records of its range, so the records of a query, or tied ones, arrive together.
+
+Over a channel that shuffles, each worker folds every so many pieces, and only what it made of them goes to rank 0.
+Otherwise the workers send the records of one piece after the other to rank 0, which folds each. The pieces are the
+same, and rank 0 joins what came of them in their order, so both ways give the same bits. Whoever folds needs memory for
+a piece beside its own records.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ from fleetmetrics.serial.serializer import pack, unpack
 
 __all__ = ["fold_in_order"]
 
-#: About how many bytes of records, over all workers, are folded at a time.
+#: The most bytes of records, over all workers, that are folded at a time; there are as many pieces for each worker.
 ROUND_BYTES = 16 << 20
+#: Smaller pieces are not worth the exchange.
+_LEAST = 1 / 16
 #: The most values of the column in a worker's sketch.
 SKETCH = 4096
 
@@ -54,26 +59,40 @@ def fold_in_order(
             if records:
                 folds.take(records)
         else:
-            folds.carries = _fold_together(f"{call}, records", channel, table, folds, deadline)
+            folds.carries = _fold_together(f"{call}, records", channel, folds, deadline)
         carries.update(zip(metrics, folds.carries))
     return carries
 
 
 class _Folds:
-    """The carries of a table's metrics so far."""
+    """A table's metrics, and their carries so far."""
 
     def __init__(self, table: Table, metrics: Sequence[Any], states: Sequence[Mapping[str, np.ndarray]]) -> None:
         self.table, self.metrics, self.states = table, metrics, states
         self.carries = [metric.start() for metric in metrics]
 
     def take(self, records: Records) -> None:
+        self.carries = self._each("fold", self.carries, records)
+
+    def ahead(self, records: Records) -> list[Any]:
+        return [metric.ahead(records, states) for metric, states in zip(self.metrics, self.states)]
+
+    def made(self, before: Sequence[Any], records: Records) -> list[Any]:
+        return self._each("piece", before, records)
+
+    def join(self, later: Sequence[Any]) -> None:
         self.carries = [
-            metric.fold(carry, records, states)
-            for metric, carry, states in zip(self.metrics, self.carries, self.states)
+            carry if more is None else metric.join(carry, more)
+            for metric, carry, more in zip(self.metrics, self.carries, later)
         ]
 
+    def _each(self, method: str, carries: Sequence[Any], records: Records) -> list[Any]:
+        every = zip(self.metrics, carries, self.states)
+        return [getattr(metric, method)(carry, records, states) for metric, carry, states in every]
 
-def _fold_together(call: str, channel: Communicator, table: Table, folds: _Folds, deadline: Deadline) -> Any:
+
+def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: Deadline) -> list[Any]:
+    table = folds.table
     records = Records({})
     trouble: Exception | None = None
     note, sketch = None, pack_arrays([])
@@ -90,43 +109,101 @@ def _fold_together(call: str, channel: Communicator, table: Table, folds: _Folds
 
     told = channel.consult(call, plan, note, sketch.buffers, timeout=_left(deadline), trouble=trouble)
     (cuts,) = unpack_arrays(told.note, told.payload)
-    column = records.get(table.order) if table.order else None
-    start, last = 0, len(cuts)
-    for number in range(last + 1):
-        final = number == last
-        end = records.length if column is None or final else int(np.searchsorted(column, cuts[number], "right"))
-        answer = _round(call, channel, table, folds, records.taken(slice(start, end)), final, deadline)
-        start = end
-    return unpack(answer.note, answer.payload, allow_pickle=False)[0]
+    column = records[table.order] if records.length and table.order else cuts[:0]
+    edges = [0, *np.searchsorted(column, cuts, "right").tolist(), records.length]
+    mine = [records.taken(slice(*each)) for each in zip(edges, edges[1:])]
+    if channel.spreads and all(metric.spreads for metric in folds.metrics):
+        return _fold_spread(call, channel, folds, mine, deadline)
+    for number, piece in enumerate(mine):
+        answer = _round(call, channel, folds, piece, number == len(mine) - 1, deadline)
+    return _unpacked(answer)
 
 
-def _round(
-    call: str, channel: Communicator, table: Table, folds: _Folds, mine: Records, last: bool, deadline: Deadline
-) -> Letter:
+def _round(call: str, channel: Communicator, folds: _Folds, mine: Records, last: bool, deadline: Deadline) -> Letter:
     """Send the records of one piece; rank 0 folds it, and answers after the last one."""
 
     def decide(letters: Sequence[Letter]) -> Letter:
-        parts = [_read(letter) for letter in letters if letter.note]
-        if parts:
-            folds.take(parts[0] if len(parts) == 1 else table.sorted(joined_records(table.name, parts)))
-        if not last:
-            return Letter(None)
-        made = pack([folds.carries], allow_pickle=False)
-        return Letter(made.layout, made.buffers)
+        piece = _together(folds.table, letters)
+        if piece.length:
+            folds.take(piece)
+        return _packed(folds.carries) if last else Letter(None)
 
-    note: Any = None
-    buffers: Any = b""
-    if mine.length:
-        given = [name for name in mine if mine[name] is not None]
-        packed = pack_arrays([mine[name] for name in given])
-        note, buffers = [given, list(mine), packed.layout], packed.buffers
-    return channel.consult(call, decide, note, buffers, timeout=_left(deadline))
+    return channel.consult(call, decide, *_written(mine), timeout=_left(deadline))
 
 
-def _read(letter: Letter) -> Records:
-    given, names, layout = letter.note
-    columns = dict(zip(given, unpack_arrays(layout, joined(letter.payload))))
-    return Records({name: columns.get(name) for name in names})
+def _fold_spread(
+    call: str, channel: Communicator, folds: _Folds, mine: Sequence[Records], deadline: Deadline
+) -> list[Any]:
+    """Fold every so many pieces on each worker; rank 0 joins what comes of them in their order."""
+    rank, size = channel.rank, channel.world_size
+    before = _Folds(folds.table, folds.metrics, folds.states)  # looked at on rank 0 only
+    made: list[Any] = []
+    trouble: Exception | None = None
+
+    def look_ahead(letters: Sequence[Letter]) -> Letter:
+        known = []
+        for letter in letters:  # the pieces of a round are in the order of the ranks
+            known.append(before.carries)
+            before.join(_unpacked(letter))
+        return _packed(known)
+
+    def finish(letters: Sequence[Letter]) -> Letter:
+        by_worker = [_unpacked(letter) for letter in letters]
+        for number in range(len(mine)):
+            folds.join(by_worker[number % size][number // size])
+        return _packed(folds.carries)
+
+    for start in range(0, len(mine), size):
+        given = [_written(piece) for piece in mine[start : start + size]]
+        given += [Letter(None)] * (size - len(given))
+        letters = channel.shuffle(call, given, timeout=_left(deadline), trouble=trouble)
+        piece, nothing = Records({}), [None] * len(folds.metrics)
+        letter = _packed(nothing)
+        try:
+            piece = _together(folds.table, letters)
+            letter = _packed(folds.ahead(piece) if piece.length else nothing)
+        except Exception as error:  # of any kind: the others are waiting
+            trouble = error
+        told = channel.consult(call, look_ahead, *letter, timeout=_left(deadline), trouble=trouble)
+        try:
+            made.append(folds.made(_unpacked(told)[rank], piece) if piece.length else nothing)
+        except Exception as error:
+            trouble = error
+    try:
+        letter = _packed(made)
+    except Exception as error:
+        trouble = trouble or error
+    return _unpacked(channel.consult(call, finish, *letter, timeout=_left(deadline), trouble=trouble))
+
+
+def _written(records: Records) -> Letter:
+    if not records.length:
+        return Letter(None)
+    given = [name for name in records if records[name] is not None]
+    packed = pack_arrays([records[name] for name in given])
+    return Letter([given, list(records), packed.layout], packed.buffers)
+
+
+def _together(table: Table, letters: Sequence[Letter]) -> Records:
+    """The records of one piece, from what the workers have written."""
+    parts = []
+    for letter in letters:
+        if letter.note:
+            given, names, layout = letter.note
+            columns = dict(zip(given, unpack_arrays(layout, joined(letter.payload))))
+            parts.append(Records({name: columns.get(name) for name in names}))
+    if len(parts) < 2:
+        return parts[0] if parts else Records({})
+    return table.sorted(joined_records(table.name, parts))
+
+
+def _packed(carries: Sequence[Any]) -> Letter:
+    made = pack(carries, allow_pickle=False)
+    return Letter(made.layout, made.buffers)
+
+
+def _unpacked(letter: Letter) -> list[Any]:
+    return unpack(letter.note, joined(letter.payload), allow_pickle=False)
 
 
 def _described(table: Table, records: Records) -> tuple[Any, Any]:
@@ -166,7 +243,9 @@ def _cuts(letters: Sequence[Letter]) -> np.ndarray:
     values = np.concatenate(sketches)
     place = np.argsort(values, kind="stable")
     before = np.cumsum(np.concatenate(counts)[place])
-    chosen = np.flatnonzero(np.diff(before // ROUND_BYTES, prepend=0))
+    total, workers = int(before[-1]), len(letters)
+    pieces = min(workers * -(-total // (workers * ROUND_BYTES)), max(1, int(total / (_LEAST * ROUND_BYTES))))
+    chosen = np.flatnonzero(np.diff(before * pieces // total, prepend=0) * (before < total))
     return np.unique(values[place][chosen])
 
 

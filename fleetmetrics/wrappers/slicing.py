@@ -6,7 +6,7 @@ The records of a metric that keeps every sample get the key as an additional col
 from __future__ import annotations
 
 import functools
-from typing import Any, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -236,20 +236,50 @@ class SlicedRecords:
         """No slices yet."""
         return {"slices": [], "carries": []}
 
+    @property
+    def spreads(self) -> bool:
+        """Whether each piece can be folded on another worker."""
+        return self.metric.spreads
+
     def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Let the metric fold each slice of a piece."""
-        carries = dict(zip(carry["slices"], carry["carries"]))
+        slices, known = self._slices(records, states), self._known(carry)
+        return _with(carry, ((place, self.metric.fold(known(place), *each)) for place, *each in slices))
+
+    def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """What the metric makes of each slice of a piece."""
+        slices, known = self._slices(records, states), self._known(before)
+        return _with(self.start(), ((place, self.metric.piece(known(place), *each)) for place, *each in slices))
+
+    def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
+        """What the metric tells ahead of each slice of a piece."""
+        told = [(place, self.metric.ahead(*each)) for place, *each in self._slices(records, states)]
+        return _with(self.start(), (each for each in told if each[1] is not None))
+
+    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+        """Let the metric join the carries of each slice."""
+        slices, known = zip(later["slices"], later["carries"]), self._known(carry)
+        return _with(carry, ((place, self.metric.join(known(place), each)) for place, each in slices))
+
+    def _slices(self, records: Records, states: Mapping[str, np.ndarray]) -> list[tuple[int, Records, Any]]:
+        """The slices in a piece: the place of each key, its samples, and the states of the metric."""
         keys = states["keys"] if "keys" in states else self.slicing.keys({})
-        for place, part in records.cached(("slices", self.slicing), lambda each: _parts(each, keys)):
-            own = {name: states[f"own {name}"][place, ...] for name in self._own}
-            before = carries.get(place)
-            carries[place] = self.metric.fold(self.metric.start() if before is None else before, part, own)
-        return {"slices": list(carries), "carries": list(carries.values())}
+        parts = records.cached(("slices", self.slicing), lambda each: _parts(each, keys))
+        return [(place, part, {name: states[f"own {name}"][place, ...] for name in self._own}) for place, part in parts]
 
     def carry_of(self, carry: Mapping[str, Any], place: int) -> dict[str, Any]:
         """The carry of the slice at a place among the keys; the number of keys for other keys."""
+        return self._known(carry)(place)
+
+    def _known(self, carry: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
         found = dict(zip(carry["slices"], carry["carries"]))
-        return found[place] if place in found else self.metric.start()
+        return lambda place: found[place] if place in found else self.metric.start()
+
+
+def _with(carry: Mapping[str, Any], slices: Iterable[tuple[int, Any]]) -> dict[str, Any]:
+    """A carry with those of some slices replaced."""
+    found = {**dict(zip(carry["slices"], carry["carries"])), **dict(slices)}
+    return {"slices": list(found), "carries": list(found.values())}
 
 
 def _parts(records: Records, keys: np.ndarray) -> list[tuple[int, Records]]:

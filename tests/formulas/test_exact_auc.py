@@ -12,7 +12,14 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from fleetmetrics import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas import exact_auc
-from fleetmetrics.formulas.exact_auc import exact_auc_of, fold_exact_auc, sort_by_score, start_exact_auc
+from fleetmetrics.formulas.exact_auc import (
+    count_exact_auc,
+    exact_auc_of,
+    fold_exact_auc,
+    join_exact_auc,
+    sort_by_score,
+    start_exact_auc,
+)
 
 KINDS = {
     "probabilities": lambda rng, n: rng.random(n),
@@ -88,7 +95,10 @@ def test_pieces_with_whole_ties_give_what_the_samples_together_do(area, weighted
         carry = start_exact_auc()
         for part in np.split(np.arange(300), cuts):
             piece = None if weight is None else weight[part]
-            carry = fold_exact_auc(carry, score[part], label[part], piece, totals, **settings)
+            made = fold_exact_auc(carry, score[part], label[part], piece, totals, **settings)
+            told = count_exact_auc(label[part], piece, totals)
+            assert {**made, "area": 0} == told  # what later pieces are told is what they are joined with
+            carry = join_exact_auc(carry, made)
         assert exact_auc_of(**carry, **settings) == pytest.approx(
             whole, abs=0 if area == "roc" and not weighted else 1e-12
         )

@@ -77,18 +77,22 @@ class QueryMetric(Undefinable, RecordMetric):
         sums = {"total": no_sum(len(self._cutoffs)), "weight": no_sum(), "weight_left_out": no_sum()}
         return {**sums, "exponent": 0, "left_out": 0}
 
-    def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         ranked, exponent = records.cached("ranked", self._ranked)
         values = np.stack([self.of_queries(ranked, k) for k in self._cutoffs])
         undefined = np.isnan(values[0])
         sums = added_up(
-            carry,
+            self.start(),
             exponent,
             total=np.where(undefined, 0, values) * ranked.weight,
             weight=ranked.weight[~undefined],
             weight_left_out=ranked.weight[undefined],
         )
-        return {**sums, "left_out": carry["left_out"] + int(undefined.sum())}
+        return {**sums, "left_out": int(undefined.sum())}
+
+    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+        sums = {name: value for name, value in later.items() if name != "left_out"}
+        return {**added_up(carry, **sums), "left_out": carry["left_out"] + later["left_out"]}
 
     def _ranked(self, records: Records) -> tuple[RankedQueries, int]:
         weight, exponent = scaled(records["weight"])

@@ -35,6 +35,9 @@ class _OfAllSamples(Undefinable, RecordMetric):
             "weight": batch.weight,
         }
 
+    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+        return later  # there is one piece
+
 
 def _in_order(batch: Batch, given: Any, floats: Any) -> Any:
     """What is compared: integers stay integers, since float64 is inexact beyond 2**53."""
@@ -68,7 +71,7 @@ class SpearmanCorrelation(_OfAllSamples):
     def start(self) -> dict[str, Any]:
         return {"comoments": np.zeros(6)}
 
-    def fold(self, carry: dict[str, Any], records: Any, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def piece(self, before: dict[str, Any], records: Any, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         return {"comoments": formulas.rank_comoments(records["prediction"], records["label"], records["weight"])}
 
     def formula(self, comoments: np.ndarray) -> float:
@@ -81,7 +84,7 @@ class _OfPairs(_OfAllSamples):
     def start(self) -> dict[str, Any]:
         return PairCounts()._asdict()
 
-    def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         pairs = records.cached(
             "pairs", lambda each: formulas.pair_counts(each["prediction"], each["label"], each["weight"])
         )
