@@ -134,11 +134,12 @@ class Together(Communicator):
         pass
 
 
-def together(works: Sequence[Callable[[Together], Any]]) -> list[Any]:
+def together(works: Sequence[Callable[[Together], Any]], kind: type[Together] = Together) -> list[Any]:
     """Run workers side by side.
 
     Args:
         works: what each does with its channel, by rank.
+        kind: of the channel.
 
     Returns:
         What they return, or raise.
@@ -148,7 +149,7 @@ def together(works: Sequence[Callable[[Together], Any]]) -> list[Any]:
 
     def run(rank: int) -> None:
         try:
-            results[rank] = works[rank](Together(rank, slots, barrier))
+            results[rank] = works[rank](kind(rank, slots, barrier))
         except BaseException as error:
             results[rank] = error
 

@@ -1,0 +1,122 @@
+"""Records that are folded on rank 0, or spread over the workers: the same pieces, the same bits."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.comm.letters import Letter
+from fleetmetrics.record_metric import RecordMetric
+from fleetmetrics.records import fold
+from tests.contract import CASES, batches, draw, feed, first_dtypes, plain
+from tests.fakes import Together, together
+
+KEEPING = [name for name, case in CASES.items() if any(case.make().record_metrics())]
+
+
+class Spreading(Together):
+    spreads = True
+
+
+@pytest.fixture(params=[300, 3000, 2**24], autouse=True)
+def round_bytes(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(fold, "ROUND_BYTES", request.param)
+    return int(request.param)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("weight", [None, "real"])
+@pytest.mark.parametrize("name", KEEPING)
+def test_whoever_folds_the_bits_are_the_same(name: str, weight: str | None, size: int) -> None:
+    data = draw(name, first_dtypes(name), weight, mask=True)
+    dealt = np.random.default_rng(3).integers(0, size, len(data.prediction))
+
+    def work(channel: Together) -> Any:
+        metric = CASES[name].make(name="it")
+        columns = {key: column[dealt == channel.rank] for key, column in data.columns.items()}
+        own = data.map(lambda part: part[dealt == channel.rank])._replace(columns=columns)
+        feed(metric, batches(own), "numpy")
+        return plain(metric.compute(communicator=channel))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [repr(value) for kind in (Together, Spreading) for value in together([work] * size, kind)]
+    assert len(set(found)) == 1, found
+    assert "Error" not in found[0]
+
+
+class Sums(RecordMetric):
+    """Which worker folded which scores."""
+
+    columns = ("user",)
+    failing = False
+
+    def __init__(self, **common: Any) -> None:
+        super().__init__(**common)
+        self.keep_records(("user", "score"), order="user")
+
+    def batch_records(self, batch: Any) -> Any:
+        return {"user": batch.column("user"), "score": batch.values}
+
+    def start(self) -> Any:
+        return {"pieces": [], "threads": []}
+
+    def piece(self, before: Any, records: Any, states: Any) -> Any:
+        if self.failing and 77 in records["user"]:
+            raise KeyError("77")
+        return {"pieces": [records["user"].tolist()], "threads": [id(self)]}
+
+    def join(self, carry: Any, later: Any) -> Any:
+        return {name: carry[name] + later[name] for name in carry}
+
+    def formula(self, **carry: Any) -> Any:
+        return carry
+
+
+class OneByOne(Sums):
+    """Folds each piece after the one before."""
+
+    def fold(self, carry: Any, records: Any, states: Any) -> Any:
+        return self.join(carry, self.piece(carry, records, states))
+
+
+def users(metric: Sums, channel: Together) -> Any:
+    metric.add(np.arange(0.0, 100), user=np.arange(100) // 2 * 2 + channel.rank % 2)
+    return metric.compute(communicator=channel)
+
+
+def test_each_worker_folds_its_pieces_and_they_are_joined_in_order(round_bytes: int) -> None:
+    values = together([lambda channel: users(Sums(name="it"), channel)] * 4, Spreading)
+    assert all(value == values[0] for value in values)
+    seen = [user for piece in values[0]["pieces"] for user in piece]
+    assert seen == sorted(seen) and len(seen) == 400
+    assert len(set(values[0]["threads"])) == (1 if round_bytes == 2**24 else 4)
+
+
+def test_a_metric_that_folds_one_by_one_stays_on_rank_0() -> None:
+    values = together([lambda channel: users(OneByOne(name="it"), channel)] * 4, Spreading)
+    assert all(value == values[0] for value in values)
+    assert len(set(values[0]["threads"])) == 1
+
+
+def test_what_fails_on_the_worker_that_folds_is_raised_by_all() -> None:
+    def work(channel: Together) -> Any:
+        metric = Sums(name="it")
+        metric.failing = True
+        return users(metric, channel)
+
+    found = together([work] * 4, Spreading)
+    assert all(isinstance(each, fm.CommunicatorError) and "KeyError: '77'" in str(each) for each in found), found
+
+
+def test_a_shuffle_gives_each_worker_what_every_worker_has_for_it() -> None:
+    def work(channel: Together) -> Any:
+        letters = [Letter([channel.rank, to], bytes([to]) * 16 * channel.rank) for to in range(3)]
+        return [(note, bytes(payload)) for note, payload in channel.shuffle("test", letters)]
+
+    found = together([work] * 3, Together)
+    assert found == [[([rank, to], bytes([to]) * 16 * rank) for rank in range(3)] for to in range(3)]
