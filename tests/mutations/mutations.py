@@ -418,8 +418,8 @@ MUTATIONS = [
     ),
     Mutation(
         "what belongs together by the order of the records is cut",
-        'int(np.searchsorted(column, cuts[number], "right"))',
-        'max(start, int(np.searchsorted(column, cuts[number], "right")) - 1)',
+        'np.searchsorted(column, cuts, "right").tolist()',
+        '(np.searchsorted(column, cuts, "right") - 1).clip(0).tolist()',
         "tests/distributed/test_fold.py -k 'each_user and [2'",
     ),
     Mutation(
