@@ -234,15 +234,14 @@ class Accumulator:
             increments: by state.
             look: whether to look for sums that have overflowed.
         """
-        marks = [state.mark() for state in increments]
+        marks = [(state, state.mark()) for state in increments]
         try:
             for state, increment in increments.items():
                 state.accumulate(increment)
-            if look:
-                for state in increments:
+                if look:
                     state.raise_if_overflown()
         except Exception:
-            for state, mark in zip(increments, marks):
+            for state, mark in marks:
                 state.back_to(mark)
             raise
 

@@ -162,7 +162,8 @@ class Metric(Accumulator):
         found = self.batch_statistics(batch)
         if found.keys() != self.states.keys():
             self._raise_not_declared(found)
-        return [(self.states[name], increment) for name, increment in found.items() if increment is not None]
+        states = self.states
+        return [(states[name], increment) for name, increment in found.items() if increment is not None]
 
     def _raise_not_declared(self, found: Mapping[str, Any]) -> None:
         missing = [name for name in self.states if name not in found]

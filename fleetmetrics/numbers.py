@@ -199,23 +199,23 @@ def sum_of_numbers(one: Any, other: Any) -> Any:
     """Add two numbers as `combine` does, in a tenth of the time.
 
     Args:
-        one: an int64 or a float64.
+        one: an int of 64 bits, or a float; Python's.
         other: the same.
 
     Returns:
-        A float64 if one of them is, else an int64.
+        A float if one of them is, else an int.
 
     Raises:
         IntegerOverflowError: if a sum of integers does not fit into 64 bits.
 
     Examples:
-        >>> int(sum_of_numbers(np.int64(2), np.int64(3)))
+        >>> sum_of_numbers(2, 3)
         5
     """
-    if type(one) is np.float64 or type(other) is np.float64:
-        return one + other
-    total = int(one) + int(other)
-    return np.int64(total) if -(2**63) <= total < 2**63 else combine("sum", [one, other], OF_BATCHES)  # which raises
+    total = one + other
+    if type(total) is int and not -(2**63) <= total < 2**63:
+        combine("sum", [np.array(one), np.array(other)], OF_BATCHES)  # which raises
+    return total
 
 
 def _check_reduction(reduction: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetmetrics.comm.base import Block
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError
-from fleetmetrics.numbers import combine, identity, sum_of_numbers, widen
+from fleetmetrics.numbers import combine, identity, merged_floats, sum_of_numbers, widen
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_paddle, is_static, namespace, numpy_ops
 
 __all__ = ["InPlace", "Lanes", "State", "name_of", "read"]
@@ -23,7 +23,9 @@ _SHORT = 16
 _SORTED = 2**16
 #: Formulas add the entries of histograms and matrices up, and multiply them by small numbers.
 _MOST_IN_ALL = 2.0**1014
-_SCALARS = frozenset([np.float64, np.int64])
+#: A state of one number is Python's between batches, and moments are a list: a fifth of the time of NumPy's.
+_NUMBERS = frozenset([float, int])
+_SCALARS = frozenset([np.float64, np.int64, *_NUMBERS])
 
 
 @functools.lru_cache(maxsize=256)
@@ -71,25 +73,30 @@ class State:
             return self.static.variable
         if self.value is None:
             return np.full(self.shape, identity(self.reduction, self.dtype), self.dtype)
+        if type(self.value) in _NUMBERS or type(self.value) is list:
+            return np.array(self.value, np.int64 if type(self.value) is int else np.float64)
         return self.value
 
     def accumulate(self, increment: Any) -> None:
         """Merge what one batch adds.
 
         Args:
-            increment: an array of the state's shape, or `Scattered`.
+            increment: an array of the state's shape, or `Scattered`; of moments a list too.
         """
         # Most states are one number, and most batches small: then to look for Paddle's values is half of the time.
-        if type(self.value) in _SCALARS and type(increment) in _SCALARS and self.reduction == "sum":
-            self.value = sum_of_numbers(self.value, increment)
+        value = self.value
+        if type(value) in _NUMBERS and type(increment) in _SCALARS:
+            self.value = sum_of_numbers(value, increment if type(increment) in _NUMBERS else increment.item())
+        elif type(value) is type(increment) is list:
+            self.value = merged_floats(value, increment)
         elif self.static is not None:
             from fleetmetrics import static
 
             static.accumulate(self.static, increment)
-        elif type(self.value) is type(increment) is np.ndarray:
-            self.value = numpy_ops.merge(self.reduction, self.value, increment)
+        elif type(value) is type(increment) is np.ndarray:
+            self.value = numpy_ops.merge(self.reduction, value, increment)
         else:
-            xp = namespace(self.value, *(increment.indices if isinstance(increment, Scattered) else [increment]))
+            xp = namespace(value, *(increment.indices if isinstance(increment, Scattered) else [increment]))
             self.value = xp.merge(self.reduction, self.current(), increment)
 
     def mark(self) -> Any:
@@ -111,8 +118,11 @@ class State:
         """
         if value is None:
             value = self.value
-            if type(value) is np.int64 or (type(value) is np.float64 and math.isfinite(value)):
+            if type(value) is int or (type(value) is float and math.isfinite(value)):
                 return
+            if type(value) is list and all(map(math.isfinite, value)):
+                return
+            value = self.current()
             if not isinstance(value, (np.ndarray, np.generic)) or value.size > _SHORT:
                 return
         if value.dtype.kind != "f":

@@ -134,7 +134,7 @@ class Batch(Sums):
         xp = self.xp
         live = self._live()
         ok = None
-        rules = applicable(tuple(requirements), self.classes) if validate else []
+        rules = applicable(tuple(requirements), self.classes, self.weight is not None) if validate else []
         self.checked = validate
         if validate and self.mask is not None:
             rules = [FLAGS, *rules]

@@ -50,8 +50,7 @@ def _probability(batch: Any) -> Any:
 
 
 def _weight(batch: Any) -> Any:
-    known = batch.weight is None or batch.xp.within(batch.weight, 0, _LARGEST)
-    return None if known else batch.xp.is_weight(batch.weight)
+    return None if batch.xp.within(batch.weight, 0, _LARGEST) else batch.xp.is_weight(batch.weight)
 
 
 def _class(batch: Any) -> Any:
@@ -88,9 +87,9 @@ FLAGS = Requirement("mask", "True or False, or 1 or 0, for each sample", _flags)
 
 
 @functools.lru_cache(maxsize=256)
-def applicable(asked: tuple[str | Requirement, ...], classes: int = 0) -> list[Requirement]:
-    """The requirements (keys of `REQUIREMENTS`, or a metric's own) without implied ones, and that of the weight."""
-    names = {*asked, "weight"}
+def applicable(asked: tuple[str | Requirement, ...], classes: int = 0, weighted: bool = True) -> list[Requirement]:
+    """The requirements (keys of `REQUIREMENTS`, or a metric's own) without implied ones, and that of weights."""
+    names = {*asked, "weight"} if weighted else {*asked}
     if "class_label" in names:
         names.discard("finite_label")
     if "probability" in names and not classes:

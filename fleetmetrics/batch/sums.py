@@ -51,12 +51,16 @@ class Sums:
             return xp.sum(values)
         return self.lanes.sum(xp.cast(values, "float64" if xp.kind(values) == "f" else "int64"))
 
+    def sum_of_squares(self, values: Any) -> Any:
+        """``sum(w * values**2)`` of float64 values, as `weighted_sum`; they are 0 for samples that do not count."""
+        if self.weight is None and self.lanes is None:
+            return self.xp.dot(values, values)
+        return self.weighted_sum(self.xp.square(values), zero_at_zero=True)
+
     @property
     def total(self) -> Any:
         """The number (int64) or the weight (float64) of the samples that count."""
-        if self.weight is None:
-            return self.number
-        return self.cached("total", self._total)
+        return self.number if self.weight is None else self.cached("total", self._total)
 
     @property
     def number(self) -> Any:

@@ -103,11 +103,11 @@ def reshape(array: np.ndarray, shape: list[int]) -> np.ndarray:
 
 def within(array: np.ndarray, low: float, high: float) -> bool:
     """Whether all entries of a non-empty array are known to be in this range; False for nan."""
+    if array.size <= _FEW:  # nan is found as an extreme
+        return low <= array.item(array.argmin()) and array.item(array.argmax()) <= high
     if low == 0:  # one pass: as unsigned integers, non-negative numbers keep their order, and all others are larger
         kind, limit = _unsigned(array.dtype, high)
-        bits = array.view(kind)
-        largest = bits.item(bits.argmax()) if bits.size <= _FEW else np.maximum.reduce(bits, None).item()
-        return largest <= limit
+        return np.maximum.reduce(array.view(kind), None).item() <= limit
     return low <= np.minimum.reduce(array, None).item() and np.maximum.reduce(array, None).item() <= high
 
 
@@ -150,40 +150,45 @@ def at_least(array: np.ndarray, low: float) -> np.ndarray:
 
 
 def count(array: np.ndarray) -> Any:
-    """The number of entries, an int64."""
-    return np.int64(array.size)
+    """The number of entries."""
+    return array.size
 
 
 def sum(array: np.ndarray) -> Any:
-    """The sum: of bools and integers an int64, of floats a float64."""
+    """The sum: of bools and integers an integer, of floats a float64."""
     if array.dtype == _FLOAT64 and array.size <= _FEW and array.ndim == 1:
         return array.dot(_ONES[array.size])
     if array.dtype.kind == "b":
-        return np.int64(np.count_nonzero(array))
+        return np.count_nonzero(array)
     return np.add.reduce(array, None, np.float64 if array.dtype.kind == "f" else np.int64)
 
 
-def moments(x: np.ndarray, y: np.ndarray | None) -> np.ndarray:
+def dot(one: np.ndarray, other: np.ndarray) -> Any:
+    """The sum of the products of two float64 arrays ``[n]``."""
+    return one.dot(other) if one.size <= _FEW else np.add.reduce(one * other)
+
+
+def moments(x: np.ndarray, y: np.ndarray | None) -> list[float]:
     """Moments without weights, see `fleetmetrics.numbers`: as from `Whole.moments`, but faster."""
-    mean, rest, a = _about_mean(x)
+    size = float(x.size)
+    middle, step, a = _about_mean(x)
+    mean, rest = two_sum(middle, step)
+    xx = max(float(dot(a, a)) - size * step * step, 0.0)
     if y is None:
-        return np.array([x.size, mean, _dot(a, a), rest])
+        return [size, mean, xx, rest]
     other, more, b = _about_mean(y)
-    return np.array([x.size, mean, other, _dot(a, a), _dot(a, b), _dot(b, b), rest, more])
+    xy, yy = float(dot(a, b)) - size * step * more, max(float(dot(b, b)) - size * more * more, 0.0)
+    other, more = two_sum(other, more)
+    return [size, mean, other, xx, xy, yy, rest, more]
 
 
 def _about_mean(values: np.ndarray) -> tuple[float, float, np.ndarray]:
+    """The mean, what rounding has left of it, and the deviations from the former."""
     size = values.size or 1
     total = _ONES[values.size].dot if size <= _FEW else np.add.reduce
     middle = float(total(values)) / size
     near = values - middle
-    step = float(total(near)) / size
-    near -= step
-    return (*two_sum(middle, step), near)
-
-
-def _dot(one: np.ndarray, other: np.ndarray) -> Any:
-    return one.dot(other) if one.size <= _FEW else np.add.reduce(one * other)
+    return middle, float(total(near)) / size, near
 
 
 def or_one(array: np.ndarray) -> Any:
@@ -319,9 +324,10 @@ def remainder(array: np.ndarray, divisor: int) -> Any:
     return np.remainder(array, divisor)
 
 
-def replaced(array: np.ndarray, place: Any, row: np.ndarray, wanted: Any) -> np.ndarray:
+def replaced(array: np.ndarray, place: Any, row: Any, wanted: Any) -> np.ndarray:
     """The array, perhaps changed in place, with a new entry on its first axis, unless ``wanted`` is 0."""
     if wanted is None or wanted:
+        row = np.asarray(row)
         array = array.astype(np.result_type(array, row), copy=False)
         array[place] = row
     return array
@@ -397,12 +403,12 @@ def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
         increment = increment.reshape(state.shape)
     if reduction in WIDTHS:
         if state.ndim == 1:
-            return np.array(merged_floats(state.tolist(), increment.tolist()))
+            return merged_floats(state.tolist(), increment.tolist())
         return merged(sys.modules[__name__], np.stack([state, increment]))
     if reduction != "sum":
         return (np.maximum if reduction == "max" else np.minimum)(state, increment)
     if not state.ndim:
-        return sum_of_numbers(state[()], increment[()])
+        return sum_of_numbers(state.item(), increment.item())
     if increment.dtype.kind == "f" or state.dtype.kind == "f":
         return np.add(state, increment)
     return combine("sum", [state, increment], _OF_BATCHES)  # an error where int64 would wrap

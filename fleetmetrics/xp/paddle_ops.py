@@ -237,6 +237,11 @@ def sum_of_columns(tensor: Any) -> Any:
     return paddle.sum(tensor, axis=0)
 
 
+def dot(one: Any, other: Any) -> Any:
+    """The sum of the products of two float64 tensors ``[n]``."""
+    return paddle.sum(paddle.multiply(one, other))
+
+
 def dot_of_columns(weight: Any, tensor: Any) -> Any:
     """The sum over the rows of the product of two float64 matrices, of which either may have one column."""
     return paddle.sum(paddle.multiply(weight, tensor), axis=0)

@@ -104,7 +104,7 @@ def merged(each: Sum, shape: tuple[int, ...], increment: Any) -> Any:
     if xp is numpy_ops:
         state = np.full(shape, identity(each.reduction, dtype), dtype)
         if not scattered:
-            return xp.merge(each.reduction, state, increment)
+            return np.asarray(xp.merge(each.reduction, state, increment))
         return Lanes("mine", shape, dtype, each.reduction).scatter(state, increment)
     return xp.merge(each.reduction, xp.identity(shape, dtype, each.reduction), increment)
 

@@ -74,7 +74,7 @@ def absolute_error(batch: Batch) -> Any:
 @statistic
 def squared_error(batch: Batch) -> Any:
     """The sum of squared errors, for states of key "squared_error"."""
-    return batch.weighted_sum(batch.xp.square(_error(batch)), zero_at_zero=True)
+    return batch.sum_of_squares(_error(batch))
 
 
 @statistic
