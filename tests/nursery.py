@@ -42,12 +42,14 @@ class Nursery:
     """A process that forks others; a context manager.
 
     Args:
-        modules: what it imports beforehand.
+        modules: what it imports beforehand, in this order.
+        variables: of its environment, for what is read at the import.
     """
 
-    def __init__(self, *modules: str) -> None:
-        foreign = ("PADDLE_", "FLEETMETRICS_", "TRAINING_")
+    def __init__(self, *modules: str, **variables: str) -> None:
+        foreign = ("PADDLE_", "FLEETMETRICS_", "TRAINING_", "FLAGS_", "GLOG_")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+        environment.update(variables)
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         environment["OMP_NUM_THREADS"] = "1"
         self.address = f"nursery-{uuid.uuid4().hex}"

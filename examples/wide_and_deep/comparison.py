@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from sklearn import metrics as sklearn
 
 BUCKETS = 4095
 """`num_thresholds` of the AUC: a prediction p falls into bucket int(p * BUCKETS)."""
@@ -27,6 +26,8 @@ TITLES = {"auc": "AUC", "mae": "MAE", "mse": "MSE", "rmse": "RMSE", "log_loss": 
 
 def references(prediction: np.ndarray, label: np.ndarray) -> dict[str, float]:
     """scikit-learn's values over all the predictions, float32 as the network made them."""
+    from sklearn import metrics as sklearn  # which servers do not need
+
     p = prediction.astype(np.float64)
     return {
         "auc": auc((prediction.astype(np.float32) * np.float32(BUCKETS)).astype(np.int64), label),
@@ -44,6 +45,8 @@ def auc(score: np.ndarray, label: np.ndarray) -> float:
 
     Of the curve in whole samples instead of rates, so that no rounding hides a difference of one sample.
     """
+    from sklearn import metrics as sklearn
+
     positives, negatives = np.count_nonzero(label), np.count_nonzero(label == 0)
     if not positives or not negatives:
         return math.nan

@@ -22,6 +22,7 @@ from typing import Any, Callable
 
 import pytest
 
+from tests.nursery import Nursery
 from tests.paddle_version import on_legacy_graph
 
 pytestmark = pytest.mark.distributed
@@ -45,6 +46,13 @@ def copied(directory: Path) -> Path:
     return shutil.copytree(EXAMPLE, directory / "example", ignore=shutil.ignore_patterns("log", "__pycache__"))
 
 
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    """A process that has imported what the launcher, the workers and the servers need."""
+    with Nursery("sklearn.metrics", "paddle", "fleetmetrics", GLOG_minloglevel="2") as nursery:
+        yield nursery
+
+
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
     """A copy of the example in the test's directory."""
@@ -52,9 +60,17 @@ def example(tmp_path: Path) -> Path:
 
 
 class Demo:
-    """demo.py, running; it has ended, and all its processes with it, when the `with` block is left."""
+    """demo.py, running; it has ended, and all its processes with it, when the `with` block is left.
 
-    def __init__(self, example: Path, *arguments: str, **environment: str) -> None:
+    Args:
+        example: where it is.
+        arguments: what it is given.
+        nursery: forks the launcher, the workers and the servers; None: they are processes of their own, as those are to
+            be that a test sends a signal to.
+        environment: further variables.
+    """
+
+    def __init__(self, example: Path, *arguments: str, nursery: Nursery | None = None, **environment: str) -> None:
         self.example = example
         self.mark = uuid.uuid4().hex
         self._out, self._err = example.with_name("stdout"), example.with_name("stderr")
@@ -67,6 +83,7 @@ class Demo:
                     **{name: value for name, value in os.environ.items() if not name.startswith(foreign)},
                     "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
                     "COLUMNS": "100",
+                    **(nursery.environment("fleetrun", "train.py") if nursery else {}),
                     MARK: self.mark,
                     **environment,
                 },
@@ -278,11 +295,11 @@ def test_by_default_every_worker_says_that_it_is_done_and_nobody_complains(defau
 
 @with_servers
 def test_beside_paddle_s_own_gloo_other_numbers_of_processes_and_other_data_do_as_well(
-    example: Path, tmp_path: Path
+    example: Path, nursery: Nursery, tmp_path: Path
 ) -> None:
     files = [str(impressions(tmp_path / f"day{day}.tsv", 400)) for day in (1, 2)]
     sizes = ["--servers", "1", "--workers", "3", "--passes", "3", "--batch-size", "32"]
-    with Demo(example, *sizes, "--data", *files, PADDLE_WITH_GLOO="1") as demo:
+    with Demo(example, *sizes, "--data", *files, nursery=nursery, PADDLE_WITH_GLOO="1") as demo:
         _, environment = demo.await_member("worker", 2)
         assert environment["PADDLE_WITH_GLOO"] == "1"
         assert demo.end() == 0, demo.err
@@ -311,8 +328,9 @@ def test_a_worker_that_is_killed_while_it_trains_is_named_with_the_end_of_its_lo
 
 
 @with_servers
-def test_a_server_that_is_killed_while_the_workers_train_is_named(example: Path) -> None:
-    with Demo(example, "--passes", "1000000") as demo:
+def test_a_server_that_is_killed_while_the_workers_train_is_named(example: Path, tmp_path: Path) -> None:
+    data = str(impressions(tmp_path / "day.tsv", 60))
+    with Demo(example, "--passes", "1000000", "--data", data) as demo:
         demo.await_line("pass       2/")
         demo.hurt("server", 1, signal.SIGKILL)
         assert demo.end() == 1
@@ -322,12 +340,14 @@ def test_a_server_that_is_killed_while_the_workers_train_is_named(example: Path)
 
 
 @with_servers
-def test_of_a_bad_data_file_every_worker_names_the_place_and_what_is_allowed(example: Path, tmp_path: Path) -> None:
+def test_of_a_bad_data_file_every_worker_names_the_place_and_what_is_allowed(
+    example: Path, nursery: Nursery, tmp_path: Path
+) -> None:
     good, bad = (impressions(tmp_path / name, 100) for name in ("good.tsv", "bad.tsv"))
     lines = bad.read_text().split("\n")
     lines[41] = re.sub("^([01])\t[^\t]*\t", "\\1\tseven\t", lines[41])
     bad.write_text("\n".join(lines))
-    with Demo(example, "--passes", "1", "--data", str(good), str(bad)) as demo:
+    with Demo(example, "--passes", "1", "--data", str(good), str(bad), nursery=nursery) as demo:
         demo.await_launcher()
         # It would end the others as soon as it sees one fail; now they can say why they fail.
         demo.process.send_signal(signal.SIGSTOP)
@@ -341,12 +361,13 @@ def test_of_a_bad_data_file_every_worker_names_the_place_and_what_is_allowed(exa
 
 
 @with_servers
-def test_a_value_that_is_not_scikit_learn_s_fails_the_job(example: Path, tmp_path: Path) -> None:
+def test_a_value_that_is_not_scikit_learn_s_fails_the_job(example: Path, nursery: Nursery, tmp_path: Path) -> None:
     comparison = example / "comparison.py"
     exact = comparison.read_text()
     comparison.write_text(exact.replace('"samples": float(len(label))', '"samples": float(len(label)) + 1'))
     assert comparison.read_text() != exact
-    with Demo(example, "--passes", "1", "--data", str(impressions(tmp_path / "day.tsv", 200))) as demo:
+    data = str(impressions(tmp_path / "day.tsv", 200))
+    with Demo(example, "--passes", "1", "--data", data, nursery=nursery) as demo:
         assert demo.end() == 1
         held_out = int(table(demo.out)["samples"][2])
         assert demo.shown()
