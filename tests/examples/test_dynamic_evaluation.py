@@ -9,12 +9,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.distributed.cluster import ROOT, Job
+from tests.nursery import Nursery
 
 pytestmark = pytest.mark.distributed
 
@@ -95,9 +97,16 @@ class Run(NamedTuple):
     passes: dict[str, Pass]
 
 
-def launch(workers: int) -> Run:
+@pytest.fixture(scope="module")
+def forked() -> Iterator[dict[str, str]]:
+    """The environment in which the launcher and its workers are forked where all that they need is imported already."""
+    with Nursery("sklearn.datasets", "sklearn.metrics", "paddle", "fleetmetrics", GLOG_minloglevel="2") as nursery:
+        yield nursery.environment("evaluate.py", "paddle.distributed.launch")
+
+
+def launch(workers: int, environment: dict[str, str]) -> Run:
     """Run it under Paddle's launcher."""
-    with Job(EVALUATE, workers, "collective", env={"GLOG_minloglevel": "2"}) as job:
+    with Job(EVALUATE, workers, "collective", env=environment) as job:
         try:
             status = job.processes[0].wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -133,13 +142,13 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
-def two() -> Run:
-    return launch(2)
+def two(forked: dict[str, str]) -> Run:
+    return launch(2, forked)
 
 
 @pytest.fixture(scope="module")
-def three() -> Run:
-    return launch(3)
+def three(forked: dict[str, str]) -> Run:
+    return launch(3, forked)
 
 
 def check_exact(run: Run) -> None:
@@ -190,14 +199,14 @@ def test_the_readme_quotes_it(three: Run) -> None:
     assert f"```text\n{three.text}```\n" in (EXAMPLE / "README.md").read_text()
 
 
-def test_values_that_are_not_those_of_one_process_fail_the_job(tmp_path: Path) -> None:
+def test_values_that_are_not_those_of_one_process_fail_the_job(tmp_path: Path, forked: dict[str, str]) -> None:
     script = tmp_path / "evaluate.py"
     exact = EVALUATE.read_text()
     script.write_text(
         exact.replace("Digits(sampler=sampler), Evaluator(METRICS, sampler=sampler)", "Digits(), Evaluator(METRICS)")
     )
     assert script.read_text() != exact
-    with Job(script, 2, env={"PADDLE_DISTRI_BACKEND": "gloo"}) as job:
+    with Job(script, 2, env={**forked, "PADDLE_DISTRI_BACKEND": "gloo"}) as job:
         assert [process.wait(PATIENCE) for process in job.processes] == [1, 0], job.logs()
         text = (job.directory / "worker 0.log").read_text()
         assert text.count("OTHER GLOBAL VALUES THAN ONE PROCESS") == 2 * 2
