@@ -13,6 +13,8 @@ ARGS ?=
 # How many processes share the tests of one version: more than there are processors, for many tests only wait. 0: none
 # but pytest itself.
 WORKERS ?= 4
+# How many examples each test of tests/fuzz makes.
+FUZZ ?= 5000
 
 PS_PADDLE := 2.6.2
 CPU_PADDLE := 3.3.1
@@ -85,7 +87,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-metrics bench \
+.PHONY: help demo test test-ps test-cpu fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-metrics bench \
 	clean clean-all
 
 help:  ## list the tasks
@@ -109,6 +111,9 @@ test-ps: $(PS)/.ready  ## run them on Paddle 2.6.2, which has parameter servers
 
 test-cpu: $(CPU)/.ready  ## run them on Paddle 3.3.1
 	$(call run-tests,$(CPU),$(CPU_PADDLE))
+
+fuzz: $(CPU)/.ready  ## try FUZZ=5000 other bytes and layouts from a peer in each test of tests/fuzz
+	@FUZZ=$(FUZZ) $(CPU)/bin/python -m pytest -n $(WORKERS) --timeout 0 tests/fuzz $(ARGS)
 
 mutations: $(CPU)/.ready  ## break the package in some seventy ways, in copies, and demand that the tests see each
 	@$(CPU)/bin/python tests/mutations/mutate.py $(ARGS)

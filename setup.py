@@ -37,7 +37,7 @@ EXTRAS = {
     # The backend "mpi4py", for workers that mpirun starts; MPI itself comes from the cluster, or from PyPI's mpich.
     "mpi": ["mpi4py"],
     "examples": ["pandas", "scikit-learn", "statsmodels", "tqdm"],
-    "test": ["pytest>=7.4", "pytest-timeout", "pytest-xdist", "scikit-learn", "mpi4py", "mpich"],
+    "test": ["hypothesis", "pytest>=7.4", "pytest-timeout", "pytest-xdist", "scikit-learn", "mpi4py", "mpich"],
     # The peers that benchmarks/metrics.py and benchmarks/catalogue.py time beside this package; a CPU wheel will do.
     "bench": ["torch==2.13.0", "torchmetrics", "torcheval", "scikit-learn"],
     "dev": ["mypy", "ruff", "vermin"],

@@ -83,7 +83,7 @@ def gloo(here: Place) -> tuple[Any, Any]:
 
 
 def list_variants(make: Callable[[Any], Any], random: Any, group: Any) -> dict[str, Call]:
-    metric = Count()
+    metric = Count(allow_pickle=True)
     for _ in range((TENSORS if make is tensor else LIST) // WORKERS):
         metric._results.append(make(random))
     return {"theirs": theirs(metric._results, group), "ours": ours(metric)}

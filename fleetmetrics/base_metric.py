@@ -52,8 +52,8 @@ class BaseMetric(Recorder):
         sampler: the `paddle.io.DistributedBatchSampler` that deals the samples, or a `paddle.io.DataLoader` with one:
             padding and order are then exact, shuffled or not. See `fleetmetrics.padding_mask`.
         batch_size: length of the blocks for "batch"; None: each ``add`` of columns is a block.
-        allow_pickle: whether records that have no array form may be pickled on their way to another worker of this
-            job; if not, they are a `RecordError`.
+        allow_pickle: whether records that have no array form may be pickled on their way to another worker, if the
+            workers have proved who they are; else they are a `RecordError`.
         collect_dir: a directory, created if missing, through which records go to rank 0 instead of through memory;
             its other files are left alone.
         collect_dir_shared: False if the workers do not see the same ``collect_dir``.
@@ -84,7 +84,7 @@ class BaseMetric(Recorder):
         *,
         sampler: Any = None,
         batch_size: int | None = None,
-        allow_pickle: bool = True,
+        allow_pickle: bool = False,
         collect_dir: str | None = None,
         collect_dir_shared: bool = True,
     ) -> None:

@@ -237,11 +237,11 @@ def test_records_and_columns_do_not_mix() -> None:
 
 
 def test_in_one_process_nothing_is_pickled() -> None:
-    metric = Gathered(allow_pickle=False)
+    metric = Gathered()
     value = object()
     metric._results += [value, None, lambda: 0]
     assert metric.compute()[0] is value
-    columns = Gathered(allow_pickle=False)
+    columns = Gathered()
     columns.add([value, None])
     assert columns.compute() == ([value, None],)
 

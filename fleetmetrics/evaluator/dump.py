@@ -24,7 +24,7 @@ class DumpResults(BaseMetric):
 
     Args:
         out_file_path: ends with ".pkl" or ".pickle"; its directory is created if missing.
-        collect_device, collect_dir, collect_dir_shared: as in `BaseMetric`.
+        collect_device, collect_dir, collect_dir_shared, allow_pickle: as in `BaseMetric`.
 
     Raises:
         InvalidInputError: (a ValueError) for any other ending.
@@ -49,8 +49,11 @@ class DumpResults(BaseMetric):
         collect_dir: str | None = None,
         *,
         collect_dir_shared: bool = True,
+        allow_pickle: bool = False,
     ) -> None:
-        super().__init__(collect_device, "", collect_dir, collect_dir_shared=collect_dir_shared)
+        super().__init__(
+            collect_device, "", collect_dir, collect_dir_shared=collect_dir_shared, allow_pickle=allow_pickle
+        )
         if not str(out_file_path).endswith((".pkl", ".pickle")):
             raise InvalidInputError("The output file must be a pkl file.")
         self.out_file_path = str(out_file_path)

@@ -36,7 +36,8 @@ class BaseMetric(Recorder):
         prefix: goes before the names of the results, with a slash; None: the class's ``default_prefix``.
         collect_dir: a directory, created if missing, through which records go to rank 0 instead of through memory.
         collect_dir_shared: False if the workers do not see the same ``collect_dir``.
-        allow_pickle: whether records that have no array form may be pickled on their way to another worker.
+        allow_pickle: whether records that have no array form may be pickled on their way to another worker, if the
+            workers have proved who they are; else they are a `RecordError`.
 
     Raises:
         ValueError: if ``collect_dir`` is given and ``collect_device`` is not "cpu".
@@ -66,7 +67,7 @@ class BaseMetric(Recorder):
         collect_dir: str | None = None,
         *,
         collect_dir_shared: bool = True,
-        allow_pickle: bool = True,
+        allow_pickle: bool = False,
     ) -> None:
         if type(self).process is BaseMetric.process:
             raise TypeError(f"Can't instantiate abstract class {type(self).__name__} with abstract method process")

@@ -198,12 +198,12 @@ def _together(table: Table, letters: Sequence[Letter]) -> Records:
 
 
 def _packed(carries: Sequence[Any]) -> Letter:
-    made = pack(carries, allow_pickle=False)
+    made = pack(carries)
     return Letter(made.layout, made.buffers)
 
 
 def _unpacked(letter: Letter) -> list[Any]:
-    return unpack(letter.note, joined(letter.payload), allow_pickle=False)
+    return unpack(letter.note, joined(letter.payload))
 
 
 def _described(table: Table, records: Records) -> tuple[Any, Any]:

@@ -7,20 +7,20 @@ puts them in order, computes, and answers.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import os
-import pickle
 import traceback
-from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple
+from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple, cast
 
 import numpy as np
 
 from fleetmetrics import sampling
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.base import SECONDS_FOR_TROUBLE, Deadline, resolve_timeout
-from fleetmetrics.comm.letters import Letter
+from fleetmetrics.comm.letters import Letter, joined
 from fleetmetrics.comm.trouble import described, named_error
-from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, warn
+from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, warn
 from fleetmetrics.records.batches import Columns, Part, Positions, as_results, in_order, one_per_id, part_of
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
 from fleetmetrics.records.share import Share, States, check_notes
@@ -60,7 +60,7 @@ def gather(
             for each in found:
                 each.put_own()
             return _values(found)
-        allow_pickle = all(share.metric.allow_pickle for share in shares)
+        allow_pickle = all(each.allow_pickle for each in found)
         told = _send(call, found, channel, deadline, allow_pickle)
         return _outcome(told, allow_pickle)
 
@@ -98,7 +98,7 @@ def _agree(
     told = channel.consult(call, decide, notes, timeout=deadline.timeout, trouble=trouble)
     token, by_share = told.note
     found = zip(shares, by_share, spools(token))
-    return [_Collected(share, notes, channel.rank, spool) for share, notes, spool in found]
+    return [_Collected(share, notes, channel, spool) for share, notes, spool in found]
 
 
 def _send(
@@ -130,7 +130,7 @@ def _parcels(found: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
             each.put_own()
             continue
         kept, states = each.own()
-        packed = pieces(kept, each.share.metric.allow_pickle)
+        packed = pieces(kept, each.allow_pickle)
         if each.spool is not None:
             each.spool.check()
         if states is not None:
@@ -182,10 +182,13 @@ def _values(found: Iterable[_Collected]) -> list[Any]:
 class _Collected:
     """One share: this worker's to send, and on rank 0 that of every worker. ``notes`` are by rank."""
 
-    def __init__(self, share: Share, notes: Sequence[dict[str, Any]], rank: int, spool: Spool | None) -> None:
+    def __init__(
+        self, share: Share, notes: Sequence[dict[str, Any]], channel: Communicator, spool: Spool | None
+    ) -> None:
         self.share = share
         self.spool = spool
-        self._rank = rank
+        self.allow_pickle = share.metric.allow_pickle and getattr(channel, "authenticated", True)
+        self._rank = channel.rank
         self._counts = [note["n"] for note in notes]
         self._blocks = [np.repeat(*np.array(note["blocks"], np.int64).reshape(-1, 2).T) for note in notes]
         self._arranged: list[Positions] | None = None
@@ -258,7 +261,7 @@ class _Collected:
 
     def put(self, rank: int, layout: Any, payload: Any) -> None:
         """Collect a piece of a worker's records."""
-        self._add(rank, read_piece(layout, payload, self.share.metric.allow_pickle))
+        self._add(rank, read_piece(layout, payload, self.allow_pickle))
 
     def _add(self, rank: int, columns: list[Any]) -> None:
         if rank not in self._positions:
@@ -305,21 +308,43 @@ def _answer(compute: Callable[[], list[Any]], allow_pickle: bool) -> Letter:
 
 
 def _error_letter(error: Exception, allow_pickle: bool) -> Letter:
-    """The letter with an error; one of Python's or the user's travels as it is if it survives pickling."""
-    data = b""
-    if allow_pickle and not isinstance(error, FleetMetricsError):
-        with contextlib.suppress(Exception):
-            pickled = pickle.dumps(error)
-            data = pickled if type(pickle.loads(pickled)) is type(error) else b""
+    """The letter with an error, and what the others make it again from, if it survives that."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    return Letter({"done": True, "error": described(error), "pickled": bool(data), "trace": trace}, data)
+    note = {"done": True, "error": described(error), "trace": trace}
+    for form in () if isinstance(error, FleetMetricsError) else _forms(error):
+        with contextlib.suppress(Exception):  # of any kind: it is the user's
+            packed = pack([form], allow_pickle)
+            data = joined(packed.buffers)
+            if type(_made_from(packed.layout, data, allow_pickle)) is type(error):
+                return Letter({**note, "form": packed.layout}, data)
+    return Letter(note)
+
+
+def _forms(error: Exception) -> list[Any]:
+    """An error of Python's by name, with its arguments or else its text; any other as it is."""
+    name = type(error).__name__
+    if vars(builtins).get(name) is not type(error):
+        return [error]
+    return [[name, error.__reduce__()[1]], [name, (str(error),)]]  # args may lack a file name
+
+
+def _made_from(layout: Any, payload: Any, allow_pickle: bool) -> Exception:
+    """The error of one of `_forms`, packed."""
+    (form,) = unpack(layout, payload, allow_pickle)
+    if not isinstance(form, list):
+        return cast(Exception, form)
+    kind, arguments = vars(builtins)[form[0]], form[1]
+    if not issubclass(kind, Exception):
+        raise RecordError(f"{form[0]!r} is no error")
+    return cast(Exception, kind(*arguments))
 
 
 def _outcome(letter: Letter, allow_pickle: bool) -> list[Any]:
     """Return the values, or raise the error, of a letter from `_answer`."""
     if "values" in letter.note:
         return unpack(letter.note["values"], letter.payload, allow_pickle)
-    error: BaseException = named_error(*letter.note["error"])
-    if letter.note["pickled"] and allow_pickle:
-        error = pickle.loads(letter.payload)
+    error: Exception = named_error(*letter.note["error"])
+    if "form" in letter.note:
+        with contextlib.suppress(Exception):  # its class may be missing here
+            error = _made_from(letter.note["form"], letter.payload, allow_pickle)
     raise error from FleetMetricsError("this was raised on rank 0:\n" + letter.note["trace"])

@@ -6,18 +6,38 @@ Every buffer is padded to a multiple of 16 bytes, so that arrays in an aligned p
 from __future__ import annotations
 
 import math
+import re
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import Any, Iterable, Iterator, NamedTuple, Sequence
+from typing import Any, Collection, Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, RecordError
 
-__all__ = ["Packed", "Payload", "bytes_of", "is_plain", "misfits_named", "pack_arrays", "pack_chunks", "unpack_arrays"]
+__all__ = [
+    "PICKLE_TERMS",
+    "Packed",
+    "Payload",
+    "are_sizes",
+    "bytes_of",
+    "is_plain",
+    "misfits_named",
+    "pack_arrays",
+    "pack_chunks",
+    "unpack_arrays",
+]
+
+#: What errors say of pickles.
+PICKLE_TERMS = (
+    "a pickle takes both allow_pickle=True and workers that have proved who they are (FLEETMETRICS_SECRET, where they"
+    " are on several machines)"
+)
 
 _ALIGNMENT = 16
 _ZEROS = memoryview(bytes(_ALIGNMENT))
+#: The dtypes of layouts, as NumPy writes them.
+_DTYPES = re.compile(r"[<>|=]?([biufcSU]\d+|[mM]8(\[\w+\])?)|[?bhilqBHILQefdgFDG]")
 #: What reading raises where bytes and layout do not match.
 _MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
 
@@ -86,6 +106,11 @@ def bytes_of(array: np.ndarray) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
+def are_sizes(numbers: Collection[Any]) -> bool:
+    """Whether these are whole numbers, none of them negative: a layout may say anything."""
+    return {int}.issuperset(map(type, numbers)) and min(numbers, default=0) >= 0
+
+
 def padded(buffers: Iterable[Any]) -> list[memoryview]:
     """Views of the buffers, followed by zeros up to a multiple of 16 bytes."""
     views = [memoryview(buffer) for buffer in buffers if len(buffer)]
@@ -113,8 +138,10 @@ class Payload:
 
     def take(self, size: int) -> np.ndarray:
         """The next buffer."""
+        if not are_sizes([size]):
+            raise RecordError(f"a layout says that a buffer has {size!r:.40} bytes")
         start, self._position = self._position, self._position + size + -size % _ALIGNMENT
-        if size < 0 or self._position > len(self._payload):
+        if self._position > len(self._payload):
             raise RecordError(
                 f"the payload has {len(self._payload)} bytes, and its layout says at least {self._position}"
             )
@@ -122,9 +149,11 @@ class Payload:
 
     def look(self, dtype: str, shape: Sequence[int]) -> np.ndarray:
         """The next array as it lies in the payload: perhaps read-only, perhaps not aligned."""
-        kind = np.dtype(dtype)
+        kind = np.dtype(dtype if type(dtype) is str and _DTYPES.fullmatch(dtype) else "O")
         if not is_plain(kind):
-            raise RecordError(f"a layout says that the payload holds {kind}, which is no array of bytes")
+            raise RecordError(f"a layout says that the payload holds {dtype!r:.40}, which is no array of bytes")
+        if not are_sizes(shape):
+            raise RecordError(f"a layout says that an array has the shape {shape!r:.40}")
         return self.take(math.prod(shape) * kind.itemsize).view(kind).reshape(shape)
 
     def array(self, dtype: str, shape: Sequence[int]) -> np.ndarray:

@@ -1,7 +1,12 @@
-"""The serializer's other half: values read back, one column after the other."""
+"""The serializer's other half: values read back, one column after the other.
+
+A layout may say anything: whoever wrote it need not be the serializer. So memory is taken for what the payload really
+holds; only `FREE` values may come without bytes of their own.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import pickle
@@ -13,10 +18,12 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 
 from fleetmetrics.errors import FleetMetricsError, RecordError
-from fleetmetrics.serial import Payload
+from fleetmetrics.serial import PICKLE_TERMS, Payload, are_sizes
 
-__all__ = ["Reader"]
+__all__ = ["FREE", "Reader"]
 
+#: How many values of a payload may take none of its bytes, such as None or an empty list.
+FREE = 2**18
 #: How many tensors are made of one copy.
 _AT_ONCE = 4096
 _MAKERS = {"list": list, "tuple": tuple, "dict": dict}
@@ -30,30 +37,60 @@ class Reader(Payload):
     def __init__(self, payload: Any, allow_pickle: bool) -> None:
         super().__init__(payload)
         self.allow_pickle = allow_pickle
+        self._free = FREE
 
     def read(self, column: Sequence[Any], count: int) -> list[Any]:
         values = _READERS[column[0]](self, count, *column[1:])
         if len(values) != count:
-            raise RecordError(f"the payload holds {len(values)} values where its layout says {count}")
+            raise RecordError(f"the payload holds {len(values)} values where its layout says {count!r:.40}")
         return values
+
+    def only(self, kind: type, column: Sequence[Any], count: int) -> list[Any]:
+        """Values that are all of this type."""
+        values = self.read(column, count)
+        if not {kind}.issuperset(map(type, values)):
+            raise RecordError(f"a layout has a column of {kind.__name__} that holds other values")
+        return values
+
+    def free(self, count: int) -> int:
+        """The number of values without bytes, if there may be so many more."""
+        if not are_sizes([count]) or count > self._free:
+            raise RecordError(f"a layout has {count!r:.40} values without bytes; {self._free} more may be")
+        self._free -= count
+        return count
+
+    def sizes(self, column: Sequence[Any], count: int, total: int | None = None) -> list[int]:
+        """The lengths of values, which have this total."""
+        sizes = self.read(column, count)
+        if not are_sizes(sizes) or total not in (None, sum(sizes)):
+            raise RecordError(f"a layout has {count} lengths that are none, or not those of {total} entries")
+        return sizes
+
+    def constant(self, count: int, value: Any) -> list[Any]:
+        if type(value) is not int:
+            raise RecordError(f"a layout has {value!r:.40} where it may have an integer")
+        return [value] * self.free(count)
 
     def texts(self, count: int, size: int, lengths: Any) -> list[Any]:
         text = str(self.take(size).data, "utf-8", "surrogatepass")
         if lengths is None:
             return text.split("\0")
-        ends = list(accumulate(self.read(lengths, count)))
+        ends = list(accumulate(self.sizes(lengths, count, len(text))))
         return list(map(text.__getitem__, map(slice, chain((0,), ends), ends)))
 
     def bytes(self, count: int, size: int, lengths: Sequence[Any]) -> list[Any]:
         read = io.BytesIO(self.take(size).tobytes()).read
-        return list(map(read, self.read(lengths, count)))
+        return list(map(read, self.sizes(lengths, count, size)))
 
     def arrays(self, count: int, dtype: str, shape: Sequence[int]) -> list[Any]:
         rows = self.array(dtype, (count, *shape))
+        self.free(0 if rows.nbytes else count)
         return list(rows) if shape else list(map(rows.__getitem__, zip(range(count), repeat(...))))
 
     def ragged(self, count: int, dtype: str, shapes: Any) -> list[Any]:
-        given = self.read(shapes, count)
+        given = self.only(tuple, shapes, count)
+        if not are_sizes(list(chain.from_iterable(given))):
+            raise RecordError("a payload has shapes of arrays that are none")
         sizes = list(map(math.prod, given))
         flat = self.array(dtype, (sum(sizes),))
         starts = map(mul, accumulate(chain((0,), sizes)), repeat(flat.itemsize))
@@ -62,23 +99,32 @@ class Reader(Payload):
     def tensors(self, count: int, dtype: str, column: Sequence[Any]) -> list[Any]:
         kind, of_array, shape = column
         if kind == "arrays":
-            return _tensors_of([self.look(of_array, (count, *shape))], dtype)
-        return _tensors_of(self.ragged(count, of_array, shape), dtype)
+            arrays = [self.look(of_array, (count, *shape))]
+            self.free(0 if arrays[0].nbytes else count)
+        else:
+            arrays = self.ragged(count, of_array, shape)
+        if arrays[0].dtype.kind not in "biufc":
+            raise RecordError(f"a layout says that tensors are made of {arrays[0].dtype}")
+        try:
+            return _tensors_of(arrays, dtype)
+        except Exception as error:  # Paddle may raise anything
+            raise RecordError(f"tensors of {dtype!r:.40} cannot be made: {type(error).__name__}: {error}") from error
 
     def rows(self, count: int, columns: Sequence[Any]) -> Iterator[Any]:
         children = [self.read(column, count) for column in columns]
-        return zip(*children) if children else repeat((), count)
+        return zip(*children) if children else repeat((), self.free(count))
 
     def dicts(self, count: int, keys: Sequence[str], *columns: Any) -> list[Any]:
         if len(keys) != len(columns):
             raise RecordError(f"a layout has {len(keys)} keys for {len(columns)} columns")
-        values = list(map(dict.copy, repeat(dict.fromkeys(keys), count)))
-        for key, column in zip(keys, columns):
-            deque(map(setitem, values, repeat(key), self.read(column, count)), maxlen=0)
+        children = [self.read(column, count) for column in columns]
+        values = list(map(dict.copy, repeat(dict.fromkeys(keys), count if keys else self.free(count))))
+        for key, child in zip(keys, children):
+            deque(map(setitem, values, repeat(key), child), maxlen=0)
         return values
 
     def nested(self, count: int, kind: str, lengths: Any, elements: Any) -> list[Any]:
-        sizes = self.read(lengths, count)
+        sizes = self.sizes(lengths, count)
         parts = map(islice, repeat(iter(self.read(elements, sum(sizes)))), sizes)
         return list(map(_MAKERS[kind], parts))
 
@@ -94,14 +140,14 @@ class Reader(Payload):
         children = [iter(self.read(column, size)) for column, size in zip(columns, counts)]
         return list(map(next, map(children.__getitem__, tags.tolist())))
 
-    def pickle(self, count: int, size: int) -> list[Any]:
+    def pickle(self, count: int, size: int, digest: str) -> list[Any]:
         if not self.allow_pickle:
-            raise RecordError(
-                "these records hold a pickle, and allow_pickle is False here; convert the records to arrays, or allow"
-                " pickle on every worker"
-            )
+            raise RecordError(f"this payload holds a pickle, which may not be read here: {PICKLE_TERMS}")
+        data = self.take(size).data
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise RecordError("a pickle is not the one that its layout describes: its SHA-256 differs; it was not read")
         try:
-            return pickle.loads(self.take(size).data)
+            return pickle.loads(data)
         except FleetMetricsError:
             raise
         except Exception as error:
@@ -112,13 +158,13 @@ class Reader(Payload):
 
 
 _READERS: dict[str, Any] = {
-    "none": lambda reader, count: [None] * count,
-    "constant": lambda reader, count, value: [value] * count,
+    "none": lambda reader, count: [None] * reader.free(count),
+    "constant": Reader.constant,  # an integer
     "number": lambda reader, count, dtype: reader.look(dtype, (count,)).tolist(),
-    "big": lambda reader, count, texts: list(map(int, reader.read(texts, count), repeat(16))),
+    "big": lambda reader, count, texts: list(map(int, reader.only(str, texts, count), repeat(16))),
     "scalar": lambda reader, count, dtype: list(reader.look(dtype, (count,))),
-    "numpy text": lambda reader, count, texts: list(map(np.str_, reader.read(texts, count))),
-    "numpy bytes": lambda reader, count, texts: list(map(np.bytes_, reader.read(texts, count))),
+    "numpy text": lambda reader, count, texts: list(map(np.str_, reader.only(str, texts, count))),
+    "numpy bytes": lambda reader, count, texts: list(map(np.bytes_, reader.only(bytes, texts, count))),
     "tuple": lambda reader, count, *columns: list(reader.rows(count, columns)),
     "list": lambda reader, count, *columns: list(map(list, reader.rows(count, columns))),
     "optional": Reader.optional,  # column of those that are not None, placed by flags
@@ -130,7 +176,7 @@ _READERS: dict[str, Any] = {
     "dict": Reader.dicts,  # keys, a column for each
     "nested": Reader.nested,  # kind of container, columns of lengths and elements; those of dicts are pairs
     "mixed": Reader.mixed,  # columns, interleaved by tags
-    "pickle": Reader.pickle,  # size
+    "pickle": Reader.pickle,  # size, SHA-256
 }
 
 

@@ -2,7 +2,7 @@
 
 A list of values is a column, packed by the common type of its values: numbers as one array, texts as one text, arrays
 of one shape as one block; tuples, lists and dicts as columns of their entries. So 100,000 records take a few passes in
-C. Anything else is pickled.
+C. Anything else is pickled, if it may be.
 
 A layout is a tree of lists, fit for JSON: ``[count, column]``, where a column is ``[kind, ...]``; the kinds are
 those of `fleetmetrics.serial.reader`. It holds dtypes, shapes, keys and sizes; the values are in the buffers, in the
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import math
 import pickle
 import struct
@@ -24,8 +25,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
 import numpy as np
 
 from fleetmetrics.errors import RecordError
-from fleetmetrics.serial import Packed, bytes_of, is_plain, misfits_named, padded
-from fleetmetrics.serial.reader import Reader
+from fleetmetrics.serial import PICKLE_TERMS, Packed, bytes_of, is_plain, misfits_named, padded
+from fleetmetrics.serial.reader import FREE, Reader
 from fleetmetrics.xp import is_eager_tensor
 
 __all__ = ["pack", "unpack"]
@@ -45,12 +46,12 @@ _PICKLE_PROTOCOL = 5
 _CONTAINERS = (list, tuple, dict)
 _DTYPE, _SHAPE, _NBYTES = attrgetter("dtype"), attrgetter("shape"), attrgetter("nbytes")
 _ALLOWED = (
-    "records may hold None, bools, numbers, text, bytes, NumPy arrays and numbers, Paddle tensors,"
-    " and tuples, lists and dicts of these"
+    "allowed are None, bools, numbers, text, bytes, NumPy arrays and numbers, Paddle tensors, and tuples, lists and"
+    " dicts of these"
 )
 
 
-def pack(values: Sequence[Any], allow_pickle: bool = True, what: str = "records") -> Packed:
+def pack(values: Sequence[Any], allow_pickle: bool = False, what: str = "records") -> Packed:
     """Pack values of any kind; `unpack` returns equal ones of equal types.
 
     The values must not change before the buffers have been sent. Raises `RecordError`, which calls them ``what``, for
@@ -69,7 +70,7 @@ def pack(values: Sequence[Any], allow_pickle: bool = True, what: str = "records"
         return Packed([len(records), packer.column(records)], packer.buffers)
 
 
-def unpack(layout: Any, payload: Any, allow_pickle: bool = True) -> list[Any]:
+def unpack(layout: Any, payload: Any, allow_pickle: bool = False) -> list[Any]:
     """Return the values that `pack` packed; tensors are on the CPU, without a gradient.
 
     Arrays are writable, and views of the payload (the joined buffers) if that is writable and aligned. Raises
@@ -136,6 +137,25 @@ class _Level(List[Any]):
         return bool(self) and not self._ids.isdisjoint(map(id, values))
 
 
+def _in_themselves(values: list[Any]) -> bool:
+    """Whether a container is somewhere in itself; slow, for those that are seen twice."""
+    path: set[int] = set()
+    done: set[int] = set()
+    found = [(value, False) for value in values]
+    while found:
+        value, left = found.pop()
+        if left:
+            path.remove(id(value))
+            done.add(id(value))
+        elif type(value) in _CONTAINERS and id(value) not in done:
+            if id(value) in path:
+                return True
+            path.add(id(value))
+            children = chain.from_iterable(value.items()) if type(value) is dict else value
+            found += [(value, True), *((child, False) for child in children)]
+    return False
+
+
 class _Packer:
     """Writes one column after the other: a method appends the buffers of a column and returns its layout.
 
@@ -145,6 +165,7 @@ class _Packer:
     def __init__(self, records: list[Any], allow_pickle: bool, what: str) -> None:
         self.buffers: list[memoryview] = []
         self.room = _COLUMNS
+        self._free = FREE
         self.allow_pickle = allow_pickle
         self._records, self._what = records, what
 
@@ -168,7 +189,8 @@ class _Packer:
 
     def packer_of(self, kind: type, values: list[Any], above: tuple[_Level, ...]) -> Callable[..., list[Any]]:
         if kind in _CONTAINERS:
-            endless = len(above) == _DEPTH or any(level.holds_any(values) for level in above)
+            perhaps = any(level.holds_any(values) for level in above)
+            endless = len(above) == _DEPTH or (perhaps and _in_themselves(values))
             return _Packer.pickled if endless or self.room <= 0 else _PACKERS[kind]
         if kind in _PACKERS:
             return _PACKERS[kind]
@@ -187,7 +209,21 @@ class _Packer:
     def split(self, values: list[Any], keys: list[Any], packer: Callable[..., list[Any]]) -> list[Any]:
         """Values grouped by key."""
         distinct, tags = _numbered(keys)
+        if not distinct and self.room > 0:  # hundreds of keys: fewer in each half
+            distinct, tags = [0, 1], np.repeat(np.array([0, 1], np.uint8), [len(values) // 2, -(-len(values) // 2)])
         return self.mixed(values, tags, [packer] * len(distinct)) if distinct else self.pickled(values)
+
+    def free(self, count: int) -> bool:
+        """Whether so many more values may come without bytes; the reader counts likewise."""
+        may = count <= self._free
+        self._free -= count if may else 0
+        return may
+
+    def nones(self, values: list[Any], above: Any = ()) -> list[Any]:
+        if self.free(len(values)):
+            return ["none"]
+        self.put(bytes(len(values)))
+        return ["optional", ["none"]]
 
     def put(self, *buffers: Any) -> int:
         self.buffers += padded(buffers)
@@ -199,7 +235,7 @@ class _Packer:
         except struct.error:  # beyond 64 bits
             return ["big", self.texts(list(map(hex, values)))]
         low, high = int(wide.min()), int(wide.max())
-        if low == high:
+        if low == high and self.free(len(values)):
             return ["constant", low]
         bits = max(high, ~low).bit_length() + 1
         size = next(size for size in (1, 2, 4, 8) if bits <= 8 * size)
@@ -210,6 +246,10 @@ class _Packer:
     def structs(self, values: list[Any], char: str) -> list[Any]:
         self.put(struct.pack(f"{len(values)}{char}", *values))
         return ["number", np.dtype(char).str]
+
+    def complexes(self, values: list[Any], above: Any = ()) -> list[Any]:
+        self.put(bytes_of(np.array(values, complex)))
+        return ["number", np.dtype(complex).str]
 
     def texts(self, values: list[Any], above: Any = ()) -> list[Any]:
         text = "\0".join(values)
@@ -231,6 +271,13 @@ class _Packer:
         self.put(bytes_of(np.array(values, values[0].dtype)))
         return ["scalar", values[0].dtype.char]  # not str: long long is not int64, though the dtypes are equal
 
+    def times(self, values: list[Any], above: Any = ()) -> list[Any]:
+        dtypes = list(map(_DTYPE, values))
+        if countOf(dtypes, dtypes[0]) < len(dtypes):
+            return self.split(values, dtypes, self.times)
+        self.put(bytes_of(np.array(values, dtypes[0])))
+        return ["scalar", dtypes[0].str]
+
     def arrays(self, values: list[Any], above: Any = ()) -> list[Any]:
         dtypes = list(map(_DTYPE, values))
         if countOf(dtypes, dtypes[0]) < len(dtypes):
@@ -238,7 +285,7 @@ class _Packer:
         if not is_plain(dtypes[0]):
             return self.pickled(values)
         dtype, shape, nbytes = dtypes[0].str, values[0].shape, sum(map(_NBYTES, values))
-        if countOf(map(_SHAPE, values), shape) == len(values):
+        if countOf(map(_SHAPE, values), shape) == len(values) and (nbytes or self.free(len(values))):
             layout = ["arrays", dtype, list(shape)]
         else:
             layout = ["ragged", dtype, self.tuples(list(map(_SHAPE, values)))]
@@ -272,7 +319,8 @@ class _Packer:
 
     def sequences(self, kind: str, values: list[Any], above: tuple[_Level, ...]) -> list[Any]:
         width = len(values[0])
-        if width > min(self.room, 16 * len(values)) or countOf(map(len, values), width) < len(values):
+        uneven = width > min(self.room, 16 * len(values)) or countOf(map(len, values), width) < len(values)
+        if uneven or not (width or self.free(len(values))):
             return ["nested", kind, self.lengths(values), self.column(list(chain.from_iterable(values)), above)]
         self.room -= width
         columns = (list(map(itemgetter(place), values)) for place in range(width))
@@ -281,7 +329,8 @@ class _Packer:
     def dicts(self, values: list[Any], above: tuple[_Level, ...]) -> list[Any]:
         above = (*above, _Level(values))
         keys = list(values[0])
-        if len(keys) <= min(self.room, 16 * len(values)) and _have_keys(values, keys):
+        even = len(keys) <= min(self.room, 16 * len(values)) and _have_keys(values, keys)
+        if even and (keys or self.free(len(values))):
             self.room -= len(keys)
             columns = (list(map(itemgetter(key), values)) for key in keys)
             return ["dict", keys, *(self.column(column, above) for column in columns)]
@@ -293,17 +342,18 @@ class _Packer:
             where, value = self.first([value for value in values if type(value) not in _PACKERS] or values)
             too = " (nested too deeply or too unevenly, or in itself)" if type(value) in _CONTAINERS else ""
             raise RecordError(
-                f"{where} is {_kind_of(value)}{too}, which has no array form; {_ALLOWED}. Convert it to arrays, or"
-                " allow pickle"
+                f"{where} is {_kind_of(value)}{too}, which has no array form; {_ALLOWED}. Convert it to arrays:"
+                f" {PICKLE_TERMS}"
             )
         try:
-            return ["pickle", self.put(pickle.dumps(values, _PICKLE_PROTOCOL))]
+            data = pickle.dumps(values, _PICKLE_PROTOCOL)
         except Exception as error:  # classes may raise anything
             where, value = self.first([value for value in values if not _can_be_pickled(value)] or values)
             raise RecordError(
                 f"{where} is {_kind_of(value)}, which cannot be pickled ({type(error).__name__}: {error}); {_ALLOWED}."
                 " Convert it to arrays"
             ) from error
+        return ["pickle", self.put(data), hashlib.sha256(data).hexdigest()]
 
     def first(self, values: list[Any]) -> tuple[str, Any]:
         """The path to the first of these values in the records, and the value; slow, for errors only."""
@@ -335,16 +385,18 @@ def _can_be_pickled(value: Any) -> bool:
 
 
 _PACKERS: dict[type, Callable[..., list[Any]]] = {
-    type(None): lambda packer, values, above: ["none"],
+    type(None): _Packer.nones,
     bool: lambda packer, values, above: packer.structs(values, "?"),
     int: _Packer.integers,
     float: lambda packer, values, above: packer.structs(values, "d"),
+    complex: _Packer.complexes,
     str: _Packer.texts,
     bytes: _Packer.bytes,
     # pickle would drop zeros at the end of these two
     np.str_: lambda packer, values, above: ["numpy text", packer.texts(values)],
     np.bytes_: lambda packer, values, above: ["numpy bytes", packer.bytes(values)],
     **dict.fromkeys((np.dtype(char).type for char in "?bhilqBHILQefdgFDG"), _Packer.scalars),
+    **dict.fromkeys((np.datetime64, np.timedelta64), _Packer.times),
     np.ndarray: _Packer.arrays,
     tuple: _Packer.tuples,
     list: _Packer.lists,

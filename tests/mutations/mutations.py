@@ -424,9 +424,21 @@ MUTATIONS = [
     ),
     Mutation(
         "pickles are read though they are not allowed",
-        "    def pickle(self, count: int, size: int) -> list[Any]:\n        if not self.allow_pickle:",
-        "    def pickle(self, count: int, size: int) -> list[Any]:\n        if False:",
+        '        if not self.allow_pickle:\n            raise RecordError(f"this payload',
+        '        if False:\n            raise RecordError(f"this payload',
         "tests/serial/test_serializer.py -k unless_it_is_allowed",
+    ),
+    Mutation(
+        "pickles are read that are not what the layout says",
+        "if hashlib.sha256(data).hexdigest() != digest:",
+        "if False:",
+        "tests/serial/test_serializer.py -k not_what_the_layout_says",
+    ),
+    Mutation(
+        "workers that have not proved who they are send pickles",
+        'share.metric.allow_pickle and getattr(channel, "authenticated", True)',
+        "share.metric.allow_pickle",
+        "tests/distributed/test_records_errors.py -k 'by and whom'",
     ),
     # -- wrappers -----------------------------------------------------------------------------------------------
     Mutation(

@@ -67,7 +67,7 @@ def round_trip(values: list[Any], **settings: Any) -> list[Any]:
     assert layout == packed.layout, "a layout is fit for JSON"
     assert packed.nbytes == len(payload)
     assert len(payload) % 16 == 0
-    return unpack(layout, payload, settings.get("allow_pickle", True))
+    return unpack(layout, payload, **settings)
 
 
 def is_tensor(value: Any) -> bool:
@@ -164,9 +164,9 @@ FLAT = [
 
 @pytest.mark.parametrize("values", FLAT, ids=range(len(FLAT)))
 def test_builtin_values_come_back_without_a_pickle(values: list[Any]) -> None:
-    check_round_trip(values, allow_pickle=False)
-    check_round_trip([values, values[::-1]], allow_pickle=False)
-    check_round_trip([*values, np.float32(1), None], allow_pickle=False)
+    check_round_trip(values)
+    check_round_trip([values, values[::-1]])
+    check_round_trip([*values, np.float32(1), None])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -174,7 +174,7 @@ def test_arrays_of_every_dtype_come_back(dtype: str) -> None:
     rng = np.random.default_rng(0)
     for shapes in ([(3,)] * 4, [()] * 3, [(0, 2)] * 2, [(2, 0, 3), (1, 1, 1), (0,), (), (4,), (2, 3)], [(2, 2)]):
         values = [arrays_of(dtype, rng, shape).astype(dtype) for shape in shapes]
-        check_round_trip(values, allow_pickle=False)
+        check_round_trip(values)
         for array in round_trip(values):
             assert array.flags.writeable
             assert array.flags.c_contiguous
@@ -184,16 +184,16 @@ def test_arrays_of_every_dtype_come_back(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", NATIVE[:-6])
 def test_numpy_scalars_come_back(dtype: str) -> None:
     values = list(arrays_of(dtype, np.random.default_rng(1), (20,)))
-    check_round_trip(values, allow_pickle=False)
-    check_round_trip([*values, 1.0, None], allow_pickle=False)
+    check_round_trip(values)
+    check_round_trip([*values, 1.0, None])
 
 
 def test_scalars_of_all_dtypes_at_once() -> None:
     rng = np.random.default_rng(2)
     values = [arrays_of(dtype, rng, (1,))[0] for dtype in NATIVE] * 2
     check_round_trip(values)
-    check_round_trip(values[:15], allow_pickle=False)
-    check_round_trip([np.str_("a\0"), np.str_(""), np.bytes_(b"a\0"), np.bytes_(b"\0"), "a", b"a"], allow_pickle=False)
+    check_round_trip([(value, None, {"a": value}) for value in values])
+    check_round_trip([np.str_("a\0"), np.str_(""), np.bytes_(b"a\0"), np.bytes_(b"\0"), "a", b"a"])
     check_round_trip([1j, -0.0 - 0j, complex(QUIET_NAN, ODD_NAN), complex(-math.inf, 0)])
     assert type(round_trip([np.longlong(1), np.int64(1)])[0]) is np.longlong
 
@@ -201,8 +201,8 @@ def test_scalars_of_all_dtypes_at_once() -> None:
 def test_arrays_of_all_dtypes_at_once() -> None:
     rng = np.random.default_rng(3)
     values = [arrays_of(dtype, rng, (2, 3)).astype(dtype) for dtype in DTYPES]
-    check_round_trip(values[:5] * 3, allow_pickle=False)
-    check_round_trip(values * 3, allow_pickle=False)
+    check_round_trip(values[:5] * 3)
+    check_round_trip(values * 3)
     check_round_trip([np.array("x" * width) for width in range(1, 400)])
 
 
@@ -212,8 +212,8 @@ def test_arrays_in_every_order_of_memory_come_back_in_c_order() -> None:
     fixed.flags.writeable = False
     large = np.asfortranarray(np.arange(6000.0).reshape(60, 100))
     values = [whole.T, whole[::-1, ::2, 1:], np.asfortranarray(whole), fixed, np.broadcast_to(whole[0], (2, 3, 4))]
-    check_round_trip(values, allow_pickle=False)
-    check_round_trip([large, large[::-1], large[:, ::-1]], allow_pickle=False)
+    check_round_trip(values)
+    check_round_trip([large, large[::-1], large[:, ::-1]])
 
 
 def test_other_objects_are_pickled_and_come_back() -> None:
@@ -224,18 +224,18 @@ def test_other_objects_are_pickled_and_come_back() -> None:
         Level.HIGH, Box([1.0]), Text("x"), Number(2.0), Fraction(1, 3), bytearray(b"x"), range(3), structured,
         objects,
     ]  # fmt: skip
-    check_round_trip(values)
-    check_round_trip([[value, 1.0, np.ones(2)] for value in values])
+    check_round_trip(values, allow_pickle=True)
+    check_round_trip([[value, 1.0, np.ones(2)] for value in values], allow_pickle=True)
     with pytest.warns(PendingDeprecationWarning):
-        check_round_trip([np.matrix([[1]])])
-    masked = round_trip([np.ma.array([1, 2], mask=[True, False])])[0]
+        check_round_trip([np.matrix([[1]])], allow_pickle=True)
+    masked = round_trip([np.ma.array([1, 2], mask=[True, False])], allow_pickle=True)[0]
     assert type(masked) is np.ma.MaskedArray
     assert masked.mask.tolist() == [True, False]
 
 
 def test_arrays_beside_objects_are_not_pickled() -> None:
     array = np.arange(1000.0)
-    packed = pack([{"a": array, "b": Box(1)}, {"a": array, "b": None}])
+    packed = pack([{"a": array, "b": Box(1)}, {"a": array, "b": None}], allow_pickle=True)
     assert [buffer.nbytes for buffer in packed.buffers[:2]] == [8000, 8000]
     assert json.dumps(packed.layout).count("pickle") == 1
 
@@ -276,9 +276,9 @@ def alike(rng: random.Random, value: Any) -> Any:
 def test_random_nested_values_come_back(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):
-        check_round_trip([random_value(rng, rng.randrange(6)) for _ in range(rng.randrange(20))])
+        check_round_trip([random_value(rng, rng.randrange(6)) for _ in range(rng.randrange(20))], allow_pickle=True)
         pattern = random_value(rng, 4)
-        check_round_trip([alike(rng, pattern) for _ in range(rng.randrange(1, 40))])
+        check_round_trip([alike(rng, pattern) for _ in range(rng.randrange(1, 40))], allow_pickle=True)
 
 
 def test_the_layout_does_not_grow_with_the_values() -> None:
@@ -287,9 +287,9 @@ def test_the_layout_does_not_grow_with_the_values() -> None:
     assert len(json.dumps(pack(homogeneous).layout)) < 300
     assert len(json.dumps(pack([homogeneous]).layout)) < 400
     chaos = [random_value(rng, 9) for _ in range(4000)]
-    assert pack(chaos).nbytes > 150_000
-    assert len(json.dumps(pack(chaos).layout)) < 50_000
-    assert len(json.dumps(pack([chaos]).layout)) < 50_000
+    assert pack(chaos, allow_pickle=True).nbytes > 150_000
+    assert len(json.dumps(pack(chaos, allow_pickle=True).layout)) < 50_000
+    assert len(json.dumps(pack([chaos], allow_pickle=True).layout)) < 50_000
     assert len(json.dumps(pack([{str(i): i for i in range(10_000)}]).layout)) < 300
 
 
@@ -303,8 +303,8 @@ def test_integers_travel_in_few_bytes() -> None:
 def test_a_view_leaves_its_batch_behind() -> None:
     batch = np.zeros((100_000, 10))
     for values in ([batch[5]], [batch[5], batch[7, :3]], [batch[5][::2]], [Box(batch[5])], [Point(batch[1:3], 1)]):
-        assert pack(values).nbytes < 1000
-        assert len(pickle.dumps(round_trip(values))) < 2000
+        assert pack(values, allow_pickle=True).nbytes < 1000
+        assert len(pickle.dumps(round_trip(values, allow_pickle=True))) < 2000
 
 
 def test_large_arrays_are_not_copied_on_the_way_out() -> None:
@@ -357,11 +357,11 @@ def test_arrays_are_copies_of_a_payload_that_cannot() -> None:
 def test_a_truncated_payload_is_refused() -> None:
     rng = random.Random(4)
     values = [(i, "ab" * i, np.ones(i), [None, rng.random()], b"x", {"k": i, 2: Color.RED}) for i in range(9)]
-    layout, payload = wire(pack(values))
-    check_same(values, unpack(layout, payload))
+    layout, payload = wire(pack(values, allow_pickle=True))
+    check_same(values, unpack(layout, payload, allow_pickle=True))
     for size in range(len(payload)):
         with pytest.raises(RecordError, match="bytes"):
-            unpack(layout, payload[:size])
+            unpack(layout, payload[:size], allow_pickle=True)
 
 
 def test_a_payload_of_another_layout_is_refused_or_read_but_never_crashes() -> None:
@@ -373,7 +373,7 @@ def test_a_payload_of_another_layout_is_refused_or_read_but_never_crashes() -> N
         for position in rng.integers(0, len(payload), 3):
             damaged[position] = rng.integers(256)
         with contextlib.suppress(RecordError):
-            assert len(unpack(layout, damaged, allow_pickle=False)) == 9
+            assert len(unpack(layout, damaged)) == 9
 
 
 @pytest.mark.parametrize(
@@ -400,15 +400,38 @@ def test_a_layout_that_no_one_packed_is_refused(layout: Any) -> None:
         unpack(layout, b"O" * 64)
 
 
+def check_terms(error: RecordError) -> None:
+    """It says what a pickle takes."""
+    for part in ("both allow_pickle=True and workers that have proved who they are", "FLEETMETRICS_SECRET"):
+        assert part in str(error)
+
+
 class Trap:
     def __reduce__(self) -> Any:
         return (pytest.fail, ("unpickled",))
 
 
 def test_nothing_is_unpickled_unless_it_is_allowed() -> None:
-    layout, payload = wire(pack([1, Trap()]))
-    with pytest.raises(RecordError, match="allow_pickle is False"):
-        unpack(layout, payload, allow_pickle=False)
+    layout, payload = wire(pack([1, Trap()], allow_pickle=True))
+    with pytest.raises(RecordError, match="holds a pickle, which may not be read here") as raised:
+        unpack(layout, payload)
+    check_terms(raised.value)
+
+
+def test_nothing_is_unpickled_that_is_not_what_the_layout_says() -> None:
+    """A payload may travel without a digest, the layout never does."""
+    layout, payload = wire(pack([1, Box(1)], allow_pickle=True))
+    trap = bytearray().join(pack([Trap()], allow_pickle=True).buffers)
+    assert len(trap) <= len(payload)
+    for place in (0, len(payload) - len(trap)):
+        changed = payload[:place] + trap + payload[place + len(trap) :]
+        with pytest.raises(RecordError, match="SHA-256 differs"):
+            unpack(layout, changed, allow_pickle=True)
+    count, column = json.loads(json.dumps(layout).replace(layout[1][2][2], "0" * 64))
+    for other in ([count, column], [count, ["mixed", column[1], column[2][:2]]]):
+        with pytest.raises(RecordError):
+            unpack(other, payload, allow_pickle=True)
+    check_same([1, Box(1)], unpack(layout, payload, allow_pickle=True))
 
 
 class Unreadable:
@@ -418,7 +441,7 @@ class Unreadable:
 
 def test_a_pickle_that_cannot_be_read_says_why() -> None:
     with pytest.raises(RecordError, match="importable on every worker"):
-        round_trip([Unreadable()])
+        round_trip([Unreadable()], allow_pickle=True)
 
 
 @pytest.mark.parametrize(
@@ -436,10 +459,11 @@ def test_a_pickle_that_cannot_be_read_says_why() -> None:
 )
 def test_without_pickle_an_object_is_named(values: list[Any], text: str) -> None:
     with pytest.raises(RecordError, match=text) as raised:
-        pack(values, allow_pickle=False)
-    assert "Convert it to arrays, or allow pickle" in str(raised.value)
+        pack(values)
+    assert "Convert it to arrays: " in str(raised.value)
+    check_terms(raised.value)
     with pytest.raises(TypeError, match=r"^answers"):
-        pack(values, allow_pickle=False, what="answers")
+        pack(values, what="answers")
 
 
 @pytest.mark.parametrize("value", [lambda: 1, threading.Lock(), (i for i in ())])
@@ -450,7 +474,7 @@ def test_an_object_that_cannot_be_pickled_is_named(value: Any) -> None:
         ([[0, value]], "[0][1]"),
     ):
         with pytest.raises(RecordError, match="cannot be pickled") as raised:
-            pack(values)
+            pack(values, allow_pickle=True)
         assert str(raised.value).startswith(f"records{path} is ")
         assert raised.value.__cause__ is not None
 
@@ -458,10 +482,11 @@ def test_an_object_that_cannot_be_pickled_is_named(value: Any) -> None:
 def test_hundreds_of_classes_in_one_column_come_back() -> None:
     classes = [type(f"C{i}", (Box,), {"__module__": __name__}) for i in range(300)]
     with pytest.raises(RecordError, match="cannot be pickled"):
-        pack([each(1) for each in classes])
+        pack([each(1) for each in classes], allow_pickle=True)
     for each in classes:
         globals()[each.__name__] = each
-    check_round_trip([np.arange(9.0), 1.5, *[each(i) for i, each in enumerate(classes)], [1, [2]], None])
+    values = [np.arange(9.0), 1.5, *[each(i) for i, each in enumerate(classes)], [1, [2]], None]
+    check_round_trip(values, allow_pickle=True)
 
 
 def test_what_has_no_end_is_pickled_or_refused() -> None:
@@ -474,17 +499,17 @@ def test_what_has_no_end_is_pickled_or_refused() -> None:
     deep: Any = []
     for _ in range(200):
         deep = (deep,)
-    returned = round_trip([a, b, c])
+    returned = round_trip([a, b, c], allow_pickle=True)
     assert returned[0][1][1][0] == 1
     assert list(returned[1]["b"][0][0]["x"]) == ["b"]
     assert returned[2][7] is returned[2][999][3]
-    check_round_trip([deep])
+    check_round_trip([deep], allow_pickle=True)
     for values in ([a], [0, b], [c, c], [[c, b], a], [deep]):
         with pytest.raises(RecordError, match=r"records\[.*nested too deeply or too unevenly, or in itself"):
-            pack(values, allow_pickle=False)
+            pack(values)
     c.append(lambda: 1)
     with pytest.raises(RecordError, match=r"cannot be pickled"):
-        pack([c])
+        pack([c], allow_pickle=True)
 
 
 def test_what_is_shared_but_does_not_contain_itself_comes_back() -> None:
@@ -499,7 +524,7 @@ def test_what_is_shared_but_does_not_contain_itself_comes_back() -> None:
 def test_collection_of_garbage_goes_on_afterwards() -> None:
     round_trip([[1], [2]])
     with pytest.raises(RecordError):
-        pack([{1}], allow_pickle=False)
+        pack([{1}])
     assert gc.isenabled()
     gc.disable()
     try:
@@ -590,8 +615,8 @@ def test_tensors_come_back_as_tensors(paddle: Any, dtype: str) -> None:
     rng = np.random.default_rng(7)
     for shapes in ([[3]] * 4, [[]] * 3, [[0, 2]] * 2, [[2, 3], [0], [4], [1, 0], []], [[60, 70]] * 2):
         values = [paddle.to_tensor(rng.standard_normal(shape)).cast(dtype) for shape in shapes]
-        check_round_trip(values, allow_pickle=False)
-        check_round_trip([(value, {"a": value}) for value in values[:50]], allow_pickle=False)
+        check_round_trip(values)
+        check_round_trip([(value, {"a": value}) for value in values[:50]])
 
 
 def test_tensors_keep_odd_bits_and_every_order_of_memory(paddle: Any) -> None:
@@ -599,11 +624,11 @@ def test_tensors_keep_odd_bits_and_every_order_of_memory(paddle: Any) -> None:
     matrix = paddle.to_tensor(np.arange(6.0).reshape(2, 3))
     trained = paddle.to_tensor([1.0, 2.0], stop_gradient=False)
     values = [paddle.to_tensor(odd), matrix.t(), matrix[:, 1], trained, trained * 2, matrix[0], 1.0, None]
-    check_round_trip(values, allow_pickle=False)
+    check_round_trip(values)
     parameter = round_trip([paddle.create_parameter([2], "float32")])[0]
     assert type(parameter) is paddle.Tensor
-    check_round_trip([paddle.to_tensor([1], dtype=dtype) for dtype in TENSORS] * 2, allow_pickle=False)
-    check_round_trip(list(paddle.arange(5000.0)), allow_pickle=False)
+    check_round_trip([paddle.to_tensor([1], dtype=dtype) for dtype in TENSORS] * 2)
+    check_round_trip(list(paddle.arange(5000.0)))
 
 
 def test_tensors_come_back_as_tensors_in_static_mode_too(paddle: Any) -> None:
@@ -641,8 +666,8 @@ import fractions, numpy as np
 from fleetmetrics.serial import pack_chunks, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 values = [{"a": np.ones(2), "b": [1, fractions.Fraction(1, 3), None]}] * 2
-packed = pack(values)
-returned = unpack(packed.layout, b"".join(packed.buffers))
+packed = pack(values, allow_pickle=True)
+returned = unpack(packed.layout, b"".join(packed.buffers), allow_pickle=True)
 chunks = pack_chunks([np.ones(2)])
 print(returned[1]["b"] == values[1]["b"], unpack_arrays(chunks.layout, b"".join(chunks.buffers))[0])
 print("paddle" in sys.modules)

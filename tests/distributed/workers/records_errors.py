@@ -34,6 +34,13 @@ class OwnError(Exception):
     pass
 
 
+class ValueErrorOfOurs(Exception):
+    pass
+
+
+ValueErrorOfOurs.__name__ = "ValueError"
+
+
 class TwoArguments(Exception):
     """It can be pickled, and not be read again."""
 
@@ -139,9 +146,10 @@ def differing() -> dict[str, Callable[[], Any]]:
         "texts as ids": compute(fed(Gathered(), four, ids=list("abcd") if last else [0, 1, 2, 3])),
         "ids that conflict": compute(fed(Gathered(), four + last, ids=[0, 1, 2, 3])),
         "ids and a wrong size": compute(fed(Gathered(), four, ids=[0, 1, 2, 3]), 5),
-        "cannot be pickled": compute(fed(Gathered(), [0, (lambda: 0) if last else 0])),
+        "cannot be pickled": compute(fed(Gathered(allow_pickle=True), [0, (lambda: 0) if last else 0])),
         "cannot be pickled on rank 0": compute(fed(Failing(), [0, 0 if rank else (lambda: 0)])),
-        "may not be pickled": compute(fed(Gathered(allow_pickle=False), [0, Box(1) if last else 0])),
+        "may not be pickled": compute(fed(Gathered(), [0, Box(1) if last else 0])),
+        "may be pickled, but by whom": strangers(fed(Gathered(allow_pickle=True), [0, Box(1) if last else 0])),
         "summarize raises": compute(fed(with_states(lambda: {"n": states["m" if last else "n"]}))),
         "summarize raises on rank 0": compute(fed(with_states(lambda: {"n": states["n" if rank else "m"]}))),
         "summarize is wrong": compute(fed(with_states(3 if last else states))),
@@ -158,6 +166,19 @@ def differing() -> dict[str, Callable[[], Any]]:
         "another call: evaluator": evaluate if last else compute(fed(Gathered())),
         "another call: metric": evaluate if last else (lambda: fm.Count(name="it").compute(timeout=TIMEOUT)),
     }
+
+
+def strangers(metric: Any) -> Callable[[], Any]:
+    """The value, on a channel whose workers have not proved who they are."""
+
+    def call() -> Any:
+        comm.authenticated = False
+        try:
+            return metric.compute(timeout=TIMEOUT)
+        finally:
+            comm.authenticated = True
+
+    return call
 
 
 def evaluate() -> Any:
@@ -180,6 +201,8 @@ def raising() -> dict[str, Any]:
         "UnicodeDecodeError": UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
         "AssertionError": AssertionError(),
         "StopIteration": StopIteration(3),
+        "an argument without array form": ValueError(Box(1)),
+        "a name of Python's": ValueErrorOfOurs("mine"),
         "OwnError": OwnError("mine", 3),
         "TwoArguments": TwoArguments(3, "no labels"),
         "Unpicklable": Unpicklable("no labels"),
@@ -194,7 +217,7 @@ def raising() -> dict[str, Any]:
             text, seconds = timed(compute(metric))
             metric.error = None
             found[f"{case} {allow_pickle}"] = [text, seconds, metric.compute()]
-    metric = fed(Failing())
+    metric = fed(Failing(allow_pickle=True))
     metric.error = OwnError("mine")
     try:
         metric.compute()
@@ -208,6 +231,7 @@ def returning() -> dict[str, Any]:
     cases: dict[str, Callable[[], Any]] = {
         "a lambda": lambda: {"value": lambda: 0},
         "a box": lambda: Box(rank),
+        "a box that may not be pickled": lambda: Box(rank),
         "itself": endless,
         "a collective": lambda: fm.sum(1),
         "another metric": lambda: fed(Gathered()).compute(),
@@ -216,7 +240,7 @@ def returning() -> dict[str, Any]:
     }
     found = {}
     for case, value in cases.items():
-        metric = fed(Returning())
+        metric = fed(Returning(allow_pickle=case != "a box that may not be pickled"))
         metric.value = value
         found[case] = timed(lambda metric=metric: repr(metric.compute(timeout=TIMEOUT)))
         assert comm.all_reduce([1]).tolist() == [world], case
@@ -309,7 +333,7 @@ class Dying(Gathered):
 
 def killed() -> None:
     """One worker is killed between what it says that it has, and sending it."""
-    metric = fed(Dying(), [Deadly() if rank == arguments()["who"] and rank else 0])
+    metric = fed(Dying(allow_pickle=True), [Deadly() if rank == arguments()["who"] and rank else 0])
     text, seconds = timed(compute(metric))
     report(text=text, seconds=seconds, next=timed(compute(metric))[0])
 
