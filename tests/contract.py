@@ -9,6 +9,7 @@ workers and feeds them in each of the three modes. `tests/test_contract.py` uses
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import importlib
 import inspect
@@ -277,6 +278,7 @@ class StaticFeed:
     def __init__(self, metric: Any, like: Data, scope: Any = None) -> None:
         import paddle
 
+        self.metric = metric
         self.main, self.startup = paddle.static.Program(), paddle.static.Program()
         self.scope = paddle.static.Scope() if scope is None else scope
         self.executor = paddle.static.Executor(paddle.CPUPlace())
@@ -290,6 +292,15 @@ class StaticFeed:
 
         with static_mode(), paddle.static.scope_guard(self.scope):
             self.executor.run(self.startup)
+
+    def renewed(self) -> StaticFeed:
+        """The same program with states of its own, in a new scope."""
+        import paddle
+
+        other = copy.copy(self)
+        other.scope = paddle.static.Scope()
+        other.start()
+        return other
 
     def run(self, parts: Sequence[Data]) -> Any:
         """Run the program on each batch and return the scope."""
@@ -308,9 +319,11 @@ def first_dtypes(name: str) -> tuple[str, str]:
 
 def new_scope(mode: str) -> Any:
     """A scope that several static programs can share; None in the other modes."""
+    if mode != "static":
+        return None
     import paddle
 
-    return paddle.static.Scope() if mode == "static" else None
+    return paddle.static.Scope()
 
 
 @contextlib.contextmanager

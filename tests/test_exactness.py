@@ -10,6 +10,8 @@ import pytest
 
 from tests.exactness import NAMES, digits, may_be_exact
 
+pytestmark = pytest.mark.numpy_only
+
 PAGES = [Path(__file__).parent.parent / "docs" / page / "exactness.md" for page in ("metrics", "zh")]
 ROWS = re.findall(r"^\| ([^|]+) \| (all bits|\d+) \| (all bits|\d+) \|$", PAGES[0].read_text("utf-8"), re.M)
 

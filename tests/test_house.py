@@ -10,6 +10,8 @@ from typing import Iterator
 import pytest
 from graphlib import TopologicalSorter
 
+pytestmark = pytest.mark.numpy_only
+
 PACKAGE = Path(__file__).resolve().parent.parent / "fleetmetrics"
 MODULES = {
     ".".join(("fleetmetrics", *path.relative_to(PACKAGE).with_suffix("").parts)).replace(".__init__", ""): path

@@ -9,6 +9,8 @@ import pytest
 
 import fleetmetrics as fm
 
+pytestmark = pytest.mark.numpy_only
+
 CATALOGUE = [getattr(fm.metrics, name) for name in fm.metrics.__all__]
 CATALOGUE = [kind for kind in CATALOGUE if issubclass(kind, fm.Metric)]
 

@@ -226,7 +226,9 @@ def hostile(data: Data) -> Iterator[tuple[str, Data]]:
             yield f"{key} {name}", data._replace(columns={key: other})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.numpy_only] * CASES[name].brief) for name in NAMES]
+)
 def test_hostile_values_give_a_value_or_an_error_that_adds_nothing(name):
     good = draw(name, first_dtypes(name))
     for what, data in hostile(good):
@@ -244,6 +246,7 @@ def test_hostile_values_give_a_value_or_an_error_that_adds_nothing(name):
                 assert state_bytes(metric) == before and same(metric.compute(), known, True), what
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_that_do_not_count_are_as_none_whatever_they_hold(name):
     good = draw(name, first_dtypes(name), mask=True)
@@ -266,6 +269,7 @@ WITH_THE_WEIGHT = (
 )
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("scale", [2.0**900, 2.0**30, 2.0**-900])
 def test_weights_of_any_size_give_the_value_of_ordinary_ones(scale):
     for name in NAMES:
@@ -527,6 +531,7 @@ def settings_of(kind: type) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("name", fm.metrics.__all__)
 def test_a_setting_is_taken_or_refused_by_name(name):
     kind = getattr(fm, name)
@@ -548,6 +553,7 @@ def test_a_setting_is_taken_or_refused_by_name(name):
         assert refused, argument
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("name", fm.metrics.__all__)
 def test_a_flag_is_true_or_false_and_nothing_else(name):
     kind = getattr(fm, name)
@@ -623,6 +629,7 @@ def test_what_needs_no_large_state_may_have_many_classes_and_a_state_of_one_s_ow
         Wide()
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("zero_division", [0.0, 1.0, -7.0])
 def test_zero_division_stands_in_without_a_warning(zero_division):
     for name in NAMES:

@@ -71,6 +71,7 @@ HARD = {
 }
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("labels", HARD)
 @pytest.mark.parametrize("make", [fm.R2Score, fm.ExplainedVariance, fm.PearsonCorrelation])
 def test_replicates_of_hard_labels_are_right_and_the_same_for_every_split(make: Any, labels: str) -> None:
@@ -121,6 +122,7 @@ def test_a_large_batch_is_shared_by_a_collection(monkeypatch: Any) -> None:
     assert same(found[0], found[1], False, 1e-9)
 
 
+@pytest.mark.numpy_only
 def test_the_standard_error_is_that_of_theory() -> None:
     rng = np.random.default_rng(0)
     label = (rng.random(20_000) < 0.3).astype(int)
@@ -134,6 +136,7 @@ def test_the_standard_error_is_that_of_theory() -> None:
     assert result.high - result.low == pytest.approx(width, rel=0.2)
 
 
+@pytest.mark.numpy_only
 def test_the_interval_is_that_of_drawing_with_replacement() -> None:
     rng = np.random.default_rng(4)
     label = rng.integers(0, 2, 2000)
@@ -152,6 +155,7 @@ def test_the_interval_is_that_of_drawing_with_replacement() -> None:
     assert abs(result.low - low) < 0.3 * np.std(values) and abs(result.high - high) < 0.3 * np.std(values)
 
 
+@pytest.mark.numpy_only
 def test_the_interval_holds_the_true_value_as_often_as_it_says() -> None:
     held = 0
     for seed in range(200):
@@ -166,6 +170,7 @@ def test_the_interval_holds_the_true_value_as_often_as_it_says() -> None:
 # -- ids ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.numpy_only
 def test_the_interval_depends_neither_on_the_order_nor_on_the_workers() -> None:
     label = (P > 0.4) ^ (RNG.random(N) < 0.2)
     wanted = fm.Bootstrap(fm.Accuracy(), 50, ids="uid", name="mine")
@@ -260,6 +265,7 @@ def test_without_ids_the_interval_depends_neither_on_the_workers_nor_on_the_batc
         assert same(without_ids(COUNTS[name], mode=mode), wanted, True)
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("name", COUNTS)
 def test_without_ids_the_replicates_spread_as_those_of_ids_do(name: str) -> None:
     rng = np.random.default_rng(1)
@@ -282,6 +288,7 @@ def test_states_that_hang_together_are_drawn_together() -> None:
     assert (defined <= 1).all() and (defined == 1).any() and 5 <= 300 - len(defined) <= 35  # exp(-3) of 300
 
 
+@pytest.mark.numpy_only
 def test_very_large_counts_are_drawn() -> None:
     metric = fm.Bootstrap(fm.Count(), 400)
     for number in (2**62, 2**63 - 1):

@@ -22,6 +22,8 @@ from tests.evaluator.metrics.given import (
     similar,
 )
 
+pytestmark = pytest.mark.numpy_only
+
 
 def ranked(score):
     return np.argsort(-score, axis=1, kind="stable")

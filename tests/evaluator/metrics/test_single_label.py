@@ -25,6 +25,8 @@ from tests.evaluator.metrics.given import (
     undefined,
 )
 
+pytestmark = pytest.mark.numpy_only
+
 AVERAGES = ["micro", "macro", None]
 
 
