@@ -12,7 +12,7 @@ import math
 import pickle
 from collections import deque
 from itertools import accumulate, chain, islice, repeat
-from operator import mul, setitem
+from operator import countOf, mul, setitem
 from typing import Any, Iterator, Sequence
 
 import numpy as np
@@ -61,10 +61,14 @@ class Reader(Payload):
 
     def sizes(self, column: Sequence[Any], count: int, total: int | None = None) -> list[int]:
         """The lengths of values, which have this total."""
-        sizes = self.read(column, count)
-        if not are_sizes(sizes) or total not in (None, sum(sizes)):
-            raise RecordError(f"a layout has {count} lengths that are none, or not those of {total} entries")
-        return sizes
+        kind, given = column
+        sizes = np.full(self.free(count), given) if kind == "constant" else self.look(given, (count,))
+        most = len(self._payload) + FREE
+        if kind not in ("constant", "number") or sizes.dtype.kind != "i" or sizes.min() < 0 or sizes.max() > most:
+            raise RecordError(f"a layout has {count!r:.40} lengths that are none")
+        if total not in (None, int(sizes.sum(dtype=np.int64))):
+            raise RecordError(f"a layout has {count!r:.40} lengths that are not those of {total!r:.40} entries")
+        return sizes.tolist()
 
     def constant(self, count: int, value: Any) -> list[Any]:
         if type(value) is not int:
@@ -88,8 +92,8 @@ class Reader(Payload):
         return list(rows) if shape else list(map(rows.__getitem__, zip(range(count), repeat(...))))
 
     def ragged(self, count: int, dtype: str, shapes: Any) -> list[Any]:
-        given = self.only(tuple, shapes, count)
-        if not are_sizes(list(chain.from_iterable(given))):
+        given = self.read(shapes, count)
+        if countOf(map(type, chain.from_iterable(given)), int) < sum(map(len, given)):
             raise RecordError("a payload has shapes of arrays that are none")
         sizes = list(map(math.prod, given))
         flat = self.array(dtype, (sum(sizes),))
@@ -117,9 +121,10 @@ class Reader(Payload):
     def dicts(self, count: int, keys: Sequence[str], *columns: Any) -> list[Any]:
         if len(keys) != len(columns):
             raise RecordError(f"a layout has {len(keys)} keys for {len(columns)} columns")
-        children = [self.read(column, count) for column in columns]
-        values = list(map(dict.copy, repeat(dict.fromkeys(keys), count if keys else self.free(count))))
-        for key, child in zip(keys, children):
+        children = map(self.read, columns, repeat(count))
+        first = list(islice(children, 1))  # before there is memory for so many dicts
+        values = list(map(dict.copy, repeat(dict.fromkeys(keys), count if first else self.free(count))))
+        for key, child in zip(keys, chain(first, children)):
             deque(map(setitem, values, repeat(key), child), maxlen=0)
         return values
 

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from fleetmetrics.errors import InvalidInputError, RecordError
-from fleetmetrics.serial import Packed, pack_chunks, unpack_arrays
+from fleetmetrics.serial import Packed, pack_chunks, reader, serializer, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from tests.paddle_version import PIR
 
@@ -398,6 +398,56 @@ def test_a_payload_of_another_layout_is_refused_or_read_but_never_crashes() -> N
 def test_a_layout_that_no_one_packed_is_refused(layout: Any) -> None:
     with pytest.raises(RecordError):
         unpack(layout, b"O" * 64)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        ["none"],
+        ["constant", 0],
+        ["number", "<f8"],
+        ["scalar", "<M8[s]"],
+        ["tuple"],
+        ["list", ["none"]],
+        ["dict", []],
+        ["dict", ["a"], ["none"]],
+        ["arrays", "<f8", [0]],
+        ["arrays", "<f8", [2**40, "a"]],
+        ["ragged", "<f8", ["tuple", ["constant", 2**40], ["text", 0, None]]],
+        ["tensors", "paddle.float32", ["arrays", "<f4", [0]]],
+        ["text", 0, None],
+        ["text", 0, ["constant", 0]],
+        ["numpy bytes", ["constant", 2**40]],
+        ["nested", "list", ["constant", 2**40], ["none"]],
+        ["optional", ["none"]],
+        ["mixed", ["none"]],
+        ["pickle", 0, "a"],
+    ],
+)
+def test_no_memory_is_taken_for_values_that_the_payload_does_not_have(column: list[Any]) -> None:
+    for count in (2**60, 2**26, 2.0**26, "a", None):
+        tracemalloc.start()
+        try:
+            with pytest.raises(RecordError):
+                unpack([count, column], bytes(64))
+            assert tracemalloc.get_traced_memory()[1] < 2**20
+        finally:
+            tracemalloc.stop()
+
+
+def test_texts_are_not_multiplied_by_lengths_that_go_back() -> None:
+    lengths = np.array([2**20, -(2**20)] * 512, np.int32).tobytes()
+    with pytest.raises(RecordError, match="lengths"):
+        unpack([1024, ["text", 2**20, ["number", "<i4"]]], b"a" * 2**20 + lengths)
+
+
+@pytest.mark.parametrize("value", [None, 7, (), [], {}, np.zeros((0, 2)), "", b""])
+def test_values_without_bytes_come_back_however_many(value: Any, monkeypatch: Any) -> None:
+    for module in (reader, serializer):
+        monkeypatch.setattr(module, "FREE", 50)
+    for count in (49, 50, 51):
+        check_round_trip([value] * count)
+    check_round_trip([[value] * 51, ([value] * 30, None)])
 
 
 def check_terms(error: RecordError) -> None:
