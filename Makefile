@@ -61,7 +61,7 @@ define make-environment
 endef
 
 # Leaves out the tests that never touch Paddle: `make test` runs them on one version.
-WITH_PADDLE := --ignore=tests/formulas -m 'not numpy_only'
+WITH_PADDLE := --ignore=tests/formulas --ignore=tests/fuzz -m 'not numpy_only'
 
 # $(call run-tests,directory,Paddle version): tests and the package's doctests, as one run
 define run-tests
