@@ -49,8 +49,14 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
             sys.modules["paddle"] = paddle
 
 
-#: Tests that start processes, and mostly wait for them.
-WAITING = ("tests/distributed/", "tests/examples/", "tests/test_docs.py")
+#: Tests that start processes, and mostly wait for them: those that take longest come first.
+WAITING = (
+    "tests/examples/test_wide_and_deep_demo.py",
+    "tests/distributed/test_metrics.py",
+    "tests/distributed/",
+    "tests/examples/",
+    "tests/test_docs.py",
+)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -67,8 +73,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _assign_work_unit(self, node: Any) -> None:
             waits = self.nodes.index(node) % 2 == 0
-            scope = next((each for each in self.workqueue if each.startswith(WAITING) == waits), None)
-            if scope is not None:
+            scopes = [each for each in self.workqueue if each.startswith(WAITING) == waits]
+            if scopes:
+                scope = min(scopes, key=lambda each: [not each.startswith(first) for first in WAITING])
                 self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)
 

@@ -63,7 +63,8 @@ def cases() -> list[Any]:
 @pytest.fixture(scope="module")
 def nurseries() -> Iterator[dict[bool, Nursery]]:
     """Processes that have imported what the programs need: with Paddle, and without."""
-    with Nursery("fleetmetrics") as plain, Nursery("fleetmetrics", "paddle") as paddle:
+    most = [f"fleetmetrics.{name}" for name in ("metrics", "wrappers", "collection", "comm")]
+    with Nursery(*most) as plain, Nursery(*most, "paddle") as paddle:
         yield {False: plain, True: paddle}
 
 

@@ -141,8 +141,7 @@ def run(
         script: what each process runs; it calls :func:`report`.
         workers: how many.
         launch: "bare": without a launcher; "ps" (Paddle's, Gloo off as by default), "ps_gloo", "collective" or "mpi"
-            (mpirun). Scripts of this directory that begin with Paddle are forked where it is imported already, and so
-            is their launcher: such workers hash texts alike.
+            (mpirun). With a nursery (:func:`nursery_for`) workers and their launcher are forked, and hash texts alike.
         servers: how many parameter servers, for the two of that kind.
         args: what :func:`arguments` returns there.
         timeout: seconds for the whole job.
@@ -231,8 +230,8 @@ class Job:
             _TEST: str(os.getpid()),
             **(env or {}),
         }
-        if HERE in script.parents and _PADDLE.search(script.read_text(encoding="utf-8")):
-            self._environment.update(paddle_nursery().environment(script.name, "paddle.distributed.launch"))
+        if (nursery := nursery_for(script)) is not None:
+            self._environment.update(nursery.environment(script.name, "paddle.distributed.launch"))
             self._environment["PYTHONPATH"] += os.pathsep + str(HERE)
         self.processes: list[subprocess.Popen[bytes]] = []
         if launch == "bare":
@@ -323,13 +322,20 @@ class Job:
             process.wait()
 
 
-_PADDLE = re.compile(r"^import paddle", re.MULTILINE)
+def nursery_for(script: Path) -> Nursery | None:
+    """What forks the workers of a script that begins with Paddle or tests the channel; None: they are new processes."""
+    if HERE in script.parents:
+        if re.search("^import paddle", script.read_text(encoding="utf-8"), re.MULTILINE):
+            return _nursery("fleetmetrics", "paddle", "tests.contract")
+        if script.name == "channel.py":
+            return _nursery("fleetmetrics", "fleetmetrics.comm")
+    return None
 
 
 @functools.lru_cache(maxsize=None)
-def paddle_nursery() -> Nursery:
-    """The process that forks workers, for the rest of this test run."""
-    nursery = Nursery("fleetmetrics", "paddle", "tests.contract")
+def _nursery(*modules: str) -> Nursery:
+    """A process that forks workers, for the rest of this test run."""
+    nursery = Nursery(*modules)
     atexit.register(nursery.__exit__)
     return nursery
 
