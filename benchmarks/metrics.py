@@ -1,4 +1,4 @@
-"""Time the area under the ROC curve, bucketed and exact, against NumPy by hand, scikit-learn and torchmetrics.
+"""Time the area under the ROC curve, in buckets, exact and resampled, against NumPy, scikit-learn and torchmetrics.
 
     python benchmarks/metrics.py [--rounds FACTOR] [--write docs/benchmarks.md]
 
@@ -16,6 +16,7 @@ from _report import HEADER, Target, arguments, in_turn, machine, quotient, row, 
 
 SAMPLES, BATCH, BUCKETS = 1_000_000, 4096, 4096
 EXACT = 10_000_000
+RESAMPLED, REPLICATES, PART = 2_000_000, 200, 20
 FEW = 10
 ROUNDS = {"stream": 60, "torchmetrics": 5, "exact": 5}
 
@@ -33,7 +34,7 @@ def main() -> None:
         "torch": torch.__version__,
         "torchmetrics": torchmetrics.__version__,
     }
-    rows = [*of_stream(options.rounds), *of_torchmetrics(options.rounds), *of_exact(options.rounds)]
+    rows = [*of_stream(options.rounds), *of_torchmetrics(options.rounds), *of_exact(options.rounds), of_bootstrap()]
     text = f"{machine(versions)}\n\n{table(HEADER, rows)}"
     print(text)
     if options.write:
@@ -131,7 +132,7 @@ def of_torchmetrics(factor: float) -> list[list[str]]:
 
 
 def of_exact(factor: float) -> list[list[str]]:
-    """All samples at once, against a sort of as many 64-bit keys, which are the bits of the same scores."""
+    """All samples at once, against a sort of the scores, and of as many 64-bit keys, which are their bits."""
     from sklearn.metrics import roc_auc_score
 
     import fleetmetrics
@@ -151,6 +152,7 @@ def of_exact(factor: float) -> list[list[str]]:
             "formula": lambda score=score, label=label: exact_auc(score, label),
             "metric": metric,
             "sort": lambda keys=keys: np.sort(keys),
+            "scores": lambda score=score: np.sort(score),
             "sklearn": lambda score=score, label=label: roc_auc_score(label, score),
         }
         np.testing.assert_allclose(variants["formula"](), variants["sklearn"](), rtol=1e-12)
@@ -159,8 +161,37 @@ def of_exact(factor: float) -> list[list[str]]:
         for name, what in (("formula", "`formulas.exact_auc`"), ("metric", "`ExactAUC`, `add` and `compute`")):
             what = f"{what}, {EXACT:,} {dtype}"
             rows.append(row(what, "`numpy.sort` of 64-bit keys", times[name], times["sort"], Target("<=", 1.3)))
+            if dtype == "float32":
+                rows.append(for_comparison(what, "`numpy.sort` of the scores", times[name], times["scores"]))
             rows.append(row(what, "`roc_auc_score`", times[name], times["sklearn"], Target(">=", 3)))
     return rows
+
+
+# Resampled
+
+
+def of_bootstrap() -> list[str]:
+    """Replicates by the ids of the samples, against the same weights and histograms by hand, without the ids."""
+    import fleetmetrics
+
+    score, label = draw(RESAMPLED)
+    ids, rng = np.arange(RESAMPLED), np.random.default_rng(0)
+    places = _place(score, label)
+
+    def ours() -> None:
+        metric = fleetmetrics.Bootstrap(fleetmetrics.AUC(buckets=BUCKETS), replicates=REPLICATES, ids="sample")
+        metric.add(score, label, sample=ids)
+        metric.compute()
+
+    def by_hand() -> None:
+        for _ in range(REPLICATES // PART):
+            np.bincount(places, rng.poisson(1, RESAMPLED), 2 * BUCKETS)
+
+    times = in_turn({"ours": ours, "by hand": by_hand}, 3)
+    what = f"`Bootstrap(AUC())` by ids, {REPLICATES} replicates of {RESAMPLED:,}"
+    against = f"`poisson` and `bincount` by hand, {PART} times {REPLICATES // PART} of them"
+    line = for_comparison(what, against, times["ours"], PART * times["by hand"])
+    return [*line[:-2], "at most 10 s", "yes" if np.median(times["ours"]) <= 10 else "no"]
 
 
 if __name__ == "__main__":

@@ -99,6 +99,10 @@ class RecordMetric(Metric):
         """Fold one piece into the carry of those before. Where it is defined, one worker folds all pieces."""
         return self.join(carry, self.piece(carry, records, states))
 
+    def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """The carry of all records where there is one worker, in the order of its adds."""
+        return self.fold(self.start(), records.cached("prepared", self.table.prepare), states)
+
     @property
     def spreads(self) -> bool:
         """Whether each piece can be folded on another worker."""

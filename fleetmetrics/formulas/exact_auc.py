@@ -65,10 +65,10 @@ def exact_auc(
     lengths = [len(array) for array in (score, label, weight) if array is not None]
     if len(set(lengths)) > 1:
         raise InvalidInputError(f"score, label and weight must be equally long, not {lengths}")
-    label = label if label.dtype == np.bool_ else label != 0
     choice_of("curve", curve, ("ROC", "PR"))
     if weight is None and score.dtype.kind == "f" and curve == "ROC" and area_fraction(max_fpr) == 1:
-        return exact_auc_of(**_counted(*_sorted_keys(score, label)), zero_division=zero_division)
+        return exact_auc_of(**count_keys(*_both_sorted(score, label)), zero_division=zero_division)
+    label = label.astype(bool, copy=False)
     totals = _totals(label, weight)
     score, label, weight = sort_by_score(score, label, weight)
     made = fold_exact_auc(start_exact_auc(), score, label, weight, totals, curve, max_fpr)
@@ -88,7 +88,7 @@ def sort_by_score(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Samples by falling score, in new arrays; scores but float32 become float64, nan is an `InvalidInputError`."""
     if weight is None and score.dtype.kind == "f":
-        return (*_unpacked(*_sorted_keys(score, label)), None)
+        return (*unpacked(*_both_sorted(score, label)), None)
     if score.dtype.kind == "f":
         order = -_float(score)
     elif score.dtype == np.uint64:
@@ -117,86 +117,91 @@ def _raise_if_nan(last: Any) -> None:
 # -- score and label as one integer ------------------------------------------------------------------------
 
 
-def _sorted_keys(score: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted integers of the scores of at least 0 and of those below: ``2 * bits + label``, the former inverted."""
+def keys_of(score: np.ndarray, label: np.ndarray) -> np.ndarray | None:
+    """Floats and labels as integers ``2 * bits + label``, in the order of the scores; None: a score is below 0."""
     score = np.ascontiguousarray(_float(score))
     kind: Any = np.uint32 if score.dtype == np.float32 else np.uint64
-    bits, flags = score.view(kind), np.ascontiguousarray(label).view(np.uint8)
-    below_zero = score < 0 if score.size and not score.min() >= 0 else None
-    negatives = 0 if below_zero is None else int(np.count_nonzero(below_zero))
-    if negatives:
-        assert below_zero is not None
-        bits, flags = (np.concatenate([array[~below_zero], array[below_zero]]) for array in (bits, flags))
-    keys = np.empty(len(score), kind)
-    upper, lower = keys[: len(keys) - negatives], keys[len(keys) - negatives :]
+    bits, keys = score.view(kind), np.empty(len(score), kind)
     for block in _blocks_of(len(keys)):
+        if score[block].min() < 0:
+            return None
         part = keys[block]
-        np.add(bits[block], bits[block], out=part)  # without the sign
-        part |= flags[block]
-    for block in _blocks_of(len(upper)):
-        np.invert(upper[block], out=upper[block])
-    upper.sort()
-    lower.sort()
-    if len(upper):  # nan is above infinity
-        _raise_if_nan((~upper[:1] >> kind(1)).view(score.dtype)[0])
-    return upper, lower
+        np.add(bits[block], bits[block], out=part)  # -0.0 loses its sign
+        part |= label[block].astype(bool, copy=False)
+    return keys
 
 
-def _unpacked(upper: np.ndarray, lower: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The opposites of the scores, and the labels."""
+def sorted_keys(keys: np.ndarray) -> np.ndarray:
+    """Keys, sorted in place; nan is an `InvalidInputError`."""
+    keys.sort()
+    _raise_if_nan((keys[-1:] >> keys.dtype.type(1)).view(f"f{keys.itemsize}").sum())  # nan is above infinity
+    return keys
+
+
+def _both_sorted(score: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The sorted keys of the scores of at least 0, and any of the opposites of those below."""
+    keys = keys_of(score, label)
+    if keys is not None:
+        return (sorted_keys(keys),)
+    below = score < 0
+    parts: Any = keys_of(score[~below], label[~below]), keys_of(-score[below], label[below])
+    return tuple(map(sorted_keys, parts))
+
+
+def unpacked(upper: np.ndarray, lower: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The opposites of the scores, rising, and the labels, from sorted keys."""
     kind = upper.dtype.type
-    sign = kind(1) << kind(8 * upper.itemsize - 1)
-    order, flags = np.empty(len(upper) + len(lower), kind), np.empty(len(upper) + len(lower), np.uint8)
-    for keys, start, flip in ((upper, 0, True), (lower, len(upper), False)):
-        for block in _blocks_of(len(keys)):
-            part = ~keys[block] if flip else keys[block]
-            where = slice(start + block.start, start + block.start + len(part))
-            np.bitwise_and(part, kind(1), out=flags[where], casting="unsafe")
-            np.right_shift(part, kind(1), out=order[where])
-            if flip:
-                order[where] |= sign
-    return order.view(np.float32 if kind is np.uint32 else np.float64), flags.view(bool)
+    one, sign = kind(1), kind(1) << kind(8 * upper.itemsize - 1)
+    keys = upper[::-1] if lower is None else np.concatenate([upper[::-1], lower])
+    order = keys >> one
+    order[: len(upper)] |= sign
+    return order.view(f"f{upper.itemsize}"), (keys & one).astype(bool)
 
 
 def _blocks_of(length: int) -> Iterator[slice]:
     return (slice(start, start + _BLOCK) for start in range(0, length, _BLOCK))
 
 
-def _counted(upper: np.ndarray, lower: np.ndarray) -> dict[str, Any]:
-    """What `fold_exact_auc` makes of samples without weights, for the whole area; a block never leaves the cache."""
-    made, kind = start_exact_auc(), upper.dtype.type
-    for keys, flip in ((upper, True), (lower, False)):
-        start, length = 0, len(keys)
-        while start < length:
-            end = min(start + _BLOCK, length)
-            if end < length and keys[end - 1] | kind(1) == keys[end] | kind(1):  # no tie is cut
-                last = keys[end - 1] | kind(1)
-                end = length if last == ~kind(0) else int(np.searchsorted(keys, last, side="right"))
-            part = ~keys[start:end] if flip else keys[start:end]
-            score = part | kind(1)
-            part &= kind(1)
-            hits, places = _places(part)
-            above = hits * (end - start - 1) - places - hits * (hits - 1) // 2  # negatives after each positive
-            made["area"] += 2 * (made["positive"] * (end - start - hits) + above)
-            changes = score[1:] != score[:-1]
-            if not changes.all():
-                p, n = _sizes(changes, part)
-                made["area"] += int(np.dot(p, n)) * (-1 if flip else 1)  # the positives of a tie come first, or last
-            made["positive"] += hits
-            made["negative"] += end - start - hits
-            start = end
-    return made
+def count_keys(upper: np.ndarray, lower: np.ndarray | None = None) -> dict[str, Any]:
+    """What `fold_exact_auc` makes of all samples, from sorted keys, for the whole area under the ROC curve."""
+    above, right, tied = _pairs_of(upper)
+    below, wrong, more = (0, 0, 0) if lower is None else _pairs_of(lower)
+    negatives = 0 if lower is None else len(lower) - below
+    area = 2 * right - tied + 2 * above * negatives + 2 * (below * negatives - wrong) + more
+    return {"negative": len(upper) - above + negatives, "positive": above + below, "area": area}
+
+
+def _pairs_of(keys: np.ndarray) -> tuple[int, int, int]:
+    """How many sorted keys are of positive samples, how many pairs have a negative before a positive, and are tied."""
+    kind = keys.dtype.type
+    positives = places = tied = 0
+    long: list[Any] = []  # the last negative sample of each tie of a negative and a positive one, but the shortest
+    for block in _blocks_of(len(keys)):
+        part = keys[block.start : block.stop + 1]  # with the first key of the next block
+        hits, place = _places(part[:_BLOCK].astype(np.uint8) & np.uint8(1))
+        positives, places = positives + hits, places + place + block.start * hits
+        step = part[1:] ^ part[:-1]
+        mixed, same = step == kind(1), step == kind(0)
+        tied += int(np.count_nonzero(mixed))
+        mixed[1:-1] &= same[:-2] | same[2:]
+        long.append(np.flatnonzero(mixed) + block.start)
+    if long:
+        last = np.concatenate(long)
+        n = last + 1 - np.searchsorted(keys, keys[last], side="left")
+        p = np.searchsorted(keys, keys[last + 1], side="right") - last - 1
+        tied += int(np.dot(n, p)) - len(last)
+    return positives, places - positives * (positives - 1) // 2, tied
 
 
 def _places(flags: np.ndarray) -> tuple[int, int]:
-    """How many of the integers 0 or 1 are 1, and the sum of their positions."""
+    """How many of the bytes are 1, and not 0, and the sum of their positions."""
     side = math.isqrt(len(flags))
     square, rest, place = (
         flags[: side * side].reshape(side, side),
         np.flatnonzero(flags[side * side :]),
         np.arange(side),
     )
-    rows, columns = (np.add.reduce(square, axis=axis, dtype=flags.dtype).astype(np.int64) for axis in (1, 0))
+    rows, columns = (np.add.reduce(square, axis=axis, dtype=np.uint8).astype(np.int64) for axis in (1, 0))
     more = int(rest.sum()) + len(rest) * side * side
     return int(rows.sum()) + len(rest), int(side * rows.dot(place) + columns.dot(place)) + more
 

@@ -41,14 +41,18 @@ def probability_rules(from_logits: bool) -> tuple[str | Requirement, ...]:
 
 
 @statistic
-def _clicks(batch: Batch) -> Any:
+def clicks(batch: Batch) -> Any:
+    """The number or weight of the samples labelled 1, for states of key "clicks"."""
     if batch.classes > 2:
         return batch.scores  # raises the error that says what is allowed
     return batch.weighted_sum(batch.positive, zero_at_zero=True)
 
 
 @statistic
-def _others(batch: Batch) -> Any:
+def others(batch: Batch) -> Any:
+    """The number or weight of the samples labelled 0."""
+    if batch.weight is None and batch.lanes is None:
+        return batch.xp.subtract(batch.number, clicks(batch))
     return batch.weighted_sum(batch.xp.logical_not(batch.positive))
 
 
@@ -98,7 +102,7 @@ class ClickThroughRate(Undefinable):
     cells = ("clicks", "total")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"clicks": _clicks(batch), "total": batch.total}
+        return {"clicks": clicks(batch), "total": batch.total}
 
     def formula(self, clicks: np.ndarray, total: np.ndarray) -> float:
         return formulas.click_through_rate(clicks, total, self.zero_division)
@@ -166,7 +170,7 @@ class Calibration(Undefinable):
         self.declare("total", key="total")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"predicted": _predicted(batch, self.from_logits), "clicks": _clicks(batch), "total": batch.total}
+        return {"predicted": _predicted(batch, self.from_logits), "clicks": clicks(batch), "total": batch.total}
 
     def formula(self, predicted: np.ndarray, clicks: np.ndarray, total: np.ndarray) -> float:
         return formulas.calibration_ratio(predicted, clicks, total, self.zero_division)
@@ -227,7 +231,7 @@ class NormalizedEntropy(Undefinable):
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         settings = self.from_logits, self.recalibration_coefficient
         likelihood = log_likelihood(batch) if self._plain else _recalibrated_log_likelihood(batch, *settings)
-        return {"log_likelihood": likelihood, "clicks": _clicks(batch), "others": _others(batch)}
+        return {"log_likelihood": likelihood, "clicks": clicks(batch), "others": others(batch)}
 
     def formula(self, log_likelihood: np.ndarray, clicks: np.ndarray, others: np.ndarray) -> float:
         return formulas.normalized_entropy(log_likelihood, clicks, clicks + others, self.zero_division, others=others)

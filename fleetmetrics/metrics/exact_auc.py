@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Mapping, Sequence
 
 import numpy as np
 
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas.exact_auc import (
     count_exact_auc,
+    count_keys,
     exact_auc_of,
     fold_exact_auc,
     join_exact_auc,
+    keys_of,
     sort_by_score,
+    sorted_keys,
     start_exact_auc,
+    unpacked,
 )
 from fleetmetrics.metric import Declared, Settings, Undefinable
 from fleetmetrics.metrics.auc import curve_of
+from fleetmetrics.metrics.click_through import clicks, others
 from fleetmetrics.record_metric import RecordMetric
-from fleetmetrics.records.table import Records
+from fleetmetrics.records.table import Kept, Records, Table
+from fleetmetrics.xp import numpy_ops
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["ExactAUC"]
+
+_COLUMNS = ("score", "label", "weight")
 
 
 class ExactAUC(Undefinable, RecordMetric):
@@ -36,9 +44,9 @@ class ExactAUC(Undefinable, RecordMetric):
     order counts; integers of any size, unless some batches hold floats), or ``[n, 2]`` probabilities of both classes,
     and labels 0 or 1. Undefined if a class has no samples (for the PR curve class 1).
 
-    Every worker keeps and sorts its own samples, 9 bytes each (5 with float32 scores, 8 more with weights); rank 0 then
-    reads those of all workers by descending score, a piece at a time. `fleetmetrics.AUC` needs 64 KiB, one exchange and
-    no sorting; its ``bounds`` tell whether that is accurate enough.
+    Every worker keeps and sorts its own samples, at most 9 bytes each (5 with float32 scores, 8 more with weights);
+    rank 0 then reads those of all workers by descending score, a piece at a time. `fleetmetrics.AUC` needs 64 KiB, one
+    exchange and no sorting; its ``bounds`` tell whether that is accurate enough.
 
     Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve",
     Radiology 143 (1982).
@@ -57,20 +65,20 @@ class ExactAUC(Undefinable, RecordMetric):
 
     requirements = ("finite_prediction", "class_label")
     # The total weight of each class, which the fold needs from the first piece on.
-    declared = (Declared("totals", (2,), key="weight by class"),)
+    declared = (Declared("negatives", key="others"), Declared("positives", key="clicks"))
 
     def __init__(
         self, *, curve: Literal["ROC", "PR"] = "ROC", max_fpr: float | None = None, **settings: Unpack[Settings]
     ) -> None:
         super().__init__(**settings)
         self.curve, self.max_fpr = curve_of(curve, max_fpr)
-        self.keep_records(("score", "label", "weight"), "score", "scores and classes by score", _sorted)
+        self.table = _Scores(self.name, _COLUMNS, "score", "scores and classes by score", _sorted)
 
     def requirements_of(self, batch: Batch) -> tuple[Any, ...]:
         return ("probability", "class_label") if batch.classes else self.requirements
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"totals": batch.histogram(batch.xp.cast(batch.labels, "int64"))}
+        return {"negatives": others(batch), "positives": clicks(batch)}
 
     def batch_records(self, batch: Batch) -> Mapping[str, Any]:
         xp = batch.xp
@@ -80,21 +88,47 @@ class ExactAUC(Undefinable, RecordMetric):
         return start_exact_auc()
 
     def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        return count_exact_auc(records["label"], records["weight"], states["totals"].tolist())
+        totals = states["negatives"].item(), states["positives"].item()
+        return count_exact_auc(records["label"], records["weight"], totals)
 
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        totals = states["totals"].tolist()
-        return fold_exact_auc(
-            before, records["score"], records["label"], records["weight"], totals, self.curve, self.max_fpr
-        )
+        score, label, weight = (records[name] for name in _COLUMNS)
+        totals = states["negatives"].item(), states["positives"].item()
+        return fold_exact_auc(before, score, label, weight, totals, self.curve, self.max_fpr)
+
+    def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        if "keys" in records and self.curve == "ROC" and self.max_fpr in (None, 1):
+            return count_keys(sorted_keys(records["keys"]))
+        return super().alone(records, states)
 
     def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
         return join_exact_auc(carry, later)
 
-    def formula(self, totals: np.ndarray, negative: Any, positive: Any, area: Any) -> float:
+    def formula(self, negative: Any, positive: Any, area: Any, **totals: np.ndarray) -> float:
         return exact_auc_of(negative, positive, area, self.curve, self.max_fpr, self.zero_division)
 
 
-def _sorted(records: Records) -> Records:
-    names = "score", "label", "weight"
-    return Records(dict(zip(names, sort_by_score(*(records[name] for name in names)))))
+class _Scores(Table):
+    """Score and label of a sample in one integer, while there are no weights and no scores below 0."""
+
+    def on_host(self, kept: Kept) -> Kept:
+        given: Mapping[str, Any] = kept.records
+        if kept.xp is numpy_ops and given["weight"] is None and given["score"].dtype.kind == "f":
+            keys = keys_of(given["score"], given["label"])
+            if keys is not None:
+                return Kept(None, None, {"keys": keys})
+        return super().on_host(kept)
+
+    def joined(self, parts: Sequence[Mapping[str, Any]]) -> Records:
+        if len({part["keys"].dtype if "keys" in part else None for part in parts}) > 1:
+            apart = [_sorted(part) if "keys" in part else part for part in parts]
+            parts = [{**own, "score": -own["score"]} if "keys" in part else part for own, part in zip(apart, parts)]
+        return super().joined(parts)
+
+
+def _sorted(records: Mapping[str, Any]) -> Records:
+    if "keys" in records:
+        found: Any = (*unpacked(sorted_keys(records["keys"])), None)
+    else:
+        found = sort_by_score(*(records[name] for name in _COLUMNS))
+    return Records(dict(zip(_COLUMNS, found)))

@@ -55,9 +55,9 @@ def fold_in_order(
         known = [{name: states[state] for name, state in metric.states.items()} for metric in metrics]
         folds = _Folds(table, metrics, known)
         if channel.world_size == 1:
-            records = table.prepared()
+            records = Records(table.records())  # what is cached in it goes with it
             if records:
-                folds.take(records)
+                folds.carries = [metric.alone(records, each) for metric, each in zip(metrics, known)]
         else:
             folds.carries = _fold_together(f"{call}, records", channel, folds, deadline)
         carries.update(zip(metrics, folds.carries))

@@ -72,14 +72,27 @@ class Table:
 
     def fresh(self) -> Table:
         """An empty table of the same kind."""
-        return Table(self.name, self.columns, self.order, self.key, self._prepare)
+        return type(self)(self.name, self.columns, self.order, self.key, self._prepare)
 
     def accumulate(self, kept: Kept) -> None:
         """Append a batch; arrays on the host are copied, since their owner may write into them."""
         here = [value for value in kept.records.values() if value is not None]
         if all(isinstance(value, np.ndarray) or kept.xp.is_eager(value) for value in here):
-            kept = _on_host(kept)
+            kept = self.on_host(kept)
         self._batches.append(kept)
+
+    def on_host(self, kept: Kept) -> Kept:
+        """A batch as it is kept in the host's memory; once more, it is as it was."""
+        if kept.xp is None:
+            return kept
+        keep = None if kept.keep is None else to_host(kept.keep)
+        records = {}
+        for name, value in kept.records.items():
+            if value is not None:
+                value = to_host(value)
+                value = _small(value.copy() if keep is None else value[keep])
+            records[name] = value
+        return Kept(None, None, records)
 
     def mark(self) -> int:
         """The argument with which `back_to` returns to this point."""
@@ -95,10 +108,14 @@ class Table:
     def records(self) -> Records:
         """All that was kept, on the host."""
         if self._batches:
-            joined = joined_records(self.name, [_on_host(kept).records for kept in self._batches])
+            joined = self.joined([self.on_host(kept).records for kept in self._batches])
             self._batches = [Kept(None, None, joined)]
             return joined
         return Records({})
+
+    def joined(self, parts: Sequence[Mapping[str, Any]]) -> Records:
+        """What was kept of several batches, together."""
+        return joined_records(self.name, parts)
 
     @property
     def only_sorts(self) -> bool:
@@ -125,19 +142,6 @@ class Table:
     def merge(self, other: Table) -> None:
         """Append another table's content, which is left unchanged."""
         self._batches = [*self._batches, *other._batches]
-
-
-def _on_host(kept: Kept) -> Kept:
-    if kept.xp is None:
-        return kept
-    keep = None if kept.keep is None else to_host(kept.keep)
-    records = {}
-    for name, value in kept.records.items():
-        if value is not None:
-            value = to_host(value)
-            value = _small(value.copy() if keep is None else value[keep])
-        records[name] = value
-    return Kept(None, None, records)
 
 
 def _small(column: np.ndarray) -> np.ndarray:

@@ -246,6 +246,10 @@ class SlicedRecords:
         slices, known = self._slices(records, states), self._known(carry)
         return _with(carry, ((place, self.metric.fold(known(place), *each)) for place, *each in slices))
 
+    def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Fold all records where there is one worker."""
+        return self.fold(self.start(), records.cached("prepared", self.table.prepare), states)
+
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """What the metric makes of each slice of a piece."""
         slices, known = self._slices(records, states), self._known(before)

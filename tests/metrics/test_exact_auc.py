@@ -7,6 +7,7 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fleetmetrics as fm
+from fleetmetrics.formulas import exact_auc
 from tests.contract import new_programs
 
 
@@ -39,6 +40,24 @@ def test_batches_with_and_without_weights_and_of_both_precisions_mix():
     assert values["roc"] == pytest.approx(roc_auc_score(label, score, sample_weight=counted), rel=1e-12)
     assert values["part"] == pytest.approx(roc_auc_score(label, score, sample_weight=counted, max_fpr=0.2), rel=1e-12)
     assert values["pr"] == pytest.approx(average_precision_score(label, score, sample_weight=counted), rel=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{}, {"curve": "PR"}, {"max_fpr": 0.2}], ids=["roc", "pr", "part"])
+def test_batches_of_both_precisions_on_both_sides_of_zero_mix_whenever_one_computes(settings):
+    score, label, _ = samples()
+    score = score.astype(np.float32).astype(np.float64)
+    parts = [np.abs(score[:100]), np.abs(score[100:200]).astype(np.float32), score[200:250], np.abs(score[250:])]
+    metric, other = fm.ExactAUC(**settings), fm.ExactAUC(**settings)
+    for number, part in enumerate(parts):
+        start = sum(map(len, parts[:number]))
+        added = other if number == 1 else metric
+        added.add(part, label[start : start + len(part)])
+        added.compute()
+    metric.merge(other)
+    whole = np.concatenate(parts[:1] + parts[2:] + parts[1:2])
+    order = np.concatenate([label[:100], label[200:], label[100:200]])
+    for _ in range(2):
+        assert metric.compute() == pytest.approx(exact_auc(whole, order, **settings), abs=1e-14)
 
 
 def test_in_a_collection_the_samples_are_kept_once():
