@@ -47,7 +47,10 @@ def test_batches_of_both_precisions_on_both_sides_of_zero_mix_whenever_one_compu
     score, label, _ = samples()
     score = score.astype(np.float32).astype(np.float64)
     parts = [np.abs(score[:100]), np.abs(score[100:200]).astype(np.float32), score[200:250], np.abs(score[250:])]
-    metric, other = fm.ExactAUC(**settings), fm.ExactAUC(**settings)
+    metric, other, both = (fm.ExactAUC(**settings) for _ in range(3))
+    both.add(parts[0], label[:100])
+    both.add(parts[1], label[100:200])
+    assert both.compute() == pytest.approx(exact_auc(np.concatenate(parts[:2]), label[:200], **settings), abs=1e-14)
     for number, part in enumerate(parts):
         start = sum(map(len, parts[:number]))
         added = other if number == 1 else metric

@@ -187,8 +187,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a sum of two numbers wraps around in one worker",
-        "return np.int64(total) if -(2**63) <= total < 2**63 else ",
-        "return np.int64((total + 2**63) % 2**64 - 2**63) if True else ",
+        "    if type(total) is int and not -(2**63) <= total < 2**63:",
+        "    total = (total + 2**63) % 2**64 - 2**63 if type(total) is int else total\n    if False:",
         "tests/metrics/test_aggregation.py -k overflow",
     ),
     Mutation(
@@ -223,8 +223,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a sum of floats that has overflowed is not looked for when a batch is added",
-        "                for state in increments:\n                    state.raise_if_overflown()",
-        "                pass",
+        "                    state.raise_if_overflown()",
+        "                    pass",
         "tests/test_atomic.py",
     ),
     Mutation(
@@ -284,14 +284,14 @@ MUTATIONS = [
     ),
     Mutation(
         "invalid samples are not looked for",
-        "rules = applicable(tuple(requirements), self.classes) if validate else []",
+        "rules = applicable(tuple(requirements), self.classes, self.weight is not None) if validate else []",
         "rules = []",
         "tests/test_contract.py -k 'broken_sample_is_an_error and squared'",
     ),
     Mutation(
         "validate=False is ignored",
-        "rules = applicable(tuple(requirements), self.classes) if validate else []",
-        "rules = applicable(tuple(requirements), self.classes)",
+        "rules = applicable(tuple(requirements), self.classes, self.weight is not None) if validate else []",
+        "rules = applicable(tuple(requirements), self.classes, self.weight is not None)",
         "tests/test_contract.py -k 'validate_false'",
     ),
     Mutation(
@@ -348,6 +348,30 @@ MUTATIONS = [
         "2 * int(np.dot(above, n)) + int(np.dot(p, n))",
         "2 * int(np.dot(above, n))",
         "tests/formulas/test_exact_auc.py",
+    ),
+    Mutation(
+        "ties of several samples in the exact AUC of keys count as those of two",
+        "tied += int(np.dot(n, p)) - len(last)",
+        "tied += 0",
+        "tests/formulas/test_exact_auc.py",
+    ),
+    Mutation(
+        "keys of float32 and float64 scores are compared",
+        'if len({part["keys"].dtype if "keys" in part else None for part in parts}) > 1:',
+        'if len({"keys" in part for part in parts}) > 1:',
+        "tests/metrics/test_exact_auc.py",
+    ),
+    Mutation(
+        "the weight of a batch is not checked",
+        'names = {*asked, "weight"} if weighted else {*asked}',
+        "names = {*asked}",
+        "tests/test_error_names.py",
+    ),
+    Mutation(
+        "what rounding has left of a batch's mean is lost",
+        "mean, rest = two_sum(middle, step)\n    xx",
+        "mean, rest = middle, 0.0\n    xx",
+        "tests/metrics/test_distribution.py -k variance",
     ),
     Mutation(
         "a tie across blocks of the exact AUC is cut",
