@@ -8,11 +8,12 @@ from fleetmetrics.comm import SocketCommunicator as SocketCommunicator
 from fleetmetrics.comm import UtilCommunicator as UtilCommunicator
 from fleetmetrics.comm import get_communicator as get_communicator
 from fleetmetrics.comm import set_communicator as set_communicator
-from fleetmetrics.comm.backends import get_dist_backend as get_dist_backend
-from fleetmetrics.comm.backends import list_all_backends as list_all_backends
-from fleetmetrics.comm.backends import set_default_dist_backend as set_default_dist_backend
+from fleetmetrics.comm.choose import get_dist_backend as get_dist_backend
+from fleetmetrics.comm.choose import list_all_backends as list_all_backends
+from fleetmetrics.comm.choose import set_default_dist_backend as set_default_dist_backend
 from fleetmetrics.errors import AgreementError as AgreementError
 from fleetmetrics.errors import AssertedInputError as AssertedInputError
+from fleetmetrics.errors import AuthenticationError as AuthenticationError
 from fleetmetrics.errors import BucketWarning as BucketWarning
 from fleetmetrics.errors import CommunicatorError as CommunicatorError
 from fleetmetrics.errors import DeadlineError as DeadlineError
@@ -25,6 +26,7 @@ from fleetmetrics.errors import RecordError as RecordError
 from fleetmetrics.errors import ServerProcessError as ServerProcessError
 from fleetmetrics.errors import StateNotFoundError as StateNotFoundError
 from fleetmetrics.errors import StaticProgramError as StaticProgramError
+from fleetmetrics.errors import UnauthenticatedWarning as UnauthenticatedWarning
 from fleetmetrics.errors import UndefinedMetricWarning as UndefinedMetricWarning
 from fleetmetrics.errors import UnknownNameError as UnknownNameError
 from fleetmetrics.formulas.bootstrap import BootstrapResult as BootstrapResult
@@ -136,6 +138,7 @@ __all__ = [
     "Accuracy",
     "AgreementError",
     "AssertedInputError",
+    "AuthenticationError",
     "AveragePrecision",
     "BalancedAccuracy",
     "BaseMetric",
@@ -234,6 +237,7 @@ __all__ = [
     "Throughput",
     "TweedieDeviance",
     "UAUC",
+    "UnauthenticatedWarning",
     "UndefinedMetricWarning",
     "UnknownNameError",
     "UtilCommunicator",

@@ -15,7 +15,7 @@ from fleetmetrics.arguments import AllArguments, difference, flag_of, raise_if_p
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
-from fleetmetrics.comm.base import DEFAULT_TIMEOUT, Deadline, resolve_timeout
+from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline, resolve_timeout
 from fleetmetrics.errors import (
     DuplicateStateError,
     FleetMetricsError,

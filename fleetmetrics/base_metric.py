@@ -7,7 +7,7 @@ from typing import Any
 
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.comm import Communicator, LocalCommunicator
-from fleetmetrics.comm.backends import check_backend, get_dist_backend
+from fleetmetrics.comm.choose import check_backend, get_dist_backend
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import RECORDS, Columns
 from fleetmetrics.records.gather import gather

@@ -15,6 +15,7 @@ from typing import Any, Iterator
 __all__ = [
     "AgreementError",
     "AssertedInputError",
+    "AuthenticationError",
     "BucketWarning",
     "CommunicatorError",
     "DeadlineError",
@@ -27,6 +28,7 @@ __all__ = [
     "ServerProcessError",
     "StateNotFoundError",
     "StaticProgramError",
+    "UnauthenticatedWarning",
     "UndefinedMetricWarning",
     "UnknownNameError",
 ]
@@ -95,8 +97,16 @@ class AgreementError(CommunicatorError):
     """The workers called different metrics, or with different states; the message says which ranks."""
 
 
+class AuthenticationError(CommunicatorError):
+    """Workers could not prove to each other that they know the job's secret."""
+
+
 class DeadlineError(CommunicatorError, TimeoutError):
     """A worker did not arrive before the deadline; the message names it."""
+
+
+class UnauthenticatedWarning(UserWarning):
+    """Whoever reaches rank 0's port may pass for a worker: several machines, and no FLEETMETRICS_SECRET."""
 
 
 class UndefinedMetricWarning(UserWarning):

@@ -9,7 +9,7 @@ from typing import Any, Callable, ClassVar, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.base import Block
+from fleetmetrics.comm.blocks import Block
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError
 from fleetmetrics.numbers import combine, identity, merged_floats, sum_of_numbers, widen
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_paddle, is_static, namespace, numpy_ops

@@ -31,7 +31,7 @@ OTHERS: dict[str, list[str] | None] = {
         "get_communicator",
         "set_communicator",
     ],
-    "comm.backends": ["get_dist_backend", "list_all_backends", "set_default_dist_backend"],
+    "comm.choose": ["get_dist_backend", "list_all_backends", "set_default_dist_backend"],
     "errors": None,
     "formulas.bootstrap": ["BootstrapResult", "PairedDifference", "paired_difference"],
     "functional": None,

@@ -1,16 +1,37 @@
-"""The workers' channel: communicators, and the choice among them. Importing this does not import Paddle."""
+"""The workers' channel: communicators, and the choice among them. Importing this does not import Paddle.
+
+An exchange goes like this; all the others, of states, arrays, records and objects, are made of it::
+
+       worker 1            rank 0            worker 2
+          |    arrival       |     arrival      |
+          | ---------------> | <--------------- |     what is called, a note, a payload, the sender's deadline,
+          |                  |                  |     and what became of the exchange before
+          |            decides, alone           |
+          |     answer       |      answer      |
+          | <--------------- | ---------------> |     the same to all: a result, or an error
+          |       ack        |                  |
+          | ---------------> |                  |     if nobody has the answer, rank 0 takes it back
+
+`Communicator.consult` is that exchange as its users see it. `job` reads where this process stands, `handshake` finds
+rank 0 and proves both sides to each other, `frames` are what they say from then on, sealed. `hub` is rank 0's side of
+the star, `star` the other workers', and `sockets` the communicator that stands on them. Rank 0 gives up early enough
+for its verdict to reach everybody before the first deadline, and names the ranks that are missing. It has no threads:
+it coordinates inside of its own call. `blocks` puts many states into one payload. `util` goes through ``fleet.util``
+instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when nobody says.
+"""
 
 from __future__ import annotations
 
-from fleetmetrics.comm.base import Block, Communicator
+from fleetmetrics.comm.blocks import Block
 from fleetmetrics.comm.choose import communicator_for, get_communicator, set_communicator
-from fleetmetrics.comm.local import LocalCommunicator
+from fleetmetrics.comm.communicator import Communicator, Letter, LocalCommunicator
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.util import UtilCommunicator
 
 __all__ = [
     "Block",
     "Communicator",
+    "Letter",
     "LocalCommunicator",
     "SocketCommunicator",
     "UtilCommunicator",

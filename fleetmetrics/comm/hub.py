@@ -1,85 +1,179 @@
-"""Rank 0's side of the meeting."""
+"""Rank 0's side of the star: it waits for all, decides, and answers all."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import json
 import select
 import socket
 import time
-from collections import deque
+from collections import defaultdict, deque
+from typing import Sequence
 
-from fleetmetrics.comm.base import Deadline
-from fleetmetrics.comm.launch import Job
-from fleetmetrics.comm.member import Answer, Combine, Member, error_frame, late_text, margin, troubles_in, wait_for
-from fleetmetrics.comm.rendezvous import Hello, greeting, listen
-from fleetmetrics.comm.trouble import raise_trouble
-from fleetmetrics.comm.wire import ANSWER, ARRIVAL, GAVE_UP, TROUBLE, Frame, Stream
-from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
+from fleetmetrics.comm.deadline import Deadline, margin
+from fleetmetrics.comm.failures import Trouble, late_text, raise_trouble, ranks_text
+from fleetmetrics.comm.frames import (
+    ACK,
+    ANSWER,
+    ARRIVAL,
+    CLOSED,
+    GAVE_UP,
+    LEFT,
+    TROUBLE,
+    Frame,
+    Garbled,
+    Stream,
+)  # fmt: skip
+from fleetmetrics.comm.handshake import (
+    NO_RANK,
+    OTHER_WORLD,
+    REFUSAL_SECONDS,
+    TAKEN,
+    UNPROVEN,
+    WELCOME,
+    Guest,
+    listen,
+    refusal_text,
+    unproven_text,
+)  # fmt: skip
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.star import (
+    ACKNOWLEDGING,
+    FAILED,
+    RESULT,
+    Answer,
+    Channel,
+    Combine,
+    Member,
+    after,
+    error_frame,
+    interruption,
+    wait_for,
+)  # fmt: skip
+from fleetmetrics.errors import (
+    AgreementError,
+    AuthenticationError,
+    CommunicatorError,
+    DeadlineError,
+    FleetMetricsError,
+)
 
 __all__ = ["Hub"]
 
 _ABANDONED_KEPT = 1024
+#: Guests beyond the workers that are missing; the oldest is sent away for another.
+_GUESTS = 64
+#: How long rank 0 does not accept anybody when it has no file descriptor.
+_PAUSE_SECONDS = 0.05
+#: A wait that took so much too long means that the process was stopped, and not only that the machine is busy.
+_STOPPED_SECONDS = 1.0
+#: So many unproven greetings in the name of a rank, before that is taken for a worker with another secret.
+_UNPROVEN = 5
 
 
 class _Broken(Exception):
-    """The channel cannot go on; the text says why."""
+    """The star cannot go on; the text says why."""
 
 
 class _Peer:
-    """A connected worker: its stream, and the frames not looked at yet."""
+    """A connected worker."""
 
-    def __init__(self, rank: int, stream: Stream) -> None:
-        self.rank = rank
-        self.stream = stream
-        self.inbox: deque[Frame] = deque()
+    def __init__(self, rank: int, stream: Stream, round_trip: float) -> None:
+        self.rank, self.stream, self.round_trip = rank, stream, round_trip
+        self.inbox: defaultdict[int, deque[Frame]] = defaultdict(deque)  # by channel: what was not looked at yet
+        self.lost = False
+
+
+class _Meeting:
+    """One exchange while rank 0 is in it."""
+
+    def __init__(self, channel: Channel, own: Frame, label: str, deadline: Deadline) -> None:
+        self.channel, self.label, self.call = channel, label, own.call
+        self.timeout = deadline.timeout
+        self.frames = {0: own}
+        spare = margin(deadline.timeout)
+        #: Until when rank 0 waits for the others, and until when the answer must be on its way.
+        self.end, self.last_moment = deadline.end - 2 * spare, deadline.end - spare
+        self.acknowledged = False
+
+    def arrive(self, peer: _Peer, frame: Frame) -> None:
+        """Note a worker's arrival; the first whose deadline comes decides how long rank 0 waits."""
+        self.frames[peer.rank] = frame
+        spare = margin(frame.timeout, peer.round_trip)
+        theirs = time.monotonic() + frame.remaining - peer.round_trip / 2
+        if theirs - 2 * spare < self.end:
+            self.end, self.timeout = theirs - 2 * spare, frame.timeout
+        self.last_moment = min(self.last_moment, theirs - spare)
 
 
 class Hub(Member):
-    """Rank 0: waits for all, decides, answers all.
+    """Rank 0."""
 
-    Args:
-        job: where this process stands.
-        channel: sets the meetings of one job apart.
-    """
-
-    def __init__(self, job: Job, channel: str) -> None:
-        self._job = job
-        self._token = job.token(channel)
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
         self._listener: socket.socket | None = None
+        self._deaf_until = 0.0
         self._poll = select.poll()
         self._peers: dict[int, _Peer] = {}  # by descriptor
-        self._strangers: dict[int, tuple[socket.socket, Hello]] = {}
-        self._abandoned: dict[int, Frame] = {}
+        self._ranks: dict[int, _Peer] = {}
+        self._guests: dict[int, Guest] = {}  # by descriptor
+        self._unproven: dict[int, list[float]] = {}  # when, by the rank that somebody said to be
+        self._closed: set[tuple[int, int]] = set()  # ranks and the channels that they closed
+        self._abandoned: dict[tuple[int, int], Frame] = {}  # by channel and call
+        self._meeting: _Meeting | None = None
+        self._slept = 0.0  # seconds that a wait took too long
 
-    def exchange(self, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
-        """Collect the frames, decide, and answer all; see `Meeting.exchange`."""
+    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
+        """Collect the frames, decide, and answer all; see `Member.exchange`."""
+        meeting = self._meeting = _Meeting(channel, frame, label, deadline)
         try:
-            frames, last_moment = self._collect(frame, label, deadline)
-            answer = self._decide(frames, combine)
-            self._look_again(frame.call)
-            if time.monotonic() > last_moment:  # somebody has given up, so all must
-                raise DeadlineError(f"rank 0 needed more than the {deadline.timeout:g} s that there are at {label}.")
+            frames = self._collect(meeting)
+            answer = self._decide(meeting, frames, combine)
+            self._look_again(meeting)
+            reply = Frame(ANSWER, frame.call, answer.header, answer.payload, channel.number)
+            self._send_all(reply, deadline)
+            self._confirm(meeting)
+            return answer
         except _Broken as reason:
-            return self._break(frame.call, str(reason))
+            error = CommunicatorError(f"{reason}{after(channel)}")
+            self._spread(channel.number, frame.call, error)
+            raise error from None
         except FleetMetricsError as error:
-            self._abandon(error_frame(frame.call, error, broken=False))
+            self._abandon(error_frame(channel.number, frame.call, error))
             raise
-        self._send_all(Frame(ANSWER, frame.call, answer.header, answer.payload), deadline)
-        return answer
+        except BaseException as error:  # Ctrl-C, sys.exit: the others hear of it at once
+            told = CommunicatorError(interruption(0, error, label))
+            self._abandon(error_frame(channel.number, frame.call, told))
+            raise
+        finally:
+            self._meeting = None
+
+    def tell_all(self, frame: Frame) -> None:
+        """Tell the connected workers; see `Member.tell_all`."""
+        for peer in self._peers.values():
+            self._tell(peer, frame)
 
     def close(self) -> None:
         """Close all sockets."""
         for peer in self._peers.values():
             peer.stream.close()
-        for sock, _ in self._strangers.values():
-            sock.close()
+        for guest in self._guests.values():
+            guest.sock.close()
         if self._listener is not None:
             self._listener.close()
 
-    def _decide(self, frames: list[Frame], combine: Combine) -> Answer:
-        troubles = troubles_in(frames)
-        if any(troubles):
-            raise_trouble(troubles)
+    def _decide(self, meeting: _Meeting, frames: Sequence[Frame], combine: Combine) -> Answer:
+        if any(frame.kind == TROUBLE for frame in frames):
+            raise_trouble([_trouble_in(rank, frame) for rank, frame in enumerate(frames)])
+        made = [frame.made for frame in frames]
+        if RESULT in made and FAILED in made:
+            ranks = {each: [rank for rank, one in enumerate(made) if one == each] for each in (RESULT, FAILED)}
+            raise AgreementError(
+                f"the workers parted at the exchange before {meeting.label}: it ended with a result on"
+                f" {ranks_text(ranks[RESULT])}, and with an error on {ranks_text(ranks[FAILED])}. Compute it again on"
+                " all workers; from now on they are together."
+            )
         try:
             return combine(frames)
         except FleetMetricsError:
@@ -89,137 +183,215 @@ class Hub(Member):
 
     # Collecting
 
-    def _collect(self, own: Frame, label: str, deadline: Deadline) -> tuple[list[Frame], float]:
-        """Wait for everybody; return the frames by rank, and until when the answer must be on its way."""
+    def _collect(self, meeting: _Meeting) -> list[Frame]:
+        """Wait for everybody; return the frames by rank."""
         self._start_listening()
-        world = self._job.world_size
-        frames = {0: own}
-        end, timeout = deadline.end - 2 * margin(deadline.timeout), deadline.timeout
+        self._slept = 0.0
+        world = self.job.world_size
+        gave_up: list[str] = []
+        for peer in self._peers.values():
+            self._sort(peer, gave_up)
         just_arrived = True  # until what lay in the sockets is read
         while True:
-            try:
-                arrivals = [(peer.rank, self._sort(peer, own.call)) for peer in self._peers.values()]
-            except DeadlineError:
-                if just_arrived or len(frames) == world:
-                    raise
-                raise DeadlineError(self._missing(frames, timeout, label)) from None
-            for rank, arrival in arrivals:
-                if arrival is not None:
-                    frames[rank] = arrival
-                    theirs = time.monotonic() + arrival.remaining - 2 * margin(arrival.timeout)
-                    end, timeout = min((end, timeout), (theirs, arrival.timeout))
-            if self._receive(0 if just_arrived or len(frames) == world else end):
+            arrived = len(meeting.frames) == world
+            if arrived and not gave_up:
+                return [meeting.frames[rank] for rank in range(world)]
+            if self._receive(0 if just_arrived or gave_up else meeting.end, gave_up):
                 continue
+            if gave_up and (arrived or just_arrived or self._slept > _STOPPED_SECONDS):
+                raise DeadlineError(gave_up[0])  # rank 0 came late, or was stopped: who has waited for it says so
+            if gave_up:
+                raise DeadlineError(self._missing(meeting))
             just_arrived = False
-            if len(frames) == world:
-                return [frames[rank] for rank in range(world)], end + margin(timeout)
-            if time.monotonic() >= end:
-                raise DeadlineError(self._missing(frames, timeout, label))
+            if self._unproven:
+                self._check_unproven(meeting)
+            if time.monotonic() >= meeting.end:
+                raise DeadlineError(self._missing(meeting))
 
-    def _look_again(self, call: int) -> None:
+    def _look_again(self, meeting: _Meeting) -> None:
         """Raise if somebody gave up in the meantime: after this the answer stands."""
-        while self._receive(0):
+        gave_up: list[str] = []
+        while self._receive(0, gave_up):
             pass
-        for peer in self._peers.values():
-            self._sort(peer, call)
+        if gave_up:
+            raise DeadlineError(gave_up[0])
+        if time.monotonic() > meeting.last_moment:  # somebody has given up, so all must
+            raise DeadlineError(f"rank 0 needed more than the {meeting.timeout:g} s that there are at {meeting.label}.")
 
-    def _start_listening(self) -> None:
-        if self._listener is None and len(self._peers) < self._job.world_size - 1:
-            self._listener = listen(self._job)
-            self._poll.register(self._listener, select.POLLIN)
+    def _missing(self, meeting: _Meeting) -> str:
+        missing = [rank for rank in range(self.job.world_size) if rank not in meeting.frames]
+        connected = any(rank in self._ranks for rank in missing)
+        text = late_text(missing, "arrive" if connected else "connect", meeting.timeout, meeting.label)
+        if self._deaf_until:
+            text += " Rank 0 has no file descriptor left to accept anybody: close files, or raise ulimit -n."
+        return text
 
-    def _missing(self, frames: dict[int, Frame], timeout: float, label: str) -> str:
-        missing = [rank for rank in range(self._job.world_size) if rank not in frames]
-        connected = any(peer.rank in missing for peer in self._peers.values())
-        return late_text(missing, "arrive" if connected else "connect", timeout, label)
-
-    def _sort(self, peer: _Peer, call: int) -> Frame | None:
+    def _sort(self, peer: _Peer, gave_up: list[str]) -> None:
         """Take from the inbox what belongs to this exchange; the verdict on an earlier one is on its way already."""
-        arrival = None
-        while peer.inbox and peer.inbox[0].call <= call:
-            frame = peer.inbox.popleft()
-            if frame.call == call and frame.kind == GAVE_UP:
-                raise DeadlineError(frame.header.decode())
-            if frame.call == call and frame.kind in (ARRIVAL, TROUBLE):
-                arrival = frame
-        if peer.inbox:
-            raise DeadlineError(
+        meeting = self._meeting
+        if meeting is None:
+            return
+        inbox = peer.inbox[meeting.channel.number]
+        while inbox and inbox[0].call <= meeting.call:
+            frame = inbox.popleft()
+            if frame.call < meeting.call:
+                continue
+            if frame.kind in (ARRIVAL, TROUBLE):
+                meeting.arrive(peer, frame)
+            elif frame.kind == ACK:
+                meeting.acknowledged = True
+            elif frame.kind == LEFT:
+                raise CommunicatorError(frame.header.decode(errors="replace"))
+            elif frame.kind == GAVE_UP:
+                gave_up.append(frame.header.decode(errors="replace"))
+        if inbox and meeting.frames.get(peer.rank) is None:
+            gave_up.append(
                 f"rank {peer.rank} gave up before rank 0 arrived, and is at a later call already; every worker must"
                 " call the same metrics in the same order."
             )
-        return arrival
+        elif inbox and inbox[0].made == RESULT:
+            meeting.acknowledged = True
+        if (peer.rank, meeting.channel.number) in self._closed and peer.rank not in meeting.frames:
+            raise CommunicatorError(f"rank {peer.rank} has gone away: it closed the channel.")
 
-    def _receive(self, end: float) -> bool:
+    def _receive(self, end: float, gave_up: list[str]) -> bool:
         """Handle what happens until then; False if nothing did."""
+        now = time.monotonic()
+        if self._deaf_until and now >= self._deaf_until and self._listener is not None:
+            self._deaf_until = 0.0
+            self._poll.register(self._listener, select.POLLIN)
+        if self._guests:
+            for descriptor in [each for each, guest in self._guests.items() if guest.expires < now]:
+                self._drop(descriptor)
+        if end and (self._deaf_until or self._guests or self._unproven):
+            end = min(end, now + _PAUSE_SECONDS)
         events = wait_for(self._poll, end) if end else self._poll.poll(0)
+        self._slept = max(self._slept, time.monotonic() - max(end, now))
         for descriptor, _ in events:
             peer = self._peers.get(descriptor)
             if peer is not None:
-                self._read(peer)
-            elif descriptor in self._strangers:
-                self._hear(descriptor)
-            elif self._listener is not None:
+                self._read(peer, gave_up)
+            elif descriptor in self._guests:
+                self._hear(descriptor, gave_up)
+            elif self._listener is not None and descriptor == self._listener.fileno():
                 self._accept(self._listener)
         return bool(events)
 
-    def _read(self, peer: _Peer) -> None:
+    def _read(self, peer: _Peer, gave_up: list[str]) -> None:
         with contextlib.suppress(OSError):  # that it has gone away is for reading to find, after its last words
             self._flush(peer)
         try:
             frame = peer.stream.receive()
+        except Garbled as error:
+            self._lose(peer)
+            raise _Broken(f"what rank {peer.rank} sends to rank 0 cannot be trusted: {error}.") from None
         except OSError:
+            if not peer.stream.heard:  # lost before a word was said: it connects once more
+                self._dismiss(peer)
+                return
+            self._lose(peer)
             raise _Broken(_gone(peer)) from None
-        if frame is not None:
-            peer.inbox.append(frame)
+        if frame is None:
+            return
+        if frame.kind != CLOSED:
+            peer.inbox[frame.channel].append(frame)
+        elif frame.channel:
+            self._closed.add((peer.rank, frame.channel))
+        else:
+            self._dismiss(peer)
+            return
+        self._sort(peer, gave_up)
+
+    def _lose(self, peer: _Peer) -> None:
+        peer.lost = True
+        self._poll.unregister(peer.stream)
+
+    def _dismiss(self, peer: _Peer) -> None:
+        """Let a worker go that may come back."""
+        with contextlib.suppress(KeyError):
+            self._poll.unregister(peer.stream)
+        self._peers.pop(peer.stream.fileno(), None)
+        self._ranks.pop(peer.rank, None)
+        peer.stream.close()
+        self._start_listening()
 
     # Connecting
 
-    def _accept(self, listener: socket.socket) -> None:
-        for descriptor, (_, hello) in list(self._strangers.items()):
-            if hello.expires < time.monotonic():
-                self._drop(descriptor)
-        with contextlib.suppress(OSError):
-            sock, _ = listener.accept()
-            sock.setblocking(False)
-            self._strangers[sock.fileno()] = sock, Hello(self._token)
-            self._poll.register(sock, select.POLLIN)
-            try:
-                sock.send(greeting(self._token))  # 32 bytes always fit into an empty socket
-            except OSError:
-                self._drop(sock.fileno())
+    def _start_listening(self) -> None:
+        if self._listener is None and len(self._peers) < self.job.world_size - 1:
+            self._listener = listen(self.job)
+            self._poll.register(self._listener, select.POLLIN)
 
-    def _hear(self, descriptor: int) -> None:
-        sock, hello = self._strangers[descriptor]
+    def _accept(self, listener: socket.socket) -> None:
+        if len(self._guests) >= self.job.world_size + _GUESTS:
+            self._drop(next(iter(self._guests)))
         try:
-            rank = hello.read(sock)
+            sock, _ = listener.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                self._poll.unregister(listener)
+                self._deaf_until = time.monotonic() + _PAUSE_SECONDS
+            return
+        try:
+            sock.setblocking(False)
+            guest = Guest(sock, self.secret.key)
+        except OSError:
+            sock.close()
+            return
+        self._guests[sock.fileno()] = guest
+        self._poll.register(sock, select.POLLIN)
+
+    def _hear(self, descriptor: int, gave_up: list[str]) -> None:
+        guest = self._guests[descriptor]
+        try:
+            if not guest.read():
+                return
+            if not guest.proven:
+                if 0 < guest.rank < self.job.world_size:
+                    self._unproven.setdefault(guest.rank, []).append(time.monotonic())
+                guest.answer(UNPROVEN)
+                self._drop(descriptor)
+                return
+            if guest.world_size != self.job.world_size or not 0 < guest.rank < self.job.world_size:
+                guest.answer(OTHER_WORLD if guest.world_size != self.job.world_size else NO_RANK)
+                raise _Broken(refusal_text(OTHER_WORLD, guest.rank, guest.world_size))
+            self._admit(descriptor, guest, gave_up)
         except OSError:
             self._drop(descriptor)
+
+    def _admit(self, descriptor: int, guest: Guest, gave_up: list[str]) -> None:
+        earlier = self._ranks.get(guest.rank)
+        if earlier is not None and not earlier.stream.heard:  # its first connection was lost
+            self._dismiss(earlier)
+        elif earlier is not None:
+            guest.answer(TAKEN)
+            self._drop(descriptor)
+            if len(self._peers) < self.job.world_size - 1:  # else all are here, and it is some helper of a worker
+                raise _Broken(refusal_text(TAKEN, guest.rank, guest.world_size))
             return
-        if rank is not None:
-            del self._strangers[descriptor]
-            self._admit(sock, rank)
+        stream = guest.answer(WELCOME)
+        del self._guests[descriptor]
+        peer = _Peer(guest.rank, stream, time.monotonic() - guest.came)
+        self._peers[descriptor] = self._ranks[guest.rank] = peer
+        self._unproven.pop(guest.rank, None)
+        for verdict in self._abandoned.values():
+            self._tell(peer, verdict)
 
     def _drop(self, descriptor: int) -> None:
-        sock, _ = self._strangers.pop(descriptor)
-        self._poll.unregister(sock)
-        sock.close()
+        guest = self._guests.pop(descriptor)
+        self._poll.unregister(guest.sock)
+        guest.sock.close()
 
-    def _admit(self, sock: socket.socket, rank: int) -> None:
-        world, taken = self._job.world_size, {peer.rank for peer in self._peers.values()}
-        if not 0 < rank < world:
-            raise _Broken(f"a worker says that it is rank {rank}, but there are {world} workers.")
-        if rank in taken:
-            reason = f"two processes say that they are rank {rank}; each worker needs a PADDLE_TRAINER_ID of its own."
-            with contextlib.suppress(OSError):
-                Stream(sock).send(error_frame(0, CommunicatorError(reason), broken=True))
-            self._poll.unregister(sock)
-            sock.close()
-            if len(taken) < world - 1:  # otherwise all are here, and the second one is some helper of a worker
-                raise _Broken(reason)
-        else:
-            peer = self._peers[sock.fileno()] = _Peer(rank, Stream(sock))
-            for verdict in self._abandoned.values():
-                self._tell(peer, verdict)
+    def _check_unproven(self, meeting: _Meeting) -> None:
+        """Raise if all that rank 0 waits for have failed to prove themselves, again and again."""
+        missing = [rank for rank in range(self.job.world_size) if rank not in meeting.frames]
+        now = time.monotonic()
+        for rank in missing:
+            when = self._unproven.get(rank, ())
+            if len(when) < _UNPROVEN or when[-1] - when[0] < REFUSAL_SECONDS or now - when[-1] > REFUSAL_SECONDS:
+                return
+        self._unproven.clear()
+        raise AuthenticationError(unproven_text(missing))
 
     # Answering
 
@@ -234,52 +406,82 @@ class Hub(Member):
             self._watch(peer)
 
     def _watch(self, peer: _Peer) -> None:
-        self._poll.register(peer.stream, select.POLLIN | (select.POLLOUT if peer.stream.sending else 0))
+        if not peer.lost:
+            self._poll.register(peer.stream, select.POLLIN | (select.POLLOUT if peer.stream.sending else 0))
 
     def _abandon(self, verdict: Frame) -> None:
         """Tell everybody, the late ones too: they find the verdict when they come, or when they connect."""
-        self._abandoned[verdict.call] = verdict
-        self._abandoned.pop(verdict.call - _ABANDONED_KEPT, None)
-        for peer in self._peers.values():
-            self._tell(peer, verdict)
+        self._abandoned[verdict.channel, verdict.call] = verdict
+        self._abandoned.pop((verdict.channel, verdict.call - _ABANDONED_KEPT), None)
+        self.tell_all(verdict)
 
     def _send_all(self, frame: Frame, deadline: Deadline) -> None:
-        """Answer all; whoever cannot take the answer breaks the channel, but the answer stands."""
+        """Answer all; whoever cannot take the answer breaks the star, but the answer stands."""
         lost = ""
-        waiting = list(self._peers.values())
-        first: Frame | None = frame
-        while waiting and (first or deadline.remaining):
-            still = []
-            for peer in waiting:
+        unsent = select.poll()
+        waiting: dict[int, _Peer] = {}
+        for descriptor, peer in self._peers.items():
+            try:
+                peer.stream.send(frame)
+                if peer.stream.sending:
+                    waiting[descriptor] = peer
+                    unsent.register(descriptor, select.POLLOUT)
+            except OSError:
+                lost = lost or _gone(peer)
+        while waiting and deadline.remaining:
+            for descriptor, _ in wait_for(unsent, deadline.end):
+                peer = waiting[descriptor]
                 try:
-                    peer.stream.send(first) if first else peer.stream.flush()
-                    still += [peer] if peer.stream.sending else []
+                    peer.stream.flush()
                 except OSError:
                     lost = lost or _gone(peer)
-            waiting, first = still, None
-            if waiting:
-                select.select([], [peer.stream for peer in waiting], [], deadline.remaining)
+                    peer.stream.drop_unsent()
+                if not peer.stream.sending:
+                    unsent.unregister(descriptor)
+                    del waiting[descriptor]
         if waiting:
-            lost = lost or f"rank {waiting[0].rank} stopped in the middle of an answer."
+            lost = lost or f"rank {next(iter(waiting.values())).rank} stopped in the middle of an answer."
         if lost:
-            self._spread(frame.call + 1, CommunicatorError(lost))
+            self._spread(frame.channel, frame.call + 1, CommunicatorError(lost))
 
-    def _break(self, call: int, reason: str) -> Answer:
-        error = CommunicatorError(reason)
-        self._spread(call, error)
-        raise error from None
+    def _confirm(self, meeting: _Meeting) -> None:
+        """Wait until one of the others has the answer: if none has, nobody may have a result."""
+        asked = [peer for rank, peer in self._ranks.items() if rank <= ACKNOWLEDGING]
+        lost = ""
+        while not meeting.acknowledged and not all(peer.lost for peer in asked):
+            try:
+                if not self._receive(meeting.last_moment, []) and time.monotonic() >= meeting.last_moment:
+                    break
+            except (_Broken, CommunicatorError) as reason:
+                lost = lost or str(reason)
+        if not meeting.acknowledged:
+            why = lost or f"no worker confirmed the result within {meeting.timeout:g} s at {meeting.label}."
+            raise _Broken(why) if lost else DeadlineError(why)
+        if lost:
+            self._spread(meeting.channel.number, meeting.call + 1, CommunicatorError(lost))
 
-    def _spread(self, call: int, error: CommunicatorError) -> None:
+    def _spread(self, channel: int, call: int, error: CommunicatorError) -> None:
         """Let every later call raise, here and on the others."""
         self.broken = str(error)
         for peer in self._peers.values():
             peer.stream.keep_unsent()
-        self._abandon(error_frame(call, error, broken=True))
+        self._abandon(error_frame(channel, call, error, broken=True))
         if self._listener is not None:
-            self._poll.unregister(self._listener)
+            if not self._deaf_until:
+                self._poll.unregister(self._listener)
             self._listener.close()
             self._listener = None
 
 
 def _gone(peer: _Peer) -> str:
     return f"rank {peer.rank} has gone away: its process ended, or it closed the channel. Look at its log."
+
+
+def _trouble_in(rank: int, frame: Frame) -> Trouble | None:
+    """What a frame says of trouble; None if it brings data."""
+    if frame.kind != TROUBLE:
+        return None
+    with contextlib.suppress(ValueError, TypeError):
+        name, text = json.loads(frame.header)
+        return str(name), str(text)
+    return "CommunicatorError", f"rank {rank} sent a report that cannot be read."

@@ -1,67 +1,235 @@
-"""What the communicators of a launched job have in common: they count exchanges, and may meet over sockets."""
+"""What the launcher's environment says about this process: its role, its rank, and where the others are."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any
+import hashlib
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Mapping
 
-import numpy as np
+from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError
 
-from fleetmetrics.comm.base import SECONDS_FOR_TROUBLE, Communicator, Deadline, resolve_timeout
-from fleetmetrics.comm.letters import Decide, Letter
-from fleetmetrics.comm.meeting import Meeting
-from fleetmetrics.comm.wire import Payload
-from fleetmetrics.errors import InvalidInputError
+__all__ = ["Job", "split_endpoint"]
 
-__all__ = ["JobCommunicator"]
+_MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
+_DERIVED_PORTS = 8
+# Below the range that Linux deals out to outgoing connections (32768 and up).
+_FIRST_PORT, _PORTS = 20000, 12000
 
 
-class JobCommunicator(Communicator):
-    """The workers of one job.
+def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
+    """Split "host:port" (or "[::1]:port").
 
     Args:
-        meeting: where they meet; None if they cannot.
+        endpoint: the text.
+        variable: the environment variable it comes from, for the error.
+
+    Returns:
+        Host and port.
+
+    Raises:
+        InvalidInputError: if it is not of that form.
+
+    Examples:
+        >>> split_endpoint("10.0.0.1:8500", "PADDLE_MASTER")
+        ('10.0.0.1', 8500)
+    """
+    host, _, port = endpoint.strip().rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise InvalidInputError(f"the environment variable {variable} holds {endpoint!r}; it must be host:port.")
+    return host, int(port)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One process's place in a distributed job.
+
+    Args:
+        rank: number of this worker, from 0.
+        world_size: how many workers there are.
+        endpoints: PADDLE_TRAINER_ENDPOINTS as it stands in the environment.
+        collective: True without parameter servers.
+        endpoint: FLEETMETRICS_ENDPOINT, where rank 0 shall listen, or "".
+        secret: FLEETMETRICS_SECRET, what the workers know and nobody else, or "".
+        bind: FLEETMETRICS_BIND, the address on which rank 0 shall listen if it is not that of its endpoint, or "".
+        master: PADDLE_MASTER, or "".
+        reserved: ports that the environment promises to others.
+
+    Examples:
+        >>> Job.from_environment({"PADDLE_TRAINERS_NUM": "1"}).world_size
+        1
     """
 
-    def __init__(self, meeting: Meeting | None) -> None:
-        self._meeting = meeting
-        self._number = 0
+    rank: int = 0
+    world_size: int = 1
+    endpoints: str = ""
+    collective: bool = True
+    endpoint: str = ""
+    secret: str = field(default="", repr=False)
+    bind: str = ""
+    master: str = ""
+    reserved: frozenset[int] = frozenset()
 
-    def all_gather(self, array: Any, *, timeout: float | None = None) -> list[np.ndarray]:
-        """Give every worker's array to every worker; see `Communicator`."""
-        return self._gather("all_gather", array, None, timeout)
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Job:
+        """Read the job from the environment variables that Paddle's launchers set.
 
-    def broadcast(self, array: Any, source: int = 0, *, timeout: float | None = None) -> np.ndarray:
-        """Give one worker's array to every worker; see `Communicator`."""
-        return self._gather("broadcast", array, source, timeout)[source]
+        Args:
+            environment: the variables; None for those of this process.
 
-    def consult(
-        self,
-        call: str,
-        decide: Decide,
-        note: Any = None,
-        payload: Payload = b"",
-        *,
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
-    ) -> Letter:
-        """Bring something to rank 0, and hear what it makes of everybody's; see `Communicator`."""
-        if self._meeting is None:
-            return super().consult(call, decide, note, payload, timeout=timeout, trouble=trouble)
-        deadline, trouble = self._begin(timeout, trouble)
-        return self._meeting.consult(self._label(call), call, decide, note, payload, deadline, trouble)
+        Returns:
+            The job; rank 0 of 1 if there is no launcher.
 
-    @abstractmethod
-    def _gather(self, call: str, array: Any, source: int | None, timeout: float | None) -> list[np.ndarray]:
-        """Give the arrays of all workers, or that of the source, to every worker."""
+        Raises:
+            InvalidInputError: if a variable is malformed.
+            NoChannelError: if there are several workers, and the variables do not say where.
+            ServerProcessError: in a parameter server.
+        """
+        env = os.environ if environment is None else environment
+        _refuse_server(env)
+        world_size = _whole_number(env, "PADDLE_TRAINERS_NUM", 1, 1)
+        rank = _whole_number(env, "PADDLE_TRAINER_ID", 0, 0)
+        if rank >= world_size:
+            raise InvalidInputError(
+                f"PADDLE_TRAINER_ID is {rank}, but PADDLE_TRAINERS_NUM is {world_size}: ranks run from 0 to"
+                f" {world_size - 1}. Start the workers through fleetrun, or set both."
+            )
+        if "PADDLE_TRAINERS_NUM" not in env:
+            _refuse_mpi(env)
+        if world_size == 1 and environment is None:
+            _refuse_forgotten_fleet()
+        if world_size == 1:
+            _refuse_several_endpoints(env)
+        job = cls(
+            rank=rank,
+            world_size=world_size,
+            endpoints=env.get("PADDLE_TRAINER_ENDPOINTS", "").strip(),
+            collective=not (env.get("TRAINING_ROLE") and env.get("PADDLE_PSERVERS_IP_PORT_LIST")),
+            endpoint=env.get("FLEETMETRICS_ENDPOINT", "").strip(),
+            secret=env.get("FLEETMETRICS_SECRET", ""),
+            bind=env.get("FLEETMETRICS_BIND", "").strip(),
+            master=env.get("PADDLE_MASTER", "").strip(),
+            reserved=_ports_in(env) if world_size > 1 else frozenset(),
+        )
+        if world_size > 1:
+            job.candidates()
+        return job
 
-    def _begin(self, timeout: float | None, trouble: BaseException | None) -> tuple[Deadline, BaseException | None]:
-        """Count the exchange; even a wrong timeout must reach the others, who are waiting."""
-        self._number += 1
-        try:
-            return Deadline(resolve_timeout(timeout)), trouble
-        except InvalidInputError as error:
-            return Deadline(SECONDS_FOR_TROUBLE), trouble or error
+    @property
+    def name(self) -> bytes:
+        """What sets this job apart from others on the same machines; no secret."""
+        where = self.endpoint.rpartition(":")[2] if self.endpoint else f"{self.endpoints}|{self.master}"
+        return hashlib.sha256(where.encode()).digest()
 
-    def _label(self, call: str) -> str:
-        return f"exchange {self._number} ({call})"
+    @property
+    def on_one_machine(self) -> bool:
+        """Whether all workers share a machine: they reach rank 0 by a loopback address, or have one host in common."""
+        hosts = {part.strip().rpartition(":")[0] for part in self.endpoints.split(",") if part.strip()}
+        return _is_loopback(self.candidates()[0][0]) or len(hosts) == 1
+
+    def candidates(self) -> list[tuple[str, int]]:
+        """Return the addresses where rank 0 may listen, best first, the same list on every rank.
+
+        Returns:
+            Pairs of host and port.
+
+        Raises:
+            InvalidInputError: if an endpoint is malformed.
+            NoChannelError: if the environment names no host at all.
+        """
+        if self.endpoint:
+            return [split_endpoint(self.endpoint, "FLEETMETRICS_ENDPOINT")]
+        if not self.endpoints and not self.master:
+            raise NoChannelError(
+                f"PADDLE_TRAINERS_NUM says that there are {self.world_size} workers, but PADDLE_TRAINER_ENDPOINTS"
+                " and PADDLE_MASTER are empty, so rank 0 cannot be found. Start the workers through fleetrun, or"
+                " set FLEETMETRICS_ENDPOINT=host:port (host of rank 0) on all of them."
+            )
+        endpoints = self._endpoints()
+        first = endpoints[0] if endpoints else split_endpoint(self.master, "PADDLE_MASTER")
+        derived = [(first[0], port) for port in self._derived_ports()]
+        # In collective mode Paddle itself may want the first trainer endpoint (its store; NCCL in static mode).
+        return derived if self.collective else [first, *derived]
+
+    def _endpoints(self) -> list[tuple[str, int]]:
+        parts = [part for part in self.endpoints.split(",") if part.strip()]
+        if parts and len(parts) != self.world_size:
+            raise InvalidInputError(
+                f"PADDLE_TRAINER_ENDPOINTS names {len(parts)} workers, but PADDLE_TRAINERS_NUM is"
+                f" {self.world_size}; they must agree."
+            )
+        return [split_endpoint(part, "PADDLE_TRAINER_ENDPOINTS") for part in parts]
+
+    def _derived_ports(self) -> list[int]:
+        seed = hashlib.sha256(f"{self.endpoints}|{self.master}".encode()).digest()
+        words = (int.from_bytes(seed[4 * i : 4 * i + 4], "big") for i in range(_DERIVED_PORTS))
+        return [_FIRST_PORT + word % _PORTS for word in words]
+
+
+def _whole_number(env: Mapping[str, str], name: str, default: int, lowest: int) -> int:
+    text = env.get(name, "").strip() or str(default)
+    if not (text.isascii() and text.isdigit()) or int(text) < lowest:
+        raise InvalidInputError(
+            f"the environment variable {name} holds {env[name]!r}; it must be a whole number from {lowest}."
+        )
+    return int(text)
+
+
+def _refuse_server(env: Mapping[str, str]) -> None:
+    role = (env.get("TRAINING_ROLE") or env.get("PADDLE_ROLE") or "TRAINER").upper()
+    if role == "PSERVER":
+        raise ServerProcessError(
+            "this process is a parameter server (TRAINING_ROLE=PSERVER), which holds no samples; compute metrics"
+            " on the workers only, for example inside `if fleet.is_worker():`."
+        )
+
+
+def _refuse_several_endpoints(env: Mapping[str, str]) -> None:
+    """Endpoints of several trainers beside a number of workers that is missing, or 1."""
+    endpoints = [part for part in env.get("PADDLE_TRAINER_ENDPOINTS", "").split(",") if part.strip()]
+    if len(endpoints) > 1:
+        number = env.get("PADDLE_TRAINERS_NUM", "").strip()
+        raise NoChannelError(
+            f"PADDLE_TRAINER_ENDPOINTS names {len(endpoints)} workers, but PADDLE_TRAINERS_NUM is"
+            f" {number or 'not set'}: the number would be local. Start the workers through fleetrun, or set"
+            " PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID; for a single process, unset PADDLE_TRAINER_ENDPOINTS."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _refuse_mpi(env: Mapping[str, str]) -> None:
+    for name in _MPI_VARIABLES:
+        if env.get(name, "").isdigit() and int(env[name]) > 1:
+            raise NoChannelError(
+                f"{name} says that an MPI launcher started {env[name]} processes, but Paddle's variables"
+                " (PADDLE_TRAINERS_NUM, ...) are not set, so the workers cannot find each other. Start them through"
+                " fleetrun, or call fleetmetrics.set_communicator(fleetmetrics.get_dist_backend('mpi4py')) first."
+            )
+
+
+def _refuse_forgotten_fleet() -> None:
+    """A fleet with several workers beside an environment that says one would make a silently local number."""
+    fleet: Any = getattr(sys.modules.get("paddle.distributed.fleet"), "fleet", None)
+    role_maker = getattr(fleet, "_role_maker", None)
+    count = getattr(role_maker, "_worker_num", None)
+    workers = count() if callable(count) else 1
+    if isinstance(workers, int) and workers > 1:
+        raise NoChannelError(
+            f"fleet was initialised with {workers} workers, but the environment variable PADDLE_TRAINERS_NUM"
+            " is not set (or says 1), so the others cannot be found. Set PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ID and"
+            " PADDLE_TRAINER_ENDPOINTS, start through fleetrun, or call fleetmetrics.set_communicator."
+        )
+
+
+def _ports_in(env: Mapping[str, str]) -> frozenset[int]:
+    ports = set()
+    for name, value in env.items():
+        if name.startswith(("PADDLE_", "MASTER_", "POD_")):
+            words = value.replace(";", ",").split(",")
+            ports |= {int(word.rpartition(":")[2]) for word in words if word.rpartition(":")[2].isdigit()}
+    return frozenset(port for port in ports if 1023 < port < 65536)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.comm.base import Deadline, resolve_timeout
-from fleetmetrics.comm.launch import Job
+from fleetmetrics.comm.deadline import Deadline, resolve_timeout
+from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.errors import DeadlineError
 

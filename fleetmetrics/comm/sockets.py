@@ -1,157 +1,172 @@
-"""The communicator of a launched job: a meeting around rank 0."""
+"""The communicator of a launched job: a star of sockets around rank 0."""
 
 from __future__ import annotations
 
-import itertools
 import json
+import os
+import re
+import weakref
+from dataclasses import replace
 from typing import Any, Sequence
 
-import numpy as np
-
-from fleetmetrics.comm.base import Block, Deadline
-from fleetmetrics.comm.bulk import CHUNK_BYTES, gather_large, joined_payloads, reduce_large
-from fleetmetrics.comm.columns import as_column, by_rank, decode, encode, join, ordinal
-from fleetmetrics.comm.job import JobCommunicator
-from fleetmetrics.comm.launch import Job
-from fleetmetrics.comm.meeting import Meeting
-from fleetmetrics.comm.member import Answer
-from fleetmetrics.comm.packing import Layout, agree, combine_packed, describe, layout_of, pack, unpack
-from fleetmetrics.comm.wire import Frame
-from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
+from fleetmetrics.comm.blocks import spoken
+from fleetmetrics.comm.communicator import Communicator, Decide, Letter
+from fleetmetrics.comm.deadline import began
+from fleetmetrics.comm.failures import by_rank, described, read_each
+from fleetmetrics.comm.frames import ARRIVAL, TROUBLE, Frame, Payload, joined
+from fleetmetrics.comm.hub import Hub
+from fleetmetrics.comm.job import Job, split_endpoint
+from fleetmetrics.comm.star import FAILED, RESULT, Answer, Member, Spoke
+from fleetmetrics.errors import AgreementError, CommunicatorError, FleetMetricsError, InvalidInputError
 
 __all__ = ["SocketCommunicator"]
 
-# A frame's note: the payload comes in chunks, after the agreement; the header is that of a gather.
-_DEFERRED, _GATHERS = 1, 2
-_channels = itertools.count(1)
+_LINE_BREAKS = re.compile(r"[\r\n]")
 
 
-class SocketCommunicator(JobCommunicator):
-    """The workers of one launched job, with or without Paddle.
+class SocketCommunicator(Communicator):
+    """The workers of one job, with or without Paddle, over sockets of their own.
 
-    Everything goes over sockets of its own around rank 0: in one round trip if it fits into one chunk, else one
-    for the agreement and then chunk by chunk. It connects at the first call.
+    It connects at the first call. All communicators of a process that belong to one job share its port and its
+    connections. Without arguments it takes the place that the launcher's environment names; with ``rank``,
+    ``world_size`` and ``endpoint`` it serves any job, such as Spark's barrier tasks or Ray's actors.
 
     Args:
-        job: where this process stands; None to read the launcher's environment.
+        job: where this process stands; None for the environment or the arguments below.
+        rank: number of this worker, from 0.
+        world_size: how many workers there are.
+        endpoint: "host:port" of rank 0, where it listens; the same on all workers.
+        secret: what all workers know and nobody else; None for FLEETMETRICS_SECRET, else see the docs on security.
         channel: sets several communicators of one job apart; None if every worker makes them in the same order.
 
     Raises:
-        InvalidInputError, NoChannelError, ServerProcessError: as `Job.from_environment`.
+        InvalidInputError, NoChannelError, ServerProcessError: as `Job.from_environment`, or if rank, world_size and
+            endpoint are not given together or not valid.
+
+    Examples:
+        >>> SocketCommunicator(rank=1, world_size=4, endpoint="127.0.0.1:8500", secret="of this job").rank
+        1
     """
 
-    _meeting: Meeting
+    def __init__(
+        self,
+        job: Job | None = None,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        endpoint: str | None = None,
+        secret: str | None = None,
+        channel: str | None = None,
+    ) -> None:
+        if (rank, world_size, endpoint) != (None, None, None):
+            job = _job_of(rank, world_size, endpoint)
+        job = job if job is not None else Job.from_environment()
+        self._job = job if secret is None else replace(job, secret=_checked(secret))
+        self.rank, self.world_size = job.rank, job.world_size
+        self._star = _star_of(self._job)
+        self.authenticated = self._star.secret.known
+        self._channel = self._star.open(channel)
 
-    def __init__(self, job: Job | None = None, *, channel: str | None = None) -> None:
-        self._job = job if job is not None else Job.from_environment()
-        self.rank = self._job.rank
-        self.world_size = self._job.world_size
-        super().__init__(Meeting(self._job, channel or f"own {next(_channels)}"))
-
-    def reduce(
+    def consult(
         self,
         call: str,
-        blocks: Sequence[Block],
+        decide: Decide,
+        note: Any = None,
+        payload: Payload = b"",
         *,
         timeout: float | None = None,
         trouble: BaseException | None = None,
-    ) -> list[np.ndarray]:
-        """Reduce many states in one exchange; see `Communicator`."""
-        deadline, trouble = self._begin(timeout, trouble)
-        label = self._label(call)
-        layout, arrays = describe(call, ()), []
+    ) -> Letter:
+        """Bring something to rank 0, and hear what it makes of everybody's; see `Communicator`."""
+        self._check()
+        deadline, trouble = began(timeout, trouble)
+        channel = self._channel
+        channel.calls += 1
+        label = f"exchange {channel.calls} ({call})"
+        if trouble is None:
+            frame = Frame(ARRIVAL, channel.calls, _header(call, note), payload)
+        else:
+            frame = Frame(TROUBLE, channel.calls, json.dumps(described(trouble)).encode())
+        frame.channel, frame.made = channel.number, channel.made
+        frame.remaining, frame.timeout = deadline.remaining, deadline.timeout
+
+        def combine(frames: Sequence[Frame]) -> Answer:
+            calls, notes = zip(*read_each(frames, lambda each: _read(each.header)))
+            if len(set(calls)) > 1:
+                texts = by_rank(map(spoken, calls, notes))
+                raise AgreementError(f"the workers disagree at exchange {channel.calls}: {texts}.")
+            answer = decide([Letter(note, joined(each.payload)) for note, each in zip(notes, frames)])
+            return Answer(_header("", answer.note), answer.payload)
+
+        made = FAILED
         try:
-            layout, arrays = describe(call, blocks), [block.array for block in blocks]
-        except Exception as error:  # the others must hear of it, whatever it is
-            trouble = trouble or error
-        large = 8 * layout.size > CHUNK_BYTES
-        answer = self._meeting.exchange(
-            label,
-            self._combine,
-            deadline,
-            header=layout.header,
-            payload=b"" if large else _bytes(pack(layout, arrays)),
-            note=_DEFERRED if large else 0,
-            trouble=trouble,
-        )
-        if answer.header:  # the dtypes differ by rank, or the data are still to come
-            layout = layout_of(answer.header)
-        if not large:
-            return unpack(layout, _words(answer.payload))
-        promoted = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, layout.dtypes)]
-        return self._reduce_large(layout, promoted, label, deadline)
+            answer = self._star.alone(channel, frame, label, combine, deadline)
+            made = RESULT
+        except FleetMetricsError as error:
+            raise error from trouble
+        finally:
+            channel.made, channel.label = made, label
+        return Letter(_read(answer.header)[1], joined(answer.payload))
 
     def close(self) -> None:
-        """Close the sockets; a second call does nothing."""
-        self._meeting.close()
+        """Close the channel; a second call does nothing, and neither does one in a forked child."""
+        if not self._channel.closed and self._star.process == os.getpid():
+            self._star.shut(self._channel)
 
-    def _combine(self, frames: Sequence[Frame]) -> Answer:
-        self._check_kind(frames)
-        layouts = [layout_of(frame.header) for frame in frames]
-        agreed = agree(layouts, self._number)
-        header = b"" if all(layout is agreed for layout in layouts) else agreed.header
-        if frames[0].note & _DEFERRED:  # the shapes agree, so all or none of the frames are deferred
-            return Answer(header, b"")
-        words = [_words(frame.payload) for frame in frames]
-        return Answer(header, _bytes(combine_packed(layouts, agreed, words)))
-
-    def _check_kind(self, frames: Sequence[Frame]) -> None:
-        if len({frame.note & ~_DEFERRED for frame in frames}) > 1:
-            calls = by_rank(json.loads(frame.header)[0] for frame in frames)
-            raise AgreementError(f"the workers disagree at their {ordinal(self._number)} exchange: {calls}.")
-
-    def _reduce_large(
-        self, layout: Layout, arrays: Sequence[np.ndarray], label: str, deadline: Deadline
-    ) -> list[np.ndarray]:
-        results = []
-        for name, reduction, array in zip(layout.names, layout.reductions, arrays):
-            try:
-                flat = reduce_large(self._meeting, array.reshape(-1), reduction, label, deadline)
-            except IntegerOverflowError as error:
-                raise IntegerOverflowError(f"{layout.call}, state {name!r}: {error}") from None
-            results.append(flat.reshape(array.shape))
-        return results
-
-    def _gather(self, call: str, array: Any, source: int | None, timeout: float | None) -> list[np.ndarray]:
-        deadline, trouble = self._begin(timeout, None)
-        label = self._label(call)
-        column = np.empty(0)
-        try:
-            if source is not None and source not in range(self.world_size):
-                raise InvalidInputError(f"source is {source!r}; it must be a rank from 0 to {self.world_size - 1}.")
-            if source in (None, self.rank):
-                column = as_column(array)
-        except Exception as error:  # the others must hear of it, whatever it is
-            trouble = trouble or error
-        header, data = encode(call, source, column)
-        large = len(data) > CHUNK_BYTES
-        answer = self._meeting.exchange(
-            label,
-            self._join,
-            deadline,
-            header=header,
-            payload=b"" if large else data,
-            note=_GATHERS | (_DEFERRED if large else 0),
-            trouble=trouble,
-        )
-        verdict = json.loads(answer.header)
-        if verdict["large"]:
-            parts = gather_large(self._meeting, data, verdict["sizes"], label, deadline)
-        else:
-            parts = np.split(np.frombuffer(answer.payload, np.uint8), np.cumsum(verdict["sizes"])[:-1])
-        return decode(verdict, parts)
-
-    def _join(self, frames: Sequence[Frame]) -> Answer:
-        self._check_kind(frames)
-        verdict = join([frame.header for frame in frames], self._number)
-        large = any(frame.note & _DEFERRED for frame in frames)
-        payload = b"" if large else joined_payloads(frames).payload
-        return Answer(json.dumps({**verdict, "large": large}).encode(), payload)
+    def _check(self) -> None:
+        if self._star.process != os.getpid():
+            raise CommunicatorError(
+                f"the workers' channel belongs to process {self._star.process}, and this is its forked child"
+                f" {os.getpid()}; compute global metrics in the worker's main process only."
+            )
+        if self._channel.closed:
+            raise CommunicatorError("the workers' channel is closed; make a new communicator on every worker.")
+        if self._star.broken:
+            raise CommunicatorError(f"the workers' channel is broken since an earlier call: {self._star.broken}")
 
 
-def _bytes(array: np.ndarray) -> Any:
-    return array.data.cast("B") if array.size else b""
+_stars: weakref.WeakValueDictionary[Job, Member] = weakref.WeakValueDictionary()
 
 
-def _words(payload: Any) -> np.ndarray:
-    return np.frombuffer(payload, np.int64) if len(payload) else np.empty(0, np.int64)
+def _star_of(job: Job) -> Member:
+    """The star of this process for this job."""
+    star = _stars.get(job)
+    if star is None or star.process != os.getpid() or star.closed:
+        star = _stars[job] = Hub(job) if job.rank == 0 else Spoke(job)
+    return star
+
+
+def _job_of(rank: int | None, world_size: int | None, endpoint: str | None) -> Job:
+    for name, value, lowest in (("world_size", world_size, 1), ("rank", rank, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+            raise InvalidInputError(
+                f"{name} is {value!r}; rank, world_size and endpoint are given together, as whole numbers from"
+                ' 0 and 1, and "host:port" of rank 0.'
+            )
+    assert rank is not None and world_size is not None
+    if rank >= world_size:
+        raise InvalidInputError(f"rank is {rank}; with world_size {world_size} it must be from 0 to {world_size - 1}.")
+    if not isinstance(endpoint, str):
+        raise InvalidInputError(f'endpoint is {endpoint!r}; it must be "host:port" of rank 0.')
+    split_endpoint(endpoint, "endpoint")
+    environment = os.environ.get("FLEETMETRICS_SECRET", ""), os.environ.get("FLEETMETRICS_BIND", "").strip()
+    return Job(rank, world_size, endpoint=endpoint.strip(), secret=environment[0], bind=environment[1])
+
+
+def _checked(secret: Any) -> str:
+    if not isinstance(secret, str) or not secret:
+        raise InvalidInputError(f"secret is {type(secret).__name__}; it must be a text that is not empty.")
+    return secret
+
+
+def _header(call: str, note: Any) -> bytes:
+    """The call in the first line, then the note: a text as it is."""
+    body = "" if note is None else f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
+    return f"{_LINE_BREAKS.sub(' ', call)}\n{body}".encode("utf-8", "surrogatepass")
+
+
+def _read(header: bytes) -> tuple[str, Any]:
+    call, _, body = header.decode("utf-8", "surrogatepass").partition("\n")
+    if not body:
+        return call, None
+    return call, body[5:] if body.startswith("text ") else json.loads(body[5:])

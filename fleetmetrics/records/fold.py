@@ -16,9 +16,10 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.base import Deadline
-from fleetmetrics.comm.columns import by_rank
-from fleetmetrics.comm.letters import Letter, joined
+from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.failures import by_rank
+from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError
 from fleetmetrics.records.table import Records, Table, joined_records
 from fleetmetrics.serial import pack_arrays, unpack_arrays
@@ -107,7 +108,7 @@ def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: De
         cuts = pack_arrays([_cuts(letters)])
         return Letter(cuts.layout, cuts.buffers)
 
-    told = channel.consult(call, plan, note, sketch.buffers, timeout=_left(deadline), trouble=trouble)
+    told = channel.consult(call, plan, note, sketch.buffers, timeout=deadline.left, trouble=trouble)
     (cuts,) = unpack_arrays(told.note, told.payload)
     column = records[table.order] if records.length and table.order else cuts[:0]
     edges = [0, *np.searchsorted(column, cuts, "right").tolist(), records.length]
@@ -128,7 +129,7 @@ def _round(call: str, channel: Communicator, folds: _Folds, mine: Records, last:
             folds.take(piece)
         return _packed(folds.carries) if last else Letter(None)
 
-    return channel.consult(call, decide, *_written(mine), timeout=_left(deadline))
+    return channel.consult(call, decide, *_written(mine), timeout=deadline.left)
 
 
 def _fold_spread(
@@ -156,7 +157,7 @@ def _fold_spread(
     for start in range(0, len(mine), size):
         given = [_written(piece) for piece in mine[start : start + size]]
         given += [Letter(None)] * (size - len(given))
-        letters = channel.shuffle(call, given, timeout=_left(deadline), trouble=trouble)
+        letters = channel.shuffle(call, given, timeout=deadline.left, trouble=trouble)
         piece, nothing = Records({}), [None] * len(folds.metrics)
         letter = _packed(nothing)
         try:
@@ -164,7 +165,7 @@ def _fold_spread(
             letter = _packed(folds.ahead(piece) if piece.length else nothing)
         except Exception as error:  # of any kind: the others are waiting
             trouble = error
-        told = channel.consult(call, look_ahead, *letter, timeout=_left(deadline), trouble=trouble)
+        told = channel.consult(call, look_ahead, *letter, timeout=deadline.left, trouble=trouble)
         try:
             made.append(folds.made(_unpacked(told)[rank], piece) if piece.length else nothing)
         except Exception as error:
@@ -173,7 +174,7 @@ def _fold_spread(
         letter = _packed(made)
     except Exception as error:
         trouble = trouble or error
-    return _unpacked(channel.consult(call, finish, *letter, timeout=_left(deadline), trouble=trouble))
+    return _unpacked(channel.consult(call, finish, *letter, timeout=deadline.left, trouble=trouble))
 
 
 def _written(records: Records) -> Letter:
@@ -247,7 +248,3 @@ def _cuts(letters: Sequence[Letter]) -> np.ndarray:
     pieces = min(workers * -(-total // (workers * ROUND_BYTES)), max(1, int(total / (_LEAST * ROUND_BYTES))))
     chosen = np.flatnonzero(np.diff(before * pieces // total, prepend=0) * (before < total))
     return np.unique(values[place][chosen])
-
-
-def _left(deadline: Deadline) -> float:
-    return max(deadline.remaining, 1e-3)  # positive, so that every worker gets the error

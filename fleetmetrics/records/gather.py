@@ -17,9 +17,10 @@ import numpy as np
 
 from fleetmetrics import sampling
 from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.base import SECONDS_FOR_TROUBLE, Deadline, resolve_timeout
-from fleetmetrics.comm.letters import Letter, joined
-from fleetmetrics.comm.trouble import described, named_error
+from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.deadline import Deadline, began
+from fleetmetrics.comm.failures import described, named_error
+from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, warn
 from fleetmetrics.records.batches import Columns, Part, Positions, as_results, in_order, one_per_id, part_of
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
@@ -45,15 +46,13 @@ def gather(
         timeout: seconds to wait for the others, altogether; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
     """
     shares: Sequence[Share] = []
-    trouble: Exception | None = None
-    deadline = Deadline(SECONDS_FOR_TROUBLE)
+    deadline, trouble = began(timeout)
     try:
-        deadline = Deadline(resolve_timeout(timeout))
         shares = describe()
         for share in shares:
             share.check(channel.rank, channel.world_size)
     except Exception as error:  # of any kind: the others are waiting
-        trouble = error
+        trouble = trouble or error
     with contextlib.ExitStack() as stack:
         found = _agree(call, shares, channel, deadline, trouble, stack)
         if channel.world_size == 1:
@@ -70,7 +69,7 @@ def _agree(
     shares: Sequence[Share],
     channel: Communicator,
     deadline: Deadline,
-    trouble: Exception | None,
+    trouble: BaseException | None,
     stack: contextlib.ExitStack,
 ) -> list[_Collected]:
     """The first step; closing the stack removes temporary files."""
@@ -116,8 +115,7 @@ def _send(
     parcels = _parcels(found, channel.rank)
     while True:
         note, payload, trouble = _next_letter(parcels)
-        timeout = max(deadline.remaining, 1e-3)  # positive, so that every worker gets the error
-        told = channel.consult(f"{call}, records", decide, note, payload, timeout=timeout, trouble=trouble)
+        told = channel.consult(f"{call}, records", decide, note, payload, timeout=deadline.left, trouble=trouble)
         del payload  # before the next letter is packed
         if told.note["done"]:
             return told

@@ -11,7 +11,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.arguments import flag_of
-from fleetmetrics.comm.columns import by_rank
+from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError, UnknownNameError, warn
 from fleetmetrics.numbers import REDUCTIONS, combine, widen
 from fleetmetrics.records.batches import Columns

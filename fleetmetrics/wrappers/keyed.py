@@ -15,9 +15,10 @@ import numpy as np
 
 from fleetmetrics.batch import keys_of
 from fleetmetrics.comm import Block, Communicator
-from fleetmetrics.comm.columns import by_rank
-from fleetmetrics.comm.letters import Letter, joined
-from fleetmetrics.comm.packing import agree, layout_of
+from fleetmetrics.comm.blocks import agree, layout_of
+from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.failures import by_rank
+from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import combine, identity
 from fleetmetrics.serial import pack_arrays, unpack_arrays
@@ -122,7 +123,7 @@ def reduce_keyed(
 
 
 def _header(call: str, items: Sequence[Any]) -> str:
-    """What must be the same on every worker, as in `fleetmetrics.comm.packing`, with the shape of a single row."""
+    """What must be the same on every worker, as in `fleetmetrics.comm.blocks`, with the shape of a single row."""
     entries: list[list[Any]] = []
     for each in items:
         if isinstance(each, Keys):
@@ -136,7 +137,7 @@ def _header(call: str, items: Sequence[Any]) -> str:
 
 
 def _merged(call: str, items: Sequence[Any], letters: Sequence[Letter]) -> list[np.ndarray]:
-    agreed = agree([layout_of(letter.note[0].encode()) for letter in letters])
+    agreed = agree([layout_of(letter.note[0]) for letter in letters])
     columns = list(zip(*[unpack_arrays(letter.note[1], joined(letter.payload)) for letter in letters]))
     unions = {
         each.name: _Union(f"{call}, {each.name}", column, each.limit)

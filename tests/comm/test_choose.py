@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fleetmetrics import comm as fc
-from fleetmetrics.comm.base import resolve_timeout
-from fleetmetrics.comm.launch import Job, split_endpoint
+from fleetmetrics.comm.deadline import resolve_timeout
+from fleetmetrics.comm.job import Job, split_endpoint
 from fleetmetrics.errors import (
     CommunicatorError,
     IntegerOverflowError,

@@ -9,7 +9,7 @@ import pytest
 
 from fleetmetrics import Communicator, CommunicatorError, InvalidInputError, LocalCommunicator
 from fleetmetrics.comm import Block
-from fleetmetrics.comm.letters import Letter
+from fleetmetrics.comm.communicator import Letter
 
 
 class Plain(Communicator):

@@ -10,12 +10,11 @@ import threading
 from typing import Callable, Iterator
 
 import pytest
+from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, ERROR, GAVE_UP, Frame, Keys, Stream
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.star import Answer, Spoke, error_frame
 
-from fleetmetrics.comm.base import Deadline
-from fleetmetrics.comm.launch import Job
-from fleetmetrics.comm.member import Answer, error_frame
-from fleetmetrics.comm.spoke import Spoke
-from fleetmetrics.comm.wire import ANSWER, ARRIVAL, GAVE_UP, Frame, Stream
 from fleetmetrics.errors import CommunicatorError, DeadlineError
 
 LATE = DeadlineError("rank 1 did not arrive")
@@ -27,15 +26,25 @@ class Pair:
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             worker = socket.create_connection(listener.getsockname())
-            self.hub = Stream(listener.accept()[0])
-        self.spoke = Spoke(Job(rank=1, world_size=2), "test")
-        self.spoke._stream = Stream(worker)
+            self.hub = Stream(listener.accept()[0], Keys(b"back", b"to"))
+        self.spoke = Spoke(Job(rank=1, world_size=2, endpoint="127.0.0.1:1", secret="of the test"))
+        self.channel = self.spoke.open(None)
+        self.spoke._stream = Stream(worker, Keys(b"to", b"back"))
 
     def exchange(self, call: int, late: float = 0.0) -> bytes:
         """Enter an exchange of 5 s so many seconds after its beginning; return the answer's header."""
         deadline = Deadline(5)
         deadline.end -= late
-        return self.spoke.exchange(Frame(ARRIVAL, call), f"exchange {call}", _never, deadline).header
+        frame = Frame(ARRIVAL, call, channel=self.channel.number)
+        return self.spoke.exchange(self.channel, frame, f"exchange {call}", _never, deadline).header
+
+    def say(self, kind: int, call: int) -> None:
+        """Answer, or be late, as rank 0."""
+        number = self.channel.number
+        if kind == ANSWER:
+            self.hub.send(Frame(ANSWER, call, b"{}", channel=number))
+        else:
+            self.hub.send(error_frame(number, call, LATE))
 
     def hear(self, kind: int) -> None:
         """Read what the worker says, up to a frame of this kind."""
@@ -65,14 +74,14 @@ def in_thread(work: Callable[[], None]) -> threading.Thread:
 
 
 def test_an_answer_that_is_there_counts_however_late_the_worker_looks(pair: Pair) -> None:
-    pair.hub.send(Frame(ANSWER, 1, b"{}"))
+    pair.say(ANSWER, 1)
     assert pair.exchange(1, late=100) == b"{}"
 
 
 def test_an_answer_that_crosses_with_the_giving_up_counts(pair: Pair) -> None:
     def answer() -> None:
         pair.hear(GAVE_UP)
-        pair.hub.send(Frame(ANSWER, 1, b"{}"))
+        pair.say(ANSWER, 1)
 
     thread = in_thread(answer)
     assert pair.exchange(1, late=100) == b"{}"
@@ -87,8 +96,8 @@ def test_without_an_answer_it_gives_up(pair: Pair) -> None:
 def test_a_verdict_read_in_an_earlier_call_is_kept(pair: Pair) -> None:
     def answer() -> None:
         pair.hear(ARRIVAL)
-        pair.hub.send(error_frame(2, LATE, broken=False))
-        pair.hub.send(Frame(ANSWER, 1, b"{}"))
+        pair.say(ERROR, 2)
+        pair.say(ANSWER, 1)
 
     thread = in_thread(answer)
     assert pair.exchange(1) == b"{}"
@@ -98,9 +107,23 @@ def test_a_verdict_read_in_an_earlier_call_is_kept(pair: Pair) -> None:
 
 
 def test_the_last_words_are_read_before_rank_0_is_gone(pair: Pair) -> None:
-    pair.hub.send(error_frame(1, LATE, broken=False))
+    pair.say(ERROR, 1)
     pair.hub.close()
     with pytest.raises(DeadlineError, match="rank 1 did not arrive"):
         pair.exchange(1)
     with pytest.raises(CommunicatorError, match="rank 0 has gone away"):
         pair.exchange(2)
+
+
+def test_who_has_the_answer_says_so(pair: Pair) -> None:
+    pair.say(ANSWER, 1)
+    pair.exchange(1)
+    pair.hear(ACK)
+
+
+def test_a_late_worker_does_not_take_an_answer_that_rank_0_has_taken_back(pair: Pair) -> None:
+    """Nobody had acknowledged it, so nobody has a result."""
+    pair.say(ANSWER, 1)
+    pair.say(ERROR, 1)
+    with pytest.raises(DeadlineError, match="rank 1 did not arrive"):
+        pair.exchange(1, late=100)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fleetmetrics.comm import Block, UtilCommunicator, communicator_for
-from fleetmetrics.comm.launch import Job
+from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import (
     AgreementError,
     CommunicatorError,

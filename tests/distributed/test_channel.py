@@ -79,7 +79,7 @@ def test_an_error_is_the_same_on_every_rank_and_the_next_call_works(workers: int
     others = "rank 0" if workers == 2 else "ranks 0, 1"
     expected = [
         f"state 'stat_pos': shape [1, 3] on {others}, [1, 4] on rank {last}",
-        "calls acc(total int64[1, 4])",
+        f"auc(stat_pos int64[1, 4]) on {others}, acc(total int64[1, 4]) on rank {last}",
         f"reduction sum on {others}, max on rank {last}",
         f"CommunicatorError: on rank {last}: KeyError: 'stat_neg'",
         f"IntegerOverflowError: auc, state 'stat_pos': the sum over {workers} workers",
@@ -202,7 +202,7 @@ def test_a_stopped_worker_is_an_error_by_the_deadline(
 
 def test_strangers_do_no_harm() -> None:
     reports = start("strangers", 3)
-    assert reports[1]["heard"] == ["fleetmetrics 1\r\n"] * 3
+    assert reports[1]["heard"] == ["fleetmetrics 2\r\n"] * 3
     assert the_same(reports, "total").tolist() == [3]
 
 

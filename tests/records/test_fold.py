@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.comm.letters import Letter
+from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records import fold
 from tests.contract import CASES, batches, draw, feed, first_dtypes, plain

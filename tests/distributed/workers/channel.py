@@ -14,7 +14,7 @@ import numpy as np
 from cluster import arguments, error_text, report, touch, wait_for_file
 
 from fleetmetrics.comm import Block, SocketCommunicator, get_communicator
-from fleetmetrics.comm.launch import Job
+from fleetmetrics.comm.job import Job
 
 comm: Any = None
 rank = world = 0

@@ -1,0 +1,377 @@
+"""Arrays on their way through the channel: what describes them, the check that all workers agree, and their bytes.
+
+States of one reduction and dtype lie side by side, so that a program's many states are reduced at once. Integers are
+sent in the narrowest type that holds them all, for counts are mostly small.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+import numpy as np
+
+from fleetmetrics.comm.failures import by_rank
+from fleetmetrics.comm.frames import Buffer
+from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
+from fleetmetrics.numbers import REDUCTIONS, combine
+
+__all__ = [
+    "Block",
+    "Layout",
+    "agree",
+    "as_column",
+    "describe",
+    "join",
+    "layout_of",
+    "narrowed",
+    "pack",
+    "reduced",
+    "split",
+    "spoken",
+    "unpack",
+    "widened",
+]
+
+_STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
+_NUMBERS = "biufc"
+#: Below it takes longer to look for the narrowest type than to send the bytes.
+_WORTH_NARROWING = 64
+_TYPES = {"2": np.dtype(np.int16), "4": np.dtype(np.int32), "8": np.dtype(np.int64), "d": np.dtype(np.float64)}
+_NARROW = [(name, -(2**bits), 2**bits - 1) for name, bits in (("2", 15), ("4", 31))]
+_ALIGNMENT = 8
+
+
+@dataclass(frozen=True)
+class Block:
+    """One state on its way through the channel.
+
+    Args:
+        name: how errors call it.
+        reduction: "sum", "max" or "min".
+        array: int64 or float64, of any shape.
+
+    Raises:
+        InvalidInputError: for another reduction or dtype.
+
+    Examples:
+        >>> Block("correct", "sum", np.array([3])).name
+        'correct'
+    """
+
+    name: str
+    reduction: str
+    array: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.reduction not in REDUCTIONS:
+            allowed = ", ".join(REDUCTIONS)
+            raise InvalidInputError(f"state {self.name!r}: reduction is {self.reduction!r}; allowed are {allowed}.")
+        if not isinstance(self.array, np.ndarray) or self.array.dtype not in _STATE_DTYPES:
+            kind = getattr(self.array, "dtype", type(self.array).__name__)
+            raise InvalidInputError(f"state {self.name!r} is {kind}; a state is a NumPy array, int64 or float64.")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each block lies.
+
+    Args:
+        text: what crosses the wire, JSON.
+        call: what is computed.
+        names, reductions, dtypes, shapes: of the blocks, in the caller's order.
+        places: of each block: its group, the first element there and the one after the last.
+        groups: reduction, dtype, number of elements, and the blocks in it.
+    """
+
+    text: str
+    call: str
+    names: tuple[str, ...]
+    reductions: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    places: tuple[tuple[int, int, int], ...]
+    groups: tuple[tuple[str, str, int, tuple[int, ...]], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the blocks have."""
+        return 8 * sum(size for _, _, size, _ in self.groups)
+
+
+@functools.lru_cache(maxsize=256)
+def _make_layout(call: str, blocks: tuple[tuple[str, str, str, tuple[int, ...]], ...]) -> Layout:
+    places: dict[int, tuple[int, int, int]] = {}
+    groups: list[tuple[str, str, int, tuple[int, ...]]] = []
+    sizes = [int(np.prod(shape, dtype=np.int64)) for *_, shape in blocks]
+    for i in sorted(range(len(blocks)), key=lambda i: (blocks[i][1], blocks[i][2])):
+        _, reduction, dtype, _ = blocks[i]
+        start, members = 0, (i,)
+        if groups and groups[-1][:2] == (reduction, dtype):
+            _, _, start, before = groups.pop()
+            members = (*before, i)
+        groups.append((reduction, dtype, start + sizes[i], members))
+        places[i] = len(groups) - 1, start, start + sizes[i]
+    text = json.dumps([call, blocks], separators=(",", ":"))
+    names, reductions, dtypes, shapes = zip(*blocks) if blocks else ((), (), (), ())
+    in_order = tuple(places[i] for i in range(len(blocks)))
+    return Layout(text, call, names, reductions, dtypes, shapes, in_order, tuple(groups))
+
+
+@functools.lru_cache(maxsize=256)
+def layout_of(text: str) -> Layout:
+    """Return the layout that a text describes.
+
+    Args:
+        text: as in `Layout`.
+    """
+    call, blocks = json.loads(text)
+    return _make_layout(call, tuple((name, how, dtype, tuple(shape)) for name, how, dtype, shape in blocks))
+
+
+def describe(call: str, blocks: Sequence[Block]) -> Layout:
+    """Return the layout of a caller's blocks.
+
+    Args:
+        call: what is computed.
+        blocks: the states.
+    """
+    return _make_layout(
+        call,
+        tuple([(block.name, block.reduction, _STATE_DTYPES[block.array.dtype], block.array.shape) for block in blocks]),
+    )
+
+
+# Bytes
+
+
+def narrowed(array: np.ndarray) -> tuple[str, np.ndarray]:
+    """Return a flat array, integers in the narrowest type that holds them, and the type's name.
+
+    Args:
+        array: int64 or float64, contiguous.
+    """
+    if array.dtype == np.float64:
+        return "d", array
+    if array.size >= _WORTH_NARROWING:
+        low, high = array.min(), array.max()
+        for name, lowest, highest in _NARROW:
+            if lowest <= low and high <= highest:
+                return name, array.astype(_TYPES[name])
+    return "8", array
+
+
+def widened(name: str, payload: Buffer) -> np.ndarray:
+    """Return what `narrowed` was given.
+
+    Args:
+        name: of the type.
+        payload: the bytes.
+    """
+    return _wide(np.frombuffer(payload, _TYPES[name]))
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array if array.itemsize == 8 else array.astype(np.int64)
+
+
+def _combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
+    if reduction == "sum" and all(part.itemsize < 8 for part in parts):  # no sum of these is too large
+        total = parts[0].astype(np.int64)
+        for part in parts[1:]:
+            total += part
+        return total
+    return combine(reduction, [_wide(part) for part in parts])
+
+
+def pack(layout: Layout, arrays: Sequence[np.ndarray]) -> list[Buffer]:
+    """Return the bytes of the blocks' arrays.
+
+    Args:
+        layout: of the blocks.
+        arrays: in the caller's order.
+    """
+    parts = [[arrays[i].reshape(-1) for i in members] for *_, members in layout.groups]
+    return _packed([part[0] if len(part) == 1 else np.concatenate(part) for part in parts])
+
+
+def _packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
+    names, parts = [], []
+    for group in groups:
+        name, array = narrowed(np.ascontiguousarray(group))
+        names.append(name)
+        if array.size:
+            parts.append(array.data.cast("B"))
+            parts.append(bytes(-array.nbytes % _ALIGNMENT))
+    head = "".join(names).encode()
+    return [head + bytes(-len(head) % _ALIGNMENT), *parts] if head else []
+
+
+def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
+    view, number = memoryview(payload), len(layout.groups)
+    names = bytes(view[:number]).decode()
+    start = number + -number % _ALIGNMENT
+    found = []
+    for name, (_, _, size, _) in zip(names, layout.groups):
+        end = start + size * _TYPES[name].itemsize
+        found.append(np.frombuffer(view[start:end], _TYPES[name]))
+        start = end + -end % _ALIGNMENT
+    if start != len(view) or [array.size for array in found] != [size for _, _, size, _ in layout.groups]:
+        raise ValueError(f"{len(view)} bytes, where the states take {start}")
+    return found
+
+
+def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
+    """Return the arrays of the blocks in the caller's order.
+
+    Args:
+        layout: of the blocks.
+        payload: what `pack` made, in one buffer.
+    """
+    groups = [_wide(group) for group in _groups(layout, payload)]
+    return [
+        groups[group][start:end].astype(dtype, copy=False).reshape(shape)
+        for (group, start, end), dtype, shape in zip(layout.places, layout.dtypes, layout.shapes)
+    ]
+
+
+def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) -> list[Buffer]:
+    """Reduce the workers' blocks.
+
+    Args:
+        layouts: by rank.
+        agreed: the one of the result, from `agree`.
+        payloads: by rank, from `pack`.
+
+    Returns:
+        The reduced blocks, as `pack` makes them.
+
+    Raises:
+        IntegerOverflowError: naming the state.
+    """
+    if all(layout is agreed for layout in layouts):
+        found = [_groups(agreed, payload) for payload in payloads]
+        try:
+            return _packed([_combined(how, parts) for (how, *_), parts in zip(agreed.groups, zip(*found))])
+        except IntegerOverflowError:
+            pass  # the way below says in which state
+    columns = zip(*[unpack(layout, payload) for layout, payload in zip(layouts, payloads)])
+    blocks = []
+    for name, reduction, dtype, column in zip(agreed.names, agreed.reductions, agreed.dtypes, columns):
+        try:
+            blocks.append(combine(reduction, column).astype(dtype, copy=False))
+        except IntegerOverflowError as error:
+            raise IntegerOverflowError(f"{agreed.call}, state {name!r}: {error}") from None
+    return pack(agreed, blocks)
+
+
+def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:
+    """Cut a buffer into parts of so many bytes."""
+    return np.split(np.frombuffer(data, np.uint8), np.cumsum(sizes)[:-1])
+
+
+# Agreement
+
+
+def agree(layouts: Sequence[Layout]) -> Layout:
+    """Check that all workers call the same, up to a dtype that NumPy promotes.
+
+    Args:
+        layouts: by rank.
+
+    Returns:
+        The layout of the result.
+
+    Raises:
+        AgreementError: saying what differs, and on which ranks.
+    """
+    first = layouts[0]
+    if all(layout is first for layout in layouts):
+        return first
+    if len({(layout.call, layout.names, layout.reductions, layout.shapes) for layout in layouts}) > 1:
+        raise AgreementError(f"the workers disagree: {_difference(layouts)}.")
+    dtypes = [str(np.result_type(*column)) for column in zip(*[layout.dtypes for layout in layouts])]
+    return _make_layout(first.call, tuple(zip(first.names, first.reductions, dtypes, first.shapes)))
+
+
+def _difference(layouts: Sequence[Layout]) -> str:
+    first = layouts[0]
+    if len({(layout.call, layout.names) for layout in layouts}) == 1:
+        differences = []
+        for i, name in enumerate(first.names):
+            for what in ("shapes", "reductions"):
+                values = [_show(getattr(layout, what)[i]) for layout in layouts]
+                if len(set(values)) > 1:
+                    differences.append(f"{first.call}, state {name!r}: {what[:-1]} {by_rank(values)}")
+        return "; ".join(differences)
+    return by_rank(map(_signature, layouts))
+
+
+def spoken(call: str, note: Any) -> str:
+    """Say what a worker calls, for an error: with the states if the note describes them."""
+    try:
+        return _signature(layout_of(note))
+    except (TypeError, ValueError):
+        return call
+
+
+def _show(value: Any) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def _signature(layout: Layout) -> str:
+    blocks = [
+        f"{name} {dtype}{list(shape)}" + ("" if how == "sum" else f" {how}")
+        for name, how, dtype, shape in zip(layout.names, layout.reductions, layout.dtypes, layout.shapes)
+    ]
+    return f"{layout.call}({', '.join(blocks)})"
+
+
+# Arrays of any dtype, for all_gather and broadcast
+
+
+def as_column(array: Any) -> np.ndarray:
+    """Return a contiguous array of native byte order that can cross the wire as bytes.
+
+    Args:
+        array: numbers, booleans, or bytes or text of fixed width.
+
+    Returns:
+        The array, without a copy where possible.
+
+    Raises:
+        InvalidInputError: for another dtype.
+    """
+    given = np.asarray(array)
+    if given.dtype.kind not in _NUMBERS + "SU":
+        raise InvalidInputError(
+            f"array is of dtype {given.dtype}; allowed are numbers, booleans, and bytes or text of fixed width."
+        )
+    return np.asarray(given, dtype=given.dtype.newbyteorder("="), order="C")
+
+
+def join(source: int | None, parts: Sequence[tuple[str, Sequence[int]]]) -> tuple[str, list[int]]:
+    """Check that the workers' arrays go together.
+
+    Args:
+        source: the rank that sends, or None if all do.
+        parts: dtype and shape by rank.
+
+    Returns:
+        The common dtype, and the sizes in bytes by rank.
+
+    Raises:
+        AgreementError: if the arrays cannot be joined.
+    """
+    sizes = [int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize for dtype, shape in parts]
+    if source is not None:
+        return parts[source][0], sizes
+    dtypes = [np.dtype(dtype) for dtype, _ in parts]
+    if len({"number" if dtype.kind in _NUMBERS else dtype.kind for dtype in dtypes}) > 1:
+        raise AgreementError(f"the workers gather arrays that cannot be joined: {by_rank(map(str, dtypes))}.")
+    if len({(len(shape), tuple(shape[1:])) for _, shape in parts}) > 1:
+        what = by_rank(f"shape {list(shape)}" for _, shape in parts)
+        raise AgreementError(f"the workers gather arrays that differ beyond the first axis: {what}.")
+    return functools.reduce(np.promote_types, dtypes).str, sizes

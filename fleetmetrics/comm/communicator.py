@@ -1,0 +1,496 @@
+"""What every communicator can do: all of it is made of one operation, to consult rank 0."""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Any, Callable, NamedTuple, Sequence, TypeVar
+
+import numpy as np
+
+from fleetmetrics.comm.blocks import (
+    Block,
+    agree,
+    as_column,
+    describe,
+    join,
+    layout_of,
+    narrowed,
+    pack,
+    reduced,
+    split,
+    unpack,
+    widened,
+)
+from fleetmetrics.comm.deadline import Deadline, began, resolve_timeout
+from fleetmetrics.comm.failures import by_rank, read_each
+from fleetmetrics.comm.frames import Payload, joined
+from fleetmetrics.errors import AgreementError, CommunicatorError, IntegerOverflowError, InvalidInputError
+from fleetmetrics.numbers import combine, widen
+
+__all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter", "LocalCommunicator"]
+
+# Measured: larger chunks outgrow the sockets' buffers and the cache, and take longer per byte.
+CHUNK_BYTES = 2**19
+_Self = TypeVar("_Self", bound="Communicator")
+
+
+class Letter(NamedTuple):
+    """What a worker brings to `Communicator.consult`, and what it is told.
+
+    Args:
+        note: a description, fit for JSON; text is the cheapest.
+        payload: bytes; one buffer or a list of them when it is sent, one buffer when it has arrived.
+    """
+
+    note: Any
+    payload: Any = b""
+
+
+#: Takes the workers' letters by rank and returns the answer; runs on rank 0 only.
+Decide = Callable[[Sequence[Letter]], Letter]
+
+
+class Communicator(ABC):
+    """The workers' channel: a subclass has a rank, a world size, and `consult`.
+
+    Every operation is collective: each worker of the job calls the same one in the same order. All of them get
+    the same result, or all raise the same error before the deadline. One thread at a time may use it.
+    """
+
+    rank: int
+    world_size: int
+    #: Whether the others have proved who they are; only then may they send pickles.
+    authenticated: bool = False
+    #: Whether `shuffle` takes a direct way, and not that through rank 0.
+    spreads: bool = False
+
+    @abstractmethod
+    def consult(
+        self,
+        call: str,
+        decide: Decide,
+        note: Any = None,
+        payload: Payload = b"",
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> Letter:
+        """Bring something to rank 0, and hear what it makes of everybody's.
+
+        Only rank 0 gets to see what the others bring.
+
+        Args:
+            call: what is done, the same on every worker; errors quote it.
+            decide: makes the answer from the workers' letters; looked at on rank 0 only.
+            note: a description, fit for JSON.
+            payload: bytes, in one buffer or several.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            trouble: what went wrong here before; then every worker raises it.
+
+        Returns:
+            The answer, the same on every worker.
+
+        Raises:
+            FleetMetricsError: the trouble of a worker, or what ``decide`` raised on rank 0.
+            AgreementError: if the workers' calls differ.
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+
+        Examples:
+            >>> LocalCommunicator().consult("count", lambda letters: Letter(sum(each.note for each in letters)), 5)
+            Letter(note=5, payload=b'')
+        """
+
+    def reduce(
+        self,
+        call: str,
+        blocks: Sequence[Block],
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> list[np.ndarray]:
+        """Reduce many states in one exchange.
+
+        Args:
+            call: what is computed, the same on every worker; errors quote it.
+            blocks: the states; names, reductions and shapes must be the same on every worker.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            trouble: what went wrong here before the exchange; then every worker raises it.
+
+        Returns:
+            New arrays in the order of the blocks; float64 where any worker's block is.
+
+        Raises:
+            AgreementError: if the workers' calls or blocks differ.
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+            IntegerOverflowError: if a sum of integers does not fit into 64 bits.
+        """
+        deadline, trouble = began(timeout, trouble)
+        layout, arrays = describe(call, ()), []
+        try:
+            layout, arrays = describe(call, blocks), [block.array for block in blocks]
+        except Exception as error:  # the others must hear of it, whatever it is
+            trouble = trouble or error
+        large = layout.nbytes > CHUNK_BYTES
+
+        def decide(letters: Sequence[Letter]) -> Letter:
+            layouts = read_each(letters, lambda letter: layout_of(letter.note))
+            agreed = agree(layouts)
+            note = None if all(layout is agreed for layout in layouts) else agreed.text
+            # the shapes agree, so all workers have large states or none
+            return Letter(note, b"" if large else reduced(layouts, agreed, [letter.payload for letter in letters]))
+
+        payload = b"" if large else pack(layout, arrays)
+        told = self.consult(call, decide, layout.text, payload, timeout=deadline.timeout, trouble=trouble)
+        if told.note is not None:
+            layout = layout_of(told.note)
+        if not large:
+            return unpack(layout, joined(told.payload))
+        return [
+            self._reduce_large(call, Block(name, how, array.astype(dtype, copy=False)), deadline)
+            for name, how, dtype, array in zip(layout.names, layout.reductions, layout.dtypes, arrays)
+        ]
+
+    def _reduce_large(self, call: str, block: Block, deadline: Deadline) -> np.ndarray:
+        """Reduce a state chunk by chunk, after all have agreed."""
+
+        def decide(letters: Sequence[Letter]) -> Letter:
+            parts = read_each(letters, lambda letter: widened(letter.note, letter.payload))
+            try:
+                return Letter(*_narrow(combine(block.reduction, parts)))
+            except IntegerOverflowError as error:
+                raise IntegerOverflowError(f"{call}, state {block.name!r}: {error}") from None
+
+        flat = block.array.reshape(-1)
+        result = np.empty_like(flat)
+        step = CHUNK_BYTES // flat.itemsize
+        for start in range(0, len(flat), step):
+            note, payload = _narrow(flat[start : start + step])
+            told = self.consult(call, decide, note, payload, timeout=deadline.left)
+            result[start : start + step] = widened(told.note, joined(told.payload))
+        return result.reshape(block.array.shape)
+
+    def all_gather(self, array: Any, *, timeout: float | None = None) -> list[np.ndarray]:
+        """Give every worker's array to every worker.
+
+        Args:
+            array: numbers, booleans, or bytes or text of fixed width; lengths of the first axis may differ by rank.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Returns:
+            The arrays by rank, of one dtype: the one to which NumPy promotes the workers' dtypes.
+
+        Raises:
+            AgreementError: if the dtypes have nothing in common, or the shapes beyond the first axis differ.
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+        """
+        return self._gather("all_gather", array, None, timeout)
+
+    def broadcast(self, array: Any, source: int = 0, *, timeout: float | None = None) -> np.ndarray:
+        """Give one worker's array to every worker.
+
+        Args:
+            array: what to send; looked at on the source only.
+            source: the rank that sends.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Returns:
+            A new array.
+
+        Raises:
+            InvalidInputError: if source is no rank.
+            AgreementError: if the workers name different sources.
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+        """
+        return self._gather("broadcast", array, source, timeout)[source]
+
+    def _gather(self, call: str, array: Any, source: int | None, timeout: float | None) -> list[np.ndarray]:
+        """Give the arrays of all workers, or that of the source, to every worker."""
+        deadline, trouble = began(timeout)
+        column = np.empty(0)
+        try:
+            if source is not None and source not in range(self.world_size):
+                raise InvalidInputError(f"source is {source!r}; it must be a rank from 0 to {self.world_size - 1}.")
+            if source in (None, self.rank):
+                column = as_column(array)
+        except Exception as error:  # the others must hear of it, whatever it is
+            trouble = trouble or error
+        data = memoryview(column.tobytes())
+
+        def decide(letters: Sequence[Letter]) -> Letter:
+            sources, dtypes, shapes = zip(*read_each(letters, lambda letter: letter.note))
+            if len(set(sources)) > 1:
+                calls = by_rank(f"{call} from rank {each}" for each in sources)
+                raise AgreementError(f"the workers disagree: {calls}.")
+            common, sizes = join(sources[0], list(zip(dtypes, shapes)))
+            large = max(sizes) > CHUNK_BYTES
+            payload = b"" if large else [letter.payload for letter in letters]
+            return Letter([common, dtypes, shapes, sizes, large], payload)
+
+        note = [source, column.dtype.str, column.shape]
+        small = b"" if len(data) > CHUNK_BYTES else data
+        told = self.consult(call, decide, note, small, timeout=deadline.timeout, trouble=trouble)
+        common, dtypes, shapes, sizes, large = told.note
+        parts = self._gather_large(call, data, sizes, deadline) if large else split(joined(told.payload), sizes)
+        return [
+            np.frombuffer(part.tobytes(), dtype).reshape(shape).astype(common)
+            for part, dtype, shape in zip(parts, dtypes, shapes)
+        ]
+
+    def _gather_large(self, call: str, data: Any, sizes: Sequence[int], deadline: Deadline) -> list[np.ndarray]:
+        """Return every worker's bytes, gathered chunk by chunk."""
+
+        def decide(letters: Sequence[Letter]) -> Letter:
+            return Letter(None, [letter.payload for letter in letters])
+
+        results = [np.empty(size, np.uint8) for size in sizes]
+        for start in range(0, max(sizes), CHUNK_BYTES):
+            told = self.consult(call, decide, payload=data[start : start + CHUNK_BYTES], timeout=deadline.left)
+            chunks = [result[start : start + CHUNK_BYTES] for result in results]
+            for chunk, part in zip(chunks, split(joined(told.payload), [len(chunk) for chunk in chunks])):
+                chunk[:] = part
+        return results
+
+    def shuffle(
+        self,
+        call: str,
+        letters: Sequence[Letter],
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> list[Letter]:
+        """Give each worker what every worker has for it; here through rank 0, which every worker hears.
+
+        Args:
+            call: what is done, the same on every worker; errors quote it.
+            letters: for each worker, by rank.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            trouble: what went wrong here before; then every worker raises it.
+
+        Returns:
+            The letters for this worker, by the rank that sent each.
+
+        Raises:
+            AgreementError, DeadlineError, CommunicatorError: as in ``consult``.
+
+        Examples:
+            >>> LocalCommunicator().shuffle("records", [Letter("for rank 0")])
+            [Letter(note='for rank 0', payload=b'')]
+        """
+        sent = [joined(letter.payload) for letter in letters]
+        note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
+
+        def decide(brought: Sequence[Letter]) -> Letter:
+            return Letter([letter.note for letter in brought], [joined(letter.payload) for letter in brought])
+
+        told = self.consult(call, decide, note, sent, timeout=timeout, trouble=trouble)
+        found, start = [], 0
+        for row in told.note:
+            for rank, (note, size) in enumerate(row):
+                if rank == self.rank:
+                    found.append(Letter(note, told.payload[start : start + size]))
+                start += size
+        return found
+
+    def all_reduce(self, array: Any, reduction: str = "sum", *, timeout: float | None = None) -> np.ndarray:
+        """Reduce one array over the workers.
+
+        Args:
+            array: booleans, integers (widened to int64) or floats (widened to float64).
+            reduction: "sum", "max" or "min".
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Returns:
+            A new array, int64 or float64.
+
+        Raises:
+            InvalidInputError: for another dtype or reduction, on every worker.
+            AgreementError, DeadlineError, CommunicatorError, IntegerOverflowError: as in ``reduce``.
+
+        Examples:
+            >>> LocalCommunicator().all_reduce([1, 2, 3])
+            array([1, 2, 3])
+        """
+        return self.reduce_made(
+            "all_reduce", lambda: [Block("array", reduction, widen(array, "array"))], timeout=timeout
+        )[0]
+
+    def reduce_made(
+        self, call: str, make: Callable[[], Sequence[Block]], *, timeout: float | None = None
+    ) -> list[np.ndarray]:
+        """Reduce states that are made here: a worker that cannot make its own still takes part, with its error.
+
+        Args:
+            call: as in ``reduce``, also for what is returned and raised.
+            make: returns the states; whatever it raises is raised on every worker.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+        """
+        blocks: Sequence[Block] = []
+        trouble: Exception | None = None
+        try:
+            blocks = make()
+        except Exception as error:  # the others must hear of it, whatever it is
+            trouble = error
+        return self.reduce(call, blocks, timeout=timeout, trouble=trouble)
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether there are several workers; MMEval's name for it."""
+        return self.world_size > 1
+
+    def all_gather_object(self, obj: Any, *, allow_pickle: bool = False, timeout: float | None = None) -> list[Any]:
+        """Give every worker's object to every worker.
+
+        Args:
+            obj: None, numbers, texts, arrays, and lists, tuples and dicts of them; with allow_pickle whatever can be
+                pickled, if the workers have proved who they are.
+            allow_pickle: whether what has no array form may be pickled; the same on every worker.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Returns:
+            The objects by rank.
+
+        Raises:
+            RecordError: if an object has no array form, and pickles are not allowed.
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+
+        Examples:
+            >>> LocalCommunicator().all_gather_object({"a": 1})
+            [{'a': 1}]
+        """
+        return self._exchange_objects("all_gather_object", obj, range(self.world_size), allow_pickle, timeout)
+
+    def broadcast_object(
+        self, obj: Any, src: int = 0, *, allow_pickle: bool = False, timeout: float | None = None
+    ) -> Any:
+        """Give one worker's object to every worker.
+
+        Args:
+            obj: as for `all_gather_object`; looked at on the source only.
+            src: the rank that sends.
+            allow_pickle: as for `all_gather_object`.
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Returns:
+            The object.
+
+        Raises:
+            InvalidInputError: if src is no rank.
+            RecordError, DeadlineError, CommunicatorError: as for `all_gather_object`.
+        """
+        return self._exchange_objects(f"broadcast_object from rank {src}", obj, [src], allow_pickle, timeout)[0]
+
+    def _exchange_objects(
+        self, call: str, obj: Any, ranks: Sequence[int], allow_pickle: bool, timeout: float | None
+    ) -> list[Any]:
+        """Give the objects of these ranks to every worker."""
+        from fleetmetrics.serial.serializer import pack as packed
+        from fleetmetrics.serial.serializer import unpack as unpacked
+
+        note, data, trouble = None, b"", None
+        pickles = allow_pickle and self.authenticated
+        try:
+            if not set(ranks) <= set(range(self.world_size)):
+                raise InvalidInputError(f"src is {ranks[0]!r}; it must be a rank from 0 to {self.world_size - 1}.")
+            if self.rank in ranks:
+                made = packed([obj], pickles, "the object")
+                note, data = made.layout, joined(made.buffers)
+        except Exception as error:  # the others must hear of it, whatever it is
+            trouble = error
+
+        def decide(letters: Sequence[Letter]) -> Letter:
+            sent = [letters[rank] for rank in ranks]
+            return Letter([[each.note, len(each.payload)] for each in sent], [each.payload for each in sent])
+
+        told = self.consult(call, decide, note, data, timeout=timeout, trouble=trouble)
+        parts = split(joined(told.payload), [size for _, size in told.note])
+        return [unpacked(layout, part.data, pickles)[0] for (layout, _), part in zip(told.note, parts)]
+
+    def barrier(self, *, timeout: float | None = None) -> None:
+        """Wait until every worker is here.
+
+        Args:
+            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+
+        Raises:
+            DeadlineError: if a worker does not arrive in time.
+            CommunicatorError: if the channel is broken.
+        """
+        self.consult("barrier", lambda letters: Letter(None), timeout=timeout)
+
+    def close(self) -> None:  # noqa: B027: most have nothing to give back
+        """Give the channel back; a second call does nothing."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rank={self.rank}, world_size={self.world_size})"
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _narrow(array: np.ndarray) -> tuple[str, Any]:
+    name, narrow = narrowed(array)
+    return name, narrow.data.cast("B")
+
+
+class LocalCommunicator(Communicator):
+    """The communicator of a job with one worker: checks its arguments as the others do, and gives copies back.
+
+    Examples:
+        >>> with LocalCommunicator() as comm:
+        ...     comm.all_reduce([1.5, 2.0])
+        array([1.5, 2. ])
+    """
+
+    rank = 0
+    world_size = 1
+    authenticated = True
+
+    def __init__(self) -> None:
+        self._closed = False
+
+    def consult(
+        self,
+        call: str,
+        decide: Decide,
+        note: Any = None,
+        payload: Payload = b"",
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> Letter:
+        """Return what ``decide`` makes of this worker's letter; see `Communicator`."""
+        resolve_timeout(timeout)
+        if self._closed:
+            raise CommunicatorError("this communicator is closed; make a new one.")
+        if trouble is not None:
+            raise trouble
+        answer = decide([Letter(note, joined(payload))])
+        return Letter(answer.note, joined(answer.payload))
+
+    def reduce(
+        self,
+        call: str,
+        blocks: Sequence[Block],
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> list[np.ndarray]:
+        """Return copies of the blocks' arrays; see `Communicator`."""
+        self.consult(call, lambda letters: Letter(None), timeout=timeout, trouble=trouble)
+        return [combine(block.reduction, [block.array]) for block in blocks]
+
+    def close(self) -> None:
+        """Refuse all further calls."""
+        self._closed = True

@@ -1,0 +1,133 @@
+"""Until when a call may wait."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from typing import Any, Callable
+
+from fleetmetrics.errors import DeadlineError, InvalidInputError
+
+__all__ = ["DEFAULT_TIMEOUT", "Deadline", "began", "margin", "resolve_timeout", "run_until"]
+
+# As long as torch.distributed waits by default: longer than any evaluation skew, shorter than a night.
+DEFAULT_TIMEOUT = 1800.0
+#: What a worker waits that was given no valid timeout, until the others have heard of it.
+_SECONDS_FOR_TROUBLE = 10.0
+
+
+class Deadline:
+    """A moment until which a call may wait.
+
+    Args:
+        timeout: seconds from now.
+    """
+
+    __slots__ = ("end", "timeout")
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        self.end = time.monotonic() + timeout
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self.end - time.monotonic())
+
+    @property
+    def left(self) -> float:
+        """Seconds left for one more exchange: positive, so that every worker gets the error."""
+        return max(self.remaining, 1e-3)
+
+
+def resolve_timeout(timeout: float | None = None) -> float:
+    """Return the seconds to wait: the argument, else FLEETMETRICS_TIMEOUT, else half an hour.
+
+    Args:
+        timeout: seconds, or None.
+
+    Returns:
+        A positive, finite number of seconds.
+
+    Raises:
+        InvalidInputError: if the argument or the environment variable is not such a number.
+
+    Examples:
+        >>> resolve_timeout(5)
+        5.0
+    """
+    source, value = "timeout", timeout
+    if timeout is None:
+        text = os.environ.get("FLEETMETRICS_TIMEOUT")
+        if text is None:
+            return DEFAULT_TIMEOUT
+        source, value = "the environment variable FLEETMETRICS_TIMEOUT", text  # type: ignore[assignment]
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if isinstance(value, bool) or not 0 < seconds < math.inf:
+        raise InvalidInputError(f"{source} is {value!r}; it must be a number of seconds greater than 0.")
+    return seconds
+
+
+def began(timeout: float | None, trouble: BaseException | None = None) -> tuple[Deadline, BaseException | None]:
+    """Return the deadline of a call that begins now; even a wrong timeout must reach the others, who are waiting.
+
+    Args:
+        timeout: as the caller gave it.
+        trouble: what went wrong before.
+
+    Returns:
+        The deadline, and the trouble: that before, or a wrong timeout.
+    """
+    try:
+        return Deadline(resolve_timeout(timeout)), trouble
+    except InvalidInputError as error:
+        return Deadline(_SECONDS_FOR_TROUBLE), trouble or error
+
+
+def margin(timeout: float, round_trip: float = 0.0) -> float:
+    """Return the seconds that a verdict needs to reach everybody.
+
+    Args:
+        timeout: of the call.
+        round_trip: seconds that a message there and back was seen to take.
+    """
+    return min(max(min(1.0, 0.1 * timeout), 2 * round_trip), 0.2 * timeout)
+
+
+def run_until(work: Callable[[], Any], seconds: float, label: str) -> Any:
+    """Run a function that knows no deadline in a thread of its own, and stop waiting for it in time.
+
+    Args:
+        work: the function.
+        seconds: how long to wait.
+        label: what it does, for the error.
+
+    Returns:
+        What the function returns.
+
+    Raises:
+        DeadlineError: if it is not ready in time; the thread is left behind.
+        Exception: what the function raises.
+    """
+    outcome: list[Any] = []
+
+    def target() -> None:
+        try:
+            outcome.append((work(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=target, daemon=True, name="fleetmetrics")
+    thread.start()
+    thread.join(max(0.0, seconds))
+    if not outcome:
+        raise DeadlineError(f"the workers' collective was not ready within {seconds:.3g} s at {label}.")
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result

@@ -1,0 +1,128 @@
+"""What went wrong, in words: errors on their way to other workers, and which ranks are meant."""
+
+from __future__ import annotations
+
+from typing import Callable, Iterable, Sequence, Tuple, TypeVar
+
+from fleetmetrics import errors
+from fleetmetrics.errors import CommunicatorError, FleetMetricsError
+
+__all__ = ["Trouble", "by_rank", "described", "late_text", "named_error", "raise_trouble", "ranks_text", "read_each"]
+
+_Read = TypeVar("_Read")
+_Given = TypeVar("_Given")
+
+#: The name of an error's class, and its text; fit for JSON.
+Trouble = Tuple[str, str]
+
+
+def described(error: BaseException) -> Trouble:
+    """Return what another worker needs to raise the same.
+
+    Args:
+        error: any exception; one that is not of fleetmetrics becomes a `CommunicatorError` that names its class.
+    """
+    name = type(error).__name__
+    return name, str(error) if isinstance(error, FleetMetricsError) else f"{name}: {error}"
+
+
+def named_error(name: str, text: str) -> FleetMetricsError:
+    """Return an error of fleetmetrics by the name of its class.
+
+    Args:
+        name: of the class.
+        text: the message.
+    """
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, FleetMetricsError):
+        return kind(text)
+    return CommunicatorError(text)
+
+
+def raise_trouble(troubles: Sequence[Trouble | None]) -> None:
+    """Raise the error of the first worker in trouble, naming all that are.
+
+    Args:
+        troubles: by rank; None where there is none.
+
+    Raises:
+        FleetMetricsError: if there is any trouble.
+    """
+    ranks: dict[str, list[int]] = {}
+    first = ""
+    for rank, trouble in enumerate(troubles):
+        if trouble is not None:
+            first = first or trouble[0]
+            ranks.setdefault(trouble[1], []).append(rank)
+    if ranks:
+        raise named_error(first, "; ".join(f"on {ranks_text(on)}: {text}" for text, on in ranks.items()))
+
+
+def by_rank(texts: Iterable[str]) -> str:
+    """Say which ranks have which text.
+
+    Args:
+        texts: by rank.
+
+    Examples:
+        >>> by_rank(["acc", "auc", "auc"])
+        'acc on rank 0, auc on ranks 1, 2'
+    """
+    groups: dict[str, list[int]] = {}
+    for rank, text in enumerate(texts):
+        groups.setdefault(text, []).append(rank)
+    return ", ".join(f"{text} on {ranks_text(ranks)}" for text, ranks in groups.items())
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """Say which ranks; four and more in a row as a range.
+
+    Examples:
+        >>> ranks_text([1, 2, 256, 257, 258, 259])
+        'ranks 1, 2, 256 to 259'
+    """
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and runs[-1][-1] == rank - 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    texts = [f"{run[0]} to {run[-1]}" if len(run) > 3 else ", ".join(map(str, run)) for run in runs]
+    return f"rank{'s' if sum(map(len, runs)) > 1 else ''} {', '.join(texts)}"
+
+
+def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read]) -> list[_Read]:
+    """Read what the workers have sent, and say whose cannot be read.
+
+    Args:
+        given: by rank.
+        read: reads one; what it raises, but for errors of fleetmetrics, becomes a `CommunicatorError`.
+    """
+    found = []
+    for rank, one in enumerate(given):
+        try:
+            found.append(read(one))
+        except FleetMetricsError:
+            raise
+        except Exception as error:
+            raise CommunicatorError(
+                f"what rank {rank} sent cannot be read ({type(error).__name__}: {error}); do all workers run the same"
+                " version of fleetmetrics?"
+            ) from error
+    return found
+
+
+def late_text(ranks: Sequence[int], how: str, timeout: float, label: str) -> str:
+    """Say who is missing.
+
+    Args:
+        ranks: those missing.
+        how: "arrive" or "connect".
+        timeout: seconds that were waited.
+        label: what the others do.
+    """
+    return (
+        f"{ranks_text(ranks)} did not {how} within {float(f'{timeout:.3g}'):g} s at {label}. Look at the log of"
+        f" {'those workers' if len(ranks) > 1 else 'that worker'}: every worker must call the same metrics in the same"
+        " order. If it is only slow, give more seconds: timeout=, or FLEETMETRICS_TIMEOUT."
+    )

@@ -1,0 +1,276 @@
+"""Frames over a TCP socket that never blocks: the smallest part of the channel.
+
+A frame is a head of fixed size, a short header and a payload. The head holds the SHA-256 of what follows, and a seal:
+the HMAC-SHA256 of the head and of the frame's number on this connection, under a key that only its two ends know. So
+no size is believed and nothing is read before the head has proved where it comes from, nobody can change, drop, repeat
+or reorder frames unnoticed, and an answer to a thousand workers is hashed once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import math
+import socket
+import struct
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple, Sequence, Union
+
+import numpy as np
+
+__all__ = [
+    "ACK", "ANSWER", "ARRIVAL", "CLOSED", "ERROR", "GAVE_UP", "LEFT", "TROUBLE",
+    "Buffer", "Frame", "Garbled", "Keys", "Payload", "Stream", "joined",
+]  # fmt: skip
+
+Buffer = Union[bytes, bytearray, memoryview]
+# What is sent may lie in pieces; what arrives is one buffer.
+Payload = Union[Buffer, Sequence[Buffer]]
+
+# Kinds of frames. From a worker to rank 0: here I am; with an error instead of data; I stop waiting; I was interrupted;
+# I have the answer.
+ARRIVAL, TROUBLE, GAVE_UP, LEFT, ACK = 1, 2, 3, 4, 5
+# From rank 0 to a worker.
+ANSWER, ERROR = 6, 7
+# From either: this channel, or with channel 0 the connection, is closed on purpose.
+CLOSED = 8
+_KINDS = range(1, 9)
+
+# Magic, kind, what became of the exchange before, whether the digest covers the payload, channel, number of the
+# exchange, seconds until the sender's deadline, seconds it began with, header and payload bytes, their SHA-256.
+_HEAD = struct.Struct("!4sBB?xQQddQQ32s")
+_NUMBER = struct.Struct("!Q")
+_SEAL = 32
+_MAGIC = b"flt2"
+_HEADER_LIMIT = 2**26
+_PAYLOAD_LIMIT = 2**40
+# A larger buffer grows as its bytes arrive, whatever the head says.
+_AT_ONCE = 2**26
+_ALIGNMENT = 16
+_PARTS_AT_ONCE = 64  # Linux takes up to 1,024
+
+
+class Garbled(ConnectionAbortedError):
+    """What arrives is no frame of this connection."""
+
+
+class Keys(NamedTuple):
+    """What the two ends of a connection have in common.
+
+    Args:
+        sending: seals what this end sends.
+        receiving: seals what the other end sends.
+        whole: whether digests cover payloads, too.
+    """
+
+    sending: bytes
+    receiving: bytes
+    whole: bool = True
+
+
+@dataclass
+class Frame:
+    """One message: its meaning depends on the kind.
+
+    Args:
+        kind: one of the constants of this module.
+        call: number of the exchange that it belongs to, on its channel.
+        header: a short text or JSON.
+        payload: the data, one buffer on arrival, aligned for NumPy.
+        channel: which communicator it belongs to.
+        made: what became of the exchange before, at the sender.
+        remaining: seconds until the sender's deadline.
+        timeout: seconds that the sender was ready to wait altogether.
+    """
+
+    kind: int
+    call: int
+    header: bytes = b""
+    payload: Any = b""  # a Payload when it is sent, a Buffer when it has arrived
+    channel: int = 0
+    made: int = 0
+    remaining: float = 0.0
+    timeout: float = 0.0
+    _ready: dict[bool, tuple[bytes, list[memoryview]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def ready(self, whole: bool) -> tuple[bytes, list[memoryview]]:
+        """Return the head without its seal, and the buffers that follow; made once, however many workers get it.
+
+        Args:
+            whole: whether the digest covers the payload.
+        """
+        if whole not in self._ready:
+            parts = self.payload if isinstance(self.payload, (list, tuple)) else [self.payload]
+            payload = [memoryview(part).cast("B") for part in parts if len(part)]
+            size = sum(map(len, payload))
+            header = self.header + b"\0" * (-len(self.header) % _ALIGNMENT if size else 0)
+            digest = hashlib.sha256(header)
+            for part in payload if whole else ():
+                digest.update(part)
+            head = _HEAD.pack(
+                _MAGIC, self.kind, self.made, whole, self.channel, self.call, self.remaining, self.timeout,
+                len(self.header), size, digest.digest(),
+            )  # fmt: skip
+            self._ready[whole] = head, [memoryview(header), *payload]
+        return self._ready[whole]
+
+
+def joined(payload: Payload) -> Buffer:
+    """Return a payload in one buffer.
+
+    Args:
+        payload: one or several.
+    """
+    return b"".join(payload) if isinstance(payload, (list, tuple)) else payload  # type: ignore[return-value]
+
+
+class Stream:
+    """A connected socket with a frame half read, and bytes not yet sent.
+
+    Args:
+        sock: connected; it is made non-blocking and sends without delay.
+        keys: of the connection.
+    """
+
+    def __init__(self, sock: socket.socket, keys: Keys) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = sock
+        self._keys = keys
+        self._sent = self._received = 0
+        self._unsent: deque[memoryview] = deque()
+        self._start_reading()
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, so that a poll takes the stream itself."""
+        return self.sock.fileno()
+
+    @property
+    def sending(self) -> bool:
+        """True while bytes wait to be sent."""
+        return bool(self._unsent)
+
+    @property
+    def heard(self) -> bool:
+        """True once a frame has arrived."""
+        return self._received > 0
+
+    def send(self, frame: Frame) -> None:
+        """Queue a frame and send as much as the socket takes; the payload must not change until it is gone.
+
+        Args:
+            frame: the message.
+
+        Raises:
+            OSError: if the other side has gone away.
+        """
+        head, parts = frame.ready(self._keys.whole)
+        self._unsent.append(memoryview(head + _seal(self._keys.sending, self._sent, head)))
+        self._unsent.extend(part for part in parts if len(part))
+        self._sent += 1
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is queued, as far as the socket takes it.
+
+        Raises:
+            OSError: if the other side has gone away.
+        """
+        while self._unsent:
+            try:
+                sent = self.sock.sendmsg(list(islice(self._unsent, _PARTS_AT_ONCE)))
+            except (BlockingIOError, InterruptedError):
+                return
+            while self._unsent and sent >= len(self._unsent[0]):
+                sent -= len(self._unsent.popleft())
+            if sent:
+                self._unsent[0] = self._unsent[0][sent:]
+
+    def keep_unsent(self) -> None:
+        """Copy what is queued, so that the caller may change its arrays: the frame is completed later."""
+        self._unsent = deque(memoryview(bytes(part)) for part in self._unsent)
+
+    def drop_unsent(self) -> None:
+        """Forget what is queued: the other side has gone away."""
+        self._unsent.clear()
+
+    def receive(self) -> Frame | None:
+        """Read as far as there are bytes.
+
+        Returns:
+            The frame, or None if it is not complete yet.
+
+        Raises:
+            Garbled: if it is none of this connection.
+            OSError: if the other side has gone away.
+        """
+        while True:
+            while self._filled < len(self._target):
+                try:
+                    count = self.sock.recv_into(self._target[self._filled :])
+                except (BlockingIOError, InterruptedError):
+                    return None
+                if count == 0:
+                    raise ConnectionResetError("end of file")
+                self._filled += count
+            if self._head is None:
+                self._read_head()
+            elif self._filled < self._size:
+                self._grow()
+            else:
+                return self._complete()
+
+    def _start_reading(self) -> None:
+        self._head: tuple[Any, ...] | None = None
+        self._size = _HEAD.size + _SEAL
+        self._target = memoryview(bytearray(self._size))
+        self._filled = 0
+
+    def _read_head(self) -> None:
+        data = bytes(self._target)
+        if not hmac.compare_digest(data[_HEAD.size :], _seal(self._keys.receiving, self._received, data[: _HEAD.size])):
+            raise Garbled("the frame is not sealed with this connection's key")
+        magic, *head = _HEAD.unpack_from(data)
+        kind, _, whole, _, _, remaining, timeout, header, payload, _ = head
+        if magic != _MAGIC or kind not in _KINDS or header > _HEADER_LIMIT or payload > _PAYLOAD_LIMIT:
+            raise Garbled("the frame's head makes no sense")
+        if not (math.isfinite(remaining) and math.isfinite(timeout)) or (self._keys.whole and not whole):
+            raise Garbled("the frame's head makes no sense")
+        self._received += 1
+        self._head = tuple(head)
+        self._size = header + (-header % _ALIGNMENT if payload else 0) + payload
+        # np.empty: aligned for any dtype, and not filled with zeros first
+        self._target = np.empty(min(self._size, _AT_ONCE), np.uint8).data if self._size else memoryview(bytearray())
+        self._filled = 0
+
+    def _grow(self) -> None:
+        try:
+            larger = np.empty(min(self._size, 2 * self._filled), np.uint8).data
+        except MemoryError:
+            raise Garbled(f"there is no memory for a frame of {self._size} bytes") from None
+        larger[: self._filled] = self._target
+        self._target = larger
+
+    def _complete(self) -> Frame:
+        assert self._head is not None
+        kind, made, whole, channel, call, remaining, timeout, header, payload, digest = self._head
+        body = self._target
+        self._start_reading()
+        start = len(body) - payload
+        if hashlib.sha256(body if whole else body[:start]).digest() != digest:
+            raise Garbled("the frame's contents are not those that its head announces")
+        return Frame(kind, call, bytes(body[:header]), body[start:], channel, made, remaining, timeout)
+
+    def close(self) -> None:
+        """Close the socket."""
+        with contextlib.suppress(OSError):
+            self.sock.close()
+
+
+def _seal(key: bytes, number: int, head: bytes) -> bytes:
+    return hmac.digest(key, _NUMBER.pack(number) + head, "sha256")

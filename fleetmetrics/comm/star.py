@@ -1,0 +1,351 @@
+"""A star around rank 0: what its members have in common, and a worker at one of its points."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import select
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import replace
+from typing import Any, Callable, NamedTuple, Sequence
+
+from fleetmetrics.comm.deadline import Deadline, margin
+from fleetmetrics.comm.failures import described, late_text, named_error
+from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Stream
+from fleetmetrics.comm.handshake import connect, secret_of
+from fleetmetrics.comm.job import Job
+from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
+
+__all__ = ["ACKNOWLEDGING", "Answer", "Combine", "Member", "Spoke", "error_frame", "wait_for"]
+
+#: So many workers, from rank 1, tell rank 0 at once that they have the answer; the others with their next frame.
+ACKNOWLEDGING = 8
+#: What became of an exchange: nothing yet, a result, an error.
+NOTHING, RESULT, FAILED = 0, 1, 2
+
+
+class Answer(NamedTuple):
+    """What rank 0 tells everybody: a header for the code, a payload for the numbers."""
+
+    header: bytes
+    payload: Any  # a Payload when it is sent, a Buffer when it has arrived
+
+
+# Takes the arrival frames by rank; runs on rank 0 only, so that all get the same bits.
+Combine = Callable[[Sequence[Frame]], Answer]
+
+
+class Channel:
+    """One communicator's exchanges on the star.
+
+    Args:
+        name: the same on every worker.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") or 1
+        self.calls = 0
+        #: What became of the last exchange here, and what it was.
+        self.made, self.label = NOTHING, ""
+        self.closed = False
+
+
+class Member(ABC):
+    """One worker's side of the star, shared by all communicators of the process.
+
+    Args:
+        job: where this process stands.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.secret = secret_of(job)
+        self.broken = ""
+        self.closed = False
+        self.process = os.getpid()
+        self._open = 0
+        self._lock = threading.Lock()
+        self._inside: tuple[int, str] | None = None  # which thread is in an exchange, and in which
+        _members.add(self)
+
+    def open(self, name: str | None) -> Channel:
+        """Return a channel of this name; None: the next one of this process."""
+        self._open += 1
+        _opened[self.job] += name is None
+        return Channel(f"own {_opened[self.job]}" if name is None else name)
+
+    def shut(self, channel: Channel) -> None:
+        """Close a channel, and the star with the last one; the others hear of it."""
+        channel.closed = True
+        self._open -= 1
+        if not self.broken:
+            self.tell_all(Frame(CLOSED, channel.calls, channel=channel.number))
+        if not self._open:
+            if not self.broken:
+                self.tell_all(Frame(CLOSED, 0))
+            self.closed = True
+            self.close()
+
+    def alone(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
+        """Take part in one exchange, no other of this process beside it."""
+        if self._inside is not None and self._inside[0] == threading.get_ident():
+            raise CommunicatorError(
+                f"{self._inside[1]} is not over: what runs inside of it, such as compute_metric, runs on rank 0 alone"
+                " and cannot call the other workers."
+            )
+        if not self._lock.acquire(timeout=deadline.remaining):
+            raise DeadlineError(f"another thread's exchange was not over within {deadline.timeout:g} s at {label}.")
+        try:
+            self._inside = threading.get_ident(), label
+            return self.exchange(channel, frame, label, combine, deadline)
+        finally:
+            self._inside = None
+            self._lock.release()
+
+    @abstractmethod
+    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
+        """Take part in one exchange.
+
+        Args:
+            channel: whose.
+            frame: what this worker brings.
+            label: what the workers do, for errors: "exchange 3 (auc)".
+            combine: what rank 0 does with the frames by rank.
+            deadline: until when this worker waits.
+
+        Returns:
+            The same answer on every rank.
+
+        Raises:
+            DeadlineError: if somebody does not arrive, or gave up.
+            CommunicatorError: if somebody has gone away.
+            FleetMetricsError: what ``combine`` raised on rank 0, or a worker's trouble.
+        """
+
+    @abstractmethod
+    def tell_all(self, frame: Frame) -> None:
+        """Send a frame to whom this worker is connected to."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the sockets without a word."""
+
+
+_members: weakref.WeakSet[Member] = weakref.WeakSet()
+#: How many channels without a name a job's communicators have opened in this process.
+_opened: Counter[Job] = Counter()
+
+
+def _forget() -> None:
+    """A forked child may outlive its parent: the connections end with the parent, so the child lets go of them."""
+    for member in _members:
+        member.close()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def wait_for(poll: Any, end: float) -> list[tuple[int, int]]:
+    """Poll until something happens or the moment has come.
+
+    Args:
+        poll: a ``select.poll``.
+        end: a time of ``time.monotonic()``.
+
+    Returns:
+        The events.
+    """
+    # poll takes milliseconds: round up, or the last millisecond is spent in a busy loop
+    milliseconds = max(0, min(2**30, int((end - time.monotonic()) * 1000) + 1))
+    return list(poll.poll(milliseconds))
+
+
+def error_frame(channel: int, call: int, error: FleetMetricsError, broken: bool = False) -> Frame:
+    """Return the frame that makes a worker raise.
+
+    Args:
+        channel: number of the channel.
+        call: number of the exchange.
+        error: what to raise.
+        broken: whether the star is of no more use.
+    """
+    header = json.dumps([*described(error), broken]).encode()
+    return Frame(ERROR, call, header, channel=channel)
+
+
+def interruption(rank: int, error: BaseException, label: str) -> str:
+    """Say that a worker left an exchange by Ctrl-C, sys.exit or the like."""
+    return f"rank {rank} was interrupted ({type(error).__name__}) at {label}."
+
+
+def after(channel: Channel) -> str:
+    """Say what became of the last exchange here, where a connection is lost."""
+    if channel.made != RESULT:
+        return ""
+    return f" The exchange before, {channel.label}, ended with a result here; other ranks may have an error."
+
+
+class _Closed(Exception):
+    """Rank 0 has closed the connection on purpose."""
+
+
+class _NotFound(Exception):
+    """Rank 0 was not found in time."""
+
+
+class Spoke(Member):
+    """A worker other than rank 0."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self._poll = select.poll()
+        self._stream: Stream | None = None
+        self._round_trip = 0.0
+        self._missed: list[Frame] = []
+        self._verdicts: dict[tuple[int, int], Frame] = {}  # of later calls and other channels
+        self._done: dict[int, int] = {}  # the last exchange that is over, by channel
+        self._closed: set[int] = set()  # channels that rank 0 has closed
+
+    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
+        """Send the frame and wait for rank 0's answer; see `Member.exchange`."""
+        fresh, how = self._stream is None, "connect" if self._stream is None else "arrive"
+        self._done[channel.number] = frame.call - 1
+
+        def late() -> Frame:
+            text = late_text([0], how, deadline.timeout, label)
+            return Frame(GAVE_UP, frame.call, text.encode(), channel=channel.number)
+
+        try:
+            while True:
+                stream = self._connected(deadline)
+                if fresh:
+                    frame = replace(frame, remaining=deadline.remaining)
+                try:
+                    return self._converse(stream, frame, late, deadline)
+                except _Closed:  # it has a new one for the channels that are open
+                    fresh = self._disconnect()
+                except Garbled as error:
+                    self._break(f"what rank 0 sends to rank {self.job.rank} cannot be trusted: {error}.")
+                except FleetMetricsError:  # before OSError, which DeadlineError is as well
+                    raise
+                except OSError:
+                    if stream.heard:
+                        gone = "rank 0 has gone away: its process ended, or it closed the channel. Look at its log."
+                        self._break(gone + after(channel))
+                    fresh = self._disconnect()  # lost before a word was said: once more
+                finally:
+                    stream.keep_unsent()
+        except _NotFound:
+            verdict = late()
+            self._missed.append(verdict)
+            raise DeadlineError(verdict.header.decode()) from None
+        except FleetMetricsError:
+            raise
+        except BaseException as error:  # Ctrl-C, sys.exit: the others hear of it at once
+            if self._stream is not None:
+                text = interruption(self.job.rank, error, label)
+                self._tell(self._stream, Frame(LEFT, frame.call, text.encode(), channel=channel.number))
+            raise
+
+    def tell_all(self, frame: Frame) -> None:
+        """Tell rank 0; see `Member.tell_all`."""
+        if self._stream is not None:
+            self._tell(self._stream, frame)
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _connected(self, deadline: Deadline) -> Stream:
+        if self._stream is None:
+            try:
+                self._stream, self._round_trip = connect(self.job, self.secret.key, deadline.end)
+            except TimeoutError:
+                raise _NotFound from None
+        return self._stream
+
+    def _disconnect(self) -> bool:
+        if self._stream is not None:
+            with contextlib.suppress(KeyError):
+                self._poll.unregister(self._stream)
+            self._stream.close()
+            self._stream = None
+        return True
+
+    def _converse(self, stream: Stream, frame: Frame, late: Callable[[], Frame], deadline: Deadline) -> Answer:
+        spare = margin(deadline.timeout, self._round_trip)
+        gives_up_at, leaves_at = deadline.end - spare, 0.0
+        answer = self._answer_to(frame, stream)
+        if answer is None:
+            while self._missed:
+                self._tell(stream, self._missed.pop(0))
+            self._tell(stream, frame)
+        while answer is None:
+            self._poll.register(stream, select.POLLIN | (select.POLLOUT if stream.sending else 0))
+            wait_for(self._poll, leaves_at or gives_up_at)
+            now = time.monotonic()  # before the look, so that an answer that is here by then counts
+            self._tell(stream)
+            answer = self._answer_to(frame, stream)
+            if answer is None and not leaves_at and now >= gives_up_at:
+                self._tell(stream, late())
+                # A process that was not scheduled says this late. What rank 0 sent before it heard must be waited
+                # for all the same, or there is a number on rank 0 and an error here.
+                leaves_at = max(deadline.end, time.monotonic() + spare)
+            elif answer is None and leaves_at and now >= leaves_at:
+                # the frame for rank 0 is on its way already, so it must not be sent again
+                raise DeadlineError(late().header.decode())
+        if answer.kind == ERROR:
+            raise self._error_of(answer)
+        if not deadline.remaining:  # rank 0 may have taken it back when nobody acknowledged it
+            withdrawn = self._answer_to(frame, stream)
+            if withdrawn is not None:
+                raise self._error_of(withdrawn)
+        if self.job.rank <= ACKNOWLEDGING:
+            self._tell(stream, Frame(ACK, frame.call, channel=frame.channel))
+        return Answer(answer.header, answer.payload)
+
+    def _error_of(self, verdict: Frame) -> FleetMetricsError:
+        name, text, broken = json.loads(verdict.header)
+        if broken:
+            self.broken = text
+        return named_error(name, text)
+
+    def _tell(self, stream: Stream, frame: Frame | None = None) -> None:
+        """Send a frame, or what is left of one; that rank 0 has gone is for reading to find, after its last words."""
+        with contextlib.suppress(OSError):
+            if frame is None:
+                stream.flush()
+            else:
+                stream.send(frame)
+
+    def _answer_to(self, asked: Frame, stream: Stream) -> Frame | None:
+        """Read up to the answer; what belongs to an exchange that this worker gave up is forgotten."""
+        mine = asked.channel, asked.call
+        while mine not in self._verdicts:
+            if asked.channel in self._closed:
+                raise CommunicatorError("rank 0 has gone away: it closed the channel.")
+            frame = stream.receive()
+            if frame is None:
+                return None
+            if frame.kind == CLOSED and not frame.channel:
+                raise _Closed
+            if frame.kind == CLOSED:
+                self._closed.add(frame.channel)
+            elif frame.kind == ERROR and json.loads(frame.header)[2]:
+                return frame
+            elif frame.kind in (ANSWER, ERROR) and frame.call > self._done.get(frame.channel, 0):
+                # also of what rank 0 has given up and this worker has yet to call
+                self._verdicts[frame.channel, frame.call] = frame
+        return self._verdicts.pop(mine)
+
+    def _break(self, reason: str) -> None:
+        self.broken = reason
+        self.close()
+        raise CommunicatorError(reason) from None
