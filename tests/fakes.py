@@ -9,6 +9,11 @@ import numpy as np
 
 from fleetmetrics import Communicator, LocalCommunicator
 from fleetmetrics.comm import Block
+from fleetmetrics.comm.communicator import Decide, Letter
+from fleetmetrics.comm.deadline import resolve_timeout
+from fleetmetrics.comm.failures import described, named_error, raise_trouble
+from fleetmetrics.comm.frames import joined
+from fleetmetrics.errors import FleetMetricsError
 from fleetmetrics.numbers import combine
 
 
@@ -77,12 +82,6 @@ class Recorder(Communicator):
         self.consultations += 1
         return self.channel.consult(call, *args, **settings)
 
-    def all_gather(self, array: Any, *, timeout: Any = None) -> list[np.ndarray]:
-        return self.channel.all_gather(array, timeout=timeout)
-
-    def broadcast(self, array: Any, source: int = 0, *, timeout: Any = None) -> np.ndarray:
-        return self.channel.broadcast(array, source, timeout=timeout)
-
     def close(self) -> None:
         self.channel.close()
 
@@ -108,30 +107,30 @@ class Together(Communicator):
         self.barrier.wait(20)
         return found
 
-    def reduce(
-        self, call: str, blocks: Sequence[Block], *, timeout: Any = None, trouble: Any = None
-    ) -> list[np.ndarray]:
+    def consult(
+        self,
+        call: str,
+        decide: Decide,
+        note: Any = None,
+        payload: Any = b"",
+        *,
+        timeout: Any = None,
+        trouble: Any = None,
+    ) -> Letter:
+        resolve_timeout(timeout)
         self.calls.append(call)
-        found = self.everybodys(trouble or list(blocks))
-        for each in found:
-            if isinstance(each, BaseException):
-                raise each
-        names = [[(block.name, block.reduction, block.array.shape) for block in each] for each in found]
-        assert all(each == names[0] for each in names), names
-        return [combine(same[0].reduction, [block.array for block in same]) for same in zip(*found)]
-
-    def consult(self, call: str, *args: Any, **settings: Any) -> Any:
-        self.calls.append(call)
-        return super().consult(call, *args, **settings)
-
-    def all_gather(self, array: Any, *, timeout: Any = None) -> list[np.ndarray]:
-        return [np.array(each) for each in self.everybodys(np.array(array))]
-
-    def broadcast(self, array: Any, source: int = 0, *, timeout: Any = None) -> np.ndarray:
-        return np.array(self.everybodys(np.array(array))[source])
-
-    def close(self) -> None:
-        pass
+        letters = self.everybodys(Letter(note, joined(payload)) if trouble is None else trouble)
+        answer: Any = None
+        if self.rank == 0:
+            try:
+                raise_trouble([described(each) if isinstance(each, BaseException) else None for each in letters])
+                answer = decide(letters)
+            except Exception as error:
+                answer = error if isinstance(error, FleetMetricsError) else named_error(*described(error))
+        answer = self.everybodys(answer)[0]
+        if isinstance(answer, Exception):
+            raise type(answer)(str(answer))
+        return Letter(answer.note, joined(answer.payload))
 
 
 def together(works: Sequence[Callable[[Together], Any]], kind: type[Together] = Together) -> list[Any]:

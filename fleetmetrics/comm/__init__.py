@@ -23,8 +23,8 @@ instead, `mpi` takes what is big over MPI, and `choose` picks a communicator whe
 from __future__ import annotations
 
 from fleetmetrics.comm.blocks import Block
-from fleetmetrics.comm.choose import communicator_for, get_communicator, set_communicator
-from fleetmetrics.comm.communicator import Communicator, Letter, LocalCommunicator
+from fleetmetrics.comm.choose import LocalCommunicator, communicator_for, get_communicator, set_communicator
+from fleetmetrics.comm.communicator import Communicator, Letter
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.util import UtilCommunicator
 

@@ -39,7 +39,12 @@ _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy
 _NUMBERS = "biufc"
 #: Below it takes longer to look for the narrowest type than to send the bytes.
 _WORTH_NARROWING = 64
-_TYPES = {"2": np.dtype(np.int16), "4": np.dtype(np.int32), "8": np.dtype(np.int64), "d": np.dtype(np.float64)}
+_TYPES: dict[str, np.dtype[Any]] = {
+    "2": np.dtype(np.int16),
+    "4": np.dtype(np.int32),
+    "8": np.dtype(np.int64),
+    "d": np.dtype(np.float64),
+}
 _NARROW = [(name, -(2**bits), 2**bits - 1) for name, bits in (("2", 15), ("4", 31))]
 _ALIGNMENT = 8
 
@@ -108,11 +113,8 @@ def _make_layout(call: str, blocks: tuple[tuple[str, str, str, tuple[int, ...]],
     sizes = [int(np.prod(shape, dtype=np.int64)) for *_, shape in blocks]
     for i in sorted(range(len(blocks)), key=lambda i: (blocks[i][1], blocks[i][2])):
         _, reduction, dtype, _ = blocks[i]
-        start, members = 0, (i,)
-        if groups and groups[-1][:2] == (reduction, dtype):
-            _, _, start, before = groups.pop()
-            members = (*before, i)
-        groups.append((reduction, dtype, start + sizes[i], members))
+        start, before = groups.pop()[2:] if groups and groups[-1][:2] == (reduction, dtype) else (0, ())
+        groups.append((reduction, dtype, start + sizes[i], (*before, i)))
         places[i] = len(groups) - 1, start, start + sizes[i]
     text = json.dumps([call, blocks], separators=(",", ":"))
     names, reductions, dtypes, shapes = zip(*blocks) if blocks else ((), (), (), ())
@@ -198,7 +200,8 @@ def pack(layout: Layout, arrays: Sequence[np.ndarray]) -> list[Buffer]:
 
 
 def _packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
-    names, parts = [], []
+    names: list[str] = []
+    parts: list[Buffer] = []
     for group in groups:
         name, array = narrowed(np.ascontiguousarray(group))
         names.append(name)

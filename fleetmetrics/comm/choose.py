@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import weakref
 from types import TracebackType
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
-from fleetmetrics.comm.communicator import Communicator, LocalCommunicator
+import numpy as np
+
+from fleetmetrics.comm.blocks import Block
+from fleetmetrics.comm.communicator import Communicator, Decide, Letter
+from fleetmetrics.comm.deadline import resolve_timeout
+from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.util import UtilCommunicator
-from fleetmetrics.errors import InvalidInputError, UnknownNameError
+from fleetmetrics.errors import CommunicatorError, InvalidInputError, UnknownNameError
+from fleetmetrics.numbers import combine
 
 __all__ = [
+    "LocalCommunicator",
     "automatic_communicator",
     "check_backend",
     "communicator_for",
@@ -22,6 +29,59 @@ __all__ = [
     "set_communicator",
     "set_default_dist_backend",
 ]
+
+
+class LocalCommunicator(Communicator):
+    """The communicator of a job with one worker: checks its arguments as the others do, and gives copies back.
+
+    Examples:
+        >>> with LocalCommunicator() as comm:
+        ...     comm.all_reduce([1.5, 2.0])
+        array([1.5, 2. ])
+    """
+
+    rank = 0
+    world_size = 1
+    authenticated = True
+
+    def __init__(self) -> None:
+        self._closed = False
+
+    def consult(
+        self,
+        call: str,
+        decide: Decide,
+        note: Any = None,
+        payload: Payload = b"",
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> Letter:
+        """Return what ``decide`` makes of this worker's letter; see `Communicator`."""
+        resolve_timeout(timeout)
+        if self._closed:
+            raise CommunicatorError("this communicator is closed; make a new one.")
+        if trouble is not None:
+            raise trouble
+        answer = decide([Letter(note, joined(payload))])
+        return Letter(answer.note, joined(answer.payload))
+
+    def reduce(
+        self,
+        call: str,
+        blocks: Sequence[Block],
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> list[np.ndarray]:
+        """Return copies of the blocks' arrays; see `Communicator`."""
+        self.consult(call, lambda letters: Letter(None), timeout=timeout, trouble=trouble)
+        return [combine(block.reduction, [block.array]) for block in blocks]
+
+    def close(self) -> None:
+        """Refuse all further calls."""
+        self._closed = True
+
 
 _chosen: Communicator | None = None  # by set_communicator
 _automatic: Communicator | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, Callable, NamedTuple, Sequence, TypeVar
@@ -23,13 +22,13 @@ from fleetmetrics.comm.blocks import (
     unpack,
     widened,
 )
-from fleetmetrics.comm.deadline import Deadline, began, resolve_timeout
+from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import by_rank, read_each
 from fleetmetrics.comm.frames import Payload, joined
-from fleetmetrics.errors import AgreementError, CommunicatorError, IntegerOverflowError, InvalidInputError
+from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import combine, widen
 
-__all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter", "LocalCommunicator"]
+__all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter"]
 
 # Measured: larger chunks outgrow the sockets' buffers and the cache, and take longer per byte.
 CHUNK_BYTES = 2**19
@@ -99,6 +98,7 @@ class Communicator(ABC):
             CommunicatorError: if the channel is broken.
 
         Examples:
+            >>> from fleetmetrics import LocalCommunicator
             >>> LocalCommunicator().consult("count", lambda letters: Letter(sum(each.note for each in letters)), 5)
             Letter(note=5, payload=b'')
         """
@@ -279,6 +279,7 @@ class Communicator(ABC):
             AgreementError, DeadlineError, CommunicatorError: as in ``consult``.
 
         Examples:
+            >>> from fleetmetrics import LocalCommunicator
             >>> LocalCommunicator().shuffle("records", [Letter("for rank 0")])
             [Letter(note='for rank 0', payload=b'')]
         """
@@ -313,6 +314,7 @@ class Communicator(ABC):
             AgreementError, DeadlineError, CommunicatorError, IntegerOverflowError: as in ``reduce``.
 
         Examples:
+            >>> from fleetmetrics import LocalCommunicator
             >>> LocalCommunicator().all_reduce([1, 2, 3])
             array([1, 2, 3])
         """
@@ -361,6 +363,7 @@ class Communicator(ABC):
             CommunicatorError: if the channel is broken.
 
         Examples:
+            >>> from fleetmetrics import LocalCommunicator
             >>> LocalCommunicator().all_gather_object({"a": 1})
             [{'a': 1}]
         """
@@ -393,7 +396,9 @@ class Communicator(ABC):
         from fleetmetrics.serial.serializer import pack as packed
         from fleetmetrics.serial.serializer import unpack as unpacked
 
-        note, data, trouble = None, b"", None
+        note: Any = None
+        data: Any = b""
+        trouble: Exception | None = None
         pickles = allow_pickle and self.authenticated
         try:
             if not set(ranks) <= set(range(self.world_size)):
@@ -424,7 +429,7 @@ class Communicator(ABC):
         """
         self.consult("barrier", lambda letters: Letter(None), timeout=timeout)
 
-    def close(self) -> None:  # noqa: B027: most have nothing to give back
+    def close(self) -> None:  # noqa: B027
         """Give the channel back; a second call does nothing."""
 
     def __repr__(self) -> str:
@@ -442,55 +447,3 @@ class Communicator(ABC):
 def _narrow(array: np.ndarray) -> tuple[str, Any]:
     name, narrow = narrowed(array)
     return name, narrow.data.cast("B")
-
-
-class LocalCommunicator(Communicator):
-    """The communicator of a job with one worker: checks its arguments as the others do, and gives copies back.
-
-    Examples:
-        >>> with LocalCommunicator() as comm:
-        ...     comm.all_reduce([1.5, 2.0])
-        array([1.5, 2. ])
-    """
-
-    rank = 0
-    world_size = 1
-    authenticated = True
-
-    def __init__(self) -> None:
-        self._closed = False
-
-    def consult(
-        self,
-        call: str,
-        decide: Decide,
-        note: Any = None,
-        payload: Payload = b"",
-        *,
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
-    ) -> Letter:
-        """Return what ``decide`` makes of this worker's letter; see `Communicator`."""
-        resolve_timeout(timeout)
-        if self._closed:
-            raise CommunicatorError("this communicator is closed; make a new one.")
-        if trouble is not None:
-            raise trouble
-        answer = decide([Letter(note, joined(payload))])
-        return Letter(answer.note, joined(answer.payload))
-
-    def reduce(
-        self,
-        call: str,
-        blocks: Sequence[Block],
-        *,
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
-    ) -> list[np.ndarray]:
-        """Return copies of the blocks' arrays; see `Communicator`."""
-        self.consult(call, lambda letters: Letter(None), timeout=timeout, trouble=trouble)
-        return [combine(block.reduction, [block.array]) for block in blocks]
-
-    def close(self) -> None:
-        """Refuse all further calls."""
-        self._closed = True

@@ -18,13 +18,13 @@ import hmac
 import os
 import resource
 import secrets
+import select
 import socket
-import stat
 import struct
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from fleetmetrics.comm.failures import ranks_text
 from fleetmetrics.comm.frames import Keys, Stream
@@ -34,11 +34,9 @@ from fleetmetrics.errors import (
     CommunicatorError,
     InvalidInputError,
     NoChannelError,
-    UnauthenticatedWarning,
-    warn,
 )
 
-__all__ = ["REFUSAL_SECONDS", "Guest", "Secret", "connect", "listen", "secret_of", "unproven_text"]
+__all__ = ["REFUSAL_SECONDS", "Door", "Guest", "connect", "refusal_text"]
 
 #: How long a worker and rank 0 go on failing to prove themselves to each other until that is an error.
 REFUSAL_SECONDS = 3.0
@@ -47,68 +45,20 @@ _GUEST_SECONDS = 12.0
 #: The first wait for each step of the greeting, doubled from round to round.
 _STEP_SECONDS = (1.0, _GUEST_SECONDS)
 _PAUSE_SECONDS = (0.005, 0.1)
+#: Guests beyond the workers; the oldest is sent away for another.
+_GUESTS = 64
+#: So many unproven greetings in the name of a rank, before that is taken for a worker with another secret.
+_UNPROVEN = 5
+#: How often rank 0 looks at its guests, and how long it does not accept any when it has no file descriptor.
+_LOOK_SECONDS = 0.05
 
 _MAGIC = b"fleetmetrics 2\r\n"
 _GREETING = struct.Struct("!16sB32s")
 _HELLO = struct.Struct("!16sII32s32s")
 _WELCOME = struct.Struct("!c32s")
-#: Come in; who are you?; the world has another size; there is no such rank; this rank is taken.
-WELCOME, UNPROVEN, OTHER_WORLD, NO_RANK, TAKEN = b"w", b"s", b"n", b"r", b"t"
+#: Come in; who are you?; there is no such rank or world; this rank is taken.
+WELCOME, UNPROVEN, OTHER_WORLD, TAKEN = b"w", b"s", b"n", b"t"
 _PROOF_BYTES = 32
-
-
-class Secret(NamedTuple):
-    """What the workers of a job know.
-
-    Args:
-        key: to prove it with.
-        known: False if anybody can work it out: then the workers are not authenticated.
-    """
-
-    key: bytes
-    known: bool
-
-
-def secret_of(job: Job) -> Secret:
-    """Return the job's secret: that of the environment, else on one machine this user's, else none.
-
-    Args:
-        job: where this process stands.
-    """
-    secret = job.secret.encode() or (_user_secret() if job.on_one_machine else b"")
-    if not secret and job.rank == 0:
-        warn(
-            "the workers' channel is not authenticated: whoever reaches rank 0's port may pass for a worker. Set"
-            " FLEETMETRICS_SECRET to the same long random text on all workers; until then only numbers are exchanged,"
-            " never pickles.",
-            UnauthenticatedWarning,
-        )
-    return Secret(hmac.digest(secret, b"fleetmetrics" + job.name, "sha256"), bool(secret))
-
-
-def _user_secret() -> bytes:
-    """The secret of this user on this machine, made by the first who asks; empty if there is no safe place for it."""
-    folder = Path(tempfile.gettempdir(), f"fleetmetrics-{os.geteuid()}")
-    with contextlib.suppress(OSError):
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if not _is_private(os.lstat(folder), stat.S_IFDIR):
-            return b""
-        path = folder / "secret"
-        if not path.exists():
-            draft = folder / f"draft {os.getpid()} {secrets.token_hex(4)}"
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(secrets.token_hex(32))
-            with contextlib.suppress(FileExistsError):  # whole or not at all, and the first one counts
-                os.link(draft, path)
-            draft.unlink()
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            if _is_private(os.fstat(file.fileno()), stat.S_IFREG):
-                return file.read()
-    return b""
-
-
-def _is_private(found: os.stat_result, kind: int) -> bool:
-    return stat.S_IFMT(found.st_mode) == kind and found.st_uid == os.geteuid() and not found.st_mode & 0o077
 
 
 def unproven_text(ranks: list[int]) -> str:
@@ -271,6 +221,130 @@ def _is_ours(job: Job, port: int) -> bool:
 def _address(host: str, port: int) -> tuple[int, tuple[object, ...]]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     return found[0], found[4]
+
+
+class Door:
+    """Rank 0's listening socket, and those who have come to it and have proved nothing yet.
+
+    Args:
+        job: of rank 0.
+        key: of the job's secret.
+        poll: where the sockets are watched.
+    """
+
+    def __init__(self, job: Job, key: bytes, poll: Any) -> None:
+        self._job, self._key, self._poll = job, key, poll
+        self._listener: socket.socket | None = None
+        self._guests: dict[int, Guest] = {}  # by descriptor
+        self._deaf_until = 0.0
+        self._unproven: dict[int, list[float]] = {}  # when, by the rank that somebody said to be
+
+    @property
+    def deaf(self) -> bool:
+        """Whether rank 0 has no file descriptor to accept anybody."""
+        return bool(self._deaf_until)
+
+    def open(self) -> None:
+        """Listen, if it does not yet."""
+        if self._listener is None:
+            self._listener = listen(self._job)
+            self._poll.register(self._listener, select.POLLIN)
+
+    def look(self, end: float) -> float:
+        """Send away who has stayed too long; return until when rank 0 may sleep at most."""
+        if not (self._guests or self._deaf_until or self._unproven):
+            return end
+        now = time.monotonic()
+        for descriptor in [each for each, guest in self._guests.items() if guest.expires < now]:
+            self.drop(descriptor)
+        if self._deaf_until and now >= self._deaf_until and self._listener is not None:
+            self._deaf_until = 0.0
+            self._poll.register(self._listener, select.POLLIN)
+        return min(end, now + _LOOK_SECONDS)
+
+    def handle(self, descriptor: int) -> Guest | None:
+        """Do what an event asks for; return a guest that has proved itself.
+
+        Raises:
+            OSError: if a guest has gone away.
+        """
+        guest = self._guests.get(descriptor)
+        if guest is None:
+            if self._listener is not None and descriptor == self._listener.fileno():
+                self._accept(self._listener)
+            return None
+        try:
+            if not guest.read():
+                return None
+            if guest.proven:
+                return guest
+            if 0 < guest.rank < self._job.world_size:
+                self._unproven.setdefault(guest.rank, []).append(time.monotonic())
+            guest.answer(UNPROVEN)
+        except OSError:
+            pass
+        self.drop(descriptor)
+        return None
+
+    def admit(self, guest: Guest) -> Stream:
+        """Let a guest in; return the stream of frames that follows.
+
+        Raises:
+            OSError: if it has gone away.
+        """
+        stream = guest.answer(WELCOME)
+        del self._guests[stream.fileno()]
+        self._unproven.pop(guest.rank, None)
+        return stream
+
+    def refuse(self, guest: Guest, code: bytes) -> None:
+        """Tell a guest that has proved itself why it cannot come in."""
+        with contextlib.suppress(OSError):
+            guest.answer(code)
+        self.drop(guest.sock.fileno())
+
+    def drop(self, descriptor: int) -> None:
+        """Send a guest away."""
+        guest = self._guests.pop(descriptor)
+        self._poll.unregister(guest.sock)
+        guest.sock.close()
+
+    def check_unproven(self, missing: list[int]) -> None:
+        """Raise if all whom rank 0 waits for have failed to prove themselves, again and again."""
+        now = time.monotonic()
+        for rank in missing if self._unproven else [0]:
+            when = self._unproven.get(rank, [])
+            if len(when) < _UNPROVEN or when[-1] - when[0] < REFUSAL_SECONDS or now - when[-1] > REFUSAL_SECONDS:
+                return
+        self._unproven.clear()
+        raise AuthenticationError(unproven_text(missing))
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for descriptor in list(self._guests):
+            self.drop(descriptor)
+        if self._listener is not None:
+            if not self._deaf_until:
+                self._poll.unregister(self._listener)
+            self._listener.close()
+            self._listener = None
+
+    def _accept(self, listener: socket.socket) -> None:
+        if len(self._guests) >= self._job.world_size + _GUESTS:
+            self.drop(next(iter(self._guests)))
+        try:
+            sock, _ = listener.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                self._poll.unregister(listener)  # or the poll returns at once, again and again
+                self._deaf_until = time.monotonic() + _LOOK_SECONDS
+            return
+        try:
+            sock.setblocking(False)
+            self._guests[sock.fileno()] = Guest(sock, self._key)
+            self._poll.register(sock, select.POLLIN)
+        except OSError:
+            sock.close()
 
 
 class _Refused(Exception):

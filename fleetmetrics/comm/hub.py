@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import select
-import socket
 import time
 from collections import defaultdict, deque
 from typing import Sequence
@@ -25,18 +23,7 @@ from fleetmetrics.comm.frames import (
     Garbled,
     Stream,
 )  # fmt: skip
-from fleetmetrics.comm.handshake import (
-    NO_RANK,
-    OTHER_WORLD,
-    REFUSAL_SECONDS,
-    TAKEN,
-    UNPROVEN,
-    WELCOME,
-    Guest,
-    listen,
-    refusal_text,
-    unproven_text,
-)  # fmt: skip
+from fleetmetrics.comm.handshake import OTHER_WORLD, TAKEN, Door, Guest, refusal_text  # fmt: skip
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.star import (
     ACKNOWLEDGING,
@@ -53,7 +40,6 @@ from fleetmetrics.comm.star import (
 )  # fmt: skip
 from fleetmetrics.errors import (
     AgreementError,
-    AuthenticationError,
     CommunicatorError,
     DeadlineError,
     FleetMetricsError,
@@ -62,14 +48,8 @@ from fleetmetrics.errors import (
 __all__ = ["Hub"]
 
 _ABANDONED_KEPT = 1024
-#: Guests beyond the workers that are missing; the oldest is sent away for another.
-_GUESTS = 64
-#: How long rank 0 does not accept anybody when it has no file descriptor.
-_PAUSE_SECONDS = 0.05
 #: A wait that took so much too long means that the process was stopped, and not only that the machine is busy.
 _STOPPED_SECONDS = 1.0
-#: So many unproven greetings in the name of a rank, before that is taken for a worker with another secret.
-_UNPROVEN = 5
 
 
 class _Broken(Exception):
@@ -112,13 +92,10 @@ class Hub(Member):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self._listener: socket.socket | None = None
-        self._deaf_until = 0.0
         self._poll = select.poll()
+        self._door = Door(job, self.secret.key, self._poll)
         self._peers: dict[int, _Peer] = {}  # by descriptor
         self._ranks: dict[int, _Peer] = {}
-        self._guests: dict[int, Guest] = {}  # by descriptor
-        self._unproven: dict[int, list[float]] = {}  # when, by the rank that somebody said to be
         self._closed: set[tuple[int, int]] = set()  # ranks and the channels that they closed
         self._abandoned: dict[tuple[int, int], Frame] = {}  # by channel and call
         self._meeting: _Meeting | None = None
@@ -158,10 +135,7 @@ class Hub(Member):
         """Close all sockets."""
         for peer in self._peers.values():
             peer.stream.close()
-        for guest in self._guests.values():
-            guest.sock.close()
-        if self._listener is not None:
-            self._listener.close()
+        self._door.close()
 
     def _decide(self, meeting: _Meeting, frames: Sequence[Frame], combine: Combine) -> Answer:
         if any(frame.kind == TROUBLE for frame in frames):
@@ -185,7 +159,8 @@ class Hub(Member):
 
     def _collect(self, meeting: _Meeting) -> list[Frame]:
         """Wait for everybody; return the frames by rank."""
-        self._start_listening()
+        if len(self._peers) < self.job.world_size - 1:
+            self._door.open()
         self._slept = 0.0
         world = self.job.world_size
         gave_up: list[str] = []
@@ -203,8 +178,7 @@ class Hub(Member):
             if gave_up:
                 raise DeadlineError(self._missing(meeting))
             just_arrived = False
-            if self._unproven:
-                self._check_unproven(meeting)
+            self._door.check_unproven([rank for rank in range(world) if rank not in meeting.frames])
             if time.monotonic() >= meeting.end:
                 raise DeadlineError(self._missing(meeting))
 
@@ -222,7 +196,7 @@ class Hub(Member):
         missing = [rank for rank in range(self.job.world_size) if rank not in meeting.frames]
         connected = any(rank in self._ranks for rank in missing)
         text = late_text(missing, "arrive" if connected else "connect", meeting.timeout, meeting.label)
-        if self._deaf_until:
+        if self._door.deaf:
             text += " Rank 0 has no file descriptor left to accept anybody: close files, or raise ulimit -n."
         return text
 
@@ -256,25 +230,18 @@ class Hub(Member):
 
     def _receive(self, end: float, gave_up: list[str]) -> bool:
         """Handle what happens until then; False if nothing did."""
-        now = time.monotonic()
-        if self._deaf_until and now >= self._deaf_until and self._listener is not None:
-            self._deaf_until = 0.0
-            self._poll.register(self._listener, select.POLLIN)
-        if self._guests:
-            for descriptor in [each for each, guest in self._guests.items() if guest.expires < now]:
-                self._drop(descriptor)
-        if end and (self._deaf_until or self._guests or self._unproven):
-            end = min(end, now + _PAUSE_SECONDS)
-        events = wait_for(self._poll, end) if end else self._poll.poll(0)
-        self._slept = max(self._slept, time.monotonic() - max(end, now))
+        until = self._door.look(end) if end else 0.0
+        events = wait_for(self._poll, until) if until else self._poll.poll(0)
+        if until:
+            self._slept = max(self._slept, time.monotonic() - until)
         for descriptor, _ in events:
             peer = self._peers.get(descriptor)
             if peer is not None:
                 self._read(peer, gave_up)
-            elif descriptor in self._guests:
-                self._hear(descriptor, gave_up)
-            elif self._listener is not None and descriptor == self._listener.fileno():
-                self._accept(self._listener)
+                continue
+            guest = self._door.handle(descriptor)
+            if guest is not None:
+                self._admit(guest)
         return bool(events)
 
     def _read(self, peer: _Peer, gave_up: list[str]) -> None:
@@ -313,85 +280,32 @@ class Hub(Member):
         self._peers.pop(peer.stream.fileno(), None)
         self._ranks.pop(peer.rank, None)
         peer.stream.close()
-        self._start_listening()
+        self._door.open()
 
     # Connecting
 
-    def _start_listening(self) -> None:
-        if self._listener is None and len(self._peers) < self.job.world_size - 1:
-            self._listener = listen(self.job)
-            self._poll.register(self._listener, select.POLLIN)
-
-    def _accept(self, listener: socket.socket) -> None:
-        if len(self._guests) >= self.job.world_size + _GUESTS:
-            self._drop(next(iter(self._guests)))
-        try:
-            sock, _ = listener.accept()
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                self._poll.unregister(listener)
-                self._deaf_until = time.monotonic() + _PAUSE_SECONDS
-            return
-        try:
-            sock.setblocking(False)
-            guest = Guest(sock, self.secret.key)
-        except OSError:
-            sock.close()
-            return
-        self._guests[sock.fileno()] = guest
-        self._poll.register(sock, select.POLLIN)
-
-    def _hear(self, descriptor: int, gave_up: list[str]) -> None:
-        guest = self._guests[descriptor]
-        try:
-            if not guest.read():
-                return
-            if not guest.proven:
-                if 0 < guest.rank < self.job.world_size:
-                    self._unproven.setdefault(guest.rank, []).append(time.monotonic())
-                guest.answer(UNPROVEN)
-                self._drop(descriptor)
-                return
-            if guest.world_size != self.job.world_size or not 0 < guest.rank < self.job.world_size:
-                guest.answer(OTHER_WORLD if guest.world_size != self.job.world_size else NO_RANK)
-                raise _Broken(refusal_text(OTHER_WORLD, guest.rank, guest.world_size))
-            self._admit(descriptor, guest, gave_up)
-        except OSError:
-            self._drop(descriptor)
-
-    def _admit(self, descriptor: int, guest: Guest, gave_up: list[str]) -> None:
+    def _admit(self, guest: Guest) -> None:
+        """Let a worker in that has proved itself, if its rank is free."""
         earlier = self._ranks.get(guest.rank)
-        if earlier is not None and not earlier.stream.heard:  # its first connection was lost
-            self._dismiss(earlier)
-        elif earlier is not None:
-            guest.answer(TAKEN)
-            self._drop(descriptor)
+        if guest.world_size != self.job.world_size or not 0 < guest.rank < self.job.world_size:
+            self._door.refuse(guest, OTHER_WORLD)
+            raise _Broken(refusal_text(OTHER_WORLD, guest.rank, guest.world_size))
+        if earlier is not None and earlier.stream.heard:
+            self._door.refuse(guest, TAKEN)
             if len(self._peers) < self.job.world_size - 1:  # else all are here, and it is some helper of a worker
                 raise _Broken(refusal_text(TAKEN, guest.rank, guest.world_size))
             return
-        stream = guest.answer(WELCOME)
-        del self._guests[descriptor]
+        if earlier is not None:  # its first connection was lost
+            self._dismiss(earlier)
+        try:
+            stream = self._door.admit(guest)
+        except OSError:
+            self._door.drop(guest.sock.fileno())
+            return
         peer = _Peer(guest.rank, stream, time.monotonic() - guest.came)
-        self._peers[descriptor] = self._ranks[guest.rank] = peer
-        self._unproven.pop(guest.rank, None)
+        self._peers[stream.fileno()] = self._ranks[guest.rank] = peer
         for verdict in self._abandoned.values():
             self._tell(peer, verdict)
-
-    def _drop(self, descriptor: int) -> None:
-        guest = self._guests.pop(descriptor)
-        self._poll.unregister(guest.sock)
-        guest.sock.close()
-
-    def _check_unproven(self, meeting: _Meeting) -> None:
-        """Raise if all that rank 0 waits for have failed to prove themselves, again and again."""
-        missing = [rank for rank in range(self.job.world_size) if rank not in meeting.frames]
-        now = time.monotonic()
-        for rank in missing:
-            when = self._unproven.get(rank, ())
-            if len(when) < _UNPROVEN or when[-1] - when[0] < REFUSAL_SECONDS or now - when[-1] > REFUSAL_SECONDS:
-                return
-        self._unproven.clear()
-        raise AuthenticationError(unproven_text(missing))
 
     # Answering
 
@@ -466,11 +380,7 @@ class Hub(Member):
         for peer in self._peers.values():
             peer.stream.keep_unsent()
         self._abandon(error_frame(channel, call, error, broken=True))
-        if self._listener is not None:
-            if not self._deaf_until:
-                self._poll.unregister(self._listener)
-            self._listener.close()
-            self._listener = None
+        self._door.close()
 
 
 def _gone(peer: _Peer) -> str:

@@ -1,16 +1,22 @@
-"""What the launcher's environment says about this process: its role, its rank, and where the others are."""
+"""What a process knows of its job: its role, its rank, where the others are, and the secret they have in common."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import hmac
 import os
+import secrets
+import stat
 import sys
+import tempfile
 from dataclasses import dataclass, field
-from typing import Any, Mapping
+from pathlib import Path
+from typing import Any, Mapping, NamedTuple
 
-from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError
+from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError, UnauthenticatedWarning, warn
 
-__all__ = ["Job", "split_endpoint"]
+__all__ = ["Job", "Secret", "secret_of", "split_endpoint"]
 
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
 _DERIVED_PORTS = 8
@@ -233,3 +239,57 @@ def _ports_in(env: Mapping[str, str]) -> frozenset[int]:
             words = value.replace(";", ",").split(",")
             ports |= {int(word.rpartition(":")[2]) for word in words if word.rpartition(":")[2].isdigit()}
     return frozenset(port for port in ports if 1023 < port < 65536)
+
+
+class Secret(NamedTuple):
+    """What the workers of a job know.
+
+    Args:
+        key: to prove it with.
+        known: False if anybody can work it out: then the workers are not authenticated.
+    """
+
+    key: bytes
+    known: bool
+
+
+def secret_of(job: Job) -> Secret:
+    """Return the job's secret: that of the environment, else on one machine this user's, else none.
+
+    Args:
+        job: where this process stands.
+    """
+    secret = job.secret.encode() or (_user_secret() if job.on_one_machine else b"")
+    if not secret and job.rank == 0:
+        warn(
+            "the workers' channel is not authenticated: whoever reaches rank 0's port may pass for a worker. Set"
+            " FLEETMETRICS_SECRET to the same long random text on all workers; until then only numbers are exchanged,"
+            " never pickles.",
+            UnauthenticatedWarning,
+        )
+    return Secret(hmac.digest(secret, b"fleetmetrics" + job.name, "sha256"), bool(secret))
+
+
+def _user_secret() -> bytes:
+    """The secret of this user on this machine, made by the first who asks; empty if there is no safe place for it."""
+    folder = Path(tempfile.gettempdir(), f"fleetmetrics-{os.geteuid()}")
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not _is_private(os.lstat(folder), stat.S_IFDIR):
+            return b""
+        path = folder / "secret"
+        if not path.exists():
+            draft = folder / f"draft {os.getpid()} {secrets.token_hex(4)}"
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(secrets.token_hex(32))
+            with contextlib.suppress(FileExistsError):  # whole or not at all, and the first one counts
+                os.link(draft, path)
+            draft.unlink()
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            if _is_private(os.fstat(file.fileno()), stat.S_IFREG):
+                return file.read()
+    return b""
+
+
+def _is_private(found: os.stat_result, kind: int) -> bool:
+    return stat.S_IFMT(found.st_mode) == kind and found.st_uid == os.geteuid() and not found.st_mode & 0o077

@@ -18,8 +18,8 @@ from typing import Any, Callable, NamedTuple, Sequence
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import described, late_text, named_error
 from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Stream
-from fleetmetrics.comm.handshake import connect, secret_of
-from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.handshake import connect
+from fleetmetrics.comm.job import Job, secret_of
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
 
 __all__ = ["ACKNOWLEDGING", "Answer", "Combine", "Member", "Spoke", "error_frame", "wait_for"]

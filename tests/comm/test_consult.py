@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Sequence
 
 import numpy as np
 import pytest
 
-from fleetmetrics import Communicator, CommunicatorError, InvalidInputError, LocalCommunicator
-from fleetmetrics.comm import Block
+from fleetmetrics import AgreementError, Communicator, CommunicatorError, InvalidInputError, LocalCommunicator
 from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.errors import RecordError
+from tests.fakes import Together, together
 
 
-class Plain(Communicator):
-    """A communicator of a user's own, with no consultation: one worker."""
+def test_one_operation_makes_a_communicator() -> None:
+    def work(comm: Communicator) -> list[Any]:
+        rank = comm.rank
+        large = np.arange(100_000) + rank
+        found: list[Any] = [comm.all_reduce([1, 2.5]).tolist(), comm.all_reduce(large, "max")[[0, -1]].tolist()]
+        found.append([part.tolist() for part in comm.all_gather(np.full(rank, rank))])
+        found.append([len(part) for part in comm.all_gather(np.zeros(100_000 * rank))])
+        found += [comm.broadcast([rank], 1).tolist(), comm.all_gather_object({"rank": rank})]
+        found.append([letter.note for letter in comm.shuffle("s", [Letter([rank, to]) for to in range(3)])])
+        with pytest.raises(AgreementError, match=r"shape \[1\] on ranks 0, 1, \[2\] on rank 2"):
+            comm.all_reduce([1, 2] if rank == 2 else [1])
+        with pytest.raises(RecordError, match="on ranks 0, 1, 2: "):
+            comm.all_gather_object(object())
+        comm.barrier()
+        return found
 
-    rank, world_size = 0, 1
-
-    def reduce(self, call: str, blocks: Sequence[Block], *, timeout: Any = None, trouble: Any = None) -> Any:
-        raise NotImplementedError
-
-    def all_gather(self, array: Any, *, timeout: Any = None) -> list[np.ndarray]:
-        return [np.array(array)]
-
-    def broadcast(self, array: Any, source: int = 0, *, timeout: Any = None) -> np.ndarray:
-        return np.array(array)
-
-    def close(self) -> None:
-        pass
+    *same, _ = zip(*together([work] * 3))
+    first = [
+        [3, 7.5],
+        [2, 100_001],
+        [[], [1], [2, 2]],
+        [0, 100_000, 200_000],
+        [1],
+        [{"rank": rank} for rank in range(3)],
+    ]
+    assert [list(each) for each in zip(*same)] == [first] * 3
+    assert [found[-1] for found in together([work] * 3)] == [[[rank, to] for rank in range(3)] for to in range(3)]
 
 
 def echo(letters: Sequence[Letter]) -> Letter:
     return Letter([letter.note for letter in letters], [bytes(letter.payload) for letter in letters])
 
 
-CHANNELS = pytest.mark.parametrize("channel", [LocalCommunicator(), Plain()], ids=["local", "plain"])
+CHANNELS = pytest.mark.parametrize(
+    "channel", [LocalCommunicator(), Together(0, [None], threading.Barrier(1))], ids=["local", "own"]
+)
 
 
 @CHANNELS

@@ -10,11 +10,11 @@ import threading
 from typing import Callable, Iterator
 
 import pytest
+
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, ERROR, GAVE_UP, Frame, Keys, Stream
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.star import Answer, Spoke, error_frame
-
 from fleetmetrics.errors import CommunicatorError, DeadlineError
 
 LATE = DeadlineError("rank 1 did not arrive")
