@@ -361,6 +361,7 @@ class Hub(Member):
     def _confirm(self, meeting: _Meeting) -> None:
         """Wait until one of the others has the answer: if none has, nobody may have a result."""
         asked = [peer for rank, peer in self._ranks.items() if rank <= ACKNOWLEDGING]
+        meeting.acknowledged |= self.job.world_size == 1
         lost = ""
         while not meeting.acknowledged and not all(peer.lost for peer in asked):
             try:

@@ -92,10 +92,13 @@ class SocketCommunicator(Communicator):
 
         def combine(frames: Sequence[Frame]) -> Answer:
             calls, notes = zip(*read_each(frames, lambda each: _read(each.header)))
-            if len(set(calls)) > 1:
-                texts = by_rank(map(spoken, calls, notes))
-                raise AgreementError(f"the workers disagree at exchange {channel.calls}: {texts}.")
-            answer = decide([Letter(note, joined(each.payload)) for note, each in zip(notes, frames)])
+            try:
+                if len(set(calls)) > 1 or len({isinstance(note, str) for note in notes if note is not None}) > 1:
+                    raise AgreementError(f"the workers disagree: {by_rank(map(spoken, calls, notes))}.")
+                answer = decide([Letter(note, joined(each.payload)) for note, each in zip(notes, frames)])
+            except AgreementError as error:
+                where = f"the workers disagree at exchange {channel.calls}:"
+                raise AgreementError(str(error).replace("the workers disagree:", where, 1)) from error
             return Answer(_header("", answer.note), answer.payload)
 
         made = FAILED

@@ -69,7 +69,7 @@ TOLD = {
     "texts_here": "AgreementError: it: the workers' records differ: user: numbers, score: numbers",
     "mixed_on_the_last": "it: user holds texts in some batches and numbers in others",
     "failing": "KeyError: 'in fold'",
-    "other_metric": "AgreementError: the workers disagree at their ",
+    "other_metric": "AgreementError: the workers disagree at exchange ",
 }
 
 

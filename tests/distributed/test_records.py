@@ -182,7 +182,7 @@ def check_poor(found: dict[str, Any], report: dict[str, Any], last: int) -> None
     assert found["after"]
 
 
-def test_a_communicator_without_a_consultation_gives_the_same(reports: list[dict[str, Any]]) -> None:
+def test_a_communicator_of_a_users_own_gives_the_same(reports: list[dict[str, Any]]) -> None:
     check_poor(the_same(reports, "own"), reports[0], len(reports) - 1)
 
 

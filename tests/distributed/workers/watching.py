@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-import numpy as np
 from cluster import error_text
 
 import fleetmetrics as fm
@@ -42,17 +41,8 @@ class Plain(fm.Communicator):
         self.channel = channel
         self.rank, self.world_size = channel.rank, channel.world_size
 
-    def reduce(self, call: str, blocks: Any, *, timeout: Any = None, trouble: Any = None) -> list[np.ndarray]:
-        return self.channel.reduce(call, blocks, timeout=timeout, trouble=trouble)
-
-    def all_gather(self, array: Any, *, timeout: Any = None) -> list[np.ndarray]:
-        return self.channel.all_gather(array, timeout=timeout)
-
-    def broadcast(self, array: Any, source: int = 0, *, timeout: Any = None) -> np.ndarray:
-        return self.channel.broadcast(array, source, timeout=timeout)
-
-    def close(self) -> None:
-        self.channel.close()
+    def consult(self, call: str, decide: Any, note: Any = None, payload: Any = b"", **options: Any) -> Any:
+        return self.channel.consult(call, decide, note, payload, **options)
 
 
 class Watch(Plain):
@@ -63,7 +53,7 @@ class Watch(Plain):
     def consult(self, call: str, decide: Any, note: Any = None, payload: Any = b"", **options: Any) -> Any:
         self.consults += 1
         self.sent += sum(len(part) for part in (payload if isinstance(payload, (list, tuple)) else [payload]))
-        answer = self.channel.consult(call, decide, note, payload, **options)
+        answer = super().consult(call, decide, note, payload, **options)
         self.heard += len(answer.payload) + len(repr(answer.note))
         return answer
 
