@@ -185,7 +185,7 @@ class _Collected:
     ) -> None:
         self.share = share
         self.spool = spool
-        self.allow_pickle = share.metric.allow_pickle and getattr(channel, "authenticated", True)
+        self.allow_pickle = share.metric.allow_pickle and channel.authenticated
         self._rank = channel.rank
         self._counts = [note["n"] for note in notes]
         self._blocks = [np.repeat(*np.array(note["blocks"], np.int64).reshape(-1, 2).T) for note in notes]
