@@ -1,8 +1,9 @@
 """The communicator behind ``util=fleet.util``: any object with ``all_reduce(input, mode)``, and nothing else.
 
-It is given lists of non-negative Python integers below 2**53, and only to sum: that much Paddle's own does without
-loss. A consultation takes three sums. The first tells everybody how long each worker's letter is; in the second the
-letters lie one behind the other, where each worker adds zeros to the others'; the third brings rank 0's answer.
+It is given lists of non-negative Python integers below 2**53, and only to sum: Paddle's own does that without loss. So
+a consultation takes two sums, to which every worker adds zeros for what is not its own: first the letters, one behind
+the other, then rank 0's answer. How long the letters are is told over sockets, where the launcher says how the workers
+meet, else in a sum before.
 """
 
 from __future__ import annotations
@@ -16,25 +17,27 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from fleetmetrics.comm.blocks import spoken
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline, began, margin, resolve_timeout, run_until
 from fleetmetrics.comm.failures import by_rank, described, named_error, raise_trouble, read_each
 from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.sockets import SocketCommunicator
+from fleetmetrics.comm.star import interruption
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 
 __all__ = ["UtilCommunicator"]
 
-WORKER_LIMIT = 2**12 - 1
-# Each worker takes one slot of a table; so many times the workers draw until no two share one.
+# Each worker takes one slot of a table; so many times those draw again that share one.
 _SLOTS, _DRAWS = 2**13, 32
-# What a worker brings to be counted: a util that rounds to float32 loses the 1.
+# What a worker brings to be counted: a util that rounds to float32 loses the 1, and 8,191 of them stay below 2**53.
 _ONE = 2**40 + 1
 _BYTES_PER_INTEGER = 6
-_LENGTHS = struct.Struct("<QQ")  # of the JSON and of the payload
-# An answer that is no longer than this, or than the longest letter, is sent at once.
-_FIRST_PIECE = 2**10
+_LENGTH = struct.Struct("<Q")
+_ARRIVAL = struct.Struct("<Qd")  # the length of the letter, and the seconds until the deadline
+# An answer that is no longer than this, or than the longest letter, takes one sum, else two.
+_PIECE = 2**12
 _channels = itertools.count(1)
 
 
@@ -71,6 +74,7 @@ class UtilCommunicator(Communicator):
         self._util = util
         self._star: SocketCommunicator | None = None
         self._place: tuple[int, int] | None = None  # rank and number of workers
+        self.authenticated = _told_by(util, "_worker_num") == 1  # alone, there is nobody to prove anything to
         if job.world_size > 1:
             self._star = SocketCommunicator(job, channel=f"util {next(_channels)}")
             self.authenticated = self._star.authenticated
@@ -108,23 +112,24 @@ class UtilCommunicator(Communicator):
                 f"{self._busy} is not over: what runs inside of it, such as compute_metric, runs on rank 0 alone and"
                 " cannot call the other workers."
             )
-        deadline, trouble = began(timeout, trouble)
-        if self._broken:
-            trouble = CommunicatorError(self._broken)
+        deadline, trouble = began(timeout, CommunicatorError(self._broken) if self._broken else trouble)
+        mine, sizes = _packed([call, note, trouble and described(trouble)], payload), None
         if self._star is not None:
-            self._star.consult(call, lambda letters: Letter(None), timeout=timeout, trouble=trouble)
-        if self._broken:
+            arrival = _ARRIVAL.pack(len(mine), deadline.remaining)
+            told = self._star.consult(call, _arrived, note, arrival, timeout=timeout, trouble=trouble)
+            sizes, seconds = told.note
+            deadline = Deadline(seconds)  # of the first to give up, so that all do it together
+        elif self._broken:
             raise CommunicatorError(self._broken)
         self._calls += 1
         self._busy = f"exchange {self._calls} ({call})"
         try:
-            mine = _packed([call, note, trouble and described(trouble)], payload)
-            (told, problem), data = _unpacked(self._exchanged(mine, decide, deadline))
+            (answer, problem), data = _unpacked(self._exchanged(mine, sizes, decide, deadline))
         finally:
             self._busy = ""
         if problem is not None:
             raise named_error(*problem) from trouble
-        return Letter(told, data)
+        return Letter(answer, data)
 
     def close(self) -> None:
         """Refuse all further calls; util itself stays as it is."""
@@ -135,98 +140,114 @@ class UtilCommunicator(Communicator):
     def _meet(self, deadline: Deadline) -> tuple[int, int]:
         """Find out how many workers there are and which of them this is: each takes a slot of a table."""
         draw = np.random.default_rng()
-        slot, counts = _told_by(self._util, "_worker_index"), np.zeros(1)
-        slot = slot if 0 <= slot < _SLOTS else int(draw.integers(_SLOTS))
+        slot, counts = _told_by(self._util, "_worker_index"), np.zeros(_SLOTS)
         for _ in range(_DRAWS):
-            counts = np.array(self._sum(np.bincount([slot], minlength=_SLOTS).tolist(), deadline))
-            self._check_count(int(counts.sum()))
+            if not 0 <= slot < _SLOTS or counts[slot] > 1:
+                slot = int(draw.choice(np.flatnonzero(counts != 1)))
+            counts = self._sum(np.bincount([slot], minlength=_SLOTS), deadline)
             if counts.max() == 1:
                 break
-            if counts[slot] > 1:
-                slot = int(draw.choice(np.flatnonzero(counts == 0)))
-        # whoever draws the same every time is no other worker: util is an imitation that multiplies
-        self._mirrored = bool(counts.max() > 1)
-        self._place = np.count_nonzero(counts[:slot]), int(counts.sum())
-        self.authenticated = self._place[1] == 1
+        workers = int(counts.sum())
+        if counts[slot] not in (1, workers):
+            raise CommunicatorError(f"the {workers} workers of util cannot be told apart; leave util out.")
+        # who draws the same every time is no other worker: util is an imitation that multiplies
+        self._mirrored = bool(counts[slot] > 1)
+        self._place = int(np.count_nonzero(counts[:slot])), workers
+        self.authenticated = workers == 1
         return self._place
 
-    def _check_count(self, workers: int) -> None:
-        known = "PADDLE_TRAINERS_NUM" if self._star is not None else "the number of workers of its role maker"
-        expected = self._place[1] if self._place is not None else _told_by(self._util, "_worker_num")
-        if expected > 1 and workers != expected:
-            raise NoChannelError(
-                f"util.all_reduce answers for {workers} worker{'s' if workers != 1 else ''}, but {known} is"
-                f" {expected}: the number would be local. fleetrun turns Paddle's Gloo off; leave util out, and"
-                " fleetmetrics connects the workers itself, or start them with PADDLE_WITH_GLOO=1."
-            )
-        if not 0 < workers <= WORKER_LIMIT:
-            raise CommunicatorError(f"util.all_reduce counts {workers} workers; 1 to {WORKER_LIMIT} are possible.")
-
-    def _exchanged(self, mine: bytes, decide: Decide, deadline: Deadline) -> bytes:
+    def _exchanged(self, mine: bytes, sizes: list[int] | None, decide: Decide, deadline: Deadline) -> bytes:
         """Bring a letter, and return the answer."""
         rank, workers = self._place or self._meet(deadline)
         if self._mirrored:
-            return self._answer([mine] * workers, decide)
-        count, *sizes = self._sum([_ONE, *(len(mine) if i == rank else 0 for i in range(workers))], deadline)
-        if count % _ONE:
-            raise CommunicatorError(f"util.all_reduce does not add up whole numbers: workers' {_ONE} make {count}.")
-        self._check_count(count // _ONE)
-        piece = min(max(_FIRST_PIECE, *sizes), 64 * _FIRST_PIECE)
-        sizes[0] = 0  # rank 0 has its own letter
-        letters = self._laid_out(mine if rank else b"", rank, sizes, deadline)
-        answer = self._answer([mine, *letters[1:]], decide) if rank == 0 else b""
-        told = self._laid_out(answer[:piece], 0, [piece], deadline)[0]
-        rest = _LENGTHS.size + sum(_LENGTHS.unpack_from(told)) - piece
-        return told + self._laid_out(answer[piece:], 0, [rest], deadline)[0] if rest > 0 else told
+            return self._answer([mine] * workers, decide)[0]
+        if sizes is None:
+            sizes = self._sum(len(mine) * (np.arange(workers) == rank), deadline).tolist()
+        piece = min(max(_PIECE, *sizes), 32 * _PIECE)
+        # rank 0 has its own letter
+        letters = self._added(mine if rank else b"", rank, [0, *sizes[1:]], deadline)
+        answer, interrupted = self._answer([mine, *letters[1:]], decide) if rank == 0 else (b"", None)
+        told = self._added(_LENGTH.pack(len(answer)) + answer[:piece], 0, [_LENGTH.size + piece], deadline)[0]
+        (length,) = _LENGTH.unpack_from(told)
+        told += self._added(answer[piece:], 0, [max(0, length - piece)], deadline)[0]
+        if interrupted is not None:
+            raise interrupted
+        return told[_LENGTH.size :][:length]
 
-    def _answer(self, letters: Sequence[bytes], decide: Decide) -> bytes:
-        """What rank 0 makes of the letters; the others must hear of an error, whatever it is."""
+    def _answer(self, letters: Sequence[bytes], decide: Decide) -> tuple[bytes, BaseException | None]:
+        """What rank 0 makes of the letters, and what it is to raise once the others know of it."""
         try:
             heads, payloads = zip(*read_each(letters, _unpacked))
             calls, notes, troubles = zip(*heads)
             raise_trouble(troubles)
             if len(set(calls)) > 1:
-                raise AgreementError(f"the workers disagree at exchange {self._calls}: {by_rank(calls)}.")
+                raise AgreementError(
+                    f"the workers disagree at exchange {self._calls}: {by_rank(map(spoken, calls, notes))}."
+                )
             decision = decide([Letter(note, payload) for note, payload in zip(notes, payloads)])
-            return _packed([decision.note, None], decision.payload)
+            return _packed([decision.note, None], decision.payload), None
         except Exception as error:
-            return _packed([None, described(error)])
+            return _packed([None, described(error)]), None
+        except BaseException as error:  # Ctrl-C, sys.exit
+            told = CommunicatorError(interruption(0, error, self._busy))
+            return _packed([None, described(told)]), error
 
-    def _laid_out(self, mine: bytes, place: int, sizes: Sequence[int], deadline: Deadline) -> list[bytes]:
-        """Give everybody what lies at each place; this worker puts its own at one, zeros at the others."""
+    def _added(self, mine: bytes, place: int, sizes: Sequence[int], deadline: Deadline) -> list[bytes]:
+        """Add up what lies at the places; this worker puts its own at one, and zeros at the others."""
         ends = np.cumsum([-(-size // _BYTES_PER_INTEGER) for size in sizes])
-        table = np.zeros((ends[-1], _BYTES_PER_INTEGER), np.uint8)
-        start = _BYTES_PER_INTEGER * (ends[place - 1] if place else 0)
-        table.reshape(-1)[start : start + len(mine)] = np.frombuffer(mine, np.uint8)
-        numbers = np.pad(table, ((0, 0), (0, 8 - _BYTES_PER_INTEGER))).view("<i8").reshape(-1).tolist()
-        sums = np.array(self._sum(numbers, deadline) if numbers else [], "<i8")
-        parts = np.split(sums.view(np.uint8).reshape(-1, 8)[:, :_BYTES_PER_INTEGER], ends[:-1])
+        if not ends[-1]:
+            return [b""] * len(sizes)
+        table = np.zeros((ends[-1], 8), np.uint8)
+        padded = mine + b"\0" * (-len(mine) % _BYTES_PER_INTEGER)
+        rows = np.frombuffer(padded, np.uint8).reshape(-1, _BYTES_PER_INTEGER)
+        start = ends[place - 1] if place else 0
+        table[start : start + len(rows), :_BYTES_PER_INTEGER] = rows
+        sums = self._sum(table.view("<i8").reshape(-1), deadline).astype("<i8").view(np.uint8)
+        parts = np.split(sums.reshape(-1, 8)[:, :_BYTES_PER_INTEGER], ends[:-1])
         return [part.tobytes()[:size] for part, size in zip(parts, sizes)]
 
-    def _sum(self, numbers: list[int], deadline: Deadline) -> list[int]:
+    def _sum(self, numbers: np.ndarray, deadline: Deadline) -> np.ndarray:
         """One call of util, which knows no deadline of its own."""
 
-        def work() -> list[int]:
+        def work() -> np.ndarray:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that Gloo is off is said in the error
-                answer = np.asarray(self._util.all_reduce(numbers, "sum")).reshape(-1)
-            if len(answer) != len(numbers):
-                raise ValueError(f"it took {len(numbers)} numbers and gave back {len(answer)}")
-            return [int(number) for number in answer.tolist()]
+                answer = np.asarray(self._util.all_reduce([_ONE, *numbers.tolist()], "sum")).reshape(-1)
+            if len(answer) != len(numbers) + 1:
+                raise ValueError(f"it took {len(numbers) + 1} numbers and gave back {len(answer)}")
+            if int(answer[0]) % _ONE or answer[0] <= 0:
+                raise ValueError(f"it does not add up whole numbers: every worker's {_ONE} became {answer[0]}")
+            return answer.astype(np.int64)
 
-        self._broken = f"util.all_reduce was interrupted at {self._busy}."
+        where = self._busy or "the count of the workers"
+
+        def broken(what: str) -> str:
+            self._broken = f"util.all_reduce {what} at {where}; util is of no more use. Look at the workers' logs."
+            return self._broken
+
+        broken("was interrupted")
         try:
-            result: list[int] = run_until(work, deadline.remaining - margin(deadline.timeout), "")
+            sums: np.ndarray = run_until(work, deadline.remaining - margin(deadline.timeout), where)
         except DeadlineError:
-            seconds = float(f"{deadline.timeout:.3g}")
-            text = f"util.all_reduce was not ready within {seconds:g} s at {self._busy}: look at the workers' logs."
-            self._broken = f"util is of no more use since an earlier call: {text}"
-            raise DeadlineError(text) from None
+            raise DeadlineError(broken(f"was not ready within {float(f'{deadline.timeout:.3g}'):g} s")) from None
         except Exception as error:
-            self._broken = f"util.all_reduce failed at {self._busy}: {type(error).__name__}: {error}"
-            raise CommunicatorError(self._broken) from error
+            raise CommunicatorError(broken(f"failed ({type(error).__name__}: {error})")) from error
         self._broken = ""
-        return result
+        workers = int(sums[0]) // _ONE
+        expected = self._place[1] if self._place is not None else _told_by(self._util, "_worker_num")
+        if expected > 1 and workers != expected:
+            raise NoChannelError(
+                f"util.all_reduce answers for {workers} worker{'s' if workers != 1 else ''}, but"
+                f" {'PADDLE_TRAINERS_NUM' if self._star is not None else 'their number'} is {expected}: the number"
+                " would be local. fleetrun turns Paddle's Gloo off; leave util out, and fleetmetrics connects the"
+                " workers itself, or start them with PADDLE_WITH_GLOO=1."
+            )
+        return sums[1:]
+
+
+def _arrived(letters: Sequence[Letter]) -> Letter:
+    sizes, seconds = zip(*(_ARRIVAL.unpack(letter.payload) for letter in letters))
+    return Letter([sizes, min(seconds)])
 
 
 def _told_by(util: Any, name: str) -> int:
@@ -237,11 +258,10 @@ def _told_by(util: Any, name: str) -> int:
 
 
 def _packed(head: list[Any], payload: Payload = b"") -> bytes:
-    text, data = json.dumps(head, separators=(",", ":")).encode(), joined(payload)
-    return b"".join([_LENGTHS.pack(len(text), len(data)), text, data])
+    text = json.dumps(head, separators=(",", ":")).encode()
+    return b"".join([_LENGTH.pack(len(text)), text, joined(payload)])
 
 
 def _unpacked(letter: bytes) -> tuple[Any, bytearray]:
-    length, size = _LENGTHS.unpack_from(letter)
-    start = _LENGTHS.size + length
-    return json.loads(letter[_LENGTHS.size : start]), bytearray(letter[start : start + size])
+    end = _LENGTH.size + _LENGTH.unpack_from(letter)[0]
+    return json.loads(letter[_LENGTH.size : end]), bytearray(letter[end:])

@@ -10,7 +10,7 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from fleetmetrics.comm import Block, UtilCommunicator, communicator_for
+from fleetmetrics.comm import Block, Letter, UtilCommunicator, communicator_for, util
 from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import (
     AgreementError,
@@ -41,15 +41,18 @@ class Threaded:
     def _worker_index(self) -> int:
         return self.rank
 
+    def _worker_num(self) -> int:
+        return len(self.shared["inputs"])
+
     def all_reduce(self, input: list[int], mode: str) -> list[int]:
         self.calls += 1
-        assert all(type(number) is int and 0 <= number < 2**53 for number in input)
+        assert mode == "sum" and all(type(number) is int and 0 <= number < 2**53 for number in input)
         self.shared["inputs"][self.rank] = list(input)
         self.shared["barrier"].wait(10)
         columns = list(zip(*self.shared["inputs"]))
         assert len({len(given) for given in self.shared["inputs"]}) == 1
         self.shared["barrier"].wait(10)
-        result = [{"sum": sum, "max": max, "min": min}[mode](column) for column in columns]
+        result = list(map(sum, columns))
         assert all(number < 2**53 for number in result)
         return result
 
@@ -65,7 +68,7 @@ def together(
     def run(rank: int) -> None:
         try:
             results[rank] = work(UtilCommunicator(utils[rank], Job()), rank)
-        except Exception as error:
+        except BaseException as error:
             results[rank] = error
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(workers)]
@@ -95,13 +98,12 @@ def values(kind: str, rank: int) -> np.ndarray:
 @pytest.mark.parametrize("reduction", ["sum", "max", "min"])
 @pytest.mark.parametrize("kind", ["int", "bits", "wide", "special", "same special"])
 def test_the_same_bits_as_the_other_communicators(kind: str, reduction: str) -> None:
-    results, calls = together(lambda comm, rank: comm.all_reduce(values(kind, rank), reduction))
+    results, _ = together(lambda comm, rank: comm.all_reduce(values(kind, rank), reduction))
     expected = combine(reduction, [values(kind, rank) for rank in range(3)])
     assert [bits(result) for result in results] == [bits(expected)] * 3
-    assert calls == (2 if reduction == "sum" else 3)
 
 
-def test_many_states_in_four_reductions() -> None:
+def test_many_states_take_three_sums_after_the_one_that_tells_the_workers_apart() -> None:
     def work(comm: UtilCommunicator, rank: int) -> list[np.ndarray]:
         blocks = [
             Block("hits", "sum", np.array([[2**24 + 1, -rank]])),
@@ -117,7 +119,7 @@ def test_many_states_in_four_reductions() -> None:
         assert hits.tolist() == [[3 * (2**24 + 1), -3]]
         assert (loss.shape, float(loss)) == ((), 3 * 16777217.0)
         assert (top.tolist(), low.tolist(), empty.shape) == ([0], [0.5], (0, 3))
-    assert calls == 4
+    assert calls == 1 + 3
 
 
 def test_an_integer_beside_a_float_is_promoted() -> None:
@@ -135,7 +137,7 @@ def the_one_error(results: list[Any], kind: type[Exception]) -> str:
 
 def test_overflow_trouble_and_disagreement_reach_all() -> None:
     results, _ = together(lambda comm, rank: comm.all_reduce([1, 2**62]))
-    assert f"position 1 (flat) is {3 * 2**62}" in the_one_error(results, IntegerOverflowError)
+    assert f"position [1] is {3 * 2**62}" in the_one_error(results, IntegerOverflowError)
     results, _ = together(lambda comm, rank: comm.all_reduce([1] if rank < 2 else ["x"]))
     assert the_one_error(results, InvalidInputError).startswith(
         "on rank 2: array must hold bools, integers or floats, not <U1"
@@ -144,13 +146,63 @@ def test_overflow_trouble_and_disagreement_reach_all() -> None:
     assert "shape [1] on ranks 0, 1, [2] on rank 2" in the_one_error(results, AgreementError)
 
 
-def test_errors_are_the_same_where_no_rank_is_known() -> None:
+@pytest.mark.parametrize("slots", [4, 8, util._SLOTS])
+def test_workers_that_nobody_numbers_draw_lots(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(util, "_SLOTS", slots)
+    results, _ = together(lambda comm, rank: [comm.all_gather([rank]), comm.rank, comm.world_size], knows_rank=False)
+    order = [int(part[0]) for part in results[0][0]]
+    assert sorted(order) == [0, 1, 2]
+    for rank, (gathered, drawn, world_size) in enumerate(results):
+        assert [int(part[0]) for part in gathered] == order
+        assert order[drawn] == rank and world_size == 3
     results, _ = together(lambda comm, rank: comm.all_reduce([1] if rank < 2 else ["x"]), knows_rank=False)
-    assert the_one_error(results, InvalidInputError).startswith("on one worker: array must hold bools")
-    results, _ = together(lambda comm, rank: comm.all_reduce([1] * (rank + 1)), knows_rank=False)
-    assert "util does not say on which" in the_one_error(results, AgreementError)
-    results, _ = together(lambda comm, rank: comm.all_gather([rank]), knows_rank=False)
-    assert "does not say which of them this is" in the_one_error(results, CommunicatorError)
+    assert "array must hold bools, integers or floats" in the_one_error(results, InvalidInputError)
+
+
+@pytest.mark.parametrize("bring, take", [(0, 0), (100, 7), (10**5, 0), (0, 10**5), (10**4, 10**4), (10**5, 10**5)])
+def test_letters_and_answers_of_any_length_arrive_to_the_byte(bring: int, take: int) -> None:
+    def work(comm: UtilCommunicator, rank: int) -> Any:
+        def decide(letters: Any) -> Letter:
+            assert [letter.note for letter in letters] == [[0], [1], [2]]
+            assert [bytes(letter.payload) for letter in letters] == [random_bytes(r, r * bring) for r in range(3)]
+            return Letter({"n": 1}, [random_bytes(9, take), b"end"])
+
+        return comm.consult("c", decide, [rank], random_bytes(rank, rank * bring))
+
+    results, calls = together(work)
+    for note, payload in results:
+        assert note == {"n": 1} and bytes(payload) == random_bytes(9, take) + b"end"
+    assert calls == 1 + 3 + (take > max(4000, min(2 * bring, 2**17)))
+
+
+def random_bytes(seed: int, size: int) -> bytes:
+    return np.random.default_rng(seed).bytes(size)
+
+
+def test_different_calls_are_the_same_error_everywhere() -> None:
+    results, _ = together(lambda comm, rank: comm.barrier() if rank else comm.all_reduce([1]))
+    text = "the workers disagree at exchange 1: all_reduce(array int64[1]) on rank 0, barrier on ranks 1, 2."
+    assert the_one_error(results, AgreementError) == text
+
+
+def test_who_interrupts_rank_0_as_it_decides_interrupts_all() -> None:
+    def decide(letters: Any) -> Letter:
+        raise KeyboardInterrupt
+
+    results, _ = together(lambda comm, rank: comm.consult("auc", decide))
+    assert type(results[0]) is KeyboardInterrupt
+    assert "rank 0 was interrupted (KeyboardInterrupt) at exchange 1 (auc)" in the_one_error(
+        results[1:], CommunicatorError
+    )
+
+
+def test_an_exchange_within_an_exchange_is_an_error_and_the_next_one_works() -> None:
+    def work(comm: UtilCommunicator, rank: int) -> Any:
+        with pytest.raises(CommunicatorError, match=r"exchange 1 \(auc\) is not over"):
+            comm.consult("auc", lambda letters: comm.consult("inner", lambda letters: Letter(None)))
+        return comm.all_reduce([rank])
+
+    assert [result.tolist() for result in together(work)[0]] == [[3]] * 3
 
 
 def test_gather_and_broadcast_with_known_ranks() -> None:
@@ -170,46 +222,62 @@ def test_a_mock_that_doubles() -> None:
 
 
 def test_one_object_one_communicator() -> None:
-    util = Doubling()
-    assert communicator_for(util) is communicator_for(util)
+    given = Doubling()
+    assert communicator_for(given) is communicator_for(given)
 
 
-@pytest.mark.parametrize("util", [object(), 3, type("Bad", (), {"all_reduce": 1})()])
-def test_a_util_without_all_reduce_is_refused(util: Any) -> None:
+@pytest.mark.parametrize("given", [object(), 3, type("Bad", (), {"all_reduce": 1})()])
+def test_a_util_without_all_reduce_is_refused(given: Any) -> None:
     with pytest.raises(InvalidInputError, match="no all_reduce"):
-        UtilCommunicator(util)
+        UtilCommunicator(given)
 
 
 def test_a_silently_local_util_is_refused_without_its_warning() -> None:
     class Local:
+        def __init__(self, workers: int) -> None:
+            self.role_maker = type("RoleMaker", (), {"_worker_num": lambda _: workers, "_worker_index": lambda _: 0})()
+
         def all_reduce(self, input: list[int], mode: str) -> list[int]:
             warnings.warn("Gloo is not initialized", stacklevel=1)
             return input
 
-    comm = UtilCommunicator(Local(), Job(rank=0, world_size=1))
-    assert comm.all_reduce([3]).tolist() == [3]
-    comm._job = Job(rank=0, world_size=2, endpoints="127.0.0.1:1,127.0.0.1:2")
-    with warnings.catch_warnings(), pytest.raises(NoChannelError, match="PADDLE_WITH_GLOO=1"):
+    assert UtilCommunicator(Local(1)).all_reduce([3]).tolist() == [3]
+    with warnings.catch_warnings(), pytest.raises(NoChannelError, match=r"answers for 1 worker, but .*WITH_GLOO=1"):
         warnings.simplefilter("error")
-        comm.all_reduce([3])
+        UtilCommunicator(Local(2)).all_reduce([3])
 
 
-def test_a_util_that_hangs_fails_or_shortens() -> None:
-    class Bad:
-        def __init__(self, answer: Callable[[list[int]], Any]) -> None:
-            self.answer = answer
+class Bad:
+    def __init__(self, answer: Callable[[list[int]], Any]) -> None:
+        self.answer = answer
 
-        def all_reduce(self, input: list[int], mode: str) -> Any:
-            return self.answer(input)
+    def all_reduce(self, input: list[int], mode: str) -> Any:
+        return self.answer(input)
 
+
+def test_a_util_that_hangs_is_an_error_in_time_and_of_no_more_use() -> None:
     gate = threading.Event()
-    with pytest.raises(DeadlineError, match=r"not ready within .* s at exchange 1"):
-        UtilCommunicator(Bad(lambda _: gate.wait(20))).all_reduce([1], timeout=0.3)
+    comm = UtilCommunicator(Bad(lambda _: gate.wait(20)))
+    with pytest.raises(DeadlineError, match=r"not ready within 0.3 s at exchange 1 \(all_reduce\)"):
+        comm.all_reduce([1], timeout=0.3)
     gate.set()
-    with pytest.raises(CommunicatorError, match=r"util.all_reduce failed: ZeroDivisionError"):
-        UtilCommunicator(Bad(lambda _: 1 // 0)).all_reduce([1])
-    with pytest.raises(CommunicatorError, match="gave back 1"):
-        UtilCommunicator(Bad(lambda numbers: numbers[:1])).all_reduce([1])
+    with pytest.raises(CommunicatorError, match=r"at exchange 1 .* of no more use"):
+        comm.all_reduce([1])
+
+
+@pytest.mark.parametrize(
+    "answer, text",
+    [
+        (lambda _: 1 // 0, r"util.all_reduce failed \(ZeroDivisionError: .* at exchange 1 \(all_reduce\)"),
+        (lambda _: None, "took 8193 numbers and gave back 1"),
+        (lambda numbers: numbers[:1], "took 8193 numbers and gave back 1"),
+        (lambda numbers: [0] * len(numbers), "does not add up whole numbers: .* became 0"),
+        (lambda numbers: np.array(numbers, np.float32) * 2, "does not add up whole numbers"),
+    ],
+)
+def test_a_util_that_fails_shortens_or_rounds(answer: Any, text: str) -> None:
+    with pytest.raises(CommunicatorError, match=text):
+        UtilCommunicator(Bad(answer)).all_reduce([1])
 
 
 def test_closed() -> None:
