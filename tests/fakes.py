@@ -97,14 +97,14 @@ class Together(Communicator):
 
     def __init__(self, rank: int, slots: list[Any], barrier: threading.Barrier) -> None:
         self.rank, self.world_size = rank, len(slots)
-        self.slots, self.barrier = slots, barrier
+        self.slots, self.all_here = slots, barrier
         self.calls: list[str] = []
 
     def everybodys(self, mine: Any) -> list[Any]:
         self.slots[self.rank] = mine
-        self.barrier.wait(20)
+        self.all_here.wait(20)
         found = list(self.slots)
-        self.barrier.wait(20)
+        self.all_here.wait(20)
         return found
 
     def consult(

@@ -122,6 +122,7 @@ class SocketCommunicator(Communicator):
                 f"the workers' channel belongs to process {self._star.process}, and this is its forked child"
                 f" {os.getpid()}; compute global metrics in the worker's main process only."
             )
+        self._star.check_free()
         if self._channel.closed:
             raise CommunicatorError("the workers' channel is closed; make a new communicator on every worker.")
         if self._star.broken:

@@ -92,13 +92,16 @@ class Member(ABC):
             self.closed = True
             self.close()
 
-    def alone(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
-        """Take part in one exchange, no other of this process beside it."""
+    def check_free(self) -> None:
+        """Raise if this thread is in an exchange already."""
         if self._inside is not None and self._inside[0] == threading.get_ident():
             raise CommunicatorError(
                 f"{self._inside[1]} is not over: what runs inside of it, such as compute_metric, runs on rank 0 alone"
                 " and cannot call the other workers."
             )
+
+    def alone(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
+        """Take part in one exchange, no other of this process beside it."""
         if not self._lock.acquire(timeout=deadline.remaining):
             raise DeadlineError(f"another thread's exchange was not over within {deadline.timeout:g} s at {label}.")
         try:
