@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import struct
 import warnings
 from typing import Any, Sequence
 
@@ -34,8 +33,6 @@ _SLOTS, _DRAWS = 2**13, 32
 # What a worker brings to be counted: a util that rounds to float32 loses the 1, and 8,191 of them stay below 2**53.
 _ONE = 2**40 + 1
 _BYTES_PER_INTEGER = 6
-_LENGTH = struct.Struct("<Q")
-_ARRIVAL = struct.Struct("<Qd")  # the length of the letter, and the seconds until the deadline
 # An answer that is no longer than this, or than the longest letter, takes one sum, else two.
 _PIECE = 2**12
 _channels = itertools.count(1)
@@ -108,14 +105,11 @@ class UtilCommunicator(Communicator):
     ) -> Letter:
         """Bring something to rank 0, and hear what it makes of everybody's; see `Communicator`."""
         if self._busy:
-            raise CommunicatorError(
-                f"{self._busy} is not over: what runs inside of it, such as compute_metric, runs on rank 0 alone and"
-                " cannot call the other workers."
-            )
+            raise CommunicatorError(f"{self._busy} is not over: what rank 0 runs inside of it cannot call the others.")
         deadline, trouble = began(timeout, CommunicatorError(self._broken) if self._broken else trouble)
         mine, sizes = _packed([call, note, trouble and described(trouble)], payload), None
         if self._star is not None:
-            arrival = _ARRIVAL.pack(len(mine), deadline.remaining)
+            arrival = json.dumps([len(mine), deadline.remaining]).encode()
             told = self._star.consult(call, _arrived, note, arrival, timeout=timeout, trouble=trouble)
             sizes, seconds = told.note
             deadline = Deadline(seconds)  # of the first to give up, so that all do it together
@@ -167,12 +161,13 @@ class UtilCommunicator(Communicator):
         # rank 0 has its own letter
         letters = self._added(mine if rank else b"", rank, [0, *sizes[1:]], deadline)
         answer, interrupted = self._answer([mine, *letters[1:]], decide) if rank == 0 else (b"", None)
-        told = self._added(_LENGTH.pack(len(answer)) + answer[:piece], 0, [_LENGTH.size + piece], deadline)[0]
-        (length,) = _LENGTH.unpack_from(told)
-        told += self._added(answer[piece:], 0, [max(0, length - piece)], deadline)[0]
+        told = self._added(len(answer).to_bytes(8, "little") + answer[:piece], 0, [8 + piece], deadline)[0]
+        length, told = int.from_bytes(told[:8], "little"), told[8:]
+        if length > piece:
+            told += self._added(answer[piece:], 0, [length - piece], deadline)[0]
         if interrupted is not None:
             raise interrupted
-        return told[_LENGTH.size :][:length]
+        return told[:length]
 
     def _answer(self, letters: Sequence[bytes], decide: Decide) -> tuple[bytes, BaseException | None]:
         """What rank 0 makes of the letters, and what it is to raise once the others know of it."""
@@ -181,9 +176,8 @@ class UtilCommunicator(Communicator):
             calls, notes, troubles = zip(*heads)
             raise_trouble(troubles)
             if len(set(calls)) > 1:
-                raise AgreementError(
-                    f"the workers disagree at exchange {self._calls}: {by_rank(map(spoken, calls, notes))}."
-                )
+                texts = by_rank(map(spoken, calls, notes))
+                raise AgreementError(f"the workers disagree at exchange {self._calls}: {texts}.")
             decision = decide([Letter(note, payload) for note, payload in zip(notes, payloads)])
             return _packed([decision.note, None], decision.payload), None
         except Exception as error:
@@ -195,8 +189,6 @@ class UtilCommunicator(Communicator):
     def _added(self, mine: bytes, place: int, sizes: Sequence[int], deadline: Deadline) -> list[bytes]:
         """Add up what lies at the places; this worker puts its own at one, and zeros at the others."""
         ends = np.cumsum([-(-size // _BYTES_PER_INTEGER) for size in sizes])
-        if not ends[-1]:
-            return [b""] * len(sizes)
         table = np.zeros((ends[-1], 8), np.uint8)
         padded = mine + b"\0" * (-len(mine) % _BYTES_PER_INTEGER)
         rows = np.frombuffer(padded, np.uint8).reshape(-1, _BYTES_PER_INTEGER)
@@ -246,7 +238,7 @@ class UtilCommunicator(Communicator):
 
 
 def _arrived(letters: Sequence[Letter]) -> Letter:
-    sizes, seconds = zip(*(_ARRIVAL.unpack(letter.payload) for letter in letters))
+    sizes, seconds = zip(*(json.loads(bytes(letter.payload)) for letter in letters))
     return Letter([sizes, min(seconds)])
 
 
@@ -259,9 +251,9 @@ def _told_by(util: Any, name: str) -> int:
 
 def _packed(head: list[Any], payload: Payload = b"") -> bytes:
     text = json.dumps(head, separators=(",", ":")).encode()
-    return b"".join([_LENGTH.pack(len(text)), text, joined(payload)])
+    return b"".join([text, b"\n", joined(payload)])
 
 
 def _unpacked(letter: bytes) -> tuple[Any, bytearray]:
-    end = _LENGTH.size + _LENGTH.unpack_from(letter)[0]
-    return json.loads(letter[_LENGTH.size : end]), bytearray(letter[end:])
+    text, _, payload = letter.partition(b"\n")  # JSON has none
+    return json.loads(text), bytearray(payload)
