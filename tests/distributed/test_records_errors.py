@@ -73,6 +73,7 @@ DIFFERING = {
     "another call: of one name": "AgreementError: the workers disagree",
     "another call: gather": "AgreementError: the workers disagree",
     "another call: evaluator": "AgreementError: the workers disagree: Gathered on OTHERS, Evaluator.evaluate on LAST.",
+    "objects pickled by some": "AgreementError: the workers disagree",
     "another call: metric": "AgreementError: the workers disagree",
 }
 

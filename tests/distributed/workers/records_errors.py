@@ -164,6 +164,7 @@ def differing() -> dict[str, Callable[[], Any]]:
         "another call: of one name": (lambda: fm.auc([1, 2], [2, 1])) if last else compute(fed(auc())),
         "another call: gather": (lambda: comm.all_gather([1], timeout=TIMEOUT)) if last else compute(fed(Gathered())),
         "another call: evaluator": evaluate if last else compute(fed(Gathered())),
+        "objects pickled by some": lambda: comm.all_gather_object(1, allow_pickle=last, timeout=TIMEOUT),
         "another call: metric": evaluate if last else (lambda: fm.Count(name="it").compute(timeout=TIMEOUT)),
     }
 
