@@ -317,7 +317,7 @@ def spoken(call: str, note: Any) -> str:
     try:
         return _signature(layout_of(note))
     except (TypeError, ValueError):
-        return f"{call}, over {'arrays or records' if note else 'nothing'}"
+        return call
 
 
 def _show(value: Any) -> str:

@@ -97,7 +97,7 @@ def test_workers_that_call_different_metrics_hear_what_differs_on_which_ranks(
 ) -> None:
     text, last = reports[0]["troubles"][case], len(reports) - 1
     if last:
-        assert text.startswith("AgreementError: the workers disagree at their ")
+        assert text.startswith("AgreementError: the workers disagree at exchange ")
         others = "rank 0" if last == 1 else f"ranks {', '.join(map(str, range(last)))}"
         assert all(part in text for part in [*DISAGREEMENTS[case], others, f"rank {last}"]), text
     else:

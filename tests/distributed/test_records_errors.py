@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def filled(text: str, workers: int) -> str:
 
 @pytest.mark.parametrize("case", DIFFERING)
 def test_what_one_worker_does_wrong_all_are_told_at_once(reports: list[dict[str, Any]], case: str) -> None:
-    text = the_same([report["differing"][case][0] for report in reports])
+    text = re.sub(r" at exchange \d+:", ":", the_same([report["differing"][case][0] for report in reports]))
     expected, *parts = filled(DIFFERING[case], len(reports)).split("...")
     assert text.startswith(expected) and all(part in text for part in parts), text
     if case.startswith("another call"):
