@@ -9,13 +9,19 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any, Callable, Iterable, Sequence, TypeVar
 
 import numpy as np
 
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.frames import Buffer
-from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
+from fleetmetrics.errors import (
+    AgreementError,
+    CommunicatorError,
+    FleetMetricsError,
+    IntegerOverflowError,
+    InvalidInputError,
+)
 from fleetmetrics.numbers import REDUCTIONS, combine
 
 __all__ = [
@@ -28,6 +34,7 @@ __all__ = [
     "layout_of",
     "narrowed",
     "pack",
+    "read_each",
     "reduced",
     "split",
     "spoken",
@@ -47,6 +54,10 @@ _TYPES: dict[str, np.dtype[Any]] = {
 }
 _NARROW = [(name, -(2**bits), 2**bits - 1) for name, bits in (("2", 15), ("4", 31))]
 _ALIGNMENT = 8
+
+
+_Read = TypeVar("_Read")
+_Given = TypeVar("_Given")
 
 
 @dataclass(frozen=True)
@@ -124,22 +135,13 @@ def _make_layout(call: str, blocks: tuple[tuple[str, str, str, tuple[int, ...]],
 
 @functools.lru_cache(maxsize=256)
 def layout_of(text: str) -> Layout:
-    """Return the layout that a text describes.
-
-    Args:
-        text: as in `Layout`.
-    """
+    """Return the layout that a text describes."""
     call, blocks = json.loads(text)
     return _make_layout(call, tuple((name, how, dtype, tuple(shape)) for name, how, dtype, shape in blocks))
 
 
 def describe(call: str, blocks: Sequence[Block]) -> Layout:
-    """Return the layout of a caller's blocks.
-
-    Args:
-        call: what is computed.
-        blocks: the states.
-    """
+    """Return the layout of a caller's blocks."""
     return _make_layout(
         call,
         tuple([(block.name, block.reduction, _STATE_DTYPES[block.array.dtype], block.array.shape) for block in blocks]),
@@ -149,29 +151,34 @@ def describe(call: str, blocks: Sequence[Block]) -> Layout:
 # Bytes
 
 
-def narrowed(array: np.ndarray) -> tuple[str, np.ndarray]:
-    """Return a flat array, integers in the narrowest type that holds them, and the type's name.
+def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read]) -> list[_Read]:
+    """Read what the workers have sent, and say whose cannot be read."""
+    found = []
+    for rank, one in enumerate(given):
+        try:
+            found.append(read(one))
+        except FleetMetricsError:
+            raise
+        except Exception as error:
+            raise CommunicatorError(
+                f"what rank {rank} sent cannot be read ({type(error).__name__}: {error}); do all workers run the same"
+                " version of fleetmetrics?"
+            ) from error
+    return found
 
-    Args:
-        array: int64 or float64, contiguous.
-    """
-    if array.dtype == np.float64:
-        return "d", array
-    if array.size >= _WORTH_NARROWING:
+
+def narrowed(array: np.ndarray) -> tuple[str, memoryview]:
+    """The bytes of a flat array, integers in the narrowest type that holds them, and the type's name."""
+    name = "d" if array.dtype == np.float64 else "8"
+    if name == "8" and array.size >= _WORTH_NARROWING:
         low, high = array.min(), array.max()
-        for name, lowest, highest in _NARROW:
-            if lowest <= low and high <= highest:
-                return name, array.astype(_TYPES[name])
-    return "8", array
+        name = next((each for each, lowest, highest in _NARROW if lowest <= low and high <= highest), name)
+        array = array.astype(_TYPES[name], copy=False)
+    return name, np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
 
 
 def widened(name: str, payload: Buffer) -> np.ndarray:
-    """Return what `narrowed` was given.
-
-    Args:
-        name: of the type.
-        payload: the bytes.
-    """
+    """Return what `narrowed` was given."""
     return _wide(np.frombuffer(payload, _TYPES[name]))
 
 
@@ -189,12 +196,7 @@ def _combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def pack(layout: Layout, arrays: Sequence[np.ndarray]) -> list[Buffer]:
-    """Return the bytes of the blocks' arrays.
-
-    Args:
-        layout: of the blocks.
-        arrays: in the caller's order.
-    """
+    """Return the bytes of the blocks' arrays."""
     parts = [[arrays[i].reshape(-1) for i in members] for *_, members in layout.groups]
     return _packed([part[0] if len(part) == 1 else np.concatenate(part) for part in parts])
 
@@ -203,11 +205,9 @@ def _packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
     names: list[str] = []
     parts: list[Buffer] = []
     for group in groups:
-        name, array = narrowed(np.ascontiguousarray(group))
+        name, data = narrowed(group)
         names.append(name)
-        if array.size:
-            parts.append(array.data.cast("B"))
-            parts.append(bytes(-array.nbytes % _ALIGNMENT))
+        parts += [data, bytes(-len(data) % _ALIGNMENT)]
     head = "".join(names).encode()
     return [head + bytes(-len(head) % _ALIGNMENT), *parts] if head else []
 
@@ -227,12 +227,7 @@ def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
 
 
 def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
-    """Return the arrays of the blocks in the caller's order.
-
-    Args:
-        layout: of the blocks.
-        payload: what `pack` made, in one buffer.
-    """
+    """Return the arrays of the blocks in the caller's order."""
     groups = [_wide(group) for group in _groups(layout, payload)]
     return [
         groups[group][start:end].astype(dtype, copy=False).reshape(shape)
@@ -241,19 +236,7 @@ def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
 
 
 def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) -> list[Buffer]:
-    """Reduce the workers' blocks.
-
-    Args:
-        layouts: by rank.
-        agreed: the one of the result, from `agree`.
-        payloads: by rank, from `pack`.
-
-    Returns:
-        The reduced blocks, as `pack` makes them.
-
-    Raises:
-        IntegerOverflowError: naming the state.
-    """
+    """Reduce the workers' blocks."""
     if all(layout is agreed for layout in layouts):
         found = [_groups(agreed, payload) for payload in payloads]
         try:
@@ -279,17 +262,7 @@ def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:
 
 
 def agree(layouts: Sequence[Layout]) -> Layout:
-    """Check that all workers call the same, up to a dtype that NumPy promotes.
-
-    Args:
-        layouts: by rank.
-
-    Returns:
-        The layout of the result.
-
-    Raises:
-        AgreementError: saying what differs, and on which ranks.
-    """
+    """Check that all workers call the same, up to a dtype that NumPy promotes."""
     first = layouts[0]
     if all(layout is first for layout in layouts):
         return first
@@ -336,17 +309,7 @@ def _signature(layout: Layout) -> str:
 
 
 def as_column(array: Any) -> np.ndarray:
-    """Return a contiguous array of native byte order that can cross the wire as bytes.
-
-    Args:
-        array: numbers, booleans, or bytes or text of fixed width.
-
-    Returns:
-        The array, without a copy where possible.
-
-    Raises:
-        InvalidInputError: for another dtype.
-    """
+    """Return a contiguous array of native byte order that can cross the wire as bytes."""
     given = np.asarray(array)
     if given.dtype.kind not in _NUMBERS + "SU":
         raise InvalidInputError(
@@ -356,18 +319,7 @@ def as_column(array: Any) -> np.ndarray:
 
 
 def join(source: int | None, parts: Sequence[tuple[str, Sequence[int]]]) -> tuple[str, list[int]]:
-    """Check that the workers' arrays go together.
-
-    Args:
-        source: the rank that sends, or None if all do.
-        parts: dtype and shape by rank.
-
-    Returns:
-        The common dtype, and the sizes in bytes by rank.
-
-    Raises:
-        AgreementError: if the arrays cannot be joined.
-    """
+    """Check that the workers' arrays go together."""
     sizes = [int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize for dtype, shape in parts]
     if source is not None:
         return parts[source][0], sizes

@@ -17,13 +17,14 @@ from fleetmetrics.comm.blocks import (
     layout_of,
     narrowed,
     pack,
+    read_each,
     reduced,
     split,
     unpack,
     widened,
 )
 from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.failures import by_rank, read_each
+from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import combine, widen
@@ -160,7 +161,7 @@ class Communicator(ABC):
         def decide(letters: Sequence[Letter]) -> Letter:
             parts = read_each(letters, lambda letter: widened(letter.note, letter.payload))
             try:
-                return Letter(*_narrow(combine(block.reduction, parts)))
+                return Letter(*narrowed(combine(block.reduction, parts)))
             except IntegerOverflowError as error:
                 raise IntegerOverflowError(f"{call}, state {block.name!r}: {error}") from None
 
@@ -168,7 +169,7 @@ class Communicator(ABC):
         result = np.empty_like(flat)
         step = CHUNK_BYTES // flat.itemsize
         for start in range(0, len(flat), step):
-            note, payload = _narrow(flat[start : start + step])
+            note, payload = narrowed(flat[start : start + step])
             told = self.consult(call, decide, note, payload, timeout=deadline.left)
             result[start : start + step] = widened(told.note, joined(told.payload))
         return result.reshape(block.array.shape)
@@ -443,8 +444,3 @@ class Communicator(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _narrow(array: np.ndarray) -> tuple[str, Any]:
-    name, narrow = narrowed(array)
-    return name, narrow.data.cast("B")

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Sequence, Tuple, TypeVar
+from typing import Iterable, Sequence, Tuple
 
 from fleetmetrics import errors
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError
 
-__all__ = ["Trouble", "by_rank", "described", "late_text", "named_error", "raise_trouble", "ranks_text", "read_each"]
-
-_Read = TypeVar("_Read")
-_Given = TypeVar("_Given")
+__all__ = ["Trouble", "by_rank", "described", "late_text", "named_error", "raise_trouble", "ranks_text"]
 
 #: The name of an error's class, and its text; fit for JSON.
 Trouble = Tuple[str, str]
 
 
 def described(error: BaseException) -> Trouble:
-    """Return what another worker needs to raise the same.
-
-    Args:
-        error: any exception; one that is not of fleetmetrics becomes a `CommunicatorError` that names its class.
-    """
+    """Return what another worker needs to raise the same."""
     name = type(error).__name__
     return name, str(error) if isinstance(error, FleetMetricsError) else f"{name}: {error}"
 
 
 def named_error(name: str, text: str) -> FleetMetricsError:
-    """Return an error of fleetmetrics by the name of its class.
-
-    Args:
-        name: of the class.
-        text: the message.
-    """
+    """Return an error of fleetmetrics by the name of its class."""
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, FleetMetricsError):
         return kind(text)
@@ -40,14 +28,7 @@ def named_error(name: str, text: str) -> FleetMetricsError:
 
 
 def raise_trouble(troubles: Sequence[Trouble | None]) -> None:
-    """Raise the error of the first worker in trouble, naming all that are.
-
-    Args:
-        troubles: by rank; None where there is none.
-
-    Raises:
-        FleetMetricsError: if there is any trouble.
-    """
+    """Raise the error of the first worker in trouble, naming all that are."""
     ranks: dict[str, list[int]] = {}
     first = ""
     for rank, trouble in enumerate(troubles):
@@ -60,9 +41,6 @@ def raise_trouble(troubles: Sequence[Trouble | None]) -> None:
 
 def by_rank(texts: Iterable[str]) -> str:
     """Say which ranks have which text.
-
-    Args:
-        texts: by rank.
 
     Examples:
         >>> by_rank(["acc", "auc", "auc"])
@@ -91,36 +69,8 @@ def ranks_text(ranks: Iterable[int]) -> str:
     return f"rank{'s' if sum(map(len, runs)) > 1 else ''} {', '.join(texts)}"
 
 
-def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read]) -> list[_Read]:
-    """Read what the workers have sent, and say whose cannot be read.
-
-    Args:
-        given: by rank.
-        read: reads one; what it raises, but for errors of fleetmetrics, becomes a `CommunicatorError`.
-    """
-    found = []
-    for rank, one in enumerate(given):
-        try:
-            found.append(read(one))
-        except FleetMetricsError:
-            raise
-        except Exception as error:
-            raise CommunicatorError(
-                f"what rank {rank} sent cannot be read ({type(error).__name__}: {error}); do all workers run the same"
-                " version of fleetmetrics?"
-            ) from error
-    return found
-
-
 def late_text(ranks: Sequence[int], how: str, timeout: float, label: str) -> str:
-    """Say who is missing.
-
-    Args:
-        ranks: those missing.
-        how: "arrive" or "connect".
-        timeout: seconds that were waited.
-        label: what the others do.
-    """
+    """Say who is missing."""
     return (
         f"{ranks_text(ranks)} did not {how} within {float(f'{timeout:.3g}'):g} s at {label}. Look at the log of"
         f" {'those workers' if len(ranks) > 1 else 'that worker'}: every worker must call the same metrics in the same"

@@ -14,6 +14,7 @@ import hmac
 import math
 import socket
 import struct
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
@@ -23,7 +24,7 @@ import numpy as np
 
 __all__ = [
     "ACK", "ANSWER", "ARRIVAL", "CLOSED", "ERROR", "GAVE_UP", "LEFT", "TROUBLE",
-    "Buffer", "Frame", "Garbled", "Keys", "Payload", "Stream", "joined",
+    "Buffer", "Frame", "Garbled", "Keys", "Payload", "Stream", "joined", "wait_for",
 ]  # fmt: skip
 
 Buffer = Union[bytes, bytearray, memoryview]
@@ -99,11 +100,7 @@ class Frame:
     )
 
     def ready(self, whole: bool) -> tuple[bytes, list[memoryview]]:
-        """Return the head without its seal, and the buffers that follow; made once, however many workers get it.
-
-        Args:
-            whole: whether the digest covers the payload.
-        """
+        """Return the head without its seal, and the buffers that follow; made once, however many workers get it."""
         if whole not in self._ready:
             parts = self.payload if isinstance(self.payload, (list, tuple)) else [self.payload]
             payload = [memoryview(part).cast("B") for part in parts if len(part)]
@@ -121,11 +118,7 @@ class Frame:
 
 
 def joined(payload: Payload) -> Buffer:
-    """Return a payload in one buffer.
-
-    Args:
-        payload: one or several.
-    """
+    """Return a payload in one buffer."""
     return b"".join(payload) if isinstance(payload, (list, tuple)) else payload  # type: ignore[return-value]
 
 
@@ -161,14 +154,7 @@ class Stream:
         return self._received > 0
 
     def send(self, frame: Frame) -> None:
-        """Queue a frame and send as much as the socket takes; the payload must not change until it is gone.
-
-        Args:
-            frame: the message.
-
-        Raises:
-            OSError: if the other side has gone away.
-        """
+        """Queue a frame and send as much as the socket takes; the payload must not change until it is gone."""
         head, parts = frame.ready(self._keys.whole)
         self._unsent.append(memoryview(head + _seal(self._keys.sending, self._sent, head)))
         self._unsent.extend(part for part in parts if len(part))
@@ -176,11 +162,7 @@ class Stream:
         self.flush()
 
     def flush(self) -> None:
-        """Send what is queued, as far as the socket takes it.
-
-        Raises:
-            OSError: if the other side has gone away.
-        """
+        """Send what is queued, as far as the socket takes it."""
         while self._unsent:
             try:
                 sent = self.sock.sendmsg(list(islice(self._unsent, _PARTS_AT_ONCE)))
@@ -200,15 +182,7 @@ class Stream:
         self._unsent.clear()
 
     def receive(self) -> Frame | None:
-        """Read as far as there are bytes.
-
-        Returns:
-            The frame, or None if it is not complete yet.
-
-        Raises:
-            Garbled: if it is none of this connection.
-            OSError: if the other side has gone away.
-        """
+        """Read as far as there are bytes."""
         while True:
             while self._filled < len(self._target):
                 try:
@@ -274,3 +248,10 @@ class Stream:
 
 def _seal(key: bytes, number: int, head: bytes) -> bytes:
     return hmac.digest(key, _NUMBER.pack(number) + head, "sha256")
+
+
+def wait_for(poll: Any, end: float) -> list[tuple[int, int]]:
+    """Poll until something happens or the moment has come."""
+    # poll takes milliseconds: round up, or the last millisecond is spent in a busy loop
+    milliseconds = max(0, min(2**30, int((end - time.monotonic()) * 1000) + 1))
+    return list(poll.poll(milliseconds))

@@ -113,14 +113,7 @@ class Guest:
         sock.send(self._greeting)  # so few bytes always fit into an empty socket
 
     def read(self) -> bool:
-        """Read as far as there are bytes.
-
-        Returns:
-            Whether the hello is complete: then ``rank`` and ``world_size`` are what it says.
-
-        Raises:
-            OSError: if it is no worker of fleetmetrics, or it has gone away.
-        """
+        """Read as far as there are bytes."""
         try:
             data = self.sock.recv(_HELLO.size - len(self._bytes))
         except (BlockingIOError, InterruptedError):
@@ -138,29 +131,14 @@ class Guest:
         return True
 
     def answer(self, code: bytes) -> Stream:
-        """Send a code; return the stream of frames that follows.
-
-        Raises:
-            OSError: if it has gone away.
-        """
+        """Send a code; return the stream of frames that follows."""
         proof = self._talk.prove(b"rank 0" + code) if self.proven else bytes(_PROOF_BYTES)
         self.sock.send(_WELCOME.pack(code, proof))
         return Stream(self.sock, self._talk.keys(at_rank_0=True))
 
 
 def listen(job: Job) -> socket.socket:
-    """Listen on the first candidate address that is free.
-
-    Args:
-        job: the job, of rank 0.
-
-    Returns:
-        A non-blocking listening socket.
-
-    Raises:
-        NoChannelError: if none is free, or there are too few file descriptors for the workers.
-        InvalidInputError: if FLEETMETRICS_BIND is no address.
-    """
+    """Listen on the first candidate address that is free."""
     _check_descriptors(job.world_size)
     failures = []
     for host, port in job.candidates():
@@ -238,6 +216,7 @@ class Door:
         self._guests: dict[int, Guest] = {}  # by descriptor
         self._deaf_until = 0.0
         self._unproven: dict[int, list[float]] = {}  # when, by the rank that somebody said to be
+        self.restless = False  # whether there is something to `look` at
 
     @property
     def deaf(self) -> bool:
@@ -252,22 +231,17 @@ class Door:
 
     def look(self, end: float) -> float:
         """Send away who has stayed too long; return until when rank 0 may sleep at most."""
-        if not (self._guests or self._deaf_until or self._unproven):
-            return end
         now = time.monotonic()
         for descriptor in [each for each, guest in self._guests.items() if guest.expires < now]:
             self.drop(descriptor)
         if self._deaf_until and now >= self._deaf_until and self._listener is not None:
             self._deaf_until = 0.0
             self._poll.register(self._listener, select.POLLIN)
-        return min(end, now + _LOOK_SECONDS)
+        self.restless = bool(self._guests or self._deaf_until or self._unproven)
+        return min(end, now + _LOOK_SECONDS) if self.restless else end
 
     def handle(self, descriptor: int) -> Guest | None:
-        """Do what an event asks for; return a guest that has proved itself.
-
-        Raises:
-            OSError: if a guest has gone away.
-        """
+        """Do what an event asks for; return a guest that has proved itself."""
         guest = self._guests.get(descriptor)
         if guest is None:
             if self._listener is not None and descriptor == self._listener.fileno():
@@ -287,14 +261,11 @@ class Door:
         return None
 
     def admit(self, guest: Guest) -> Stream:
-        """Let a guest in; return the stream of frames that follows.
-
-        Raises:
-            OSError: if it has gone away.
-        """
+        """Let a guest in; return the stream of frames that follows."""
         stream = guest.answer(WELCOME)
         del self._guests[stream.fileno()]
         self._unproven.pop(guest.rank, None)
+        self.restless = bool(self._guests or self._deaf_until or self._unproven)
         return stream
 
     def refuse(self, guest: Guest, code: bytes) -> None:
@@ -330,6 +301,7 @@ class Door:
             self._listener = None
 
     def _accept(self, listener: socket.socket) -> None:
+        self.restless = True
         if len(self._guests) >= self._job.world_size + _GUESTS:
             self.drop(next(iter(self._guests)))
         try:
@@ -352,21 +324,7 @@ class _Refused(Exception):
 
 
 def connect(job: Job, key: bytes, deadline: float) -> tuple[Stream, float]:
-    """Look for rank 0 until it has proved itself or the deadline has passed.
-
-    Args:
-        job: the job, of a rank other than 0.
-        key: of the job's secret.
-        deadline: a time of ``time.monotonic()``.
-
-    Returns:
-        The stream of frames that follows, and the seconds that a message there and back took.
-
-    Raises:
-        TimeoutError: if rank 0 was not found in time.
-        AuthenticationError: if rank 0 and this worker could not prove themselves to each other.
-        CommunicatorError: if rank 0 refuses this rank.
-    """
+    """Look for rank 0 until it has proved itself or the deadline has passed."""
     pause, step = _PAUSE_SECONDS[0], _STEP_SECONDS[0]
     refused_since = 0.0
     while True:

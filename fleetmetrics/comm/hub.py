@@ -178,7 +178,8 @@ class Hub(Member):
             if gave_up:
                 raise DeadlineError(self._missing(meeting))
             just_arrived = False
-            self._door.check_unproven([rank for rank in range(world) if rank not in meeting.frames])
+            if self._door.restless:
+                self._door.check_unproven([rank for rank in range(world) if rank not in meeting.frames])
             if time.monotonic() >= meeting.end:
                 raise DeadlineError(self._missing(meeting))
 
@@ -230,7 +231,7 @@ class Hub(Member):
 
     def _receive(self, end: float, gave_up: list[str]) -> bool:
         """Handle what happens until then; False if nothing did."""
-        until = self._door.look(end) if end else 0.0
+        until = self._door.look(end) if end and self._door.restless else end
         events = wait_for(self._poll, until) if until else self._poll.poll(0)
         if until:
             self._slept = max(self._slept, time.monotonic() - until)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import weakref
 from dataclasses import replace
 from typing import Any, Sequence
 
-from fleetmetrics.comm.blocks import spoken
+from fleetmetrics.comm.blocks import read_each, spoken
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
-from fleetmetrics.comm.deadline import began
-from fleetmetrics.comm.failures import by_rank, described, read_each
+from fleetmetrics.comm.deadline import Deadline, began
+from fleetmetrics.comm.failures import by_rank, described
 from fleetmetrics.comm.frames import ARRIVAL, TROUBLE, Frame, Payload, joined
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Job, split_endpoint
-from fleetmetrics.comm.star import FAILED, RESULT, Answer, Member, Spoke
-from fleetmetrics.errors import AgreementError, CommunicatorError, FleetMetricsError, InvalidInputError
+from fleetmetrics.comm.star import FAILED, RESULT, Answer, Combine, Member, Spoke
+from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
 
 __all__ = ["SocketCommunicator"]
 
@@ -91,7 +92,7 @@ class SocketCommunicator(Communicator):
         frame.remaining, frame.timeout = deadline.remaining, deadline.timeout
 
         def combine(frames: Sequence[Frame]) -> Answer:
-            calls, notes = zip(*read_each(frames, lambda each: _read(each.header)))
+            calls, notes = zip(*read_each([frame.header for frame in frames], _read))
             try:
                 if len(set(calls)) > 1 or len({isinstance(note, str) for note in notes if note is not None}) > 1:
                     raise AgreementError(f"the workers disagree: {by_rank(map(spoken, calls, notes))}.")
@@ -103,7 +104,7 @@ class SocketCommunicator(Communicator):
 
         made = FAILED
         try:
-            answer = self._star.alone(channel, frame, label, combine, deadline)
+            answer = self._alone(frame, label, combine, deadline)
             made = RESULT
         except FleetMetricsError as error:
             raise error from trouble
@@ -116,13 +117,29 @@ class SocketCommunicator(Communicator):
         if not self._channel.closed and self._star.process == os.getpid():
             self._star.shut(self._channel)
 
+    def _alone(self, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
+        """Take part in one exchange, no other thread of this process beside it."""
+        star = self._star
+        if not star.lock.acquire(timeout=deadline.remaining):
+            raise DeadlineError(f"another thread's exchange was not over within {deadline.timeout:g} s at {label}.")
+        try:
+            star.inside = threading.get_ident(), label
+            return star.exchange(self._channel, frame, label, combine, deadline)
+        finally:
+            star.inside = 0, ""
+            star.lock.release()
+
     def _check(self) -> None:
         if self._star.process != os.getpid():
             raise CommunicatorError(
                 f"the workers' channel belongs to process {self._star.process}, and this is its forked child"
                 f" {os.getpid()}; compute global metrics in the worker's main process only."
             )
-        self._star.check_free()
+        if self._star.inside[0] == threading.get_ident():
+            raise CommunicatorError(
+                f"{self._star.inside[1]} is not over: what runs inside of it, such as compute_metric, runs on rank 0"
+                " alone and cannot call the other workers."
+            )
         if self._channel.closed:
             raise CommunicatorError("the workers' channel is closed; make a new communicator on every worker.")
         if self._star.broken:

@@ -17,12 +17,12 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import described, late_text, named_error
-from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Stream
+from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Stream, wait_for
 from fleetmetrics.comm.handshake import connect
 from fleetmetrics.comm.job import Job, secret_of
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
 
-__all__ = ["ACKNOWLEDGING", "Answer", "Combine", "Member", "Spoke", "error_frame", "wait_for"]
+__all__ = ["ACKNOWLEDGING", "Answer", "Combine", "Member", "Spoke", "error_frame"]
 
 #: So many workers, from rank 1, tell rank 0 at once that they have the answer; the others with their next frame.
 ACKNOWLEDGING = 8
@@ -70,8 +70,8 @@ class Member(ABC):
         self.closed = False
         self.process = os.getpid()
         self._open = 0
-        self._lock = threading.Lock()
-        self._inside: tuple[int, str] | None = None  # which thread is in an exchange, and in which
+        self.lock = threading.Lock()
+        self.inside = (0, "")  # which thread is in an exchange, and in which
         _members.add(self)
 
     def open(self, name: str | None) -> Channel:
@@ -92,44 +92,9 @@ class Member(ABC):
             self.closed = True
             self.close()
 
-    def check_free(self) -> None:
-        """Raise if this thread is in an exchange already."""
-        if self._inside is not None and self._inside[0] == threading.get_ident():
-            raise CommunicatorError(
-                f"{self._inside[1]} is not over: what runs inside of it, such as compute_metric, runs on rank 0 alone"
-                " and cannot call the other workers."
-            )
-
-    def alone(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
-        """Take part in one exchange, no other of this process beside it."""
-        if not self._lock.acquire(timeout=deadline.remaining):
-            raise DeadlineError(f"another thread's exchange was not over within {deadline.timeout:g} s at {label}.")
-        try:
-            self._inside = threading.get_ident(), label
-            return self.exchange(channel, frame, label, combine, deadline)
-        finally:
-            self._inside = None
-            self._lock.release()
-
     @abstractmethod
     def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
-        """Take part in one exchange.
-
-        Args:
-            channel: whose.
-            frame: what this worker brings.
-            label: what the workers do, for errors: "exchange 3 (auc)".
-            combine: what rank 0 does with the frames by rank.
-            deadline: until when this worker waits.
-
-        Returns:
-            The same answer on every rank.
-
-        Raises:
-            DeadlineError: if somebody does not arrive, or gave up.
-            CommunicatorError: if somebody has gone away.
-            FleetMetricsError: what ``combine`` raised on rank 0, or a worker's trouble.
-        """
+        """Take part in one exchange."""
 
     @abstractmethod
     def tell_all(self, frame: Frame) -> None:
@@ -154,30 +119,8 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def wait_for(poll: Any, end: float) -> list[tuple[int, int]]:
-    """Poll until something happens or the moment has come.
-
-    Args:
-        poll: a ``select.poll``.
-        end: a time of ``time.monotonic()``.
-
-    Returns:
-        The events.
-    """
-    # poll takes milliseconds: round up, or the last millisecond is spent in a busy loop
-    milliseconds = max(0, min(2**30, int((end - time.monotonic()) * 1000) + 1))
-    return list(poll.poll(milliseconds))
-
-
 def error_frame(channel: int, call: int, error: FleetMetricsError, broken: bool = False) -> Frame:
-    """Return the frame that makes a worker raise.
-
-    Args:
-        channel: number of the channel.
-        call: number of the exchange.
-        error: what to raise.
-        broken: whether the star is of no more use.
-    """
+    """Return the frame that makes a worker raise."""
     header = json.dumps([*described(error), broken]).encode()
     return Frame(ERROR, call, header, channel=channel)
 

@@ -16,10 +16,10 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.blocks import spoken
+from fleetmetrics.comm.blocks import read_each, spoken
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline, began, margin, resolve_timeout, run_until
-from fleetmetrics.comm.failures import by_rank, described, named_error, raise_trouble, read_each
+from fleetmetrics.comm.failures import by_rank, described, named_error, raise_trouble
 from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.sockets import SocketCommunicator

@@ -10,7 +10,7 @@ from tests.distributed.cluster import run
 
 pytestmark = pytest.mark.distributed
 #: The most modules that a compute on two workers may pass, once it has found the others.
-MOST = {"AUC": 15, "Sliced": 22}
+MOST = {"AUC": 13, "Sliced": 18}
 
 
 def test_a_computation_on_two_workers_passes_few_modules():
