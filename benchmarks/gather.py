@@ -2,22 +2,27 @@
 
     python benchmarks/gather.py [--only PART] [--rounds FACTOR] [--write docs/benchmarks.md]
 
-Three parts. "exchange": two workers call each variant in turn, round after round, in the same processes; before a call
+Four parts. "exchange": two workers call each variant in turn, round after round, in the same processes; before a call
 they are lined up, and its time runs from the moment when the last worker enters to the moment when the last one
-leaves. "memory": two fresh workers for every case. "add": one process, loop after loop. Ratios are of one round.
+leaves. "memory": two fresh workers for every case. "add": one process, loop after loop. "engine": workers that mpirun
+starts fold records over the star and over MPI in turn; processor time is that of the busiest. Ratios are of one round.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
-from _job import Gate, Place, free_ports, place, report, run
+from _job import ROOT, Gate, Place, free_ports, place, report, run
 from _records import (
     BATCH_SIZE,
     DICTS,
@@ -39,11 +44,13 @@ import fleetmetrics
 WORKERS = 2
 COLUMNS, LIST, TENSORS = 1_000_000, 100_000, 10_000
 """Records of both workers."""
+FOLDED = 4_000_000
+"""Records of all workers together that are folded."""
 MEMORY = 200_000_000
 """Bytes of a worker's records."""
 ADDS = 1000
 """Calls of `add` in a loop."""
-ROUNDS = {"exchange": 20, "memory": 3, "add": 300}
+ROUNDS = {"exchange": 20, "memory": 3, "add": 300, "engine": 7}
 WARM_UP = 2
 STEP = 499
 """Every such record of a result is compared."""
@@ -255,10 +262,72 @@ def add_table(factor: float) -> str:
     return table(["a batch", *HEADER], rows)
 
 
+# Folding
+
+
+def fold(factor: float) -> None:
+    """Compute metrics that keep every sample over both ways, on a worker of mpirun; rank 0 prints the times."""
+    channel = fleetmetrics.get_communicator()
+    random, size = np.random.RandomState(channel.rank), FOLDED // channel.world_size
+    score = random.rand(size)
+    given = {"prediction": score, "label": (random.rand(size) < score).astype(np.int64)}
+    user = random.randint(0, FOLDED // 100, size)
+    found = {}
+    for make in (fleetmetrics.GAUC, fleetmetrics.NDCG, fleetmetrics.ExactAUC):
+        metric = make(by="user") if "by" in vars(make()) else make()
+        metric.add(**given, **({"user": user} if metric.columns else {}))
+        times: Any = {way: [] for way in (False, True)}
+        for number in range(-1, rounds_of("engine", factor)):
+            for way in times:
+                channel.spreads = way
+                channel.barrier()
+                start, used = time.perf_counter(), time.process_time()
+                value = metric.compute()
+                took = time.perf_counter() - start, time.process_time() - used
+                most = channel.all_reduce(np.array(took), "max").tolist()
+                if number >= 0:
+                    times[way].append([*most, value])
+        if {value for way in times.values() for *_, value in way} != {value}:
+            raise AssertionError(f"{make.__name__}: {times}")
+        found[make.__name__] = [[each[:2] for each in times[way]] for way in times]
+    if channel.rank == 0:
+        print(json.dumps(found))
+
+
+def engine_table(factor: float) -> str:
+    """The seconds of a compute, and the processor time of its busiest worker."""
+    rows = []
+    for workers in (2, 4):
+        command = [Path(sys.executable).with_name("mpirun"), "-n", str(workers), sys.executable, __file__]
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            [*map(str, command), "--rounds", str(factor), "--case", "fold", ""],
+            env={**os.environ, "FLEETMETRICS_ENGINE": "mpi", "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        for name, ways in json.loads(done.stdout).items():
+            (star, star_used), (mpi, mpi_used) = (np.array(way).T for way in ways)
+            what, less = f"{name}, {workers} workers", f"{quotient(star_used / mpi_used, 2)} x less"
+            times = [seconds(star), seconds(mpi), str(len(star)), f"{quotient(star / mpi, 2)} x faster"]
+            rows.append([what, *times, seconds(star_used), seconds(mpi_used), less])
+    header = [
+        "folding 4,000,000 records",
+        "star",
+        "MPI",
+        "rounds",
+        "ratio",
+        "processor: star",
+        "processor: MPI",
+        "ratio",
+    ]
+    return table(header, rows)
+
+
 # All of it
 
 
-PARTS = {"exchange": exchange_tables, "memory": memory_table, "add": add_table}
+PARTS = {"exchange": exchange_tables, "memory": memory_table, "add": add_table, "engine": engine_table}
 
 
 def rounds_of(part: str, factor: float) -> int:
@@ -281,6 +350,9 @@ def main() -> None:
     parser.add_argument("--case", nargs=2, metavar=("RECORDS", "MODE"), help="for the workers: what is weighed")
     options = parser.parse_args()
     here = place()
+    if options.case and options.case[0] == "fold":
+        fold(options.rounds)
+        return
     if here is not None:
         weigh(here, *options.case) if options.case else exchange(here, options.rounds)
         return

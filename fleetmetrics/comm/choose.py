@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from types import TracebackType
 from typing import Any, Callable, Sequence
@@ -12,10 +13,10 @@ from fleetmetrics.comm.blocks import Block
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.frames import Payload, joined
-from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.job import Job, refuse_server
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.util import UtilCommunicator
-from fleetmetrics.errors import CommunicatorError, InvalidInputError, UnknownNameError
+from fleetmetrics.errors import CommunicatorError, InvalidInputError, NoChannelError, UnknownNameError
 from fleetmetrics.numbers import combine
 
 __all__ = [
@@ -114,6 +115,8 @@ def automatic_communicator() -> Communicator:
         NoChannelError, ServerProcessError, InvalidInputError: as `get_communicator`.
     """
     global _automatic
+    if "FLEETMETRICS_ENGINE" in os.environ:
+        return _engine(os.environ["FLEETMETRICS_ENGINE"].strip())
     if _automatic is None or isinstance(_automatic, LocalCommunicator):
         job = Job.from_environment()  # again for the local one: fleet may have been initialised in the meantime
         if job.world_size > 1:
@@ -121,6 +124,20 @@ def automatic_communicator() -> Communicator:
         elif _automatic is None:
             _automatic = LocalCommunicator()
     return _automatic
+
+
+def _engine(name: str) -> Communicator:
+    """The communicator whose engine FLEETMETRICS_ENGINE names."""
+    if name != "mpi":
+        raise InvalidInputError(
+            f"the environment variable FLEETMETRICS_ENGINE holds {name!r}; it must be mpi, for workers that mpirun has"
+            " started, or unset: then the workers use sockets of their own."
+        )
+    refuse_server(os.environ)
+    try:
+        return get_dist_backend("mpi4py")
+    except ImportError as error:
+        raise NoChannelError(f"FLEETMETRICS_ENGINE is mpi, but {error}") from error
 
 
 class set_communicator:

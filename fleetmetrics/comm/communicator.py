@@ -284,8 +284,14 @@ class Communicator(ABC):
             >>> LocalCommunicator().shuffle("records", [Letter("for rank 0")])
             [Letter(note='for rank 0', payload=b'')]
         """
-        sent = [joined(letter.payload) for letter in letters]
-        note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
+        note: Any = None
+        sent: list[Any] = []
+        try:
+            self._one_each(letters)
+            sent = [joined(letter.payload) for letter in letters]
+            note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
+        except Exception as error:  # the others must hear of it, whatever it is
+            trouble = trouble or error
 
         def decide(brought: Sequence[Letter]) -> Letter:
             return Letter([letter.note for letter in brought], [joined(letter.payload) for letter in brought])
@@ -298,6 +304,12 @@ class Communicator(ABC):
                     found.append(Letter(note, told.payload[start : start + size]))
                 start += size
         return found
+
+    def _one_each(self, letters: Sequence[Letter]) -> None:
+        if len(letters) != self.world_size:
+            raise InvalidInputError(
+                f"letters holds {len(letters)}, and there are {self.world_size} workers; give one for each, by rank"
+            )
 
     def all_reduce(self, array: Any, reduction: str = "sum", *, timeout: float | None = None) -> np.ndarray:
         """Reduce one array over the workers.

@@ -16,9 +16,9 @@ from typing import Any, Mapping, NamedTuple
 
 from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError, UnauthenticatedWarning, warn
 
-__all__ = ["Job", "Secret", "secret_of", "split_endpoint"]
+__all__ = ["MPI_VARIABLES", "Job", "Secret", "refuse_server", "secret_of", "split_endpoint"]
 
-_MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
+MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
 _DERIVED_PORTS = 8
 # Below the range that Linux deals out to outgoing connections (32768 and up).
 _FIRST_PORT, _PORTS = 20000, 12000
@@ -94,7 +94,7 @@ class Job:
             ServerProcessError: in a parameter server.
         """
         env = os.environ if environment is None else environment
-        _refuse_server(env)
+        refuse_server(env)
         world_size = _whole_number(env, "PADDLE_TRAINERS_NUM", 1, 1)
         rank = _whole_number(env, "PADDLE_TRAINER_ID", 0, 0)
         if rank >= world_size:
@@ -183,7 +183,8 @@ def _whole_number(env: Mapping[str, str], name: str, default: int, lowest: int) 
     return int(text)
 
 
-def _refuse_server(env: Mapping[str, str]) -> None:
+def refuse_server(env: Mapping[str, str]) -> None:
+    """Raise `ServerProcessError` if the environment is that of a parameter server."""
     role = (env.get("TRAINING_ROLE") or env.get("PADDLE_ROLE") or "TRAINER").upper()
     if role == "PSERVER":
         raise ServerProcessError(
@@ -209,12 +210,13 @@ def _is_loopback(host: str) -> bool:
 
 
 def _refuse_mpi(env: Mapping[str, str]) -> None:
-    for name in _MPI_VARIABLES:
+    for name in MPI_VARIABLES:
         if env.get(name, "").isdigit() and int(env[name]) > 1:
             raise NoChannelError(
                 f"{name} says that an MPI launcher started {env[name]} processes, but Paddle's variables"
                 " (PADDLE_TRAINERS_NUM, ...) are not set, so the workers cannot find each other. Start them through"
-                " fleetrun, or call fleetmetrics.set_communicator(fleetmetrics.get_dist_backend('mpi4py')) first."
+                " fleetrun, or set FLEETMETRICS_ENGINE=mpi (or call"
+                " fleetmetrics.set_communicator(fleetmetrics.get_dist_backend('mpi4py')) first)."
             )
 
 

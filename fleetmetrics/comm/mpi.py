@@ -1,28 +1,38 @@
 """The communicator of a job that ``mpirun`` has started: the extra ``fleetmetrics[mpi]``.
 
-MPI says which rank this is and where rank 0 listens; the exchange itself goes over fleetmetrics' own sockets. MPI's
-collectives know no deadline: a worker that stalls would hold up the others for ever.
+MPI carries what is large: what each worker has for each other one, and sums of large integers. Its operations know no
+deadline, so the star around rank 0 stays: all arrive there before anybody enters one, and hear there how it went for
+all. After an operation that some have not left in time MPI may still write into its buffers, and counts as broken.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import secrets
 import socket
-import time
-from typing import Any
+from typing import Any, Callable, Sequence, TypeVar, cast
 
 import numpy as np
 
-from fleetmetrics.comm.deadline import Deadline, resolve_timeout
-from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.blocks import Block
+from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.deadline import Deadline, began, margin, resolve_timeout
+from fleetmetrics.comm.job import MPI_VARIABLES
 from fleetmetrics.comm.sockets import SocketCommunicator
-from fleetmetrics.errors import DeadlineError
+from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 
 __all__ = ["MPICommunicator"]
 
-_HOST_BYTES = 256
-_PAUSE_SECONDS = 0.002
+#: Bytes for what a worker says of itself when it makes the communicator.
+_SAID = 512
+#: MPI counts up to 2**31 - 1, in units of so many bytes.
+_UNIT = 16
 _channels = itertools.count(1)
+_T = TypeVar("_T")
+#: Operations that never ended, with their buffers.
+_abandoned: list[Any] = []
 
 
 class MPICommunicator(SocketCommunicator):
@@ -33,42 +43,154 @@ class MPICommunicator(SocketCommunicator):
         timeout: seconds to wait for the others; None for FLEETMETRICS_TIMEOUT or half an hour.
 
     Raises:
-        ImportError: if mpi4py is not installed.
+        ImportError: if mpi4py, or MPI, is not installed.
+        NoChannelError: if ``mpirun`` did not start this process.
+        InvalidInputError: if timeout is no positive number, or Paddle's variables give the workers other ranks.
         DeadlineError: if a worker does not make one in time.
-        InvalidInputError: if timeout is no positive number.
     """
+
+    spreads = True
 
     def __init__(self, comm: Any = None, *, timeout: float | None = None) -> None:
         try:
             from mpi4py import MPI
-        except ImportError as error:
+        except (ImportError, RuntimeError) as error:  # the latter where there is no libmpi
             raise ImportError(
-                f"the backend 'mpi4py' cannot import mpi4py ({error}): pip install 'fleetmetrics[mpi]'"
+                f"the engine mpi cannot import mpi4py ({error}): pip install 'fleetmetrics[mpi]', and an MPI such as"
+                " mpich where there is none"
             ) from error
         world = MPI.COMM_WORLD if comm is None else comm
         rank, size = world.Get_rank(), world.Get_size()
-        endpoint = _endpoint(world, rank, size, Deadline(resolve_timeout(timeout)))
-        super().__init__(Job(rank=rank, world_size=size, endpoint=endpoint), channel=f"mpi {next(_channels)}")
-
-
-def _endpoint(world: Any, rank: int, size: int, deadline: Deadline) -> str:
-    """Where rank 0 will listen; every rank learns it, and that the others are here."""
-    name = f"{socket.gethostname()}:{_free_port() if rank == 0 else 0}".encode()
-    mine = np.zeros(_HOST_BYTES, np.uint8)
-    mine[: len(name)] = np.frombuffer(name, np.uint8)
-    everybody = np.zeros((size, _HOST_BYTES), np.uint8)
-    request = world.Iallgather(mine, everybody)  # unlike Allgather it can be given up
-    while not request.Test():
-        if not deadline.remaining:
-            raise DeadlineError(
-                f"not all of the {size} MPI ranks made the communicator within {deadline.timeout:g} s; every rank must"
-                " make it, or call compute, at the same place in the program. Look at their logs."
+        if comm is None and size == 1 and not any(name in os.environ for name in MPI_VARIABLES):
+            raise NoChannelError(
+                f"the engine mpi needs workers that mpirun has started, and none of {', '.join(MPI_VARIABLES)} is set:"
+                " start the program with mpirun -n <workers>, or take the engine away"
             )
-        time.sleep(_PAUSE_SECONDS)
-    names = [bytes(row).rstrip(b"\0").decode() for row in everybody]
-    hosts = {each.rpartition(":")[0] for each in names}
-    host, _, port = names[0].rpartition(":")
-    return f"{'127.0.0.1' if len(hosts) == 1 else host}:{port}"
+        self._deadline, self._spare, self._late = Deadline(resolve_timeout(timeout)), 0.0, "made the communicator"
+        self._broken: CommunicatorError | None = None
+        endpoint, secret = self._meet(world, rank, size, comm is None)
+        self._comm, request = world.Idup()
+        self._finish(request, self._comm)
+        self._mpi, self._unit = MPI, MPI.BYTE.Create_contiguous(_UNIT).Commit()
+        super().__init__(rank=rank, world_size=size, endpoint=endpoint, secret=secret, channel=f"mpi {next(_channels)}")
+
+    def _meet(self, world: Any, rank: int, size: int, whole: bool) -> tuple[str, str]:
+        """Where rank 0 will listen, and the job's secret; every rank learns them, and that the others are here."""
+        paddles = [os.environ.get(name) for name in ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")]
+        known = [_free_port(), secrets.token_hex(32)] if rank == 0 else [0, ""]
+        said = json.dumps([socket.gethostname(), *known, paddles]).encode()
+        mine, everybodys = np.zeros(_SAID, np.uint8), np.zeros((size, _SAID), np.uint8)
+        mine[: len(said)] = np.frombuffer(said, np.uint8)
+        self._finish(world.Iallgather(mine, everybodys), mine, everybodys)
+        hosts, ports, made, numbers = zip(*[json.loads(bytes(row).rstrip(b"\0")) for row in everybodys])
+        for each, (number, workers) in enumerate(numbers):
+            if whole and workers is not None and (number, workers) != (str(each), str(size)):
+                raise InvalidInputError(
+                    f"MPI's rank {each} of {size} has PADDLE_TRAINER_ID={number} and PADDLE_TRAINERS_NUM={workers};"
+                    " they must agree. Unset them, or give MPICommunicator a communicator whose ranks are those"
+                )
+        return f"{'127.0.0.1' if len(set(hosts)) == 1 else hosts[0]}:{ports[0]}", made[0]
+
+    def shuffle(
+        self,
+        call: str,
+        letters: Sequence[Letter],
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
+    ) -> list[Letter]:
+        """Give each worker what every worker has for it, directly; see `Communicator`."""
+        parts: list[list[Any]] = []
+        try:
+            parts = [_written(letter) for letter in letters]
+            self._one_each(letters)
+        except Exception as failure:  # the others must hear of it, whatever it is
+            trouble = trouble or failure
+        deadline, trouble = began(timeout, trouble)
+        trouble = trouble or self._broken
+        self.consult(call, lambda letters: Letter(None), timeout=deadline.timeout, trouble=trouble)
+
+        def exchange() -> list[Letter]:
+            sizes = np.array([sum(map(len, part)) // _UNIT for part in parts])
+            given, come = np.frombuffer(b"".join(itertools.chain(*parts)), np.uint8), np.empty_like(sizes)
+            self._finish(self._comm.Ialltoall(sizes, come), sizes, come)
+            data = np.empty(_UNIT * int(come.sum()), np.uint8)
+            send, receive = ([each, of, np.cumsum(of) - of, self._unit] for each, of in ((given, sizes), (data, come)))
+            self._finish(self._comm.Ialltoallv(send, receive), given, data)
+            ends = _UNIT * np.cumsum(come)
+            return [_read(data[end - _UNIT * size : end]) for end, size in zip(ends.tolist(), come.tolist())]
+
+        return self._inside(call, exchange, deadline)
+
+    def _reduce_large(self, call: str, block: Block, deadline: Deadline) -> np.ndarray:
+        """Reduce integers by MPI; what may overflow, and floats, which the star rounds once, go through the star."""
+        array, sums = block.array, block.reduction == "sum"
+        if array.dtype != np.int64 or block.reduction not in ("sum", "max", "min"):
+            return super()._reduce_large(call, block, deadline)
+        largest = max(int(array.max()), -int(array.min())) if sums else 0
+        note = [largest, self.spreads and self._broken is None]
+
+        def decide(letters: Sequence[Letter]) -> Letter:
+            sizes, ready = zip(*[letter.note for letter in letters])
+            return Letter(all(ready) and sum(sizes) < 2**63)
+
+        if not self.consult(call, decide, note, timeout=deadline.left).note:
+            return super()._reduce_large(call, block, deadline)
+        given, result = np.ascontiguousarray(array), np.empty(array.shape, np.int64)
+        operation = getattr(self._mpi, block.reduction.upper())
+
+        def exchange() -> np.ndarray:
+            self._finish(self._comm.Iallreduce(given, result, operation), given, result)
+            return result
+
+        return self._inside(call, exchange, deadline)
+
+    def _inside(self, call: str, exchange: Callable[[], _T], deadline: Deadline) -> _T:
+        """Do what all have agreed on, and hear how it went for all."""
+        # a worker that stays inside is named by the star, which needs some time for that
+        self._deadline, self._spare, self._late = deadline, 4 * margin(deadline.timeout), f"came through {call}"
+        error, found = None, None
+        try:
+            found = exchange()
+        except Exception as failure:  # the others are waiting for the verdict
+            error = failure
+        try:
+            self.consult(f"{call}, verdict", lambda letters: Letter(None), timeout=deadline.left, trouble=error)
+        except Exception as failure:
+            self._broken = CommunicatorError(
+                f"MPI is of no more use to this job, since {call} failed: {failure} Start the job again, or leave"
+                " FLEETMETRICS_ENGINE and the backend mpi4py out."
+            )
+            raise
+        return cast(_T, found)
+
+    def _finish(self, request: Any, *buffers: Any) -> None:
+        """Wait for an operation of MPI, which makes progress inside ``Test`` only."""
+        try:
+            while not request.Test():
+                if self._deadline.remaining <= self._spare:
+                    raise DeadlineError(
+                        f"not all MPI ranks {self._late} within {self._deadline.timeout:g} s; every rank must call the"
+                        " same at the same place in the program. Look at their logs."
+                    )
+                os.sched_yield()
+        except BaseException:
+            _abandoned.append((request, buffers))
+            raise
+
+
+def _written(letter: Letter) -> list[Any]:
+    note, payload = json.dumps(letter.note).encode(), letter.payload
+    buffers = list(payload) if isinstance(payload, (list, tuple)) else [payload]
+    size = sum(map(len, buffers))
+    head = np.array([len(note), size]).tobytes()
+    return [head, note, bytes(-len(note) % _UNIT), *buffers, bytes(-size % _UNIT)]
+
+
+def _read(data: np.ndarray) -> Letter:
+    note, payload = data[:_UNIT].view(np.int64).tolist()
+    start = _UNIT + note + -note % _UNIT
+    return Letter(json.loads(data[_UNIT : _UNIT + note].tobytes()), data[start : start + payload].data)
 
 
 def _free_port() -> int:

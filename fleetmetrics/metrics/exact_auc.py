@@ -45,8 +45,8 @@ class ExactAUC(Undefinable, RecordMetric):
     and labels 0 or 1. Undefined if a class has no samples (for the PR curve class 1).
 
     Every worker keeps and sorts its own samples, at most 9 bytes each (5 with float32 scores, 8 more with weights);
-    rank 0 then reads those of all workers by descending score, a piece at a time. `fleetmetrics.AUC` needs 64 KiB, one
-    exchange and no sorting; its ``bounds`` tell whether that is accurate enough.
+    rank 0 (under MPI each worker) then reads those of all workers by descending score, a piece at a time.
+    `fleetmetrics.AUC` needs 64 KiB, one exchange and no sorting; its ``bounds`` tell whether that is accurate enough.
 
     Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve",
     Radiology 143 (1982).

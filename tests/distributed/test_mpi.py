@@ -1,15 +1,44 @@
-"""The backend "mpi4py", under a real mpirun."""
+"""The engine mpi and the backend "mpi4py", under a real mpirun."""
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.distributed.cluster import SLACK, run
+import fleetmetrics as fm
+from tests.distributed.cluster import AT_ONCE, SLACK, Job, run
 
 pytestmark = pytest.mark.distributed
 WORKER = Path(__file__).parent / "workers" / "mpi.py"
+ENGINE = {"FLEETMETRICS_ENGINE": "mpi"}
+RECORD_METRICS: dict[str, Any] = {
+    "gauc": fm.GAUC,
+    "exact auc": fm.ExactAUC,
+    "average precision": lambda **given: fm.ExactAUC(curve="PR", **given),
+    "ndcg": lambda **given: fm.NDCG(by="user", k=[1, 3], **given),
+    "kendall": fm.KendallCorrelation,
+    "sliced": lambda **given: fm.Sliced(fm.GAUC(), **given),
+}
+
+
+def dealt(metric: Any, rank: int, workers: int) -> Any:
+    """Give a metric the samples of a worker, of which the last one of several has none."""
+    rng = np.random.default_rng(5)
+    n = 3000
+    user, slot, score = rng.integers(0, 200, n), rng.integers(0, 3, n), rng.integers(0, 500, n) / 512
+    given = {"prediction": score, "label": (rng.random(n) < score).astype(np.int64)}
+    mine = np.arange(n) % max(1, workers - 1) == rank
+    of_user = {"user": user, "slot": slot}
+    columns = {name: of_user[name][mine] for name in metric.columns}
+    metric.add(**{name: column[mine] for name, column in given.items()}, **columns)
+    return metric
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -24,13 +53,121 @@ def test_metrics_are_global_and_the_same_on_every_rank(workers: int) -> None:
         assert report["same"]
 
 
+@pytest.mark.parametrize("workers", [2, 4])
+def test_records_fold_on_all_workers_to_the_bits_of_the_star_and_of_one_process(workers: int) -> None:
+    sizes = [2000, 2**24]
+    reports = run(WORKER, workers, "mpi", args={"case": "folding", "round_bytes": sizes}, env=ENGINE)
+    assert [report["rank"] for report in reports] == list(range(workers))
+    for name, make in RECORD_METRICS.items():
+        one = repr(dealt(make(), 0, 1).compute())
+        for size in sizes:
+            found = [text for report in reports for text in report["found"][f"{name}, {size}"]]
+            assert len(set(found)) == 1, (name, found)
+            if name == "average precision":  # its sum is rounded piece by piece
+                assert float(found[0]) == pytest.approx(float(one), rel=1e-13)
+            else:
+                assert found[0] == one, name
+
+
+def test_a_shuffle_over_mpi_gives_each_worker_what_every_worker_has_for_it() -> None:
+    reports = run(WORKER, 3, "mpi", args={"case": "folding", "round_bytes": []}, env=ENGINE)
+    for to, report in enumerate(reports):
+        assert report["shuffled"] == [[[rank, to], (bytes([to]) * 5 * rank).hex()] for rank in range(3)]
+        assert report["wrong"] == reports[0]["wrong"]
+        assert report["wrong"].startswith("CommunicatorError: on ranks 1, 2: TypeError: Object of type object")
+        assert report["after"] == 3
+
+
+def test_large_integers_are_reduced_by_mpi_and_all_else_by_the_star_to_the_same_bits() -> None:
+    reports = run(WORKER, 3, "mpi", args={"case": "reducing"}, env=ENGINE)
+    for report in reports:
+        for name, (by_mpi, same) in report["found"].items():
+            assert same, name
+            assert by_mpi == ("floats" not in name and name != "sum of large"), name
+        assert report["overflow"].startswith("IntegerOverflowError: all_reduce, state 'array': the sum over 3 workers")
+        assert report == reports[0]
+
+
 def test_without_the_backend_a_metric_is_an_error_that_names_it() -> None:
     for report in run(WORKER, 2, "mpi", args={"case": "not_chosen"}):
         assert report["error"].startswith("NoChannelError: ")
-        assert "get_dist_backend('mpi4py')" in report["error"]
+        assert "get_dist_backend('mpi4py')" in report["error"] and "FLEETMETRICS_ENGINE=mpi" in report["error"]
 
 
 def test_a_rank_that_does_not_come_is_an_error_before_the_deadline() -> None:
     first, second = run(WORKER, 2, "mpi", args={"case": "one_is_missing"})
-    assert first["error"].startswith("DeadlineError: not all of the 2 MPI ranks made the communicator within 1 s")
+    assert first["error"].startswith("DeadlineError: not all MPI ranks made the communicator within 1 s")
     assert first["seconds"] < 1 + SLACK and second["done"]
+
+
+def test_a_rank_that_is_late_is_named_before_anybody_enters_mpi_and_the_next_call_works() -> None:
+    reports = run(WORKER, 3, "mpi", args={"case": "late"}, env=ENGINE)
+    one = dealt(fm.GAUC(), 0, 1).compute()
+    for report in reports:
+        assert report["error"].startswith("DeadlineError: rank 2 did not arrive within 2 s"), report["error"]
+        assert report["seconds"] < 2 + SLACK
+        assert report["again"] == one
+
+
+def test_a_rank_stopped_inside_mpi_is_named_and_mpi_counts_as_broken() -> None:
+    with Job(WORKER, 3, "mpi", args={"case": "stopped"}, env=ENGINE) as job:
+        waited_for(lambda: all("error" in (job.report_of(rank) or {}) for rank in (0, 1)), job)
+        for pid in stopped(job):
+            os.kill(pid, signal.SIGCONT)
+        reports = job.wait()
+    for rank, report in enumerate(reports):
+        assert rank == 2 or report["seconds"] < 5 + SLACK
+        assert report["error"].startswith("DeadlineError: rank 2 did not arrive within "), report["error"]
+        assert "MPI is of no more use to this job, since GAUC it, records failed: " in report["after"]
+        assert report["after"] == reports[0]["after"]
+        assert report["total"] == 3  # what needs no records goes on
+
+
+def test_a_rank_killed_inside_mpi_ends_the_job() -> None:
+    with Job(WORKER, 3, "mpi", args={"case": "killed"}, env=ENGINE) as job:
+        waited_for(lambda: all("entered" in (job.report_of(rank) or {}) for rank in range(3)), job)
+        start = time.monotonic()
+        assert job.processes[0].wait(AT_ONCE) != 0
+        assert time.monotonic() - start < AT_ONCE
+
+
+@pytest.mark.parametrize(
+    "engine, error",
+    [
+        ("mpi", r"NoChannelError: the engine mpi needs workers that mpirun has started, and none of .*PMI_SIZE"),
+        ("nccl", r"InvalidInputError: .*FLEETMETRICS_ENGINE holds 'nccl'; it must be mpi"),
+    ],
+)
+def test_an_engine_that_cannot_be_had_is_an_error_that_says_why(engine: str, error: str) -> None:
+    (report,) = run(WORKER, 1, args={"case": "without"}, env={"FLEETMETRICS_ENGINE": engine})
+    assert re.match(error, report["error"]), report["error"]
+    assert report["backend"].startswith("NoChannelError: the engine mpi needs workers that mpirun has started")
+
+
+def test_without_mpi4py_the_engine_is_an_error_that_says_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "mpi4py.py").write_text("raise ImportError('not here')")
+    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *map(str, (WORKER.parents[3], WORKER.parents[1]))])}
+    for report in run(WORKER, 2, "mpi", args={"case": "without"}, env={**ENGINE, **env}):
+        assert report["error"].startswith("NoChannelError: FLEETMETRICS_ENGINE is mpi, but the engine mpi cannot")
+        assert "not here" in report["error"] and "pip install 'fleetmetrics[mpi]'" in report["error"]
+        assert report["backend"].startswith("ImportError: the engine mpi cannot import mpi4py (not here)")
+
+
+def waited_for(done: Any, job: Job, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, job.logs()
+        time.sleep(0.02)
+
+
+def stopped(job: Job) -> list[int]:
+    """The processes of a job that are stopped."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            mine = job.mark.encode() in path.read_bytes()
+            state = path.with_name("stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        found += [int(path.parent.name)] if mine and state == "T" else []
+    return found

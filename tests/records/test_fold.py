@@ -120,3 +120,10 @@ def test_a_shuffle_gives_each_worker_what_every_worker_has_for_it() -> None:
 
     found = together([work] * 3, Together)
     assert found == [[([rank, to], bytes([to]) * 16 * rank) for rank in range(3)] for to in range(3)]
+
+
+def test_a_shuffle_with_too_few_letters_is_an_error_on_every_worker() -> None:
+    found = together([lambda channel: channel.shuffle("test", [Letter(0)] * (3 - channel.rank))] * 3)
+    texts = {f"{type(each).__name__}: {each}" for each in found}
+    assert len(texts) == 1
+    assert "InvalidInputError: on rank 1: letters holds 2, and there are 3 workers" in texts.pop()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from typing import Any
 
+import numpy as np
 from cluster import arguments, error_text, report, touch, wait_for_file
 
 import fleetmetrics as fm
+from fleetmetrics.comm import Letter
 from fleetmetrics.comm.mpi import MPICommunicator
+from fleetmetrics.records import fold
+from tests.distributed.test_mpi import RECORD_METRICS, dealt
 
 
 class Gathered(fm.BaseMetric):
@@ -26,6 +31,47 @@ def metrics() -> None:
     metric.add(x=[10 * channel.rank + i for i in range(channel.rank)])
     report(records=metric.compute())
     report(error=error_text(lambda: metric.compute(size=channel.rank - 1)))
+
+
+def folding() -> None:
+    """Over MPI, then over the star of the same workers."""
+    channel = fm.get_communicator()
+    assert isinstance(channel, MPICommunicator) and channel is fm.get_communicator() and channel.spreads
+    found: dict[str, Any] = {}
+    for size in arguments()["round_bytes"]:
+        fold.ROUND_BYTES = size
+        for name, make in RECORD_METRICS.items():
+            metric = dealt(make(name="it"), channel.rank, channel.world_size)
+            channel.spreads = True
+            over_mpi = repr(metric.compute(timeout=20))
+            channel.spreads = False
+            found[f"{name}, {size}"] = [over_mpi, repr(metric.compute(timeout=20))]
+    channel.spreads = True
+    letters = [Letter([channel.rank, to], bytes([to]) * 5 * channel.rank) for to in range(channel.world_size)]
+    shuffled = [[note, bytes(payload).hex()] for note, payload in channel.shuffle("test", letters)]
+    wrong = error_text(lambda: channel.shuffle("test", [Letter(object())] if channel.rank else letters))
+    report(rank=channel.rank, found=found, shuffled=shuffled, wrong=wrong, after=int(fm.sum(1)))
+
+
+def reducing() -> None:
+    """Large states over MPI and over the star, and how often MPI did it."""
+    channel: Any = fm.get_communicator()
+    rng, found, done = np.random.default_rng(channel.rank), {}, []
+    finish = channel._finish
+    channel._finish = lambda *given: (done.append(1), finish(*given))
+    integers, floats = rng.integers(-(2**40), 2**40, (300, 500)), rng.normal(size=(300, 500))
+    large = integers.copy()
+    large.flat[channel.rank] = 2**62  # the sums fit, which only the star can tell
+    for how in ("sum", "max", "min"):
+        for name, array in (("integers", integers), ("floats", floats), ("large", large)):
+            results = []
+            for channel.spreads in (True, False):
+                results.append(channel.all_reduce(array, how))
+            found[f"{how} of {name}"] = len(done), results[0].tobytes() == results[1].tobytes()
+            done.clear()
+    channel.spreads = True
+    overflow = error_text(lambda: channel.all_reduce(np.full(2**17, 2**62), "sum"))
+    report(found=found, overflow=overflow, digest=int(channel.all_reduce(integers, "sum").sum()))
 
 
 def not_chosen() -> None:
@@ -48,5 +94,54 @@ def one_is_missing() -> None:
     os._exit(0)
 
 
+def late() -> None:
+    """Rank 2 comes to the records when the others have given up."""
+    channel = fm.get_communicator()
+    metric = dealt(fm.GAUC(name="it"), channel.rank, channel.world_size)
+    channel.barrier()
+    if channel.rank == 2:
+        wait_for_file("given up by 0")
+        wait_for_file("given up by 1")
+    start = time.monotonic()
+    report(error=error_text(lambda: metric.compute(timeout=2)), seconds=time.monotonic() - start)
+    touch(f"given up by {channel.rank}")
+    report(again=metric.compute(timeout=20))
+
+
+def inside(signal_number: int) -> None:
+    """Rank 2 gets a signal when all others are inside an operation of MPI."""
+    channel: Any = fm.get_communicator()
+    metric = dealt(fm.GAUC(name="it"), channel.rank, channel.world_size)
+    channel.barrier()
+    if channel.rank == 2:
+        finish = channel._finish
+
+        def signalled(*given: Any) -> None:
+            os.kill(os.getpid(), signal_number)
+            finish(*given)
+
+        channel._finish = signalled
+    report(entered=True)
+    start = time.monotonic()
+    report(error=error_text(lambda: metric.compute(timeout=5)), seconds=time.monotonic() - start)
+    report(after=error_text(lambda: metric.compute(timeout=20)), total=int(fm.sum(1)))
+
+
+def without() -> None:
+    report(error=error_text(fm.get_communicator), backend=error_text(lambda: fm.get_dist_backend("mpi4py")))
+
+
 if __name__ == "__main__":
-    {"metrics": metrics, "not_chosen": not_chosen, "one_is_missing": one_is_missing}[arguments()["case"]]()
+    case = arguments()["case"]
+    cases: dict[str, Any] = {
+        "metrics": metrics,
+        "folding": folding,
+        "reducing": reducing,
+        "not_chosen": not_chosen,
+        "one_is_missing": one_is_missing,
+        "late": late,
+        "stopped": lambda: inside(signal.SIGSTOP),
+        "killed": lambda: inside(signal.SIGKILL),
+        "without": without,
+    }
+    cases[case]()
