@@ -265,51 +265,39 @@ class Communicator(ABC):
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> list[Letter]:
-        """Give each worker what every worker has for it; here through rank 0, which every worker hears.
+        """Give each worker what every worker has for it, here through rank 0; raises as ``consult``.
 
         Args:
-            call: what is done, the same on every worker; errors quote it.
+            call: as in ``consult``.
             letters: for each worker, by rank.
-            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
-            trouble: what went wrong here before; then every worker raises it.
+            timeout: as in ``consult``.
+            trouble: as in ``consult``.
 
         Returns:
             The letters for this worker, by the rank that sent each.
-
-        Raises:
-            AgreementError, DeadlineError, CommunicatorError: as in ``consult``.
 
         Examples:
             >>> from fleetmetrics import LocalCommunicator
             >>> LocalCommunicator().shuffle("records", [Letter("for rank 0")])
             [Letter(note='for rank 0', payload=b'')]
         """
-        note: Any = None
-        sent: list[Any] = []
-        try:
-            self._one_each(letters)
-            sent = [joined(letter.payload) for letter in letters]
-            note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
-        except Exception as error:  # the others must hear of it, whatever it is
-            trouble = trouble or error
+        sent = [joined(letter.payload) for letter in letters]
+        note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
 
         def decide(brought: Sequence[Letter]) -> Letter:
+            self._check_numbers([len(letter.note) for letter in brought])
             return Letter([letter.note for letter in brought], [joined(letter.payload) for letter in brought])
 
         told = self.consult(call, decide, note, sent, timeout=timeout, trouble=trouble)
-        found, start = [], 0
-        for row in told.note:
-            for rank, (note, size) in enumerate(row):
-                if rank == self.rank:
-                    found.append(Letter(note, told.payload[start : start + size]))
-                start += size
-        return found
+        notes, sizes = zip(*[each for row in told.note for each in row])
+        ends = np.cumsum(sizes).tolist()
+        letters = [Letter(note, told.payload[end - size : end]) for note, size, end in zip(notes, sizes, ends)]
+        return letters[self.rank :: self.world_size]
 
-    def _one_each(self, letters: Sequence[Letter]) -> None:
-        if len(letters) != self.world_size:
-            raise InvalidInputError(
-                f"letters holds {len(letters)}, and there are {self.world_size} workers; give one for each, by rank"
-            )
+    def _check_numbers(self, numbers: Sequence[int]) -> None:
+        if set(numbers) != {self.world_size}:
+            texts = by_rank(map(str, numbers))
+            raise InvalidInputError(f"letters must hold one for each of {self.world_size} workers, not {texts}.")
 
     def all_reduce(self, array: Any, reduction: str = "sum", *, timeout: float | None = None) -> np.ndarray:
         """Reduce one array over the workers.

@@ -103,12 +103,16 @@ class MPICommunicator(SocketCommunicator):
         parts: list[list[Any]] = []
         try:
             parts = [_written(letter) for letter in letters]
-            self._one_each(letters)
         except Exception as failure:  # the others must hear of it, whatever it is
             trouble = trouble or failure
         deadline, trouble = began(timeout, trouble)
         trouble = trouble or self._broken
-        self.consult(call, lambda letters: Letter(None), timeout=deadline.timeout, trouble=trouble)
+
+        def decide(brought: Sequence[Letter]) -> Letter:
+            self._check_numbers([letter.note for letter in brought])
+            return Letter(None)
+
+        self.consult(call, decide, len(letters), timeout=deadline.timeout, trouble=trouble)
 
         def exchange() -> list[Letter]:
             sizes = np.array([sum(map(len, part)) // _UNIT for part in parts])
@@ -149,10 +153,11 @@ class MPICommunicator(SocketCommunicator):
         """Do what all have agreed on, and hear how it went for all."""
         # a worker that stays inside is named by the star, which needs some time for that
         self._deadline, self._spare, self._late = deadline, 4 * margin(deadline.timeout), f"came through {call}"
-        error, found = None, None
+        error: BaseException | None = None
+        found = None
         try:
             found = exchange()
-        except Exception as failure:  # the others are waiting for the verdict
+        except BaseException as failure:  # the others are waiting for the verdict
             error = failure
         try:
             self.consult(f"{call}, verdict", lambda letters: Letter(None), timeout=deadline.left, trouble=error)
@@ -161,6 +166,8 @@ class MPICommunicator(SocketCommunicator):
                 f"MPI is of no more use to this job, since {call} failed: {failure} Start the job again, or leave"
                 " FLEETMETRICS_ENGINE and the backend mpi4py out."
             )
+            if error is not None and not isinstance(error, Exception):  # Ctrl-C, or the end of the process
+                raise error from None
             raise
         return cast(_T, found)
 
