@@ -134,18 +134,7 @@ def whole_number_of(argument: str, value: Any, least: int, most: int | None = No
 
 
 def number_of(argument: str, value: Any, low: float = -math.inf, high: float = math.inf, allowed: str = "") -> float:
-    """A finite number as a float.
-
-    Args:
-        argument: its name, for the message.
-        value: what was given.
-        low: the smallest allowed.
-        high: the largest allowed.
-        allowed: what is allowed, in words, where a range does not say it.
-
-    Raises:
-        InvalidInputError: it is not finite, not a number, or out of range.
-    """
+    """A finite number in a range as a float; ``allowed`` says in words what a range does not."""
     if _is_number(value) and low <= value <= high:
         return float(value)
     if not allowed:
@@ -175,16 +164,7 @@ def choice_of(argument: str, value: Any, allowed: Sequence[str | None]) -> Any:
 
 
 def column_of(argument: str, value: Any, taken: Sequence[str]) -> str:
-    """The name of a further argument of ``add``.
-
-    Args:
-        argument: the setting that names it.
-        value: what was given.
-        taken: other names that the metric uses.
-
-    Raises:
-        InvalidInputError: it is not a text, or is taken.
-    """
+    """The name of a further argument of ``add``, none of those ``taken``."""
     others = sorted({"prediction", "label", "weight", "mask", *taken})
     if not isinstance(value, str) or not value or value in others:
         raise InvalidInputError(f"{argument} must be a name other than {', '.join(others)}, not {value!r}")

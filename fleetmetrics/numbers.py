@@ -99,17 +99,7 @@ _LOW_32_BITS = np.int64(0xFFFFFFFF)
 
 
 def identity(reduction: str, dtype: Any) -> Any:
-    """Return the value that changes nothing when it is reduced with another.
-
-    Args:
-        reduction: "sum", "max", "min", "moments" or "comoments".
-        dtype: int64 or float64.
-
-    Returns:
-        A NumPy scalar of that dtype: the lowest value for a maximum, the highest for a minimum, else 0.
-
-    Raises:
-        InvalidInputError: for any other reduction or dtype.
+    """The NumPy scalar, int64 or float64, that changes nothing when it is reduced with another one.
 
     Examples:
         >>> int(identity("sum", "int64")), float(identity("max", "float64"))
@@ -125,18 +115,10 @@ def identity(reduction: str, dtype: Any) -> Any:
 
 
 def widen(value: Any, argument: str) -> np.ndarray:
-    """Widen numbers to int64 or float64, the only dtypes that are accumulated and exchanged.
+    """Widen bools, integers or floats to int64 or float64, the only dtypes that are accumulated and exchanged.
 
-    Args:
-        value: bools, integers or floats: an array, a number or a list.
-        argument: its name, for messages.
-
-    Returns:
-        An int64 or float64 array of the value's shape; without a copy where it is one already.
-
-    Raises:
-        InvalidInputError: if it holds something else, or is ragged.
-        IntegerOverflowError: for an unsigned integer above 2**63 - 1.
+    What is neither, or ragged, is an `InvalidInputError` that names the ``argument``; an unsigned integer above
+    2**63 - 1 an `IntegerOverflowError`. An array that has the dtype is not copied.
 
     Examples:
         >>> widen([True, False], "flags")
@@ -160,20 +142,9 @@ def widen(value: Any, argument: str) -> np.ndarray:
 def combine(reduction: str, arrays: Sequence[np.ndarray], over: str = "") -> np.ndarray:
     """Reduce the workers' arrays element by element, with the same bits whatever their order.
 
-    Integers are summed as integers. Floats are summed to the correctly rounded value of the exact sum.
-    Not a number wins over everything, and 0.0 counts as larger than -0.0. Moments are merged about their common mean.
-
-    Args:
-        reduction: one of `REDUCTIONS`.
-        arrays: one array per worker, int64 or float64, all of one shape; if the dtypes differ, float64.
-        over: what the arrays are of, for the message of an overflow; empty: as many workers.
-
-    Returns:
-        A new array of the common shape and dtype.
-
-    Raises:
-        InvalidInputError: for an unknown reduction, no arrays, unequal shapes or another dtype.
-        IntegerOverflowError: if a sum of integers does not fit into 64 bits.
+    Integers are summed as integers; an `IntegerOverflowError` says what they are of (``over``; empty: as many workers).
+    Floats are summed to the correctly rounded value of the exact sum. Not a number wins over everything, and 0.0 counts
+    as larger than -0.0. Moments are merged about their common mean. Arrays that differ in dtype become float64.
 
     Examples:
         >>> combine("max", [np.array([1, 5]), np.array([3, 2])])
@@ -196,17 +167,7 @@ def combine(reduction: str, arrays: Sequence[np.ndarray], over: str = "") -> np.
 
 
 def sum_of_numbers(one: Any, other: Any) -> Any:
-    """Add two numbers as `combine` does, in a tenth of the time.
-
-    Args:
-        one: an int of 64 bits, or a float; Python's.
-        other: the same.
-
-    Returns:
-        A float if one of them is, else an int.
-
-    Raises:
-        IntegerOverflowError: if a sum of integers does not fit into 64 bits.
+    """Add two of Python's numbers as `combine` does, in a tenth of the time.
 
     Examples:
         >>> sum_of_numbers(2, 3)

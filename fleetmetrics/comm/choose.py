@@ -286,14 +286,7 @@ def get_dist_backend(dist_backend: str | None = None) -> Communicator:
 
 
 def check_backend(dist_backend: str | None) -> str | None:
-    """Return the name, or raise.
-
-    Args:
-        dist_backend: a name, or None.
-
-    Raises:
-        UnknownNameError: for an unknown one.
-    """
+    """The name, or None; raises `UnknownNameError` for an unknown one."""
     if dist_backend is not None and dist_backend not in _BACKENDS:
         raise UnknownNameError(
             f"dist_backend is {dist_backend!r}; allowed are {', '.join(map(repr, _BACKENDS))}, or None for the default."

@@ -19,11 +19,7 @@ _SECONDS_FOR_TROUBLE = 10.0
 
 
 class Deadline:
-    """A moment until which a call may wait.
-
-    Args:
-        timeout: seconds from now.
-    """
+    """A moment until which a call may wait: so many seconds from now."""
 
     __slots__ = ("end", "timeout")
 
@@ -43,16 +39,7 @@ class Deadline:
 
 
 def resolve_timeout(timeout: float | None = None) -> float:
-    """Return the seconds to wait: the argument, else FLEETMETRICS_TIMEOUT, else half an hour.
-
-    Args:
-        timeout: seconds, or None.
-
-    Returns:
-        A positive, finite number of seconds.
-
-    Raises:
-        InvalidInputError: if the argument or the environment variable is not such a number.
+    """The seconds to wait: the argument, else FLEETMETRICS_TIMEOUT, else half an hour; positive and finite.
 
     Examples:
         >>> resolve_timeout(5)
@@ -74,14 +61,9 @@ def resolve_timeout(timeout: float | None = None) -> float:
 
 
 def began(timeout: float | None, trouble: BaseException | None = None) -> tuple[Deadline, BaseException | None]:
-    """Return the deadline of a call that begins now; even a wrong timeout must reach the others, who are waiting.
+    """The deadline of a call that begins now, and its trouble.
 
-    Args:
-        timeout: as the caller gave it.
-        trouble: what went wrong before.
-
-    Returns:
-        The deadline, and the trouble: that before, or a wrong timeout.
+    Even a wrong timeout must reach the others, who are waiting: it is a trouble like one from before.
     """
     try:
         return Deadline(resolve_timeout(timeout)), trouble
@@ -90,29 +72,14 @@ def began(timeout: float | None, trouble: BaseException | None = None) -> tuple[
 
 
 def margin(timeout: float, round_trip: float = 0.0) -> float:
-    """Return the seconds that a verdict needs to reach everybody.
-
-    Args:
-        timeout: of the call.
-        round_trip: seconds that a message there and back was seen to take.
-    """
+    """The seconds that a verdict needs to reach everybody, of a timeout and the round trips that were seen."""
     return min(max(min(1.0, 0.1 * timeout), 2 * round_trip), 0.2 * timeout)
 
 
 def run_until(work: Callable[[], Any], seconds: float, label: str) -> Any:
-    """Run a function that knows no deadline in a thread of its own, and stop waiting for it in time.
+    """Run a function that knows no deadline in a thread of its own; after so many seconds it is left behind.
 
-    Args:
-        work: the function.
-        seconds: how long to wait.
-        label: what it does, for the error.
-
-    Returns:
-        What the function returns.
-
-    Raises:
-        DeadlineError: if it is not ready in time; the thread is left behind.
-        Exception: what the function raises.
+    Raises `DeadlineError`, which says what it does by its label, or what the function raises.
     """
     outcome: list[Any] = []
 

@@ -25,17 +25,7 @@ _FIRST_PORT, _PORTS = 20000, 12000
 
 
 def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
-    """Split "host:port" (or "[::1]:port").
-
-    Args:
-        endpoint: the text.
-        variable: the environment variable it comes from, for the error.
-
-    Returns:
-        Host and port.
-
-    Raises:
-        InvalidInputError: if it is not of that form.
+    """Split "host:port" or "[::1]:port"; another form is an `InvalidInputError` that names the variable.
 
     Examples:
         >>> split_endpoint("10.0.0.1:8500", "PADDLE_MASTER")
