@@ -215,7 +215,8 @@ class Door:
         self._listener: socket.socket | None = None
         self._guests: dict[int, Guest] = {}  # by descriptor
         self._deaf_until = 0.0
-        self._unproven: dict[int, list[float]] = {}  # when, by the rank that somebody said to be
+        #: By the rank that somebody said to be: when that was first and last, and how often.
+        self._unproven: dict[int, tuple[float, float, int]] = {}
         self.restless = False  # whether there is something to `look` at
 
     @property
@@ -253,7 +254,9 @@ class Door:
             if guest.proven:
                 return guest
             if 0 < guest.rank < self._job.world_size:
-                self._unproven.setdefault(guest.rank, []).append(time.monotonic())
+                now = time.monotonic()
+                first, _, number = self._unproven.get(guest.rank, (now, now, 0))
+                self._unproven[guest.rank] = first, now, number + 1
             guest.answer(UNPROVEN)
         except OSError:
             pass
@@ -284,8 +287,8 @@ class Door:
         """Raise if all whom rank 0 waits for have failed to prove themselves, again and again."""
         now = time.monotonic()
         for rank in missing if self._unproven else [0]:
-            when = self._unproven.get(rank, [])
-            if len(when) < _UNPROVEN or when[-1] - when[0] < REFUSAL_SECONDS or now - when[-1] > REFUSAL_SECONDS:
+            first, last, number = self._unproven.get(rank, (now, now, 0))
+            if number < _UNPROVEN or last - first < REFUSAL_SECONDS or now - last > REFUSAL_SECONDS:
                 return
         self._unproven.clear()
         raise AuthenticationError(unproven_text(missing))

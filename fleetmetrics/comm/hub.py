@@ -7,7 +7,7 @@ import json
 import select
 import time
 from collections import defaultdict, deque
-from typing import Sequence
+from typing import NoReturn, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import Trouble, late_text, raise_trouble, ranks_text
@@ -100,6 +100,7 @@ class Hub(Member):
         self._abandoned: dict[tuple[int, int], Frame] = {}  # by channel and call
         self._meeting: _Meeting | None = None
         self._slept = 0.0  # seconds that a wait took too long
+        self._lost = ""  # why the star cannot go on
 
     def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
         """Collect the frames, decide, and answer all; see `Member.exchange`."""
@@ -161,6 +162,8 @@ class Hub(Member):
         """Wait for everybody; return the frames by rank."""
         if len(self._peers) < self.job.world_size - 1:
             self._door.open()
+        if self._lost:
+            raise _Broken(self._lost)
         self._slept = 0.0
         world = self.job.world_size
         gave_up: list[str] = []
@@ -171,8 +174,13 @@ class Hub(Member):
             arrived = len(meeting.frames) == world
             if arrived and not gave_up:
                 return [meeting.frames[rank] for rank in range(world)]
-            if self._receive(0 if just_arrived or gave_up else meeting.end, gave_up):
-                continue
+            try:
+                if self._receive(0 if just_arrived or gave_up else meeting.end, gave_up):
+                    continue
+            except _Broken:
+                if gave_up:  # its last word comes before its end, which is for the next exchange
+                    continue
+                raise
             if gave_up and (arrived or just_arrived or self._slept > _STOPPED_SECONDS):
                 raise DeadlineError(gave_up[0])  # rank 0 came late, or was stopped: who has waited for it says so
             if gave_up:
@@ -186,8 +194,12 @@ class Hub(Member):
     def _look_again(self, meeting: _Meeting) -> None:
         """Raise if somebody gave up in the meantime: after this the answer stands."""
         gave_up: list[str] = []
-        while self._receive(0, gave_up):
-            pass
+        try:
+            while self._receive(0, gave_up):
+                pass
+        except _Broken:
+            if not gave_up:
+                raise
         if gave_up:
             raise DeadlineError(gave_up[0])
         if time.monotonic() > meeting.last_moment:  # somebody has given up, so all must
@@ -251,14 +263,12 @@ class Hub(Member):
         try:
             frame = peer.stream.receive()
         except Garbled as error:
-            self._lose(peer)
-            raise _Broken(f"what rank {peer.rank} sends to rank 0 cannot be trusted: {error}.") from None
+            self._lose(peer, f"what rank {peer.rank} sends to rank 0 cannot be trusted: {error}.")
         except OSError:
-            if not peer.stream.heard:  # lost before a word was said: it connects once more
-                self._dismiss(peer)
-                return
-            self._lose(peer)
-            raise _Broken(_gone(peer)) from None
+            if peer.stream.heard:
+                self._lose(peer, _gone(peer))
+            self._dismiss(peer)  # lost before a word was said: it connects once more
+            return
         if frame is None:
             return
         if frame.kind != CLOSED:
@@ -270,9 +280,10 @@ class Hub(Member):
             return
         self._sort(peer, gave_up)
 
-    def _lose(self, peer: _Peer) -> None:
-        peer.lost = True
+    def _lose(self, peer: _Peer, why: str) -> NoReturn:
+        peer.lost, self._lost = True, why
         self._poll.unregister(peer.stream)
+        raise _Broken(why) from None
 
     def _dismiss(self, peer: _Peer) -> None:
         """Let a worker go that may come back."""
@@ -371,8 +382,10 @@ class Hub(Member):
             except (_Broken, CommunicatorError) as reason:
                 lost = lost or str(reason)
         if not meeting.acknowledged:
-            why = lost or f"no worker confirmed the result within {meeting.timeout:g} s at {meeting.label}."
-            raise _Broken(why) if lost else DeadlineError(why)
+            if lost:
+                raise _Broken(lost)
+            ranks = [peer.rank for peer in asked]
+            raise DeadlineError(late_text(ranks, "confirm the result", meeting.timeout, meeting.label))
         if lost:
             self._spread(meeting.channel.number, meeting.call + 1, CommunicatorError(lost))
 
