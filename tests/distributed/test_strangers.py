@@ -1,0 +1,555 @@
+"""Who may come in: whoever cannot prove that it knows the job's secret does no harm, and a faulty peer little."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import resource
+import socket
+import stat
+import struct
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+
+from fleetmetrics.comm import SocketCommunicator, frames, handshake
+from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, TROUBLE, Frame, Stream
+from fleetmetrics.comm.job import Job, secret_of
+from fleetmetrics.errors import InvalidInputError, UnauthenticatedWarning
+from tests.distributed.cluster import AT_ONCE, free_ports
+from tests.distributed.forks import SECRET, crew, member, outcome, results, run, timed, wait_for, wait_until
+from tests.distributed.proxy import Edit, Message, Proxy
+
+pytestmark = pytest.mark.distributed
+
+HTTP = b"GET / HTTP/1.1\r\nHost: rank-0\r\n\r\n"
+MAGIC = b"fleetmetrics 2\r\n"
+
+
+@pytest.fixture
+def port() -> int:
+    return free_ports(1)[0]
+
+
+def total(comm: SocketCommunicator, timeout: float = 20.0) -> Any:
+    """The sum of rank + 1 over the workers, or an error's text."""
+    return outcome(lambda: comm.all_reduce([comm.rank + 1], timeout=timeout).tolist())
+
+
+def hello(rank: int, world: int = 3, proof: bytes = b"\x01" * 32) -> bytes:
+    return struct.pack("!16sII32s", MAGIC, rank, world, b"\x02" * 32) + proof
+
+
+def knock(port: int, data: bytes = b"") -> socket.socket:
+    """Connect to where rank 0 listens, or will listen, and send."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            sock = socket.create_connection(("127.0.0.1", port), 5)
+            break
+        except OSError:
+            assert time.monotonic() < end, "nobody listens"
+            time.sleep(0.002)
+    sock.settimeout(20)
+    sock.sendall(data)
+    return sock
+
+
+def heard(sock: socket.socket) -> bytes:
+    """What somebody says until it hangs up."""
+    said = b""
+    with sock, contextlib.suppress(ConnectionError):
+        while True:
+            data = sock.recv(4096)
+            if not data:
+                break
+            said += data
+    return said
+
+
+def recorded() -> list[Message]:
+    """What rank 1 and rank 0 of another job said, who know the same secret."""
+    port, seen = free_ports(1)[0], []
+
+    def edit(message: Message) -> Sequence[bytes]:
+        seen.append(message)
+        return [message.data]
+
+    with Proxy(("127.0.0.2", port), ("127.0.0.1", port), edit=edit):
+        found = run(2, lambda rank: total(member(rank, 2, port, "127.0.0.2" if rank else "127.0.0.1")))
+    assert found == [[3]] * 2
+    return seen
+
+
+# Strangers at rank 0's door
+
+
+def test_strangers_before_during_and_after_the_handshake_do_no_harm(port: int, tmp_path: Path) -> None:
+    greeting, replayed, _, arrival = (message.data for message in recorded()[:4])
+    bad = [
+        HTTP, os.urandom(4096), MAGIC[:7], MAGIC, hello(1)[:50], hello(1), hello(1), hello(999), hello(0),
+        hello(2, world=999), hello(2**32 - 1), replayed, replayed + arrival, greeting, hello(1) + arrival, b"\0" * 88,
+    ]  # fmt: skip
+
+    def work(rank: int) -> Any:
+        comm = member(rank, 3, port)
+        found = []
+        for step in range(3):
+            if rank == 2 or (step and rank == 0):
+                wait_for(tmp_path / f"step {step}")
+            found.append(total(comm))
+        return found
+
+    with crew(3, work) as workers:
+        for step in range(3):  # before the last one is there, before and while the next exchanges go on
+            guests = [knock(port, data) for data in bad]
+            (tmp_path / f"step {step}").touch()
+        found = results(workers)
+        for guest in guests:
+            guest.close()
+    assert found == [[[6]] * 3] * 3
+
+
+def test_who_cannot_prove_itself_is_told_no_more_than_a_greeting_and_sent_away(port: int, tmp_path: Path) -> None:
+    replayed = recorded()[1].data
+
+    def work(rank: int) -> Any:
+        if rank == 2:
+            wait_for(tmp_path / "knocked")
+        return total(member(rank, 3, port))
+
+    with crew(3, work) as workers:
+        for data in (HTTP, hello(1), hello(999), replayed):
+            said = heard(knock(port, data))
+            assert said.startswith(MAGIC) and len(said) in (49, 49 + 33), said
+            assert said[49:] in (b"", handshake.UNPROVEN + bytes(32))
+        (tmp_path / "knocked").touch()
+        assert results(workers) == [[6]] * 3
+
+
+def test_silent_connections_are_bounded_in_number_and_in_time(port: int, tmp_path: Path) -> None:
+    def work(rank: int) -> Any:
+        handshake._GUEST_SECONDS = 2.0
+        if rank == 2:
+            wait_for(tmp_path / "knocked")
+        found = total(member(rank, 3, port))
+        return found, resource.getrusage(resource.RUSAGE_SELF).ru_utime
+
+    with crew(3, work) as workers:
+        silent = [knock(port) for _ in range(300)]
+
+        def opened() -> int:
+            return sum(not _hung_up(sock) for sock in silent)
+
+        wait_until(lambda: opened() <= 3 + 64)
+        wait_until(lambda: opened() == 0)
+        (tmp_path / "knocked").touch()
+        assert [value for value, _ in results(workers)] == [[6]] * 3
+        for sock in silent:
+            sock.close()
+
+
+def _hung_up(sock: socket.socket) -> bool:
+    sock.setblocking(False)
+    try:
+        while sock.recv(4096):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+# Strangers in rank 0's place
+
+
+def two_on_one_machine() -> tuple[str, int, int]:
+    """Endpoints of two workers, and the first two ports where rank 0 may listen."""
+    while True:
+        endpoints = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
+        (_, first), (_, second), *_ = Job(0, 2, endpoints).candidates()
+        if first != second and _free(first) and _free(second):
+            return endpoints, first, second
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as sock, contextlib.suppress(OSError):
+        sock.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
+@pytest.mark.parametrize("says", ["nothing", "garbage", "a greeting", "an old greeting and welcome"])
+def test_whoever_listens_before_rank_0_is_not_taken_for_it(says: str) -> None:
+    endpoints, first, _ = two_on_one_machine()
+    old = recorded()
+    words = {
+        "nothing": b"",
+        "garbage": os.urandom(200),
+        "a greeting": MAGIC + b"\1" + bytes(32),
+        "an old greeting and welcome": old[0].data + old[2].data + old[4].data,
+    }[says]
+
+    def work(rank: int) -> Any:
+        return total(SocketCommunicator(Job(rank, 2, endpoints, secret=SECRET)))
+
+    with socket.create_server(("127.0.0.1", first)) as fake, crew(2, work) as workers:
+        guest, _ = fake.accept()
+        guest.sendall(words)
+        with guest, fake:
+            guest.settimeout(20)
+            while says != "nothing" and guest.recv(4096):
+                pass  # until the worker has had enough
+            assert results(workers) == [[3]] * 2
+
+
+def _changed(message: Message) -> list[bytes]:
+    return [message.data[:-1] + bytes([message.data[-1] ^ 1])]
+
+
+TAMPERING: dict[str, Callable[[Message], list[bytes]]] = {
+    "changes a number": _changed,
+    "drops it": lambda message: [],
+    "repeats it": lambda message: [message.data, message.data],
+    "changes the head": lambda message: [message.data[:20] + b"\7" + message.data[21:]],
+    "cuts it short": lambda message: [message.data[:-3]],
+    "adds a byte": lambda message: [message.data + b"\0"],
+}
+
+
+def relaying(what: str, inward: bool) -> Edit:
+    """Relay faithfully up to the second frame of this direction; swap that with the next, or do what is said."""
+    kept: list[bytes] = []
+
+    def edit(message: Message) -> Sequence[bytes]:
+        target = ARRIVAL if inward else ANSWER
+        if message.kind != target:
+            return [message.data]
+        if what == "sends the one before":
+            kept.append(message.data)
+            return [kept[-2] if len(kept) == 2 else message.data]
+        kept.append(message.data)
+        return TAMPERING[what](message) if len(kept) == 2 else [message.data]
+
+    return edit
+
+
+@pytest.mark.parametrize("inward", [True, False], ids=["to rank 0", "from rank 0"])
+@pytest.mark.parametrize("what", [*TAMPERING, "sends the one before"])
+def test_whoever_relays_between_the_workers_cannot_change_a_number(what: str, inward: bool) -> None:
+    endpoints, first, second = two_on_one_machine()
+
+    def work(rank: int) -> Any:
+        comm = SocketCommunicator(Job(rank, 2, endpoints, secret=SECRET))
+        return [outcome(lambda: comm.all_reduce([rank + 1, step], timeout=1).tolist()) for step in range(4)]  # noqa: B023
+
+    with Proxy(("127.0.0.1", first), ("127.0.0.1", second), edit=relaying(what, inward)):
+        found = run(2, work)
+    for outcomes in found:
+        assert outcomes[0] == [3, 0]
+        assert outcomes[-1].startswith(("CommunicatorError", "DeadlineError")), outcomes
+        for step, value in enumerate(outcomes):
+            assert value == [3, 2 * step] or value.startswith(("CommunicatorError", "DeadlineError")), value
+
+
+def test_a_setting_leaves_payloads_to_those_who_trust_their_network(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads are sealed all the same."""
+    monkeypatch.setenv("FLEETMETRICS_DIGESTS", "heads")
+    for what in ("changes the head", "repeats it"):
+        with Proxy(("127.0.0.2", port), ("127.0.0.1", port), edit=relaying(what, True)):
+
+            def work(rank: int) -> Any:
+                comm = member(rank, 2, port, "127.0.0.2" if rank else "127.0.0.1")
+                return [total(comm, 1) for _ in range(3)]
+
+            for outcomes in run(2, work):
+                assert outcomes[0] == [3]
+                assert outcomes[-1].startswith(("CommunicatorError", "DeadlineError")), outcomes
+
+
+# A peer that knows the secret, and is faulty
+
+
+def raw(stream: Stream, kind: int = ARRIVAL, call: int = 1, header: bytes = b"", payload: bytes = b"", **head: Any) -> None:
+    """Send a frame that is sealed as it should be, whatever it says."""
+    values = {
+        "magic": b"flt2", "made": 0, "whole": True, "channel": 0, "remaining": 5.0, "timeout": 5.0,
+        "header_size": len(header), "payload_size": len(payload), "digest": frames.hashlib.sha256(header + payload).digest(),
+        **head,
+    }  # fmt: skip
+    data = frames._HEAD.pack(
+        values["magic"], kind, values["made"], values["whole"], values["channel"], call, values["remaining"],
+        values["timeout"], values["header_size"], values["payload_size"], values["digest"],
+    )  # fmt: skip
+    seal = frames._seal(stream._keys.sending, stream._sent, data)
+    stream._sent += 1
+    stream.sock.setblocking(True)
+    with contextlib.suppress(OSError):
+        stream.sock.sendall(data + seal + header + payload)
+    stream.sock.setblocking(False)
+
+
+LAYOUT = b"all_reduce\n"
+FAULTS: dict[str, dict[str, Any]] = {
+    "no UTF-8": {"header": b"\xff\xfe\n\xff"},
+    "no JSON": {"header": b"all_reduce\njson {"},
+    "no layout": {"header": b'all_reduce\njson {"a": [1, 2]}'},
+    "no note": {"header": b""},
+    "a foreign call": {"header": b"all_reduce\ntext nonsense"},
+    "an unknown kind": {"kind": 77},
+    "an answer": {"kind": ANSWER, "header": b"x"},
+    "an error": {"kind": ERROR, "header": b"no JSON"},
+    "trouble without words": {"kind": TROUBLE, "header": b"\xff"},
+    "trouble of a strange kind": {"kind": TROUBLE, "header": b'["SystemExit", 5]'},
+    "trouble in a list": {"kind": TROUBLE, "header": b"[[], {}]"},
+    "it left, in no UTF-8": {"kind": LEFT, "header": b"\xff\xff"},
+    "it gave up, in no UTF-8": {"kind": GAVE_UP, "header": b"\xff\xff"},
+    "another magic": {"magic": b"flt9"},
+    "another digest": {"header": b"x", "digest": bytes(32)},
+    "1 TiB announced": {"payload_size": 2**40},
+    "1 TiB and a byte announced": {"payload_size": 2**40 + 1},
+    "a header of 1 TiB announced": {"header_size": 2**40},
+    "everything announced": {"payload_size": 2**64 - 1, "header_size": 2**64 - 1},
+    "a deadline of nan": {"remaining": math.nan, "header": None},
+    "a timeout of inf": {"timeout": math.inf, "header": None},
+    "a deadline of -1e300": {"remaining": -1e300, "timeout": -1e300, "header": None},
+    "no digest of the payload": {"whole": False, "header": None},
+    "a payload too short": {"payload": b"\0\0\0", "header": None},
+    "a payload too long": {"payload": b"\0" * 4096, "header": None},
+    "a state of 8 TB": {"header": b'all_reduce\ntext {"call": "all_reduce", "states": [["a", "sum", "<i8", [1000000000000]]]}'},
+}  # fmt: skip
+MAY_BE_RIGHT: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_peer_ends_in_the_same_named_error_on_the_other_ranks(port: int, fault: str) -> None:
+    options = dict(FAULTS[fault])
+
+    def work(rank: int) -> Any:
+        comm = member(rank, 3, port)
+        if rank == 1:
+            job = comm._job
+            stream, _ = handshake.connect(job, secret_of(job).key, time.monotonic() + 20)
+            if options.get("header", b"") is None:  # what a worker says
+                options["header"] = _layout()
+            raw(stream, **{"channel": comm._channel.number, **options})
+            select_until_closed(stream)
+            return None
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found, seconds = timed(lambda: comm.all_reduce([rank + 1], timeout=2).tolist())
+        return found, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+    (first, seconds, more), _, (third, *_) = run(3, work)
+    assert first == third
+    assert first.startswith(("CommunicatorError", "AgreementError", "DeadlineError")), first
+    assert "rank 1" in first
+    assert seconds < 2 + AT_ONCE and more < 100_000  # KiB
+
+
+def _layout() -> bytes:
+    """The header of all_reduce over one whole number, as this version writes it."""
+    found: list[bytes] = []
+
+    class Seen(Exception):
+        pass
+
+    comm = member(0, 2, free_ports(1)[0])
+
+    def alone(channel: Any, frame: Frame, *_: Any) -> Any:
+        found.append(frame.header)
+        raise Seen
+
+    comm._star.alone = alone  # type: ignore[method-assign]
+    with contextlib.suppress(Seen):
+        comm.all_reduce([1], timeout=1)
+    return found[0]
+
+
+def select_until_closed(stream: Stream) -> None:
+    stream.sock.settimeout(20)
+    with contextlib.suppress(OSError):
+        while stream.sock.recv(4096):
+            pass
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"kind": ANSWER, "header": b"\xff\xff"},
+        {"kind": ANSWER, "header": b"\njson {"},
+        {"kind": ANSWER, "header": b"", "payload": b"\0\0\0"},
+        {"kind": ANSWER, "header": b'\njson {"a": 1}'},
+        {"kind": ERROR, "header": b"no JSON"},
+        {"kind": ERROR, "header": b'["KeyboardInterrupt", "x", false]'},
+        {"kind": ERROR, "header": b"[]"},
+        {"kind": ERROR, "header": b"\xff"},
+        {"kind": ARRIVAL, "header": b"\xff"},
+        {"kind": 77},
+        {"kind": ANSWER, "payload_size": 2**40},
+        {"kind": ANSWER, "payload_size": 2**63},
+        {"kind": CLOSED, "header": b"\xff"},
+        {"kind": ACK},
+    ],
+    ids=lambda answer: " ".join(map(str, answer.values())),
+)  # fmt: skip
+def test_a_faulty_rank_0_ends_in_a_named_error(port: int, answer: dict[str, Any]) -> None:
+    def work(rank: int) -> Any:
+        comm = member(rank, 2, port)
+        if rank:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            found = outcome(lambda: comm.all_reduce([1], timeout=2).tolist())
+            return found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        with handshake.listen(comm._job) as listener:
+            listener.setblocking(True)
+            sock, _ = listener.accept()
+            guest = handshake.Guest(sock, secret_of(comm._job).key)
+            while not guest.read():
+                pass
+            stream = guest.answer(handshake.WELCOME)
+            raw(stream, **{"channel": comm._channel.number, **answer})
+            select_until_closed(stream)
+        return None
+
+    _, (found, more) = run(2, work)
+    assert isinstance(found, str) and found.startswith(("CommunicatorError", "DeadlineError")), found
+    assert more < 100_000  # KiB
+
+
+# Secrets
+
+
+@pytest.mark.parametrize(("who", "named"), [(2, "rank 2"), (0, "ranks 1, 2")])
+def test_a_secret_that_differs_is_an_error_in_seconds_on_all_and_never_printed(
+    port: int, who: int, named: str
+) -> None:
+    def work(rank: int) -> Any:
+        logging.basicConfig(level=logging.DEBUG)
+        job = Job(rank, 3, endpoint=f"127.0.0.1:{port}", secret="hush-1" if rank == who else "hush-2")
+        comm = SocketCommunicator(job)
+        return *timed(lambda: comm.all_reduce([1], timeout=60)), f"{job!r} {comm!r} {vars(comm)!r} {vars(comm._star)!r}"
+
+    found = run(3, work)
+    for rank, (text, seconds, shown) in enumerate(found):
+        assert text.startswith("AuthenticationError: rank"), text
+        assert (named in text) or (who == 0 and f"rank {rank} " in text)
+        assert seconds < AT_ONCE
+        assert "hush" not in text + shown
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "rank"),
+    [
+        ("FLEETMETRICS_ENDPOINT", "10.0.0.1", 1),
+        ("FLEETMETRICS_ENDPOINT", "10.0.0.1:port", 1),
+        ("FLEETMETRICS_ENDPOINT", ":80", 1),
+        ("FLEETMETRICS_ENDPOINT", "10.0.0.1:65536", 0),
+        ("FLEETMETRICS_ENDPOINT", "10.0.0.1:²", 0),
+        ("FLEETMETRICS_BIND", "no address", 0),
+        ("FLEETMETRICS_BIND", "999.0.0.1", 0),
+        ("FLEETMETRICS_DIGESTS", "none", 0),
+    ],
+)
+def test_a_malformed_setting_is_named_with_its_value(
+    port: int, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, rank: int
+) -> None:
+    place = {
+        "PADDLE_TRAINERS_NUM": "2",
+        "PADDLE_TRAINER_ID": str(rank),
+        "PADDLE_TRAINER_ENDPOINTS": f"127.0.0.1:{port},127.0.0.1:{port + 1}",
+        "FLEETMETRICS_SECRET": SECRET,
+    }
+    for name, text in {**place, variable: value}.items():
+        monkeypatch.setenv(name, text)
+    with pytest.raises(InvalidInputError) as caught:
+        SocketCommunicator().barrier(timeout=0.5)
+    assert variable in str(caught.value) and repr(value) in str(caught.value)
+
+
+# The secret of those who share a machine
+
+
+def _found() -> tuple[bytes, list[str]]:
+    """The user's secret as a worker finds it, and what it warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = secret_of(Job(0, 2, "127.0.0.1:9001,127.0.0.1:9002"))
+    return (found.key if found.known else b""), [each.category.__name__ for each in caught]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield tmp_path / f"fleetmetrics-{os.geteuid()}"
+
+
+def test_the_users_secret_is_made_once_and_private(temporary: Path) -> None:
+    found = run(8, lambda rank: _found())
+    assert len({key for key, _ in found}) == 1 and found[0][0]
+    assert all(not warned for _, warned in found)
+    assert [path.name for path in temporary.iterdir()] == ["secret"]
+    assert stat.S_IMODE((temporary / "secret").stat().st_mode) == 0o600
+    assert stat.S_IMODE(temporary.stat().st_mode) == 0o700
+    assert len((temporary / "secret").read_text()) == 64
+
+
+@pytest.mark.parametrize("what", ["open folder", "open file", "link", "linked folder", "empty file"])
+def test_a_secret_that_another_user_may_have_made_or_read_is_not_used(temporary: Path, what: str) -> None:
+    other = temporary.with_name("elsewhere")
+    other.mkdir(mode=0o700)
+    (other / "secret").write_text("known to another")
+    (other / "secret").chmod(0o600)
+    if what == "linked folder":
+        temporary.symlink_to(other)
+    else:
+        temporary.mkdir(mode=0o700)
+        if what == "link":
+            (temporary / "secret").symlink_to(other / "secret")
+        elif what != "open folder":
+            (temporary / "secret").write_text("" if what == "empty file" else "readable by all")
+            (temporary / "secret").chmod(0o600 if what == "empty file" else 0o644)
+        else:
+            temporary.chmod(0o777)
+    assert _found() == (b"", ["UnauthenticatedWarning"])
+
+
+def test_a_folder_of_another_user_is_not_used(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To whoever has another number, this user's folder is another's."""
+    someone = os.geteuid() + 1
+    temporary.with_name(f"fleetmetrics-{someone}").mkdir(mode=0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: someone)
+    assert _found() == (b"", ["UnauthenticatedWarning"])
+
+
+def test_several_machines_without_a_secret_exchange_numbers_with_one_warning_and_no_pickle(port: int) -> None:
+    def work(rank: int) -> Any:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            job = Job(
+                rank, 2, "10.9.9.1:9001,10.9.9.2:9002", endpoint=f"0.0.0.0:{port}", bind="" if rank else "127.0.0.1"
+            )
+            comm = SocketCommunicator(job)
+            again = SocketCommunicator(job)
+            sums = [total(comm), total(again)]
+            text = outcome(lambda: comm.all_gather_object({1, 2}, allow_pickle=True, timeout=20))
+            objects = outcome(lambda: comm.all_gather_object([rank, "x", None], timeout=20))
+        warned = [str(each.message) for each in caught if issubclass(each.category, UnauthenticatedWarning)]
+        return sums, text, objects, warned
+
+    first, second = run(2, work)
+    assert first[:3] == second[:3]
+    assert first[0] == [[3], [3]]
+    assert "set" in first[1] and "FLEETMETRICS_SECRET" in first[1] and "allow_pickle" in first[1], first[1]
+    assert first[2] == [[0, "x", None], [1, "x", None]]
+    assert len(first[3]) + len(second[3]) == 1
+    assert "FLEETMETRICS_SECRET" in (first[3] + second[3])[0]
