@@ -147,9 +147,9 @@ class Communicator(ABC):
         payload = b"" if large else pack(layout, arrays)
         told = self.consult(call, decide, layout.text, payload, timeout=deadline.timeout, trouble=trouble)
         if told.note is not None:
-            layout = layout_of(told.note)
+            [layout] = read_each([told.note], layout_of)
         if not large:
-            return unpack(layout, joined(told.payload))
+            return read_each([joined(told.payload)], lambda payload: unpack(layout, payload))[0]
         return [
             self._reduce_large(call, Block(name, how, array.astype(dtype, copy=False)), deadline)
             for name, how, dtype, array in zip(layout.names, layout.reductions, layout.dtypes, arrays)

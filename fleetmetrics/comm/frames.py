@@ -40,9 +40,9 @@ ANSWER, ERROR = 6, 7
 CLOSED = 8
 _KINDS = range(1, 9)
 
-# Magic, kind, what became of the exchange before, whether the digest covers the payload, channel, number of the
-# exchange, seconds until the sender's deadline, seconds it began with, header and payload bytes, their SHA-256.
-_HEAD = struct.Struct("!4sBB?xQQddQQ32s")
+# Magic, kind, whether the digest covers the payload, channel, number of the exchange, that of the last with a result,
+# seconds until the sender's deadline, seconds it began with, header and payload bytes, their SHA-256.
+_HEAD = struct.Struct("!4sB?2xQQQddQQ32s")
 _NUMBER = struct.Struct("!Q")
 _SEAL = 32
 _MAGIC = b"flt2"
@@ -82,7 +82,7 @@ class Frame:
         header: a short text or JSON.
         payload: the data, one buffer on arrival, aligned for NumPy.
         channel: which communicator it belongs to.
-        made: what became of the exchange before, at the sender.
+        made: number of the last exchange that ended with a result at the sender.
         remaining: seconds until the sender's deadline.
         timeout: seconds that the sender was ready to wait altogether.
     """
@@ -110,7 +110,7 @@ class Frame:
             for part in payload if whole else ():
                 digest.update(part)
             head = _HEAD.pack(
-                _MAGIC, self.kind, self.made, whole, self.channel, self.call, self.remaining, self.timeout,
+                _MAGIC, self.kind, whole, self.channel, self.call, self.made, self.remaining, self.timeout,
                 len(self.header), size, digest.digest(),
             )  # fmt: skip
             self._ready[whole] = head, [memoryview(header), *payload]
@@ -210,10 +210,10 @@ class Stream:
         if not hmac.compare_digest(data[_HEAD.size :], _seal(self._keys.receiving, self._received, data[: _HEAD.size])):
             raise Garbled("the frame is not sealed with this connection's key")
         magic, *head = _HEAD.unpack_from(data)
-        kind, _, whole, _, _, remaining, timeout, header, payload, _ = head
+        kind, whole, _, _, _, remaining, timeout, header, payload, _ = head
         if magic != _MAGIC or kind not in _KINDS or header > _HEADER_LIMIT or payload > _PAYLOAD_LIMIT:
             raise Garbled("the frame's head makes no sense")
-        if not (math.isfinite(remaining) and math.isfinite(timeout)) or (self._keys.whole and not whole):
+        if not (0 <= remaining < math.inf and 0 <= timeout < math.inf) or (self._keys.whole and not whole):
             raise Garbled("the frame's head makes no sense")
         self._received += 1
         self._head = tuple(head)
@@ -232,7 +232,7 @@ class Stream:
 
     def _complete(self) -> Frame:
         assert self._head is not None
-        kind, made, whole, channel, call, remaining, timeout, header, payload, digest = self._head
+        kind, whole, channel, call, made, remaining, timeout, header, payload, digest = self._head
         body = self._target
         self._start_reading()
         start = len(body) - payload

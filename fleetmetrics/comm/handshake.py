@@ -102,14 +102,14 @@ class Guest:
         key: of the job's secret.
     """
 
-    def __init__(self, sock: socket.socket, key: bytes) -> None:
+    def __init__(self, sock: socket.socket, key: bytes, whole: bool = True) -> None:
         self.sock = sock
         self.came = time.monotonic()
         self.expires = self.came + _GUEST_SECONDS
         self.rank = self.world_size = -1
         self._key = key
         self._bytes = b""
-        self._greeting = _GREETING.pack(_MAGIC, _whole_digests(), secrets.token_bytes(32))
+        self._greeting = _GREETING.pack(_MAGIC, whole, secrets.token_bytes(32))
         sock.send(self._greeting)  # so few bytes always fit into an empty socket
 
     def read(self) -> bool:
@@ -212,6 +212,7 @@ class Door:
 
     def __init__(self, job: Job, key: bytes, poll: Any) -> None:
         self._job, self._key, self._poll = job, key, poll
+        self._whole = _whole_digests()
         self._listener: socket.socket | None = None
         self._guests: dict[int, Guest] = {}  # by descriptor
         self._deaf_until = 0.0
@@ -316,7 +317,7 @@ class Door:
             return
         try:
             sock.setblocking(False)
-            self._guests[sock.fileno()] = Guest(sock, self._key)
+            self._guests[sock.fileno()] = Guest(sock, self._key, self._whole)
             self._poll.register(sock, select.POLLIN)
         except OSError:
             sock.close()

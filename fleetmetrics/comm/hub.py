@@ -27,8 +27,6 @@ from fleetmetrics.comm.handshake import OTHER_WORLD, TAKEN, Door, Guest, refusal
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.star import (
     ACKNOWLEDGING,
-    FAILED,
-    RESULT,
     Answer,
     Channel,
     Combine,
@@ -50,10 +48,16 @@ __all__ = ["Hub"]
 _ABANDONED_KEPT = 1024
 #: A wait that took so much too long means that the process was stopped, and not only that the machine is busy.
 _STOPPED_SECONDS = 1.0
+#: How long rank 0 waits for those who have yet to connect, to tell them of an error.
+_SEE_OFF_SECONDS = 1.0
 
 
 class _Broken(Exception):
     """The star cannot go on; the text says why."""
+
+
+class _Parted(Exception):
+    """Some have a result of an exchange where others have an error; the text says who."""
 
 
 class _Peer:
@@ -76,6 +80,7 @@ class _Meeting:
         #: Until when rank 0 waits for the others, and until when the answer must be on its way.
         self.end, self.last_moment = deadline.end - 2 * spare, deadline.end - spare
         self.acknowledged = False
+        self.lost: dict[int, str] = {}  # who could not take the answer, and why
 
     def arrive(self, peer: _Peer, frame: Frame) -> None:
         """Note a worker's arrival; the first whose deadline comes decides how long rank 0 waits."""
@@ -112,10 +117,17 @@ class Hub(Member):
             reply = Frame(ANSWER, frame.call, answer.header, answer.payload, channel.number)
             self._send_all(reply, deadline)
             self._confirm(meeting)
+            channel.has_result(label)
+            if meeting.lost:  # the answer stands
+                self._spread(frame.call + 1, next(iter(meeting.lost.values())))
             return answer
         except _Broken as reason:
-            error = CommunicatorError(f"{reason}{after(channel)}")
-            self._spread(channel.number, frame.call, error)
+            self._spread(frame.call, str(reason))
+            raise CommunicatorError(self.broken) from None
+        except _Parted as reason:
+            channel.made = frame.call
+            error = AgreementError(str(reason))
+            self._abandon(error_frame(channel.number, frame.call, error, made=frame.call))
             raise error from None
         except FleetMetricsError as error:
             self._abandon(error_frame(channel.number, frame.call, error))
@@ -139,16 +151,17 @@ class Hub(Member):
         self._door.close()
 
     def _decide(self, meeting: _Meeting, frames: Sequence[Frame], combine: Combine) -> Answer:
+        made = [frame.made for frame in frames]
+        last = max(made)
+        if min(made) < last:
+            raise _Parted(
+                f"the workers parted at exchange {last}: it ended with a result on"
+                f" {ranks_text(rank for rank, one in enumerate(made) if one == last)}, and with an error on"
+                f" {ranks_text(rank for rank, one in enumerate(made) if one < last)}. Compute it again on all workers;"
+                " from now on they are together."
+            )
         if any(frame.kind == TROUBLE for frame in frames):
             raise_trouble([_trouble_in(rank, frame) for rank, frame in enumerate(frames)])
-        made = [frame.made for frame in frames]
-        if RESULT in made and FAILED in made:
-            ranks = {each: [rank for rank, one in enumerate(made) if one == each] for each in (RESULT, FAILED)}
-            raise AgreementError(
-                f"the workers parted at the exchange before {meeting.label}: it ended with a result on"
-                f" {ranks_text(ranks[RESULT])}, and with an error on {ranks_text(ranks[FAILED])}. Compute it again on"
-                " all workers; from now on they are together."
-            )
         try:
             return combine(frames)
         except FleetMetricsError:
@@ -228,15 +241,15 @@ class Hub(Member):
             elif frame.kind == ACK:
                 meeting.acknowledged = True
             elif frame.kind == LEFT:
-                raise CommunicatorError(frame.header.decode(errors="replace"))
+                raise CommunicatorError(_words_of(peer, frame))
             elif frame.kind == GAVE_UP:
-                gave_up.append(frame.header.decode(errors="replace"))
+                gave_up.append(_words_of(peer, frame))
         if inbox and meeting.frames.get(peer.rank) is None:
             gave_up.append(
                 f"rank {peer.rank} gave up before rank 0 arrived, and is at a later call already; every worker must"
                 " call the same metrics in the same order."
             )
-        elif inbox and inbox[0].made == RESULT:
+        elif inbox and inbox[0].made == meeting.call:
             meeting.acknowledged = True
         if (peer.rank, meeting.channel.number) in self._closed and peer.rank not in meeting.frames:
             raise CommunicatorError(f"rank {peer.rank} has gone away: it closed the channel.")
@@ -340,10 +353,16 @@ class Hub(Member):
         self._abandoned[verdict.channel, verdict.call] = verdict
         self._abandoned.pop((verdict.channel, verdict.call - _ABANDONED_KEPT), None)
         self.tell_all(verdict)
+        meeting, self._meeting = self._meeting, None
+        end = min(meeting.end, time.monotonic() + _SEE_OFF_SECONDS) if meeting is not None else 0.0
+        while len(self._ranks) < self.job.world_size - 1 and time.monotonic() < end:
+            with contextlib.suppress(_Broken, FleetMetricsError):  # this process may end before they connect
+                self._receive(end, [])
 
     def _send_all(self, frame: Frame, deadline: Deadline) -> None:
-        """Answer all; whoever cannot take the answer breaks the star, but the answer stands."""
-        lost = ""
+        """Answer all."""
+        assert self._meeting is not None
+        lost = self._meeting.lost
         unsent = select.poll()
         waiting: dict[int, _Peer] = {}
         for descriptor, peer in self._peers.items():
@@ -353,49 +372,61 @@ class Hub(Member):
                     waiting[descriptor] = peer
                     unsent.register(descriptor, select.POLLOUT)
             except OSError:
-                lost = lost or _gone(peer)
+                lost[peer.rank] = _gone(peer)
         while waiting and deadline.remaining:
             for descriptor, _ in wait_for(unsent, deadline.end):
                 peer = waiting[descriptor]
                 try:
                     peer.stream.flush()
                 except OSError:
-                    lost = lost or _gone(peer)
+                    lost[peer.rank] = _gone(peer)
                     peer.stream.drop_unsent()
                 if not peer.stream.sending:
                     unsent.unregister(descriptor)
                     del waiting[descriptor]
-        if waiting:
-            lost = lost or f"rank {next(iter(waiting.values())).rank} stopped in the middle of an answer."
-        if lost:
-            self._spread(frame.channel, frame.call + 1, CommunicatorError(lost))
+        for peer in waiting.values():
+            lost[peer.rank] = f"rank {peer.rank} stopped in the middle of an answer."
 
     def _confirm(self, meeting: _Meeting) -> None:
         """Wait until one of the others has the answer: if none has, nobody may have a result."""
         asked = [peer for rank, peer in self._ranks.items() if rank <= ACKNOWLEDGING]
         meeting.acknowledged |= self.job.world_size == 1
-        lost = ""
+        why = ""
         while not meeting.acknowledged and not all(peer.lost for peer in asked):
             try:
                 if not self._receive(meeting.last_moment, []) and time.monotonic() >= meeting.last_moment:
                     break
             except (_Broken, CommunicatorError) as reason:
-                lost = lost or str(reason)
+                why = why or str(reason)
+        for rank, peer in self._ranks.items():
+            if peer.lost:
+                meeting.lost.setdefault(rank, why or _gone(peer))
         if not meeting.acknowledged:
-            if lost:
-                raise _Broken(lost)
+            if meeting.lost:
+                raise _Broken(next(iter(meeting.lost.values())))
             ranks = [peer.rank for peer in asked]
             raise DeadlineError(late_text(ranks, "confirm the result", meeting.timeout, meeting.label))
-        if lost:
-            self._spread(meeting.channel.number, meeting.call + 1, CommunicatorError(lost))
 
-    def _spread(self, channel: int, call: int, error: CommunicatorError) -> None:
-        """Let every later call raise, here and on the others."""
-        self.broken = str(error)
+    def _spread(self, call: int, reason: str) -> None:
+        """Let this and every later call raise, here and on the others; say who may have parted at the one before."""
+        assert self._meeting is not None
+        channel = self._meeting.channel
+        lost = {rank for rank, peer in self._ranks.items() if peer.lost} | set(self._meeting.lost)
+        others = [rank for rank in range(self.job.world_size) if rank not in lost]
+        if lost and channel.made >= call - 1:
+            reason += after(channel, ranks_text(others), ranks_text(lost))
+        self.broken = reason
         for peer in self._peers.values():
             peer.stream.keep_unsent()
-        self._abandon(error_frame(channel, call, error, broken=True))
+        self._abandon(error_frame(channel.number, call, CommunicatorError(reason), broken=True))
         self._door.close()
+
+
+def _words_of(peer: _Peer, frame: Frame) -> str:
+    """What a worker says of its leaving."""
+    with contextlib.suppress(UnicodeDecodeError):
+        return frame.header.decode()
+    return f"rank {peer.rank} left, and what it said cannot be read."
 
 
 def _gone(peer: _Peer) -> str:
@@ -406,7 +437,7 @@ def _trouble_in(rank: int, frame: Frame) -> Trouble | None:
     """What a frame says of trouble; None if it brings data."""
     if frame.kind != TROUBLE:
         return None
-    with contextlib.suppress(ValueError, TypeError):
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
         name, text = json.loads(frame.header)
         return str(name), str(text)
     return "CommunicatorError", f"rank {rank} sent a report that cannot be read."

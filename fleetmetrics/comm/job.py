@@ -33,7 +33,7 @@ def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
     """
     host, _, port = endpoint.strip().rpartition(":")
     host = host.strip("[]")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise InvalidInputError(f"the environment variable {variable} holds {endpoint!r}; it must be host:port.")
     return host, int(port)
 

@@ -17,7 +17,7 @@ from fleetmetrics.comm.failures import by_rank, described
 from fleetmetrics.comm.frames import ARRIVAL, TROUBLE, Frame, Payload, joined
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Job, split_endpoint
-from fleetmetrics.comm.star import FAILED, RESULT, Answer, Combine, Member, Spoke
+from fleetmetrics.comm.star import Answer, Combine, Member, Spoke
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
 
 __all__ = ["SocketCommunicator"]
@@ -102,15 +102,12 @@ class SocketCommunicator(Communicator):
                 raise AgreementError(str(error).replace("the workers disagree:", where, 1)) from error
             return Answer(_header("", answer.note), answer.payload)
 
-        made = FAILED
         try:
             answer = self._alone(frame, label, combine, deadline)
-            made = RESULT
         except FleetMetricsError as error:
             raise error from trouble
-        finally:
-            channel.made, channel.label = made, label
-        return Letter(_read(answer.header)[1], joined(answer.payload))
+        [(_, told)] = read_each([answer.header], _read)
+        return Letter(told, joined(answer.payload))
 
     def close(self) -> None:
         """Close the channel; a second call does nothing, and neither does one in a forked child."""

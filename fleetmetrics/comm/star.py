@@ -18,7 +18,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import described, late_text, named_error
 from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Stream, wait_for
-from fleetmetrics.comm.handshake import connect
+from fleetmetrics.comm.handshake import REFUSAL_SECONDS, connect
 from fleetmetrics.comm.job import Job, secret_of
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
 
@@ -26,8 +26,6 @@ __all__ = ["ACKNOWLEDGING", "Answer", "Combine", "Member", "Spoke", "error_frame
 
 #: So many workers, from rank 1, tell rank 0 at once that they have the answer; the others with their next frame.
 ACKNOWLEDGING = 8
-#: What became of an exchange: nothing yet, a result, an error.
-NOTHING, RESULT, FAILED = 0, 1, 2
 
 
 class Answer(NamedTuple):
@@ -51,9 +49,13 @@ class Channel:
     def __init__(self, name: str) -> None:
         self.number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") or 1
         self.calls = 0
-        #: What became of the last exchange here, and what it was.
-        self.made, self.label = NOTHING, ""
+        #: The last exchange that ended with a result here, or with the error that the workers have parted.
+        self.made, self.label = 0, ""
         self.closed = False
+
+    def has_result(self, label: str) -> None:
+        """Remember that the present exchange ended with a result."""
+        self.made, self.label = self.calls, label
 
 
 class Member(ABC):
@@ -119,10 +121,10 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def error_frame(channel: int, call: int, error: FleetMetricsError, broken: bool = False) -> Frame:
-    """Return the frame that makes a worker raise."""
+def error_frame(channel: int, call: int, error: FleetMetricsError, broken: bool = False, made: int = 0) -> Frame:
+    """Return the frame that makes a worker raise; ``made``, if not 0, becomes its last exchange with a result."""
     header = json.dumps([*described(error), broken]).encode()
-    return Frame(ERROR, call, header, channel=channel)
+    return Frame(ERROR, call, header, channel=channel, made=made)
 
 
 def interruption(rank: int, error: BaseException, label: str) -> str:
@@ -130,11 +132,22 @@ def interruption(rank: int, error: BaseException, label: str) -> str:
     return f"rank {rank} was interrupted ({type(error).__name__}) at {label}."
 
 
-def after(channel: Channel) -> str:
-    """Say what became of the last exchange here, where a connection is lost."""
-    if channel.made != RESULT:
+def after(channel: Channel, on: str, others: str) -> str:
+    """Say who may have parted at the last exchange with a result, where a connection is lost after it."""
+    if not channel.label:
         return ""
-    return f" The exchange before, {channel.label}, ended with a result here; other ranks may have an error."
+    return f" The exchange before, {channel.label}, ended with a result on {on}; {others} may have an error instead."
+
+
+def _told_by(verdict: Frame) -> tuple[str, str, bool]:
+    """An error's name and text, and whether the star is of no more use."""
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        name, text, broken = json.loads(verdict.header)
+        return str(name), str(text), bool(broken)
+    return "CommunicatorError", "rank 0 sent an error that cannot be read.", False
+
+
+_GONE = "rank 0 has gone away: its process ended, or it closed the channel. Look at its log."
 
 
 class _Closed(Exception):
@@ -162,6 +175,7 @@ class Spoke(Member):
         """Send the frame and wait for rank 0's answer; see `Member.exchange`."""
         fresh, how = self._stream is None, "connect" if self._stream is None else "arrive"
         self._done[channel.number] = frame.call - 1
+        lost = 0.0
 
         def late() -> Frame:
             text = late_text([0], how, deadline.timeout, label)
@@ -169,11 +183,13 @@ class Spoke(Member):
 
         try:
             while True:
-                stream = self._connected(deadline)
+                stream = self._connected(min(deadline.end, lost or deadline.end))
                 if fresh:
                     frame = replace(frame, remaining=deadline.remaining)
                 try:
-                    return self._converse(stream, frame, late, deadline)
+                    answer = self._converse(channel, stream, frame, late, deadline)
+                    channel.has_result(label)
+                    return answer
                 except _Closed:  # it has a new one for the channels that are open
                     fresh = self._disconnect()
                 except Garbled as error:
@@ -182,12 +198,15 @@ class Spoke(Member):
                     raise
                 except OSError:
                     if stream.heard:
-                        gone = "rank 0 has gone away: its process ended, or it closed the channel. Look at its log."
-                        self._break(gone + after(channel))
-                    fresh = self._disconnect()  # lost before a word was said: once more
+                        before = channel.made >= frame.call - 1
+                        self._break(_GONE + after(channel, "this rank", "others") * before)
+                    fresh = self._disconnect()  # lost before a word was said: once more, but rank 0 may have ended
+                    lost = lost or time.monotonic() + REFUSAL_SECONDS + 5 * self._round_trip
                 finally:
                     stream.keep_unsent()
         except _NotFound:
+            if lost and deadline.remaining:
+                self._break(_GONE)
             verdict = late()
             self._missed.append(verdict)
             raise DeadlineError(verdict.header.decode()) from None
@@ -209,10 +228,10 @@ class Spoke(Member):
         if self._stream is not None:
             self._stream.close()
 
-    def _connected(self, deadline: Deadline) -> Stream:
+    def _connected(self, end: float) -> Stream:
         if self._stream is None:
             try:
-                self._stream, self._round_trip = connect(self.job, self.secret.key, deadline.end)
+                self._stream, self._round_trip = connect(self.job, self.secret.key, end)
             except TimeoutError:
                 raise _NotFound from None
         return self._stream
@@ -225,7 +244,9 @@ class Spoke(Member):
             self._stream = None
         return True
 
-    def _converse(self, stream: Stream, frame: Frame, late: Callable[[], Frame], deadline: Deadline) -> Answer:
+    def _converse(
+        self, channel: Channel, stream: Stream, frame: Frame, late: Callable[[], Frame], deadline: Deadline
+    ) -> Answer:
         spare = margin(deadline.timeout, self._round_trip)
         gives_up_at, leaves_at = deadline.end - spare, 0.0
         answer = self._answer_to(frame, stream)
@@ -248,6 +269,7 @@ class Spoke(Member):
                 # the frame for rank 0 is on its way already, so it must not be sent again
                 raise DeadlineError(late().header.decode())
         if answer.kind == ERROR:
+            channel.made = answer.made or channel.made
             raise self._error_of(answer)
         if not deadline.remaining:  # rank 0 may have taken it back when nobody acknowledged it
             withdrawn = self._answer_to(frame, stream)
@@ -258,7 +280,7 @@ class Spoke(Member):
         return Answer(answer.header, answer.payload)
 
     def _error_of(self, verdict: Frame) -> FleetMetricsError:
-        name, text, broken = json.loads(verdict.header)
+        name, text, broken = _told_by(verdict)
         if broken:
             self.broken = text
         return named_error(name, text)
@@ -284,7 +306,7 @@ class Spoke(Member):
                 raise _Closed
             if frame.kind == CLOSED:
                 self._closed.add(frame.channel)
-            elif frame.kind == ERROR and json.loads(frame.header)[2]:
+            elif frame.kind == ERROR and _told_by(frame)[2]:
                 return frame
             elif frame.kind in (ANSWER, ERROR) and frame.call > self._done.get(frame.channel, 0):
                 # also of what rank 0 has given up and this worker has yet to call

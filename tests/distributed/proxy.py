@@ -84,13 +84,19 @@ class Proxy:
         target: rank 0's address.
         delay: seconds each way.
         edit: looks at each message.
+        patience: seconds that it waits for rank 0 to listen.
     """
 
     def __init__(
-        self, listen: tuple[str, int], target: tuple[str, int], delay: float = 0.0, edit: Edit | None = None
+        self,
+        listen: tuple[str, int],
+        target: tuple[str, int],
+        delay: float = 0.0,
+        edit: Edit | None = None,
+        patience: float = 0.0,
     ) -> None:
         self._listener = socket.create_server(listen, backlog=100)
-        self._target, self._delay, self._edit = target, delay, edit
+        self._target, self._delay, self._edit, self._patience = target, delay, edit, patience
         self._links: dict[int, _Link] = {}  # by descriptor of either end
         self._count = 0
         self._orders: deque[Callable[[], None]] = deque()
@@ -159,11 +165,16 @@ class Proxy:
 
     def _accept(self) -> None:
         worker, _ = self._listener.accept()
-        try:
-            rank_0 = socket.create_connection(self._target, 5)
-        except OSError:
-            _end(worker, True)
-            return
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                rank_0 = socket.create_connection(self._target, 5)
+                break
+            except OSError:
+                if time.monotonic() >= end:
+                    _end(worker, True)
+                    return
+                time.sleep(0.005)
         link = _Link(self._count, worker, rank_0)
         self._count += 1
         for end in link.ends:
