@@ -1,0 +1,333 @@
+"""Let the star grow: one compute, one barrier and the first call of 2 to 1,024 workers on this machine, without Paddle.
+
+    python benchmarks/scale.py [--workers 2 8 ...] [--rounds FACTOR] [--write docs/benchmarks.md]
+
+The workers are forked children of this process, which has imported everything; each gets a `SocketCommunicator` of its
+own and computes a collection of `AUC` with 4,096 buckets, `Accuracy` and `MeanAbsoluteError`. They call as fast as they
+can. The time of a call is that of the slowest rank; its median over the rounds is shown. All of them share this
+machine's processors, so the time grows with their number whatever rank 0 does; what rank 0 itself needs is its
+processor time.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import resource
+import socket
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
+from _report import arguments, machine, seconds, table, write
+
+import fleetmetrics
+from fleetmetrics.comm.blocks import describe, pack
+
+WORKERS = (2, 4, 8, 32, 128, 512, 1024)
+DIGESTS = ("heads", "all")
+ROUNDS = (40, 400, 20_000)
+"""At least, at most, and together with the workers: rounds times workers."""
+WARM_UP = 3
+SAMPLES, BUCKETS = 20_000, 4096
+CHILD_BYTES = 12 * 2**20
+"""Of memory for each worker; a run that does not fit is left out."""
+CURVE = "docs/scale.svg"
+FAR = 4096
+"""Workers on many hosts, to which the model is carried."""
+LINKS = {"10 Gbit/s": 1.25e9, "25 Gbit/s": 3.125e9}
+PER_HOST = 32
+IN_MEMORY = 5e9
+"""Bytes a second between the processes of a host."""
+
+
+class Run(NamedTuple):
+    """What one run has shown: seconds, bytes and numbers."""
+
+    workers: int
+    digests: str
+    compute: np.ndarray  # of the slowest rank, by round
+    barrier: np.ndarray
+    processor: float  # rank 0's, for one compute
+    first: float
+    first_processor: float
+    descriptors: int
+    memory: int  # of all, each page counted once
+    memory_of_rank_0: int
+
+
+# A worker
+
+
+def collection(rank: int) -> fleetmetrics.MetricCollection:
+    """The metrics of a worker, with samples of its own."""
+    random = np.random.RandomState(rank)
+    metrics = fleetmetrics.MetricCollection(
+        {
+            "auc": fleetmetrics.AUC(buckets=BUCKETS),
+            "accuracy": fleetmetrics.Accuracy(),
+            "mae": fleetmetrics.MeanAbsoluteError(),
+        }
+    )
+    metrics.add(random.rand(SAMPLES), random.randint(0, 2, SAMPLES))
+    return metrics
+
+
+def work(rank: int, workers: int, endpoint: str, times: np.ndarray, own: np.ndarray) -> fleetmetrics.SocketCommunicator:
+    """Take part in a run.
+
+    Args:
+        rank, workers, endpoint: where this worker stands.
+        times: seconds of this worker: of computes in the first row, of barriers in the second.
+        own: rank 0's figures: the first compute, its processor time, the processor time of the other computes.
+
+    Returns:
+        The communicator, still open.
+    """
+    metrics = collection(rank)
+    channel = fleetmetrics.SocketCommunicator(rank=rank, world_size=workers, endpoint=endpoint, secret="of this run")
+
+    def compute() -> Any:
+        return metrics.compute(communicator=channel)
+
+    start, processor = time.perf_counter(), time.process_time()
+    value = compute()
+    if rank == 0:
+        own[:2] = time.perf_counter() - start, time.process_time() - processor
+        assert 0.45 < value["auc"] < 0.55
+    for line, call in zip(times, (compute, channel.barrier)):
+        repeat(call, line[:WARM_UP])
+        processor = time.process_time()
+        repeat(call, line)
+        if rank == 0 and call is compute:
+            own[2] = (time.process_time() - processor) / len(line)
+    return channel
+
+
+def repeat(call: Callable[[], Any], times: np.ndarray) -> None:
+    for i in range(len(times)):
+        start = time.perf_counter()
+        call()
+        times[i] = time.perf_counter() - start
+
+
+# A run
+
+
+def run(workers: int, digests: str, factor: float) -> Run:
+    """Fork the workers, let them call, look at their memory, and let them end."""
+    os.environ["FLEETMETRICS_DIGESTS"] = digests
+    least, most, together = ROUNDS
+    rounds = max(3, round(factor * min(most, max(least, together // workers))))
+    times = np.frombuffer(mmap.mmap(-1, workers * 2 * rounds * 8), np.float64).reshape(workers, 2, rounds)
+    own = np.frombuffer(mmap.mmap(-1, 3 * 8), np.float64)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    done, go = os.pipe(), os.pipe()
+    children = [fork(rank, workers, endpoint, times[rank], own, done, go) for rank in range(workers)]
+    os.close(done[1])
+    os.close(go[0])
+    try:
+        if sum(map(len, iter(lambda: os.read(done[0], 4096), b""))) < workers:
+            raise SystemExit(f"error: a worker of {workers} has failed; its message is above")
+        memory = [proportional(child) for child in children]
+        descriptors = len(os.listdir(f"/proc/{children[0]}/fd"))
+    finally:
+        os.close(go[1])
+        os.close(done[0])
+        for child in children:
+            os.waitpid(child, 0)
+    compute, barrier = times.max(axis=0)
+    first, first_processor, processor = own.tolist()
+    return Run(
+        workers, digests, compute, barrier, processor, first, first_processor, descriptors, sum(memory), memory[0]
+    )
+
+
+def fork(
+    rank: int,
+    workers: int,
+    endpoint: str,
+    times: np.ndarray,
+    own: np.ndarray,
+    done: tuple[int, int],
+    go: tuple[int, int],
+) -> int:
+    """Start a worker that says when it is done, and ends when it may; return its process."""
+    process = os.fork()
+    if process:
+        return process
+    try:
+        os.close(done[0])
+        os.close(go[1])
+        channel = work(rank, workers, endpoint, times, own)
+        os.write(done[1], b".")
+        os.close(done[1])
+        os.read(go[0], 1)
+        channel.close()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def proportional(process: int) -> int:
+    """Bytes of memory of a process, where a page that several share is counted in parts."""
+    for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+# The model: a + N (b + 2 m / link)
+
+
+class Model(NamedTuple):
+    """Seconds of one compute over machines.
+
+    The star: everybody's message comes in through rank 0's card, as many answers go out, and rank 0's processor has
+    its time for each. With a second level one worker of each host folds its host's, and takes part for them.
+    """
+
+    a: float  # of two workers
+    b: float  # rank 0's processor time for one more
+    nbytes: int  # of a worker's message, and of an answer
+
+    def star(self, workers: int, link: float) -> float:
+        return self.a + (workers - 1) * (self.b + 2 * self.nbytes / link)
+
+    def levels(self, hosts: int, link: float) -> float:
+        return self.star(PER_HOST, IN_MEMORY) + self.star(hosts, link)
+
+    def hosts(self, link: float) -> int:
+        """From how many hosts on the second level is faster."""
+        return next(hosts for hosts in range(2, FAR) if self.levels(hosts, link) < self.star(hosts * PER_HOST, link))
+
+
+def model(runs: list[Run]) -> Model:
+    """Fit rank 0's processor time, every size counting alike; what two workers take is all that does not grow."""
+    processor = np.array([one.processor for one in runs])
+    b, _ = np.polyfit([one.workers - 1 for one in runs], processor, 1, w=1 / processor)
+    blocks = [state.block() for state in collection(0)._states()]
+    message = pack(describe("", blocks), [block.array for block in blocks])
+    return Model(float(np.median(runs[0].compute)), float(b), sum(map(len, message)))
+
+
+# The process that a person has started
+
+
+def main() -> None:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, nargs="+", default=WORKERS, metavar="N", help="the sizes")
+    parser.add_argument("--curve", type=Path, metavar="FILE", help=f"draw the curve, such as {CURVE}; needs matplotlib")
+    options = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    runs: list[Run] = []
+    for workers in options.workers:
+        if workers * CHILD_BYTES > available():
+            print(f"{workers:,} workers: not enough memory")
+            continue
+        for digests in DIGESTS:
+            runs.append(run(workers, digests, options.rounds))
+            print(" | ".join(line(runs[-1])), flush=True)
+    text = show(runs)
+    print(text)
+    if options.curve:
+        draw(runs, options.curve)
+    if options.write:
+        write(options.write, "scale", text)
+
+
+def available() -> int:
+    found = [line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines() if "MemAvailable" in line]
+    return int(found[0]) * 1024
+
+
+HEAD = (
+    "workers, digests",
+    "one compute",
+    "barrier",
+    "rank 0's processor",
+    "for each worker",
+    "first compute",
+    "its processor time",
+    "descriptors",
+    "memory, all",
+    "memory, rank 0",
+)
+
+
+def line(one: Run) -> list[str]:
+    return [
+        f"{one.workers:,}, {one.digests}",
+        seconds(one.compute),
+        seconds(one.barrier),
+        f"{one.processor * 1e3:.2f} ms",
+        f"{one.processor / (one.workers - 1) * 1e6:.0f} us",
+        f"{one.first:.2f} s",
+        f"{one.first_processor:.3f} s",
+        f"{one.descriptors:,}",
+        f"{one.memory / 2**20:,.0f} MiB",
+        f"{one.memory_of_rank_0 / 2**20:,.0f} MiB",
+    ]
+
+
+def show(runs: list[Run]) -> str:
+    """The table, and what follows from it, as Markdown."""
+    parts = [machine({"NumPy": np.__version__}), table(HEAD, [line(one) for one in runs])]
+    for digests in DIGESTS:
+        found = model([one for one in runs if one.digests == digests])
+        text = (
+            f"Digests of {digests}: t = {found.a * 1e3:.2f} ms + N ({found.b * 1e6:.0f} us + 2 x {found.nbytes:,} bytes"
+            f" / link)."
+        )
+        for name, link in LINKS.items():
+            hosts = found.hosts(link)
+            text += (
+                f" At {name}, {FAR:,} workers take {found.star(FAR, link) * 1e3:.0f} ms,"
+                f" {found.levels(FAR // PER_HOST, link) * 1e3:.0f} ms with a second level on {FAR // PER_HOST} hosts of"
+                f" {PER_HOST}; it is faster from {hosts} hosts on."
+            )
+        parts.append(text)
+    return "\n\n".join(parts)
+
+
+def draw(runs: list[Run], path: Path) -> None:
+    """Draw the times over the number of workers, and the model up to many hosts."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "fleetmetrics"
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.2))
+    for digests, style in zip(DIGESTS, ("-", "--")):
+        chosen = [one for one in runs if one.digests == digests]
+        sizes = [one.workers for one in chosen]
+        for what, color in (("compute", "C0"), ("barrier", "C2")):
+            times = [float(np.median(getattr(one, what))) * 1e3 for one in chosen]
+            axes.plot(sizes, times, f"o{style}{color}", markersize=3, label=f"{what}, digests of {digests}")
+        axes.plot(
+            sizes, [one.processor * 1e3 for one in chosen], f"o{style}C1", markersize=3,
+            label=f"rank 0's processor time, digests of {digests}",
+        )  # fmt: skip
+    found = model([one for one in runs if one.digests == DIGESTS[0]])
+    sizes = [2**i for i in range(1, 13)]
+    link = LINKS["10 Gbit/s"]
+    axes.plot(sizes, [found.star(size, link) * 1e3 for size in sizes], ":k", label="model: many hosts, 10 Gbit/s")
+    hosts = [size for size in sizes if size >= 2 * PER_HOST]
+    levels = [found.levels(size // PER_HOST, link) * 1e3 for size in hosts]
+    axes.plot(hosts, levels, ":", color="0.6", label=f"model: two levels, hosts of {PER_HOST}")
+    axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="ms", xticks=sizes, xticklabels=map(str, sizes))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+if __name__ == "__main__":
+    main()
