@@ -87,7 +87,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-metrics bench \
+.PHONY: help demo test test-ps test-cpu fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-metrics bench \
 	clean clean-all
 
 help:  ## list the tasks
@@ -158,6 +158,9 @@ bench-sync: $(PS)/.ready  ## time one sync between workers
 
 bench-gather: $(PS)/.ready  ## time and weigh the gathering of records
 	@$(PS)/bin/python benchmarks/gather.py $(ARGS)
+
+bench-scale: $(BENCH)/.ready  ## let the workers' channel grow from 2 to 1,024 workers
+	@$(BENCH)/bin/python benchmarks/scale.py $(ARGS)
 
 bench-metrics: $(BENCH)/.ready  ## time the metrics beside NumPy, scikit-learn, torchmetrics and torcheval
 	@for script in metrics catalogue; do $(BENCH)/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done

@@ -39,7 +39,8 @@ EXTRAS = {
     "examples": ["pandas", "scikit-learn", "statsmodels", "tqdm"],
     "test": ["hypothesis", "pytest>=7.4", "pytest-timeout", "pytest-xdist", "scikit-learn", "mpi4py", "mpich"],
     # The peers that benchmarks/metrics.py and benchmarks/catalogue.py time beside this package; a CPU wheel will do.
-    "bench": ["torch==2.13.0", "torchmetrics", "torcheval", "scikit-learn"],
+    # And what benchmarks/scale.py draws with.
+    "bench": ["torch==2.13.0", "torchmetrics", "torcheval", "scikit-learn", "matplotlib"],
     "dev": ["mypy", "ruff", "vermin"],
     "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26"],
 }

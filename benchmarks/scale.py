@@ -11,6 +11,7 @@ processor time.
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import resource
@@ -18,7 +19,7 @@ import socket
 import time
 import traceback
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from _report import arguments, machine, seconds, table, write
@@ -50,7 +51,7 @@ class Run(NamedTuple):
     digests: str
     compute: np.ndarray  # of the slowest rank, by round
     barrier: np.ndarray
-    processor: float  # rank 0's, for one compute
+    processor: np.ndarray  # rank 0's, of computes
     first: float
     first_processor: float
     descriptors: int
@@ -61,9 +62,9 @@ class Run(NamedTuple):
 # A worker
 
 
-def collection(rank: int) -> fleetmetrics.MetricCollection:
-    """The metrics of a worker, with samples of its own."""
-    random = np.random.RandomState(rank)
+def collection() -> fleetmetrics.MetricCollection:
+    """The metrics of a worker, with samples."""
+    random = np.random.RandomState(0)
     metrics = fleetmetrics.MetricCollection(
         {
             "auc": fleetmetrics.AUC(buckets=BUCKETS),
@@ -75,18 +76,21 @@ def collection(rank: int) -> fleetmetrics.MetricCollection:
     return metrics
 
 
-def work(rank: int, workers: int, endpoint: str, times: np.ndarray, own: np.ndarray) -> fleetmetrics.SocketCommunicator:
+def work(
+    metrics: fleetmetrics.MetricCollection, place: tuple[int, int, str], times: np.ndarray, own: np.ndarray
+) -> fleetmetrics.SocketCommunicator:
     """Take part in a run.
 
     Args:
-        rank, workers, endpoint: where this worker stands.
+        metrics: what is computed.
+        place: rank, number of workers, endpoint.
         times: seconds of this worker: of computes in the first row, of barriers in the second.
-        own: rank 0's figures: the first compute, its processor time, the processor time of the other computes.
+        own: rank 0's figures: the first compute, its processor time, that of each of the other computes.
 
     Returns:
         The communicator, still open.
     """
-    metrics = collection(rank)
+    rank, workers, endpoint = place
     channel = fleetmetrics.SocketCommunicator(rank=rank, world_size=workers, endpoint=endpoint, secret="of this run")
 
     def compute() -> Any:
@@ -98,19 +102,14 @@ def work(rank: int, workers: int, endpoint: str, times: np.ndarray, own: np.ndar
         own[:2] = time.perf_counter() - start, time.process_time() - processor
         assert 0.45 < value["auc"] < 0.55
     for line, call in zip(times, (compute, channel.barrier)):
-        repeat(call, line[:WARM_UP])
-        processor = time.process_time()
-        repeat(call, line)
-        if rank == 0 and call is compute:
-            own[2] = (time.process_time() - processor) / len(line)
+        for i in range(-WARM_UP, len(line)):
+            start, processor = time.perf_counter(), time.process_time()
+            call()
+            if i >= 0:
+                line[i] = time.perf_counter() - start
+            if i >= 0 and rank == 0 and call is compute:
+                own[2 + i] = time.process_time() - processor
     return channel
-
-
-def repeat(call: Callable[[], Any], times: np.ndarray) -> None:
-    for i in range(len(times)):
-        start = time.perf_counter()
-        call()
-        times[i] = time.perf_counter() - start
 
 
 # A run
@@ -122,12 +121,15 @@ def run(workers: int, digests: str, factor: float) -> Run:
     least, most, together = ROUNDS
     rounds = max(3, round(factor * min(most, max(least, together // workers))))
     times = np.frombuffer(mmap.mmap(-1, workers * 2 * rounds * 8), np.float64).reshape(workers, 2, rounds)
-    own = np.frombuffer(mmap.mmap(-1, 3 * 8), np.float64)
+    own = np.frombuffer(mmap.mmap(-1, (2 + rounds) * 8), np.float64)
+    metrics = collection()
+    gc.collect()
+    gc.freeze()  # or the collector of each child writes to what they share
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
     done, go = os.pipe(), os.pipe()
-    children = [fork(rank, workers, endpoint, times[rank], own, done, go) for rank in range(workers)]
+    children = [fork(metrics, (rank, workers, endpoint), times[rank], own, done, go) for rank in range(workers)]
     os.close(done[1])
     os.close(go[0])
     try:
@@ -141,16 +143,13 @@ def run(workers: int, digests: str, factor: float) -> Run:
         for child in children:
             os.waitpid(child, 0)
     compute, barrier = times.max(axis=0)
-    first, first_processor, processor = own.tolist()
-    return Run(
-        workers, digests, compute, barrier, processor, first, first_processor, descriptors, sum(memory), memory[0]
-    )
+    first, processor = own[:2].tolist(), own[2:]
+    return Run(workers, digests, compute, barrier, processor, *first, descriptors, sum(memory), memory[0])
 
 
 def fork(
-    rank: int,
-    workers: int,
-    endpoint: str,
+    metrics: fleetmetrics.MetricCollection,
+    place: tuple[int, int, str],
     times: np.ndarray,
     own: np.ndarray,
     done: tuple[int, int],
@@ -163,7 +162,7 @@ def fork(
     try:
         os.close(done[0])
         os.close(go[1])
-        channel = work(rank, workers, endpoint, times, own)
+        channel = work(metrics, place, times, own)
         os.write(done[1], b".")
         os.close(done[1])
         os.read(go[0], 1)
@@ -209,9 +208,9 @@ class Model(NamedTuple):
 
 def model(runs: list[Run]) -> Model:
     """Fit rank 0's processor time, every size counting alike; what two workers take is all that does not grow."""
-    processor = np.array([one.processor for one in runs])
+    processor = np.array([np.median(one.processor) for one in runs])
     b, _ = np.polyfit([one.workers - 1 for one in runs], processor, 1, w=1 / processor)
-    blocks = [state.block() for state in collection(0)._states()]
+    blocks = [state.block() for state in collection()._states()]
     message = pack(describe("", blocks), [block.array for block in blocks])
     return Model(float(np.median(runs[0].compute)), float(b), sum(map(len, message)))
 
@@ -266,8 +265,8 @@ def line(one: Run) -> list[str]:
         f"{one.workers:,}, {one.digests}",
         seconds(one.compute),
         seconds(one.barrier),
-        f"{one.processor * 1e3:.2f} ms",
-        f"{one.processor / (one.workers - 1) * 1e6:.0f} us",
+        seconds(one.processor),
+        f"{np.median(one.processor) / (one.workers - 1) * 1e6:.0f} us",
         f"{one.first:.2f} s",
         f"{one.first_processor:.3f} s",
         f"{one.descriptors:,}",
@@ -308,13 +307,10 @@ def draw(runs: list[Run], path: Path) -> None:
     for digests, style in zip(DIGESTS, ("-", "--")):
         chosen = [one for one in runs if one.digests == digests]
         sizes = [one.workers for one in chosen]
-        for what, color in (("compute", "C0"), ("barrier", "C2")):
+        for what, color in (("compute", "C0"), ("barrier", "C2"), ("processor", "C1")):
             times = [float(np.median(getattr(one, what))) * 1e3 for one in chosen]
-            axes.plot(sizes, times, f"o{style}{color}", markersize=3, label=f"{what}, digests of {digests}")
-        axes.plot(
-            sizes, [one.processor * 1e3 for one in chosen], f"o{style}C1", markersize=3,
-            label=f"rank 0's processor time, digests of {digests}",
-        )  # fmt: skip
+            name = "rank 0's processor time" if what == "processor" else what
+            axes.plot(sizes, times, f"o{style}{color}", markersize=3, label=f"{name}, digests of {digests}")
     found = model([one for one in runs if one.digests == DIGESTS[0]])
     sizes = [2**i for i in range(1, 13)]
     link = LINKS["10 Gbit/s"]

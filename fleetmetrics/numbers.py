@@ -95,6 +95,8 @@ REDUCTIONS = ("sum", "max", "min", *WIDTHS)
 #: What is summed by the adds of one worker.
 OF_BATCHES = "the batches of this worker"
 _INT64 = np.iinfo(np.int64)
+#: Up to so many elements, Python adds faster than NumPy.
+_FEW = 32
 _LOW_32_BITS = np.int64(0xFFFFFFFF)
 
 
@@ -233,8 +235,11 @@ def _signed_zero_extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.nda
 
 
 def _sum_integers(arrays: Sequence[np.ndarray], over: str) -> np.ndarray:
-    largest = sum(max(int(array.max()), -int(array.min())) for array in arrays)
-    if largest <= _INT64.max:
+    if arrays[0].size <= _FEW:
+        totals = [sum(column) for column in zip(*[array.ravel().tolist() for array in arrays])]
+        if _INT64.min <= min(totals) and max(totals) <= _INT64.max:
+            return np.array(totals).reshape(arrays[0].shape)
+    elif sum(max(int(array.max()), -int(array.min())) for array in arrays) <= _INT64.max:
         result = arrays[0].copy()
         for array in arrays[1:]:
             np.add(result, array, out=result)
@@ -263,7 +268,8 @@ def _sum_floats(arrays: Sequence[np.ndarray]) -> np.ndarray:
         if len(arrays) == 2:
             return np.asarray(arrays[0] + arrays[1])
         flat = [array.reshape(-1) for array in arrays]
-        result, certain = _sum_error_free(flat)
+        few = flat[0].size <= _FEW
+        result, certain = (np.zeros_like(flat[0]), np.zeros(flat[0].size, bool)) if few else _sum_error_free(flat)
     for index in np.flatnonzero(~certain):
         result[index] = _sum_exactly([float(array[index]) for array in flat])
     zero = np.flatnonzero(result == 0)

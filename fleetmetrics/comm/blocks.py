@@ -122,9 +122,11 @@ def _make_layout(call: str, blocks: tuple[tuple[str, str, str, tuple[int, ...]],
     places: dict[int, tuple[int, int, int]] = {}
     groups: list[tuple[str, str, int, tuple[int, ...]]] = []
     sizes = [int(np.prod(shape, dtype=np.int64)) for *_, shape in blocks]
-    for i in sorted(range(len(blocks)), key=lambda i: (blocks[i][1], blocks[i][2])):
-        _, reduction, dtype, _ = blocks[i]
-        start, before = groups.pop()[2:] if groups and groups[-1][:2] == (reduction, dtype) else (0, ())
+    # one large number among the few must not widen the many
+    kinds = [(how, dtype, size < _WORTH_NARROWING) for (_, how, dtype, _), size in zip(blocks, sizes)]
+    for i in sorted(range(len(blocks)), key=kinds.__getitem__):
+        reduction, dtype, _ = kinds[i]
+        start, before = groups.pop()[2:] if groups and kinds[groups[-1][3][0]] == kinds[i] else (0, ())
         groups.append((reduction, dtype, start + sizes[i], (*before, i)))
         places[i] = len(groups) - 1, start, start + sizes[i]
     text = json.dumps([call, blocks], separators=(",", ":"))
@@ -188,9 +190,10 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 def _combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
     if reduction == "sum" and all(part.itemsize < 8 for part in parts):  # no sum of these is too large
-        total = parts[0].astype(np.int64)
+        few = len(parts) <= 2**16 and all(part.itemsize == 2 for part in parts)
+        total = parts[0].astype(np.int32 if few else np.int64)
         for part in parts[1:]:
-            total += part
+            np.add(total, part, out=total)
         return total
     return combine(reduction, [_wide(part) for part in parts])
 
@@ -213,16 +216,14 @@ def _packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
 
 
 def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
-    view, number = memoryview(payload), len(layout.groups)
-    names = bytes(view[:number]).decode()
+    size, number = len(payload), len(layout.groups)
     start = number + -number % _ALIGNMENT
     found = []
-    for name, (_, _, size, _) in zip(names, layout.groups):
-        end = start + size * _TYPES[name].itemsize
-        found.append(np.frombuffer(view[start:end], _TYPES[name]))
-        start = end + -end % _ALIGNMENT
-    if start != len(view) or [array.size for array in found] != [size for _, _, size, _ in layout.groups]:
-        raise ValueError(f"{len(view)} bytes, where the states take {start}")
+    for name, (_, _, count, _) in zip(bytes(payload[:number]).decode(), layout.groups):
+        found.append(np.frombuffer(payload, _TYPES[name], count, start) if count else np.empty(0, _TYPES[name]))
+        start += found[-1].nbytes + -found[-1].nbytes % _ALIGNMENT
+    if start != size or len(found) < number:
+        raise ValueError(f"{size} bytes, where the states take {start}")
     return found
 
 

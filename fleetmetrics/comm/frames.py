@@ -15,9 +15,7 @@ import math
 import socket
 import struct
 import time
-from collections import deque
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, NamedTuple, Sequence, Union
 
 import numpy as np
@@ -52,6 +50,7 @@ _PAYLOAD_LIMIT = 2**40
 _AT_ONCE = 2**26
 _ALIGNMENT = 16
 _PARTS_AT_ONCE = 64  # Linux takes up to 1,024
+_JOINED = 2**16  # so few bytes are copied sooner than sent in pieces
 
 
 class Garbled(ConnectionAbortedError):
@@ -95,17 +94,15 @@ class Frame:
     made: int = 0
     remaining: float = 0.0
     timeout: float = 0.0
-    _ready: dict[bool, tuple[bytes, list[memoryview]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _ready: tuple[bool, bytes, list[Buffer]] | None = field(default=None, init=False, repr=False, compare=False)
 
-    def ready(self, whole: bool) -> tuple[bytes, list[memoryview]]:
+    def ready(self, whole: bool) -> tuple[bytes, list[Buffer]]:
         """Return the head without its seal, and the buffers that follow; made once, however many workers get it."""
-        if whole not in self._ready:
+        if self._ready is None or self._ready[0] != whole:
             parts = self.payload if isinstance(self.payload, (list, tuple)) else [self.payload]
             payload = [memoryview(part).cast("B") for part in parts if len(part)]
             size = sum(map(len, payload))
-            header = self.header + b"\0" * (-len(self.header) % _ALIGNMENT if size else 0)
+            header = self.header + bytes(-len(self.header) % _ALIGNMENT if size else 0)
             digest = hashlib.sha256(header)
             for part in payload if whole else ():
                 digest.update(part)
@@ -113,8 +110,9 @@ class Frame:
                 _MAGIC, self.kind, whole, self.channel, self.call, self.made, self.remaining, self.timeout,
                 len(self.header), size, digest.digest(),
             )  # fmt: skip
-            self._ready[whole] = head, [memoryview(header), *payload]
-        return self._ready[whole]
+            body: list[Any] = [part for part in (header, *payload) if len(part)]
+            self._ready = whole, head, [b"".join(body)] if 0 < size <= _JOINED else body
+        return self._ready[1:]
 
 
 def joined(payload: Payload) -> Buffer:
@@ -134,9 +132,10 @@ class Stream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
-        self._keys = keys
+        self._whole = keys.whole
+        self._seals = hmac.new(keys.sending, digestmod="sha256"), hmac.new(keys.receiving, digestmod="sha256")
         self._sent = self._received = 0
-        self._unsent: deque[memoryview] = deque()
+        self._unsent: list[Buffer] = []
         self._start_reading()
 
     def fileno(self) -> int:
@@ -155,9 +154,8 @@ class Stream:
 
     def send(self, frame: Frame) -> None:
         """Queue a frame and send as much as the socket takes; the payload must not change until it is gone."""
-        head, parts = frame.ready(self._keys.whole)
-        self._unsent.append(memoryview(head + _seal(self._keys.sending, self._sent, head)))
-        self._unsent.extend(part for part in parts if len(part))
+        head, parts = frame.ready(self._whole)
+        self._unsent += [head + _seal(self._seals[0], self._sent, head), *parts]
         self._sent += 1
         self.flush()
 
@@ -165,17 +163,20 @@ class Stream:
         """Send what is queued, as far as the socket takes it."""
         while self._unsent:
             try:
-                sent = self.sock.sendmsg(list(islice(self._unsent, _PARTS_AT_ONCE)))
+                sent = self.sock.sendmsg(self._unsent[:_PARTS_AT_ONCE])
             except (BlockingIOError, InterruptedError):
                 return
-            while self._unsent and sent >= len(self._unsent[0]):
-                sent -= len(self._unsent.popleft())
+            gone = 0
+            while gone < len(self._unsent) and sent >= len(self._unsent[gone]):
+                sent -= len(self._unsent[gone])
+                gone += 1
+            del self._unsent[:gone]
             if sent:
-                self._unsent[0] = self._unsent[0][sent:]
+                self._unsent[0] = memoryview(self._unsent[0])[sent:]
 
     def keep_unsent(self) -> None:
         """Copy what is queued, so that the caller may change its arrays: the frame is completed later."""
-        self._unsent = deque(memoryview(bytes(part)) for part in self._unsent)
+        self._unsent = [bytes(part) for part in self._unsent]
 
     def drop_unsent(self) -> None:
         """Forget what is queued: the other side has gone away."""
@@ -207,13 +208,13 @@ class Stream:
 
     def _read_head(self) -> None:
         data = bytes(self._target)
-        if not hmac.compare_digest(data[_HEAD.size :], _seal(self._keys.receiving, self._received, data[: _HEAD.size])):
+        if not hmac.compare_digest(data[_HEAD.size :], _seal(self._seals[1], self._received, data[: _HEAD.size])):
             raise Garbled("the frame is not sealed with this connection's key")
         magic, *head = _HEAD.unpack_from(data)
         kind, whole, _, _, _, remaining, timeout, header, payload, _ = head
         if magic != _MAGIC or kind not in _KINDS or header > _HEADER_LIMIT or payload > _PAYLOAD_LIMIT:
             raise Garbled("the frame's head makes no sense")
-        if not (0 <= remaining < math.inf and 0 <= timeout < math.inf) or (self._keys.whole and not whole):
+        if not (0 <= remaining < math.inf and 0 <= timeout < math.inf) or (self._whole and not whole):
             raise Garbled("the frame's head makes no sense")
         self._received += 1
         self._head = tuple(head)
@@ -246,8 +247,10 @@ class Stream:
             self.sock.close()
 
 
-def _seal(key: bytes, number: int, head: bytes) -> bytes:
-    return hmac.digest(key, _NUMBER.pack(number) + head, "sha256")
+def _seal(keyed: hmac.HMAC, number: int, head: bytes) -> bytes:
+    seal = keyed.copy()
+    seal.update(_NUMBER.pack(number) + head)
+    return seal.digest()
 
 
 def wait_for(poll: Any, end: float) -> list[tuple[int, int]]:

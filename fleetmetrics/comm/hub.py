@@ -6,7 +6,7 @@ import contextlib
 import json
 import select
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from typing import NoReturn, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
@@ -65,7 +65,6 @@ class _Peer:
 
     def __init__(self, rank: int, stream: Stream, round_trip: float) -> None:
         self.rank, self.stream, self.round_trip = rank, stream, round_trip
-        self.inbox: defaultdict[int, deque[Frame]] = defaultdict(deque)  # by channel: what was not looked at yet
         self.lost = False
 
 
@@ -81,6 +80,7 @@ class _Meeting:
         self.end, self.last_moment = deadline.end - 2 * spare, deadline.end - spare
         self.acknowledged = False
         self.lost: dict[int, str] = {}  # who could not take the answer, and why
+        self.left = ""  # who was interrupted, and by what
 
     def arrive(self, peer: _Peer, frame: Frame) -> None:
         """Note a worker's arrival; the first whose deadline comes decides how long rank 0 waits."""
@@ -101,7 +101,8 @@ class Hub(Member):
         self._door = Door(job, self.secret.key, self._poll)
         self._peers: dict[int, _Peer] = {}  # by descriptor
         self._ranks: dict[int, _Peer] = {}
-        self._closed: set[tuple[int, int]] = set()  # ranks and the channels that they closed
+        self._early: defaultdict[int, list[tuple[_Peer, Frame]]] = defaultdict(list)  # by channel: of later exchanges
+        self._closed: defaultdict[int, set[int]] = defaultdict(set)  # ranks by the channels that they closed
         self._abandoned: dict[tuple[int, int], Frame] = {}  # by channel and call
         self._meeting: _Meeting | None = None
         self._slept = 0.0  # seconds that a wait took too long
@@ -180,8 +181,10 @@ class Hub(Member):
         self._slept = 0.0
         world = self.job.world_size
         gave_up: list[str] = []
-        for peer in self._peers.values():
-            self._sort(peer, gave_up)
+        for peer, frame in self._early.pop(meeting.channel.number, ()):
+            if self._ranks.get(peer.rank) is peer:  # and it has not closed everything since
+                self._sort(peer, frame, gave_up)
+        self._check_present(meeting)
         just_arrived = True  # until what lay in the sockets is read
         while True:
             arrived = len(meeting.frames) == world
@@ -226,33 +229,36 @@ class Hub(Member):
             text += " Rank 0 has no file descriptor left to accept anybody: close files, or raise ulimit -n."
         return text
 
-    def _sort(self, peer: _Peer, gave_up: list[str]) -> None:
-        """Take from the inbox what belongs to this exchange; the verdict on an earlier one is on its way already."""
+    def _sort(self, peer: _Peer, frame: Frame, gave_up: list[str]) -> None:
+        """Take what belongs to this exchange, and keep what is early; a verdict on an earlier one is on its way."""
         meeting = self._meeting
-        if meeting is None:
+        if meeting is None or frame.channel != meeting.channel.number or frame.call > meeting.call:
+            self._early[frame.channel].append((peer, frame))
+        if meeting is None or frame.channel != meeting.channel.number or frame.call < meeting.call:
             return
-        inbox = peer.inbox[meeting.channel.number]
-        while inbox and inbox[0].call <= meeting.call:
-            frame = inbox.popleft()
-            if frame.call < meeting.call:
-                continue
-            if frame.kind in (ARRIVAL, TROUBLE):
-                meeting.arrive(peer, frame)
-            elif frame.kind == ACK:
-                meeting.acknowledged = True
-            elif frame.kind == LEFT:
-                raise CommunicatorError(_words_of(peer, frame))
-            elif frame.kind == GAVE_UP:
-                gave_up.append(_words_of(peer, frame))
-        if inbox and meeting.frames.get(peer.rank) is None:
-            gave_up.append(
-                f"rank {peer.rank} gave up before rank 0 arrived, and is at a later call already; every worker must"
-                " call the same metrics in the same order."
-            )
-        elif inbox and inbox[0].made == meeting.call:
+        if frame.call > meeting.call:
+            if peer.rank not in meeting.frames:
+                gave_up.append(
+                    f"rank {peer.rank} gave up before rank 0 arrived, and is at a later call already; every worker must"
+                    " call the same metrics in the same order."
+                )
+            meeting.acknowledged |= frame.made == meeting.call
+        elif frame.kind in (ARRIVAL, TROUBLE):
+            meeting.arrive(peer, frame)
+        elif frame.kind == ACK:
             meeting.acknowledged = True
-        if (peer.rank, meeting.channel.number) in self._closed and peer.rank not in meeting.frames:
-            raise CommunicatorError(f"rank {peer.rank} has gone away: it closed the channel.")
+        elif frame.kind == LEFT:
+            meeting.left = _words_of(peer, frame)
+        elif frame.kind == GAVE_UP:
+            gave_up.append(_words_of(peer, frame))
+
+    def _check_present(self, meeting: _Meeting) -> None:
+        """Raise if somebody was interrupted, or has closed the channel before it arrived."""
+        if meeting.left:
+            raise CommunicatorError(meeting.left)
+        for rank in self._closed.get(meeting.channel.number, ()):
+            if rank not in meeting.frames:
+                raise CommunicatorError(f"rank {rank} has gone away: it closed the channel.")
 
     def _receive(self, end: float, gave_up: list[str]) -> bool:
         """Handle what happens until then; False if nothing did."""
@@ -271,8 +277,10 @@ class Hub(Member):
         return bool(events)
 
     def _read(self, peer: _Peer, gave_up: list[str]) -> None:
-        with contextlib.suppress(OSError):  # that it has gone away is for reading to find, after its last words
-            self._flush(peer)
+        if peer.stream.sending:
+            with contextlib.suppress(OSError):  # that it has gone away is for reading to find, after its last words
+                peer.stream.flush()
+                self._watch(peer)
         try:
             frame = peer.stream.receive()
         except Garbled as error:
@@ -284,14 +292,15 @@ class Hub(Member):
             return
         if frame is None:
             return
-        if frame.kind != CLOSED:
-            peer.inbox[frame.channel].append(frame)
-        elif frame.channel:
-            self._closed.add((peer.rank, frame.channel))
-        else:
+        if frame.kind == CLOSED and not frame.channel:
             self._dismiss(peer)
             return
-        self._sort(peer, gave_up)
+        if frame.kind == CLOSED:
+            self._closed[frame.channel].add(peer.rank)
+        else:
+            self._sort(peer, frame, gave_up)
+        if frame.kind in (CLOSED, LEFT) and self._meeting is not None:
+            self._check_present(self._meeting)
 
     def _lose(self, peer: _Peer, why: str) -> NoReturn:
         peer.lost, self._lost = True, why
@@ -337,11 +346,6 @@ class Hub(Member):
     def _tell(self, peer: _Peer, verdict: Frame) -> None:
         with contextlib.suppress(OSError):  # that it has gone away is for the next exchange to find
             peer.stream.send(verdict)
-            self._watch(peer)
-
-    def _flush(self, peer: _Peer) -> None:
-        if peer.stream.sending:
-            peer.stream.flush()
             self._watch(peer)
 
     def _watch(self, peer: _Peer) -> None:
