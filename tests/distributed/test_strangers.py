@@ -293,7 +293,7 @@ def raw(
         values["magic"], kind, values["whole"], values["channel"], call, values["made"], values["remaining"],
         values["timeout"], values["header_size"], values["payload_size"], values["digest"],
     )  # fmt: skip
-    seal = frames._seal(stream._keys.sending, stream._sent, data)
+    seal = frames._seal(stream._seals[0], stream._sent, data)
     stream._sent += 1
     stream.sock.setblocking(True)
     with contextlib.suppress(OSError):
