@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 
 import fleetmetrics as fm
 from tests.contract import CASES
+from tests.distributed.cluster import AT_ONCE, SLACK
 from tests.nursery import Nursery
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,6 +77,69 @@ def test_a_program_of_the_docs_prints_what_it_says(code: str, nurseries: dict[bo
     done = nurseries["import paddle" in code].run(code, tmp_path)
     assert done.status == 0, done.err[-3000:]
     assert done.out.splitlines() == PRINTED.findall(code)
+
+
+# -- the pages on what can go wrong ----------------------------------------------------------------------
+
+GUIDES = [ROOT / "docs" / folder / f"{name}.md" for folder in ("guide", "zh") for name in ("faults", "security")]
+QUOTED = re.compile(r"^<!-- (?P<case>\w+) -->\n```text\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+SEEN = re.compile(r"rank \d, after (?P<seconds>[\d.]+) s: (?:(?P<kind>\w+): )?(?P<text>.*)")
+
+
+def spoken(text: str) -> str:
+    """An error's text without line breaks, and without what differs from run to run."""
+    text = re.sub(r"\d+ (file descriptors|are open)|(process|child|-Hn) \d+", r"\1\2", " ".join(text.split()))
+    return text.replace(tempfile.gettempdir(), "/tmp")
+
+
+@pytest.mark.numpy_only
+def test_every_fault_of_the_guide_is_what_the_workers_see() -> None:
+    script = [sys.executable, str(ROOT / "docs" / "scripts" / "channel_errors.py")]
+    printed = subprocess.run(script, stdout=subprocess.PIPE, text=True, timeout=250, check=True).stdout
+    seen: dict[str, list[Any]] = {}
+    for part in printed.split("-- ")[1:]:
+        name, *lines = part.splitlines()
+        seen[name] = [SEEN.fullmatch(line) for line in lines]
+        waits = name in ("never_comes", "late", "stopped", "no_descriptors")
+        assert all(float(each["seconds"]) < (3 + SLACK if waits else AT_ONCE) for each in seen[name][:1]), part
+        assert all(hasattr(fm, each["kind"]) for each in seen[name] if each["kind"] and name != "in_compute_metric"), (
+            part
+        )
+        assert "accumulated is lost" not in part
+    quoted = [
+        (each["case"], spoken(each["text"])) for page in GUIDES for each in QUOTED.finditer(page.read_text("utf-8"))
+    ]
+    assert len(quoted) > 15
+    for name, text in quoted:
+        assert text in [spoken(each["text"]) for each in seen[name]]
+    same = ("late", "stopped", "different_metrics", "different_shapes", "different_secrets", "bad_input", "overflow")
+    for name in (*same, "in_compute_metric", "local_util", "server", "no_endpoints", "no_trainers_num", "mpi"):
+        assert seen[name][1]["text"] == "the same", name
+    kinds = {name: [each["kind"] or each["text"] for each in both] for name, both in seen.items()}
+    assert kinds["interrupted"] == ["KeyboardInterrupt", "CommunicatorError"]
+    assert kinds["exits"] == ["SystemExit", "CommunicatorError"]
+    assert kinds["no_descriptors"] == ["NoChannelError", "DeadlineError"]
+    assert kinds["in_compute_metric"][0] == "ZeroDivisionError"
+    assert kinds["different_secrets"][0] == "AuthenticationError"
+
+
+@pytest.mark.numpy_only
+def test_every_test_and_figure_that_these_pages_name_is_there() -> None:
+    from fleetmetrics.comm import handshake
+
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    tests = set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
+    for page in GUIDES:
+        text = page.read_text("utf-8")
+        assert not set(re.findall(r"`(test_\w+)`", text)) - tests, page
+        for row in re.findall(r"^\| (?!---|fault |what |故障|内容).*", text, re.MULTILINE):
+            assert "`test_" in row or "security" in page.name, row
+    for english, chinese in zip(GUIDES[:2], GUIDES[2:]):
+        names = [re.findall(r"`(test_\w+|FLEETMETRICS_\w+)`", page.read_text("utf-8")) for page in (english, chinese)]
+        assert sorted(set(names[0])) == sorted(set(names[1]))
+        assert f"{handshake.REFUSAL_SECONDS:g} s" in GUIDES[0].read_text("utf-8")
+    for figure in (f"after {handshake._GUEST_SECONDS:g} s", f"more than {handshake._GUESTS} "):
+        assert figure in GUIDES[1].read_text("utf-8")
 
 
 # -- the pages on the metrics ----------------------------------------------------------------------------

@@ -1,24 +1,96 @@
-"""Print the errors of the workers' channel that the guide quotes: each by real processes, without Paddle.
+"""Print what every worker sees when something goes wrong, and after how many seconds: what the guide quotes.
 
-    python docs/scripts/channel_errors.py
+    python docs/scripts/channel_errors.py            # all cases, side by side
+    python docs/scripts/channel_errors.py late       # one of them
 
-Each case is a function that both workers run; its name says what goes wrong.
+Each case is a function that two workers run, forked processes without Paddle; its name says what goes wrong.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import json
 import os
+import resource
+import select
+import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, Callable
 
-import numpy as np
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
-import fleetmetrics
+import numpy as np  # noqa: E402
 
-TIMEOUT = 3
+import fleetmetrics  # noqa: E402
+
+for name in ("functional", "metrics", "base_metric", "records.gather", "comm"):  # before the clock runs
+    importlib.import_module(f"fleetmetrics.{name}")
+
+#: The deadline of those cases that last until it; the others have PLENTY, and say at once what is wrong.
+TIMEOUT, PLENTY = 3, 60
+TO_THE_DEADLINE = ("never_comes", "late", "stopped", "no_descriptors")
+clock = 0.0
+
+#: What the workers evaluate; an error must leave it as it is.
+auc = fleetmetrics.AUC(name="auc")
+auc.add([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+
+
+def workers() -> fleetmetrics.Communicator:
+    """The channel, after a first exchange; what is timed begins here."""
+    global clock
+    found = fleetmetrics.get_communicator()
+    found.barrier()
+    clock = time.monotonic()
+    return found
+
+
+def never_comes(rank: int) -> None:
+    if rank == 0:
+        auc.compute()
+
+
+def late(rank: int) -> None:
+    workers()
+    if rank == 1:
+        time.sleep(2 * TIMEOUT)
+    auc.compute()
+
+
+def killed(rank: int) -> None:
+    workers()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    auc.compute()
+
+
+def stopped(rank: int) -> None:
+    workers()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    auc.compute()
+
+
+def interrupted(rank: int) -> None:
+    workers()
+    if rank == 0:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)  # Ctrl-C inside of the call
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+    else:
+        time.sleep(1)  # rank 0 has left the call by then
+    auc.compute()
+
+
+def exits(rank: int) -> None:
+    workers()
+    if rank == 0:
+        sys.exit("this worker has seen enough")
+    auc.compute()
 
 
 def different_metrics(rank: int) -> None:
@@ -26,7 +98,12 @@ def different_metrics(rank: int) -> None:
 
 
 def different_shapes(rank: int) -> None:
-    fleetmetrics.AUC(num_thresholds=(4095, 199)[rank]).compute()
+    fleetmetrics.AUC(num_thresholds=(4095, 199)[rank], name="auc").compute()
+
+
+def different_secrets(rank: int) -> None:
+    os.environ["FLEETMETRICS_SECRET"] = f"the secret of rank {rank}"
+    auc.compute()
 
 
 def bad_input(rank: int) -> None:
@@ -37,37 +114,55 @@ def overflow(rank: int) -> None:
     fleetmetrics.sum(np.array([2**62]))
 
 
-def late(rank: int) -> None:
-    if rank == 1:
-        fleetmetrics.get_communicator().barrier()
-        time.sleep(2 * TIMEOUT)
-        return
-    fleetmetrics.get_communicator().barrier()
-    fleetmetrics.acc(1, 2)
+class Sizes(fleetmetrics.BaseMetric):
+    """A metric whose value cannot be computed."""
+
+    def add(self, sizes: list[float]) -> None:
+        self._results.extend(sizes)
+
+    def compute_metric(self, results: list[float]) -> dict[str, float]:
+        return {"ratio": results[0] / results[1]}
 
 
-def killed(rank: int) -> None:
-    fleetmetrics.get_communicator().barrier()
+def in_compute_metric(rank: int) -> None:
+    metric = Sizes()
+    metric.add([float(1 - rank)])
+    metric.compute()
+
+
+def closed(rank: int) -> None:
+    found = workers()
     if rank == 1:
-        os._exit(1)
-    fleetmetrics.acc(1, 2)
+        found.close()
+    auc.compute()
+
+
+def no_descriptors(rank: int) -> None:
+    if rank == 0:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
+    auc.compute()
 
 
 def server(rank: int) -> None:
     os.environ["TRAINING_ROLE"] = "PSERVER"
-    fleetmetrics.acc(1, 2)
+    auc.compute()
 
 
 def no_endpoints(rank: int) -> None:
     del os.environ["PADDLE_TRAINER_ENDPOINTS"]
-    fleetmetrics.acc(1, 2)
+    auc.compute()
+
+
+def no_trainers_num(rank: int) -> None:
+    del os.environ["PADDLE_TRAINERS_NUM"], os.environ["PADDLE_TRAINER_ID"]
+    auc.compute()
 
 
 def mpi(rank: int) -> None:
     for name in [name for name in os.environ if name.startswith("PADDLE_")]:
         del os.environ[name]
     os.environ["OMPI_COMM_WORLD_SIZE"] = "2"
-    fleetmetrics.acc(1, 2)
+    auc.compute()
 
 
 class LocalUtil:
@@ -78,69 +173,106 @@ class LocalUtil:
 
 
 def local_util(rank: int) -> None:
-    fleetmetrics.acc(1, 2, util=LocalUtil())
+    auc.compute(util=LocalUtil())
 
 
 def forked(rank: int) -> None:
-    fleetmetrics.acc(1, 2)
+    workers()
     if os.fork() == 0:
-        try:
-            fleetmetrics.acc(1, 2)
-        except fleetmetrics.FleetMetricsError as error:
-            show(error)
-        os._exit(0)
+        auc.compute()
     os.wait()
+    os._exit(0)
 
 
-CASES = [
-    different_metrics,
-    different_shapes,
-    bad_input,
-    overflow,
-    late,
-    killed,
-    forked,
-    local_util,
-    server,
-    no_endpoints,
-    mpi,
-]
+CASES: list[Callable[[int], None]] = [
+    never_comes, late, killed, stopped, interrupted, exits, closed, different_metrics, different_shapes,
+    different_secrets, bad_input, overflow, in_compute_metric, forked, no_descriptors, local_util, server,
+    no_endpoints, no_trainers_num, mpi,
+]  # fmt: skip
 
 
-def show(error: Exception) -> None:
-    print(f"{type(error).__name__}: {error}", flush=True)
+def free_ports(number: int) -> list[int]:
+    """Ports that are free now, all different."""
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for sock in socks:
+            sock.bind(("127.0.0.1", 0))
+        return [int(sock.getsockname()[1]) for sock in socks]
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+def work(case: Callable[[int], None], rank: int, ports: list[int], writer: int) -> None:
+    """What the forked worker does: write what it saw, and after how long."""
+    timeout = TIMEOUT if case.__name__ in TO_THE_DEADLINE else PLENTY
+    os.environ.update(
+        PADDLE_TRAINERS_NUM="2",
+        PADDLE_TRAINER_ID=str(rank),
+        PADDLE_TRAINER_ENDPOINTS=",".join(f"127.0.0.1:{port}" for port in ports),
+        FLEETMETRICS_TIMEOUT=str(timeout),
+    )
+    global clock
+    clock = time.monotonic()
+    try:
+        case(rank)
+        text = "no error"
+    except fleetmetrics.FleetMetricsError as error:
+        text = f"{type(error).__name__}: {error}"
+    except (KeyboardInterrupt, SystemExit) as error:
+        text = type(error).__name__
+    except BaseException as error:
+        text = f"{type(error).__name__}: {error}"
+    if auc.compute_local() != 0.75:
+        text += " What was accumulated is lost."
+    os.write(writer, json.dumps([text, time.monotonic() - clock]).encode())
+    os._exit(0)
 
 
-def run(name: str) -> None:
-    endpoints = f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
-    workers = []
-    for rank in range(2):
-        place = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": str(rank), "PADDLE_TRAINER_ENDPOINTS": endpoints}
-        environment = {**os.environ, **place, "FLEETMETRICS_TIMEOUT": str(TIMEOUT)}
-        environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).resolve().parents[2]), *sys.path])
-        command = [sys.executable, __file__, name, str(rank)]
-        workers.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-    print(f"-- {name}")
-    texts = [worker.communicate()[0].strip() for worker in workers]
-    if texts[0] == texts[1]:
-        print(f"both ranks: {texts[0]}")
-    else:
-        for rank, text in enumerate(texts):
-            print(f"rank {rank}: {text}")
+def run(cases: list[Callable[[int], None]]) -> dict[str, list[tuple[str, float]]]:
+    """Run cases side by side.
+
+    Args:
+        cases: some of CASES.
+
+    Returns:
+        By the case's name: what each rank saw, and the seconds that it took.
+    """
+    children = {}
+    for case in cases:
+        ports = free_ports(2)
+        for rank in range(2):
+            reader, writer = os.pipe()
+            child = os.fork()
+            if not child:
+                os.close(reader)
+                work(case, rank, ports, writer)
+            os.close(writer)
+            children[case.__name__, rank] = child, reader
+    found: dict[str, list[tuple[str, float]]] = {case.__name__: [] for case in cases}
+    for (name, rank), (child, reader) in children.items():
+        if name == "stopped" and rank == 1:
+            os.kill(child, signal.SIGCONT)  # rank 0 has said what it saw
+        data: Any = b""
+        while select.select([reader], [], [], 2 * PLENTY)[0]:
+            piece = os.read(reader, 1 << 16)
+            if not piece:
+                break
+            data += piece
+        os.close(reader)
+        os.waitpid(child, 0)
+        text, seconds = json.loads(data) if data else ("it is dead", 0.0)
+        found[name].append((text, seconds))
+    return found
+
+
+def main() -> None:
+    chosen = sys.argv[1:] or [case.__name__ for case in CASES]
+    for name, seen in run([case for case in CASES if case.__name__ in chosen]).items():
+        print(f"-- {name}")
+        same = seen[0][0] == seen[1][0]
+        for rank, (text, seconds) in enumerate(seen):
+            if same and rank:
+                text = "the same"
+            print(f"rank {rank}, after {seconds:.1f} s: {text}")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        try:
-            globals()[sys.argv[1]](int(sys.argv[2]))
-        except fleetmetrics.FleetMetricsError as error:
-            show(error)
-    else:
-        for case in CASES:
-            run(case.__name__)
+    main()

@@ -264,8 +264,8 @@ def secret_of(job: Job) -> Secret:
 
 def _user_secret() -> bytes:
     """The secret of this user on this machine, made by the first who asks; empty if there is no safe place for it."""
-    folder = Path(tempfile.gettempdir(), f"fleetmetrics-{os.geteuid()}")
     with contextlib.suppress(OSError):
+        folder = Path(tempfile.gettempdir(), f"fleetmetrics-{os.geteuid()}")  # fails without a free file descriptor
         folder.mkdir(mode=0o700, exist_ok=True)
         if not _is_private(os.lstat(folder), stat.S_IFDIR):
             return b""
