@@ -330,7 +330,7 @@ class _Refused(Exception):
 def connect(job: Job, key: bytes, deadline: float) -> tuple[Stream, float]:
     """Look for rank 0 until it has proved itself or the deadline has passed."""
     pause, step = _PAUSE_SECONDS[0], _STEP_SECONDS[0]
-    refused_since = 0.0
+    refusals, refused_since = 0, 0.0
     while True:
         for host, port in job.candidates():
             remaining = deadline - time.monotonic()
@@ -339,13 +339,14 @@ def connect(job: Job, key: bytes, deadline: float) -> tuple[Stream, float]:
             try:
                 return _greet(job, key, host, port, min(step, remaining))
             except _Refused:
-                refused_since = refused_since or time.monotonic()
-                if time.monotonic() - refused_since > REFUSAL_SECONDS:
-                    raise AuthenticationError(unproven_text([job.rank])) from None
+                refusals, refused_since = refusals + 1, refused_since or time.monotonic()
             except (TimeoutError, socket.timeout):  # a busy rank 0, a long way, or a listener that is silent
                 step = min(2 * step, _STEP_SECONDS[1])
             except OSError:
                 pass
+        # rank 0 may have had enough a moment before, and ended
+        if refusals >= _UNPROVEN and time.monotonic() - refused_since > REFUSAL_SECONDS:
+            raise AuthenticationError(unproven_text([job.rank]))
         time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
         pause = min(2 * pause, _PAUSE_SECONDS[1])
 
