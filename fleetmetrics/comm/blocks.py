@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Sequence, TypeVar
+from typing import Any, Callable, Iterable, NamedTuple, Sequence, TypeVar
 
 import numpy as np
 
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.comm.frames import Buffer
+from fleetmetrics.comm.frames import Buffer, joined
 from fleetmetrics.errors import (
     AgreementError,
     CommunicatorError,
@@ -27,15 +28,20 @@ from fleetmetrics.numbers import REDUCTIONS, combine
 __all__ = [
     "Block",
     "Layout",
+    "Letter",
     "agree",
     "as_column",
+    "column_in",
+    "column_of",
     "describe",
+    "divided",
     "join",
     "layout_of",
     "narrowed",
     "pack",
     "read_each",
     "reduced",
+    "size_of",
     "split",
     "spoken",
     "unpack",
@@ -58,6 +64,18 @@ _ALIGNMENT = 8
 
 _Read = TypeVar("_Read")
 _Given = TypeVar("_Given")
+
+
+class Letter(NamedTuple):
+    """What a worker brings to `Communicator.consult`, and what it is told.
+
+    Args:
+        note: a description, fit for JSON; text is the cheapest.
+        payload: bytes; one buffer or a list of them when it is sent, one buffer when it has arrived.
+    """
+
+    note: Any
+    payload: Any = b""
 
 
 @dataclass(frozen=True)
@@ -137,8 +155,12 @@ def _make_layout(call: str, blocks: tuple[tuple[str, str, str, tuple[int, ...]],
 
 @functools.lru_cache(maxsize=256)
 def layout_of(text: str) -> Layout:
-    """Return the layout that a text describes."""
+    """Return the layout that a peer's text describes; ValueError or TypeError if it describes none."""
     call, blocks = json.loads(text)
+    for name, how, dtype, shape in blocks:
+        if not isinstance(name, str) or how not in REDUCTIONS or dtype not in _STATE_DTYPES.values():
+            raise ValueError(f"no state is {how!r}, {dtype!r}")
+        size_of(shape)
     return _make_layout(call, tuple((name, how, dtype, tuple(shape)) for name, how, dtype, shape in blocks))
 
 
@@ -179,9 +201,12 @@ def narrowed(array: np.ndarray) -> tuple[str, memoryview]:
     return name, np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
 
 
-def widened(name: str, payload: Buffer) -> np.ndarray:
-    """Return what `narrowed` was given."""
-    return _wide(np.frombuffer(payload, _TYPES[name]))
+def widened(name: str, payload: Buffer, size: int) -> np.ndarray:
+    """Return what `narrowed` was given; ValueError if it was another number of elements."""
+    array = _wide(np.frombuffer(payload, _TYPES[name]))
+    if len(array) != size:
+        raise ValueError(f"{len(array)} numbers, where there are {size}")
+    return array
 
 
 def _wide(array: np.ndarray) -> np.ndarray:
@@ -254,9 +279,26 @@ def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) 
     return pack(agreed, blocks)
 
 
+def size_of(shape: Any) -> int:
+    """How many elements a peer's shape has; ValueError or TypeError if it is none."""
+    if not all(type(length) is int and 0 <= length < 2**60 for length in shape) or math.prod(shape) >= 2**60:
+        raise ValueError(f"no array has the shape {shape}")
+    return math.prod(shape)
+
+
 def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:
-    """Cut a buffer into parts of so many bytes."""
+    """Cut a buffer into parts of so many bytes; ValueError if it has not as many."""
+    if any(size < 0 for size in sizes) or sum(sizes) != len(data):
+        raise ValueError(f"{len(data)} bytes, where there are {sum(sizes)}")
     return np.split(np.frombuffer(data, np.uint8), np.cumsum(sizes)[:-1])
+
+
+def divided(letter: Letter, number: int) -> list[Letter]:
+    """The letters of which a letter is made, if its note says the note and the bytes of so many; else ValueError."""
+    notes, sizes = zip(*letter.note)
+    if len(notes) != number:
+        raise ValueError(f"{len(notes)} parts, where there are {number}")
+    return [Letter(note, part.data) for note, part in zip(notes, split(joined(letter.payload), sizes))]
 
 
 # Agreement
@@ -290,7 +332,7 @@ def spoken(call: str, note: Any) -> str:
     """Say what a worker calls, for an error: with the states if the note describes them."""
     try:
         return _signature(layout_of(note))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return call
 
 
@@ -319,9 +361,26 @@ def as_column(array: Any) -> np.ndarray:
     return np.asarray(given, dtype=given.dtype.newbyteorder("="), order="C")
 
 
+def column_of(dtype: Any, shape: Any) -> tuple[np.dtype[Any], int]:
+    """The dtype and the bytes of an array that a peer describes; ValueError or TypeError if nobody sends such a one."""
+    found = np.dtype(dtype) if isinstance(dtype, str) else None
+    if found is None or found.kind not in _NUMBERS + "SU" or found.subdtype is not None:
+        raise ValueError(f"no array is {dtype!r}")
+    return found, size_of(shape) * found.itemsize
+
+
+def column_in(letter: Letter, most: int) -> tuple[int | None, str, list[int]]:
+    """The source, dtype and shape of a peer's array, whose bytes come with the letter unless there are more."""
+    source, dtype, shape = letter.note
+    size, found = column_of(dtype, shape)[1], len(joined(letter.payload))
+    if found != (size if size <= most else 0):
+        raise ValueError(f"{found} bytes, where {dtype} of shape {list(shape)} is announced")
+    return source, dtype, shape
+
+
 def join(source: int | None, parts: Sequence[tuple[str, Sequence[int]]]) -> tuple[str, list[int]]:
     """Check that the workers' arrays go together."""
-    sizes = [int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize for dtype, shape in parts]
+    sizes = [column_of(dtype, shape)[1] for dtype, shape in parts]
     if source is not None:
         return parts[source][0], sizes
     dtypes = [np.dtype(dtype) for dtype, _ in parts]
@@ -330,4 +389,6 @@ def join(source: int | None, parts: Sequence[tuple[str, Sequence[int]]]) -> tupl
     if len({(len(shape), tuple(shape[1:])) for _, shape in parts}) > 1:
         what = by_rank(f"shape {list(shape)}" for _, shape in parts)
         raise AgreementError(f"the workers gather arrays that differ beyond the first axis: {what}.")
-    return functools.reduce(np.promote_types, dtypes).str, sizes
+    # how wide the texts are that do not come is nothing but a word
+    heard = [dtype for dtype, size in zip(dtypes, sizes) if size or dtype.kind in _NUMBERS] or dtypes[:1]
+    return functools.reduce(np.promote_types, heard).str, sizes

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Any, Callable, NamedTuple, Sequence, TypeVar
+from typing import Any, Callable, Sequence, TypeVar
 
 import numpy as np
 
 from fleetmetrics.comm.blocks import (
     Block,
+    Letter,
     agree,
     as_column,
+    column_in,
     describe,
+    divided,
     join,
     layout_of,
     narrowed,
@@ -22,7 +25,7 @@ from fleetmetrics.comm.blocks import (
     split,
     unpack,
     widened,
-)
+)  # fmt: skip
 from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.frames import Payload, joined
@@ -34,18 +37,6 @@ __all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter"]
 # Measured: larger chunks outgrow the sockets' buffers and the cache, and take longer per byte.
 CHUNK_BYTES = 2**19
 _Self = TypeVar("_Self", bound="Communicator")
-
-
-class Letter(NamedTuple):
-    """What a worker brings to `Communicator.consult`, and what it is told.
-
-    Args:
-        note: a description, fit for JSON; text is the cheapest.
-        payload: bytes; one buffer or a list of them when it is sent, one buffer when it has arrived.
-    """
-
-    note: Any
-    payload: Any = b""
 
 
 #: Takes the workers' letters by rank and returns the answer; runs on rank 0 only.
@@ -158,10 +149,12 @@ class Communicator(ABC):
     def _reduce_large(self, call: str, block: Block, deadline: Deadline) -> np.ndarray:
         """Reduce a state chunk by chunk, after all have agreed."""
 
+        def numbers(letter: Letter) -> np.ndarray:
+            return widened(letter.note, joined(letter.payload), len(part))
+
         def decide(letters: Sequence[Letter]) -> Letter:
-            parts = read_each(letters, lambda letter: widened(letter.note, letter.payload))
             try:
-                return Letter(*narrowed(combine(block.reduction, parts)))
+                return Letter(*narrowed(combine(block.reduction, read_each(letters, numbers))))
             except IntegerOverflowError as error:
                 raise IntegerOverflowError(f"{call}, state {block.name!r}: {error}") from None
 
@@ -169,9 +162,9 @@ class Communicator(ABC):
         result = np.empty_like(flat)
         step = CHUNK_BYTES // flat.itemsize
         for start in range(0, len(flat), step):
-            note, payload = narrowed(flat[start : start + step])
-            told = self.consult(call, decide, note, payload, timeout=deadline.left)
-            result[start : start + step] = widened(told.note, joined(told.payload))
+            part = flat[start : start + step]
+            told = self.consult(call, decide, *narrowed(part), timeout=deadline.left)
+            result[start : start + step] = read_each([told], numbers)[0]
         return result.reshape(block.array.shape)
 
     def all_gather(self, array: Any, *, timeout: float | None = None) -> list[np.ndarray]:
@@ -224,38 +217,46 @@ class Communicator(ABC):
         data = memoryview(column.tobytes())
 
         def decide(letters: Sequence[Letter]) -> Letter:
-            sources, dtypes, shapes = zip(*read_each(letters, lambda letter: letter.note))
+            sources, *parts = zip(*read_each(letters, lambda each: column_in(each, CHUNK_BYTES)))
             if len(set(sources)) > 1:
-                calls = by_rank(f"{call} from rank {each}" for each in sources)
-                raise AgreementError(f"the workers disagree: {calls}.")
-            common, sizes = join(sources[0], list(zip(dtypes, shapes)))
-            large = max(sizes) > CHUNK_BYTES
-            payload = b"" if large else [letter.payload for letter in letters]
-            return Letter([common, dtypes, shapes, sizes, large], payload)
+                raise AgreementError(
+                    f"the workers disagree: {by_rank(f'{call} from rank {each}' for each in sources)}."
+                )
+            columns = list(zip(*parts))
+            large = max(join(source, columns)[1]) > CHUNK_BYTES
+            return Letter(columns, b"" if large else [letter.payload for letter in letters])
 
-        note = [source, column.dtype.str, column.shape]
-        small = b"" if len(data) > CHUNK_BYTES else data
+        def read(letter: Letter) -> tuple[str, list[int], list[np.ndarray]]:
+            common, sizes = join(source, letter.note)
+            return common, sizes, [] if max(sizes) > CHUNK_BYTES else split(joined(letter.payload), sizes)
+
+        note, small = [source, column.dtype.str, column.shape], b"" if len(data) > CHUNK_BYTES else data
         told = self.consult(call, decide, note, small, timeout=deadline.timeout, trouble=trouble)
-        common, dtypes, shapes, sizes, large = told.note
-        parts = self._gather_large(call, data, sizes, deadline) if large else split(joined(told.payload), sizes)
+        common, sizes, parts = read_each([told], read)[0]
         return [
-            np.frombuffer(part.tobytes(), dtype).reshape(shape).astype(common)
-            for part, dtype, shape in zip(parts, dtypes, shapes)
+            np.frombuffer(bytes(part.data), dtype).reshape(shape).astype(common)
+            for part, (dtype, shape) in zip(parts or self._gather_large(call, data, sizes, deadline), told.note)
         ]
 
     def _gather_large(self, call: str, data: Any, sizes: Sequence[int], deadline: Deadline) -> list[np.ndarray]:
         """Return every worker's bytes, gathered chunk by chunk."""
 
-        def decide(letters: Sequence[Letter]) -> Letter:
-            return Letter(None, [letter.payload for letter in letters])
+        def due(size: int) -> int:
+            return min(CHUNK_BYTES, max(0, size - start))
 
-        results = [np.empty(size, np.uint8) for size in sizes]
+        def decide(letters: Sequence[Letter]) -> Letter:
+            return Letter(
+                None, read_each(zip(letters, sizes), lambda each: split(each[0].payload, [due(each[1])])[0].data)
+            )
+
+        results = [bytearray() for _ in sizes]  # they grow with what comes: a size is nothing but a word
         for start in range(0, max(sizes), CHUNK_BYTES):
             told = self.consult(call, decide, payload=data[start : start + CHUNK_BYTES], timeout=deadline.left)
-            chunks = [result[start : start + CHUNK_BYTES] for result in results]
-            for chunk, part in zip(chunks, split(joined(told.payload), [len(chunk) for chunk in chunks])):
-                chunk[:] = part
-        return results
+            for result, part in zip(
+                results, read_each([told], lambda told: split(joined(told.payload), [*map(due, sizes)]))[0]
+            ):
+                result += part.data
+        return [np.frombuffer(result, np.uint8) for result in results]
 
     def shuffle(
         self,
@@ -285,14 +286,18 @@ class Communicator(ABC):
         note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
 
         def decide(brought: Sequence[Letter]) -> Letter:
-            self._check_numbers([len(letter.note) for letter in brought])
+            self._check_numbers(read_each(brought, lambda each: len(each.note)))
+            read_each(brought, lambda each: divided(each, self.world_size))
             return Letter([letter.note for letter in brought], [joined(letter.payload) for letter in brought])
 
+        def mine(told: Letter) -> list[Letter]:
+            notes = [[row, sum(size for _, size in row)] for row in told.note]
+            return [
+                divided(row, self.world_size)[self.rank] for row in divided(Letter(notes, told.payload), len(notes))
+            ]
+
         told = self.consult(call, decide, note, sent, timeout=timeout, trouble=trouble)
-        notes, sizes = zip(*[each for row in told.note for each in row])
-        ends = np.cumsum(sizes).tolist()
-        letters = [Letter(note, told.payload[end - size : end]) for note, size, end in zip(notes, sizes, ends)]
-        return letters[self.rank :: self.world_size]
+        return read_each([told], mine)[0]
 
     def _check_numbers(self, numbers: Sequence[int]) -> None:
         if set(numbers) != {self.world_size}:
@@ -416,8 +421,11 @@ class Communicator(ABC):
 
         call += " with pickles" * allow_pickle  # where the workers differ, some could not read what others send
         told = self.consult(call, decide, note, data, timeout=timeout, trouble=trouble)
-        parts = split(joined(told.payload), [size for _, size in told.note])
-        return [unpacked(layout, part.data, pickles)[0] for (layout, _), part in zip(told.note, parts)]
+
+        def read(told: Letter) -> list[Any]:
+            return [unpacked(layout, data, pickles)[0] for layout, data in divided(told, len(ranks))]
+
+        return read_each([told], read)[0]
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Wait until every worker is here.

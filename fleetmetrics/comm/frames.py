@@ -256,5 +256,5 @@ def _seal(keyed: hmac.HMAC, number: int, head: bytes) -> bytes:
 def wait_for(poll: Any, end: float) -> list[tuple[int, int]]:
     """Poll until something happens or the moment has come."""
     # poll takes milliseconds: round up, or the last millisecond is spent in a busy loop
-    milliseconds = max(0, min(2**30, int((end - time.monotonic()) * 1000) + 1))
-    return list(poll.poll(milliseconds))
+    milliseconds = max(0.0, min(2.0**30, (end - time.monotonic()) * 1000 + 1))
+    return list(poll.poll(int(milliseconds)))

@@ -337,7 +337,7 @@ def connect(job: Job, key: bytes, deadline: float) -> tuple[Stream, float]:
             if remaining <= 0:
                 raise TimeoutError
             try:
-                return _greet(job, key, host, port, min(step, remaining))
+                return _greet(job, key, host, port, step, deadline)
             except _Refused:
                 refusals, refused_since = refusals + 1, refused_since or time.monotonic()
             except (TimeoutError, socket.timeout):  # a busy rank 0, a long way, or a listener that is silent
@@ -351,17 +351,18 @@ def connect(job: Job, key: bytes, deadline: float) -> tuple[Stream, float]:
         pause = min(2 * pause, _PAUSE_SECONDS[1])
 
 
-def _greet(job: Job, key: bytes, host: str, port: int, timeout: float) -> tuple[Stream, float]:
-    sock = socket.create_connection((host, port), timeout)
+def _greet(job: Job, key: bytes, host: str, port: int, step: float, deadline: float) -> tuple[Stream, float]:
+    """Connect and greet, in three steps; all are over at the deadline, however slowly the other side drips."""
+    sock = socket.create_connection((host, port), min(step, deadline - time.monotonic()))
     try:
         if sock.getsockname() == sock.getpeername():
             raise ConnectionRefusedError("TCP connected the socket to itself")
-        greeting = _received(sock, _GREETING.size, _MAGIC)
+        greeting = _received(sock, _GREETING.size, min(time.monotonic() + step, deadline), _MAGIC)
         hello = _HELLO.pack(_MAGIC, job.rank, job.world_size, secrets.token_bytes(32), bytes(_PROOF_BYTES))
         talk = _Talk(key, greeting, hello[:-_PROOF_BYTES])
         said = time.monotonic()
         sock.sendall(hello[:-_PROOF_BYTES] + talk.prove(b"worker"))
-        code, proof = _WELCOME.unpack(_received(sock, _WELCOME.size))
+        code, proof = _WELCOME.unpack(_received(sock, _WELCOME.size, min(said + step, deadline)))
         if code == UNPROVEN:
             raise _Refused
         if not hmac.compare_digest(proof, talk.prove(b"rank 0" + code)):
@@ -382,10 +383,13 @@ def refusal_text(code: bytes, rank: int, world_size: int) -> str:
     return f"{what}, and rank 0 was told otherwise; PADDLE_TRAINERS_NUM must be the same on all workers."
 
 
-def _received(sock: socket.socket, size: int, beginning: bytes = b"") -> bytes:
-    """So many bytes; an error as soon as they do not begin as they should."""
+def _received(sock: socket.socket, size: int, end: float, beginning: bytes = b"") -> bytes:
+    """So many bytes; an error as soon as they do not begin as they should, or are not here in time."""
     received = b""
     while len(received) < size:
+        if time.monotonic() >= end:
+            raise TimeoutError
+        sock.settimeout(end - time.monotonic() + 1e-3)  # 0 would not wait at all
         data = sock.recv(size - len(received))
         received += data
         if not data or not beginning.startswith(received[: len(beginning)]):
