@@ -25,7 +25,7 @@ from fleetmetrics.comm.blocks import (
     split,
     unpack,
     widened,
-)  # fmt: skip
+)
 from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.frames import Payload, joined
@@ -219,12 +219,10 @@ class Communicator(ABC):
         def decide(letters: Sequence[Letter]) -> Letter:
             sources, *parts = zip(*read_each(letters, lambda each: column_in(each, CHUNK_BYTES)))
             if len(set(sources)) > 1:
-                raise AgreementError(
-                    f"the workers disagree: {by_rank(f'{call} from rank {each}' for each in sources)}."
-                )
-            columns = list(zip(*parts))
-            large = max(join(source, columns)[1]) > CHUNK_BYTES
-            return Letter(columns, b"" if large else [letter.payload for letter in letters])
+                calls = by_rank(f"{call} from rank {each}" for each in sources)
+                raise AgreementError(f"the workers disagree: {calls}.")
+            large = max(join(source, list(zip(*parts)))[1]) > CHUNK_BYTES
+            return Letter(list(zip(*parts)), b"" if large else [letter.payload for letter in letters])
 
         def read(letter: Letter) -> tuple[str, list[int], list[np.ndarray]]:
             common, sizes = join(source, letter.note)
@@ -241,20 +239,17 @@ class Communicator(ABC):
     def _gather_large(self, call: str, data: Any, sizes: Sequence[int], deadline: Deadline) -> list[np.ndarray]:
         """Return every worker's bytes, gathered chunk by chunk."""
 
-        def due(size: int) -> int:
-            return min(CHUNK_BYTES, max(0, size - start))
+        def cut(payload: Any, *sizes: int) -> list[np.ndarray]:
+            return split(joined(payload), [min(CHUNK_BYTES, max(0, size - start)) for size in sizes])
 
         def decide(letters: Sequence[Letter]) -> Letter:
-            return Letter(
-                None, read_each(zip(letters, sizes), lambda each: split(each[0].payload, [due(each[1])])[0].data)
-            )
+            parts = read_each(zip(letters, sizes), lambda each: cut(each[0].payload, each[1])[0])
+            return Letter(None, [part.data for part in parts])
 
         results = [bytearray() for _ in sizes]  # they grow with what comes: a size is nothing but a word
         for start in range(0, max(sizes), CHUNK_BYTES):
             told = self.consult(call, decide, payload=data[start : start + CHUNK_BYTES], timeout=deadline.left)
-            for result, part in zip(
-                results, read_each([told], lambda told: split(joined(told.payload), [*map(due, sizes)]))[0]
-            ):
+            for result, part in zip(results, read_each([told], lambda told: cut(told.payload, *sizes))[0]):
                 result += part.data
         return [np.frombuffer(result, np.uint8) for result in results]
 
@@ -292,9 +287,8 @@ class Communicator(ABC):
 
         def mine(told: Letter) -> list[Letter]:
             notes = [[row, sum(size for _, size in row)] for row in told.note]
-            return [
-                divided(row, self.world_size)[self.rank] for row in divided(Letter(notes, told.payload), len(notes))
-            ]
+            rows = divided(Letter(notes, told.payload), len(notes))
+            return [divided(row, self.world_size)[self.rank] for row in rows]
 
         told = self.consult(call, decide, note, sent, timeout=timeout, trouble=trouble)
         return read_each([told], mine)[0]
