@@ -58,6 +58,8 @@ def test_an_endpoint_of_ones_own_is_the_only_one() -> None:
         ({**TWO, "PADDLE_TRAINER_ENDPOINTS": "a,b"}, InvalidInputError, "must be host:port"),
         ({**TWO, "FLEETMETRICS_ENDPOINT": "here"}, InvalidInputError, "FLEETMETRICS_ENDPOINT holds 'here'"),
         ({"PADDLE_TRAINERS_NUM": "2"}, NoChannelError, "FLEETMETRICS_ENDPOINT=host:port"),
+        ({**TWO, "PADDLE_TRAINERS_NUM": "1"}, NoChannelError, "the number would be local"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "a:1,b:1"}, NoChannelError, "PADDLE_TRAINERS_NUM is not set"),
         ({"OMPI_COMM_WORLD_SIZE": "4"}, NoChannelError, "set_communicator"),
         ({"PMI_SIZE": "4"}, NoChannelError, "MPI launcher"),
         ({"TRAINING_ROLE": "PSERVER"}, ServerProcessError, "parameter server"),
