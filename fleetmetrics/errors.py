@@ -122,11 +122,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 @contextlib.contextmanager
 def muted(*categories: type[Warning]) -> Iterator[None]:
-    """Keep `warn` from saying something of these categories inside.
-
-    Args:
-        *categories: the classes of the warnings.
-    """
+    """Keep `warn` from saying something of these categories inside."""
     token = _muted.set((*_muted.get(), *categories))
     try:
         yield
@@ -136,14 +132,7 @@ def muted(*categories: type[Warning]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def gathered(*categories: type[Warning]) -> Iterator[dict[type[Warning], list[str]]]:
-    """Have what `warn` would say inside of these categories, to say it in one sentence afterwards.
-
-    Args:
-        *categories: the classes of the warnings.
-
-    Returns:
-        The messages so far, by category.
-    """
+    """Have what `warn` would say inside of these categories, to say it in one sentence afterwards."""
     texts: dict[type[Warning], list[str]] = {category: [] for category in categories}
     token = _gathered.set(texts)
     try:
@@ -153,12 +142,7 @@ def gathered(*categories: type[Warning]) -> Iterator[dict[type[Warning], list[st
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn the caller of this package: the warning points at the first line outside of it.
-
-    Args:
-        text: the message.
-        category: the class of the warning.
-    """
+    """Warn the caller of this package: the warning points at the first line outside of it."""
     if issubclass(category, muted_now()):
         return
     gathering = _gathered.get()

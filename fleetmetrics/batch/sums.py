@@ -36,12 +36,7 @@ class Sums:
         return self.memo[key]
 
     def weighted_sum(self, values: Any, *, zero_at_zero: bool = False) -> Any:
-        """``sum(w * values)`` over the samples that count: float64, or int64 for bools and integers without weights.
-
-        Args:
-            values: one bool, integer or float per sample.
-            zero_at_zero: the values are 0 where prediction and label are 0, and so for samples that do not count.
-        """
+        """``sum(w * values)`` over the samples that count: float64, or int64 for bools and integers without weights."""
         xp = self.xp
         if self.weight is not None:
             values = xp.multiply(xp.cast(values, "float64"), self.weight)

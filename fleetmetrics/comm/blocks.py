@@ -26,27 +26,9 @@ from fleetmetrics.errors import (
 from fleetmetrics.numbers import REDUCTIONS, combine
 
 __all__ = [
-    "Block",
-    "Layout",
-    "Letter",
-    "agree",
-    "as_column",
-    "column_in",
-    "column_of",
-    "describe",
-    "divided",
-    "join",
-    "layout_of",
-    "narrowed",
-    "pack",
-    "read_each",
-    "reduced",
-    "size_of",
-    "split",
-    "spoken",
-    "unpack",
-    "widened",
-]
+    "Block", "Layout", "Letter", "agree", "as_column", "column_in", "column_of", "describe", "divided",
+    "join", "layout_of", "narrowed", "pack", "read_each", "reduced", "size_of", "split", "spoken", "unpack", "widened",
+]  # fmt: skip
 
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
 _NUMBERS = "biufc"

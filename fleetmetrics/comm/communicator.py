@@ -25,7 +25,7 @@ from fleetmetrics.comm.blocks import (
     split,
     unpack,
     widened,
-)
+)  # fmt: skip
 from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.frames import Payload, joined
@@ -47,7 +47,9 @@ class Communicator(ABC):
     """The workers' channel: a subclass has a rank, a world size, and `consult`.
 
     Every operation is collective: each worker of the job calls the same one in the same order. All of them get
-    the same result, or all raise the same error before the deadline. One thread at a time may use it.
+    the same result, or all raise the same error before the deadline: `AgreementError` if the workers' calls differ,
+    `DeadlineError` if one does not arrive in time, `CommunicatorError` if the channel is broken. ``timeout`` is in
+    seconds; None: FLEETMETRICS_TIMEOUT, else half an hour. One thread at a time may use a communicator.
     """
 
     rank: int
@@ -77,17 +79,14 @@ class Communicator(ABC):
             decide: makes the answer from the workers' letters; looked at on rank 0 only.
             note: a description, fit for JSON.
             payload: bytes, in one buffer or several.
-            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
             trouble: what went wrong here before; then every worker raises it.
+            timeout: seconds to wait.
 
         Returns:
             The answer, the same on every worker.
 
         Raises:
             FleetMetricsError: the trouble of a worker, or what ``decide`` raised on rank 0.
-            AgreementError: if the workers' calls differ.
-            DeadlineError: if a worker does not arrive in time.
-            CommunicatorError: if the channel is broken.
 
         Examples:
             >>> from fleetmetrics import LocalCommunicator
@@ -108,16 +107,13 @@ class Communicator(ABC):
         Args:
             call: what is computed, the same on every worker; errors quote it.
             blocks: the states; names, reductions and shapes must be the same on every worker.
-            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
             trouble: what went wrong here before the exchange; then every worker raises it.
+            timeout: seconds to wait.
 
         Returns:
             New arrays in the order of the blocks; float64 where any worker's block is.
 
         Raises:
-            AgreementError: if the workers' calls or blocks differ.
-            DeadlineError: if a worker does not arrive in time.
-            CommunicatorError: if the channel is broken.
             IntegerOverflowError: if a sum of integers does not fit into 64 bits.
         """
         deadline, trouble = began(timeout, trouble)
@@ -172,15 +168,13 @@ class Communicator(ABC):
 
         Args:
             array: numbers, booleans, or bytes or text of fixed width; lengths of the first axis may differ by rank.
-            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            timeout: seconds to wait.
 
         Returns:
             The arrays by rank, of one dtype: the one to which NumPy promotes the workers' dtypes.
 
         Raises:
             AgreementError: if the dtypes have nothing in common, or the shapes beyond the first axis differ.
-            DeadlineError: if a worker does not arrive in time.
-            CommunicatorError: if the channel is broken.
         """
         return self._gather("all_gather", array, None, timeout)
 
@@ -190,7 +184,7 @@ class Communicator(ABC):
         Args:
             array: what to send; looked at on the source only.
             source: the rank that sends.
-            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            timeout: seconds to wait.
 
         Returns:
             A new array.
@@ -198,8 +192,6 @@ class Communicator(ABC):
         Raises:
             InvalidInputError: if source is no rank.
             AgreementError: if the workers name different sources.
-            DeadlineError: if a worker does not arrive in time.
-            CommunicatorError: if the channel is broken.
         """
         return self._gather("broadcast", array, source, timeout)[source]
 
@@ -268,6 +260,7 @@ class Communicator(ABC):
             letters: for each worker, by rank.
             timeout: as in ``consult``.
             trouble: as in ``consult``.
+            timeout: seconds to wait.
 
         Returns:
             The letters for this worker, by the rank that sent each.
@@ -304,14 +297,14 @@ class Communicator(ABC):
         Args:
             array: booleans, integers (widened to int64) or floats (widened to float64).
             reduction: "sum", "max" or "min".
-            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            timeout: seconds to wait.
 
         Returns:
             A new array, int64 or float64.
 
         Raises:
             InvalidInputError: for another dtype or reduction, on every worker.
-            AgreementError, DeadlineError, CommunicatorError, IntegerOverflowError: as in ``reduce``.
+            IntegerOverflowError: as in ``reduce``.
 
         Examples:
             >>> from fleetmetrics import LocalCommunicator
@@ -330,7 +323,7 @@ class Communicator(ABC):
         Args:
             call: as in ``reduce``, also for what is returned and raised.
             make: returns the states; whatever it raises is raised on every worker.
-            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            timeout: seconds to wait.
         """
         blocks: Sequence[Block] = []
         trouble: Exception | None = None
@@ -352,15 +345,13 @@ class Communicator(ABC):
             obj: None, numbers, texts, arrays, and lists, tuples and dicts of them; with allow_pickle whatever can be
                 pickled, if the workers have proved who they are.
             allow_pickle: whether what has no array form may be pickled; the same on every worker.
-            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            timeout: seconds to wait.
 
         Returns:
             The objects by rank.
 
         Raises:
             RecordError: if an object has no array form, and pickles are not allowed.
-            DeadlineError: if a worker does not arrive in time.
-            CommunicatorError: if the channel is broken.
 
         Examples:
             >>> from fleetmetrics import LocalCommunicator
@@ -378,14 +369,14 @@ class Communicator(ABC):
             obj: as for `all_gather_object`; looked at on the source only.
             src: the rank that sends.
             allow_pickle: as for `all_gather_object`.
-            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
+            timeout: seconds to wait.
 
         Returns:
             The object.
 
         Raises:
             InvalidInputError: if src is no rank.
-            RecordError, DeadlineError, CommunicatorError: as for `all_gather_object`.
+            RecordError: as for `all_gather_object`.
         """
         return self._exchange_objects(f"broadcast_object from rank {src}", obj, [src], allow_pickle, timeout)[0]
 
@@ -422,15 +413,7 @@ class Communicator(ABC):
         return read_each([told], read)[0]
 
     def barrier(self, *, timeout: float | None = None) -> None:
-        """Wait until every worker is here.
-
-        Args:
-            timeout: seconds to wait; None for FLEETMETRICS_TIMEOUT or half an hour.
-
-        Raises:
-            DeadlineError: if a worker does not arrive in time.
-            CommunicatorError: if the channel is broken.
-        """
+        """Wait until every worker is here."""
         self.consult("barrier", lambda letters: Letter(None), timeout=timeout)
 
     def close(self) -> None:  # noqa: B027

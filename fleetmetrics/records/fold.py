@@ -42,15 +42,7 @@ def fold_in_order(
     states: Mapping[Any, np.ndarray],
     deadline: Deadline,
 ) -> dict[Any, Any]:
-    """Let the metrics of each table fold the records of all workers; returns their carries, the same on every worker.
-
-    Args:
-        call: what is computed, the same on every worker; errors quote it.
-        channel: the workers' communicator.
-        tables: the `fleetmetrics.record_metric.RecordMetric`s that use each.
-        states: the global states.
-        deadline: when to give up; every worker then raises the same error.
-    """
+    """Let the metrics of each table fold the records of all workers; their carries, the same on every worker."""
     carries: dict[Any, Any] = {}
     for table, metrics in tables.items():
         known = [{name: states[state] for name, state in metric.states.items()} for metric in metrics]

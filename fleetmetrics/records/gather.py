@@ -37,14 +37,7 @@ _Parcel = Tuple[int, str, Packed]
 def gather(
     call: str, describe: Callable[[], Sequence[Share]], channel: Communicator, timeout: float | None = None
 ) -> list[Any]:
-    """Gather the records of all workers on rank 0; returns each share's value, or raises the same error, everywhere.
-
-    Args:
-        call: what is computed, the same on every worker; errors quote it.
-        describe: makes this worker's shares; its errors are raised on every worker.
-        channel: the workers' communicator.
-        timeout: seconds to wait for the others, altogether; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
-    """
+    """Gather the records of all workers on rank 0; returns each share's value, or raises the same error, everywhere."""
     shares: Sequence[Share] = []
     deadline, trouble = began(timeout)
     try:
