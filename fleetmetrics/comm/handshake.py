@@ -353,7 +353,7 @@ def connect(job: Job, key: bytes, deadline: float) -> tuple[Stream, float]:
 
 def _greet(job: Job, key: bytes, host: str, port: int, step: float, deadline: float) -> tuple[Stream, float]:
     """Connect and greet, in three steps; all are over at the deadline, however slowly the other side drips."""
-    sock = socket.create_connection((host, port), min(step, deadline - time.monotonic()))
+    sock = socket.create_connection((host, port), max(1e-3, min(step, deadline - time.monotonic())))
     try:
         if sock.getsockname() == sock.getpeername():
             raise ConnectionRefusedError("TCP connected the socket to itself")

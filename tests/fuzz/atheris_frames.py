@@ -1,0 +1,21 @@
+"""Fuzz what peers may send with atheris, which looks for inputs that reach new lines of the channel.
+
+    make fuzz-atheris SECONDS=600
+
+It is a program, and no test: atheris needs an environment of its own (CPython 3.8 to 3.13 on Linux). The first
+argument names a function of `hostile.py`, the others are libFuzzer's.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["fleetmetrics"]):
+    from tests.fuzz import hostile
+
+if __name__ == "__main__":
+    target = {each.__name__: each for each in hostile.TARGETS}[sys.argv.pop(1)]
+    atheris.Setup(sys.argv, target)
+    atheris.Fuzz()
