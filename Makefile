@@ -15,6 +15,8 @@ ARGS ?=
 WORKERS ?= 4
 # How many examples each test of tests/fuzz makes.
 FUZZ ?= 5000
+# How long atheris looks for bytes that reach new lines, for each of its functions.
+FUZZ_SECONDS ?= 60
 
 PS_PADDLE := 2.6.2
 CPU_PADDLE := 3.3.1
@@ -33,6 +35,9 @@ DEV_INSTALLS := -e '.[dev,docs]'
 BENCH := .venv-bench
 BENCH_NAME := the peers that the metrics are timed against
 BENCH_INSTALLS := -e '.[bench]'
+FUZZER := .venv-fuzz
+FUZZER_NAME := atheris
+FUZZER_INSTALLS := -e '.[fuzz]'
 
 # The tests start hundreds of processes that import the package: without bytecode each would compile it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -112,8 +117,14 @@ test-ps: $(PS)/.ready  ## run them on Paddle 2.6.2, which has parameter servers
 test-cpu: $(CPU)/.ready  ## run them on Paddle 3.3.1
 	$(call run-tests,$(CPU),$(CPU_PADDLE))
 
-fuzz: $(CPU)/.ready  ## try FUZZ=5000 other bytes and layouts from a peer in each test of tests/fuzz
+fuzz: $(CPU)/.ready $(FUZZER)/.ready  ## try FUZZ=5000 other bytes from a peer in each test of tests/fuzz, then atheris, FUZZ_SECONDS=60 each
 	@FUZZ=$(FUZZ) $(CPU)/bin/python -m pytest -n $(WORKERS) --timeout 0 tests/fuzz $(ARGS)
+	@mkdir -p build/fuzz
+	@for target in frames_of_a_peer headers_of_a_peer guests_of_rank_0 greetings_of_rank_0 letters_of_a_peer; do \
+		echo "atheris: $$target"; PYTHONPATH=. $(FUZZER)/bin/python tests/fuzz/atheris_frames.py $$target -max_len=600 \
+		-timeout=20 -rss_limit_mb=2048 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build/fuzz/ \
+		>build/fuzz/$$target.log 2>&1 || { tail -40 build/fuzz/$$target.log >&2; exit 1; }; \
+		grep "^Done" build/fuzz/$$target.log; done
 
 mutations: $(CPU)/.ready  ## break the package in some seventy ways, in copies, and demand that the tests see each
 	@$(CPU)/bin/python tests/mutations/mutate.py $(ARGS)
@@ -174,7 +185,7 @@ clean:  ## remove what the tasks wrote, and keep the environments
 		if [ -d $$tree ]; then find $$tree -name __pycache__ -type d -prune -exec rm -rf {} +; fi; done
 
 clean-all: clean  ## remove the environments too
-	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready $(BENCH)/.ready
+	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready $(BENCH)/.ready $(FUZZER)/.ready
 	@rm -rf $(PS) $(CPU) $(DEV) $(BENCH)
 
 $(PS)/.ready: setup.py
@@ -185,6 +196,9 @@ $(CPU)/.ready: setup.py
 
 $(DEV)/.ready: setup.py
 	$(call make-environment,$(DEV),$(DEV_NAME),$(DEV_INSTALLS),10,14)
+
+$(FUZZER)/.ready: setup.py
+	$(call make-environment,$(FUZZER),$(FUZZER_NAME),$(FUZZER_INSTALLS),8,13)
 
 $(BENCH)/.ready: setup.py
 	$(call make-environment,$(BENCH),$(BENCH_NAME),$(BENCH_INSTALLS),10,13)

@@ -41,6 +41,7 @@ EXTRAS = {
     # The peers that benchmarks/metrics.py and benchmarks/catalogue.py time beside this package; a CPU wheel will do.
     # And what benchmarks/scale.py draws with.
     "bench": ["torch==2.13.0", "torchmetrics", "torcheval", "scikit-learn", "matplotlib"],
+    "fuzz": ["atheris"],
     "dev": ["mypy", "ruff", "vermin"],
     "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26"],
 }

@@ -346,7 +346,7 @@ def as_column(array: Any) -> np.ndarray:
 def column_of(dtype: Any, shape: Any) -> tuple[np.dtype[Any], int]:
     """The dtype and the bytes of an array that a peer describes; ValueError or TypeError if nobody sends such a one."""
     found = np.dtype(dtype) if isinstance(dtype, str) else None
-    if found is None or found.kind not in _NUMBERS + "SU" or found.subdtype is not None:
+    if found is None or found.kind not in _NUMBERS + "SU" or not found.itemsize or found.subdtype:
         raise ValueError(f"no array is {dtype!r}")
     return found, size_of(shape) * found.itemsize
 

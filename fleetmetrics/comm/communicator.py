@@ -223,10 +223,12 @@ class Communicator(ABC):
         note, small = [source, column.dtype.str, column.shape], b"" if len(data) > CHUNK_BYTES else data
         told = self.consult(call, decide, note, small, timeout=deadline.timeout, trouble=trouble)
         common, sizes, parts = read_each([told], read)[0]
-        return [
-            np.frombuffer(bytes(part.data), dtype).reshape(shape).astype(common)
-            for part, (dtype, shape) in zip(parts or self._gather_large(call, data, sizes, deadline), told.note)
-        ]
+        parts = parts or self._gather_large(call, data, sizes, deadline)
+
+        def array_of(part: np.ndarray, dtype: str, shape: Sequence[int]) -> np.ndarray:
+            return np.frombuffer(bytes(part.data), dtype).reshape(shape).astype(common)
+
+        return read_each(zip(parts, told.note), lambda each: array_of(each[0], *each[1]))
 
     def _gather_large(self, call: str, data: Any, sizes: Sequence[int], deadline: Deadline) -> list[np.ndarray]:
         """Return every worker's bytes, gathered chunk by chunk."""

@@ -1,9 +1,8 @@
 """Fuzz what peers may send with atheris, which looks for inputs that reach new lines of the channel.
 
-    make fuzz-atheris SECONDS=600
+    make fuzz FUZZ_SECONDS=600
 
-It is a program, and no test: atheris needs an environment of its own (CPython 3.8 to 3.13 on Linux). The first
-argument names a function of `hostile.py`, the others are libFuzzer's.
+It is a program, and no test. The first argument names a function of `hostile.py`, the others are libFuzzer's.
 """
 
 from __future__ import annotations
