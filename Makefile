@@ -186,7 +186,7 @@ clean:  ## remove what the tasks wrote, and keep the environments
 
 clean-all: clean  ## remove the environments too
 	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready $(BENCH)/.ready $(FUZZER)/.ready
-	@rm -rf $(PS) $(CPU) $(DEV) $(BENCH)
+	@rm -rf $(PS) $(CPU) $(DEV) $(BENCH) $(FUZZER)
 
 $(PS)/.ready: setup.py
 	$(call make-environment,$(PS),$(PS_NAME),$(PS_INSTALLS),8,12)
