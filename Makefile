@@ -173,6 +173,9 @@ bench-gather: $(PS)/.ready  ## time and weigh the gathering of records
 bench-scale: $(BENCH)/.ready  ## let the workers' channel grow from 2 to 1,024 workers
 	@$(BENCH)/bin/python benchmarks/scale.py $(ARGS)
 
+kills: $(CPU)/.ready  ## kill a worker 1,000 times, cut a connection 1,000 times, and count numbers that stand beside errors
+	@$(CPU)/bin/python -m tests.distributed.kills $(ARGS)
+
 bench-metrics: $(BENCH)/.ready  ## time the metrics beside NumPy, scikit-learn, torchmetrics and torcheval
 	@for script in metrics catalogue; do $(BENCH)/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
 

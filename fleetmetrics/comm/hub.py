@@ -107,6 +107,7 @@ class Hub(Member):
         self._meeting: _Meeting | None = None
         self._slept = 0.0  # seconds that a wait took too long
         self._lost = ""  # why the star cannot go on
+        self._last_word = ""  # what all have been told of it
 
     def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
         """Collect the frames, decide, and answer all; see `Member.exchange`."""
@@ -123,7 +124,9 @@ class Hub(Member):
                 self._spread(frame.call + 1, next(iter(meeting.lost.values())))
             return answer
         except _Broken as reason:
-            self._spread(frame.call, str(reason))
+            if not self._last_word:
+                self._spread(frame.call, str(reason))
+            self.broken = self._last_word
             raise CommunicatorError(self.broken) from None
         except _Parted as reason:
             channel.made = frame.call
@@ -174,10 +177,10 @@ class Hub(Member):
 
     def _collect(self, meeting: _Meeting) -> list[Frame]:
         """Wait for everybody; return the frames by rank."""
+        if self._lost or self._last_word:
+            raise _Broken(self._lost)
         if len(self._peers) < self.job.world_size - 1:
             self._door.open()
-        if self._lost:
-            raise _Broken(self._lost)
         self._slept = 0.0
         world = self.job.world_size
         gave_up: list[str] = []
@@ -406,9 +409,10 @@ class Hub(Member):
             if peer.lost:
                 meeting.lost.setdefault(rank, why or _gone(peer))
         if not meeting.acknowledged:
-            if meeting.lost:
-                raise _Broken(next(iter(meeting.lost.values())))
             ranks = [peer.rank for peer in asked]
+            if meeting.lost:
+                lost = next(iter(meeting.lost.values()))
+                raise _Broken(f"{lost} {ranks_text(ranks)} may have a result of {meeting.label} all the same.")
             raise DeadlineError(late_text(ranks, "confirm the result", meeting.timeout, meeting.label))
 
     def _spread(self, call: int, reason: str) -> None:
@@ -419,7 +423,7 @@ class Hub(Member):
         others = [rank for rank in range(self.job.world_size) if rank not in lost]
         if lost and channel.made >= call - 1:
             reason += after(channel, ranks_text(others), ranks_text(lost))
-        self.broken = reason
+        self._last_word = reason
         for peer in self._peers.values():
             peer.stream.keep_unsent()
         self._abandon(error_frame(channel.number, call, CommunicatorError(reason), broken=True))

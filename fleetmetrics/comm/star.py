@@ -147,7 +147,13 @@ def _told_by(verdict: Frame) -> tuple[str, str, bool]:
     return "CommunicatorError", "rank 0 sent an error that cannot be read.", False
 
 
-_GONE = "rank 0 has gone away: its process ended, or it closed the channel. Look at its log."
+def _gone(channel: Channel, label: str) -> str:
+    """Say that rank 0 is lost, and who may have parted by that, now or at the exchange before."""
+    text = (
+        f"rank 0 has gone away at {label}: its process ended, or it closed the channel. Look at its log. Other ranks"
+        " may have a result of this exchange."
+    )
+    return text + after(channel, "this rank", "others") * (channel.made >= channel.calls - 1)
 
 
 class _Closed(Exception):
@@ -198,15 +204,14 @@ class Spoke(Member):
                     raise
                 except OSError:
                     if stream.heard:
-                        before = channel.made >= frame.call - 1
-                        self._break(_GONE + after(channel, "this rank", "others") * before)
+                        self._break(_gone(channel, label))
                     fresh = self._disconnect()  # lost before a word was said: once more, but rank 0 may have ended
                     lost = lost or time.monotonic() + REFUSAL_SECONDS + 5 * self._round_trip
                 finally:
                     stream.keep_unsent()
         except _NotFound:
             if lost and deadline.remaining:
-                self._break(_GONE)
+                self._break(_gone(channel, label))
             verdict = late()
             self._missed.append(verdict)
             raise DeadlineError(verdict.header.decode()) from None

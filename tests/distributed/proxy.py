@@ -29,6 +29,7 @@ class Message(NamedTuple):
         inward: whether it goes to rank 0.
         number: counts the messages of this direction, from 0.
         kind: of the frame; 0 in the handshake.
+        call: number of the exchange; 0 in the handshake.
         data: all of it.
     """
 
@@ -37,23 +38,33 @@ class Message(NamedTuple):
     inward: bool
     number: int
     kind: int
+    call: int
     data: bytes
 
 
 class Cut(Exception):
-    """Raised by ``edit`` to cut the connection in place of the message.
+    """Raised by ``edit`` to cut the connection.
 
     Args:
         reset: with a RST, else with a FIN.
+        first: what is sent on before.
     """
 
-    def __init__(self, reset: bool = True) -> None:
+    def __init__(self, reset: bool = True, first: bytes = b"") -> None:
         super().__init__()
-        self.reset = reset
+        self.reset, self.first = reset, first
 
 
 class Hold(Exception):
-    """Raised by ``edit`` to hold back this message and all that follow, both ways, until `Proxy.heal`."""
+    """Raised by ``edit`` to hold back this message and all that follow, both ways, until `Proxy.heal`.
+
+    Args:
+        first: what is sent on before; then this message is not.
+    """
+
+    def __init__(self, first: bytes = b"") -> None:
+        super().__init__()
+        self.first = first
 
 
 #: Takes a message, returns what is sent on.
@@ -119,6 +130,12 @@ class Proxy:
             reset: with a RST, else with a FIN.
         """
         self._order(lambda: [self._close(link, reset) for link in set(self._links.values())] and None)
+
+    def cut_one(self, rank: int, reset: bool = True) -> None:
+        """Cut one worker's connections; see `cut`."""
+        self._order(
+            lambda: [self._close(link, reset) for link in set(self._links.values()) if link.rank == rank] and None
+        )
 
     def hold(self) -> None:
         """Let nothing through on the connections that there are."""
@@ -199,27 +216,31 @@ class Proxy:
                 for part in [message.data] if self._edit is None else self._edit(message):
                     way.queue.append((due, part))
         except Cut as order:
+            way.queue.append((due, order.first))
             self._forward(link)
             self._close(link, order.reset)
-        except Hold:
+        except Hold as order:
+            assert message is not None
+            if order.first:
+                way.queue.append((due, order.first))
             self._forward(link)
             link.held = True
-            assert message is not None
-            way.queue.append((due, message.data))
+            if not order.first:
+                way.queue.append((due, message.data))
         if not data:
             way.ended = True
             way.queue.append((due, None))
 
     def _message(self, link: _Link, way: _Way) -> Message | None:
         """The next whole message of this direction."""
-        sizes, kind, data = _HANDSHAKE[way.inward], 0, way.unread
+        sizes, kind, call, data = _HANDSHAKE[way.inward], 0, 0, way.unread
         if way.number < len(sizes):
             size = sizes[way.number]
         elif len(data) < _HEAD.size:
             return None
         else:
             head: Any = _HEAD.unpack_from(data)
-            kind, header, payload = head[1], head[-3], head[-2]
+            kind, call, header, payload = head[1], head[4], head[-3], head[-2]
             size = _HEAD.size + frames._SEAL + header + payload
             size += -header % frames._ALIGNMENT if payload else 0
         if len(data) < size:
@@ -227,7 +248,7 @@ class Proxy:
         if way.inward and way.number == 0:
             link.rank = struct.unpack_from("!I", data, 16)[0]
         way.unread = data[size:]
-        return Message(link.number, link.rank, way.inward, way.number, kind, data[:size])
+        return Message(link.number, link.rank, way.inward, way.number, kind, call, data[:size])
 
     def _forward(self, link: _Link) -> None:
         now = time.monotonic()

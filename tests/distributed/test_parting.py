@@ -1,0 +1,141 @@
+"""One verdict: what became of an exchange is the same on all ranks, or all are told at the next one who has what.
+
+A proxy cuts or holds back the connection of rank 1, with the frames of the second exchange under way.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Sequence
+
+import pytest
+
+from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL
+from tests.distributed.cluster import free_ports
+from tests.distributed.forks import BEFORE, crew, member, outcome, results, wait_for
+from tests.distributed.kills import campaign
+from tests.distributed.proxy import Cut, Edit, Hold, Message, Proxy
+
+pytestmark = pytest.mark.distributed
+
+#: What rank 0 or rank 1 has just said, and whether it still passes.
+MOMENTS = {
+    "the arrival passed": (ARRIVAL, True),
+    "the answer did not pass": (ANSWER, False),
+    "the answer passed": (ANSWER, True),
+    "the ack did not pass": (ACK, False),
+}
+
+
+def breaking(moment: str, how: str) -> Edit:
+    kind, passes = MOMENTS[moment]
+    over = []
+
+    def edit(message: Message) -> Sequence[bytes]:
+        if over or (message.call, message.kind) != (2, kind):
+            return [message.data]
+        over.append(message)
+        first = message.data if passes else b""
+        raise Hold(first) if how == "held" else Cut(how == "reset", first)
+
+    return edit
+
+
+def together(world: int, edit: Edit, tmp_path: Path, healed_at: int = 0, calls: int = 4) -> list[list[Any]]:
+    """Outcomes of some exchanges by rank; before one of them the link heals."""
+    port = free_ports(1)[0]
+
+    def work(rank: int) -> list[Any]:
+        comm = member(rank, world, port, BEFORE if rank == 1 else "127.0.0.1")
+        found = []
+        for call in range(1, calls + 1):
+            (tmp_path / f"{rank} at {call}").touch()
+            if call == healed_at:
+                wait_for(tmp_path / "healed")
+            seconds = 10.0 if call in (1, healed_at or 3) else 1.0
+            found.append(outcome(lambda: comm.all_reduce([rank + 1, call], timeout=seconds).tolist()))  # noqa: B023
+        return found
+
+    with Proxy((BEFORE, port), ("127.0.0.1", port), edit=edit) as proxy, crew(world, work) as workers:
+        if healed_at:
+            for rank in range(world):
+                wait_for(tmp_path / f"{rank} at {healed_at}")
+            proxy.heal()
+            (tmp_path / "healed").touch()
+        return results(workers)
+
+
+def right(world: int, call: int) -> list[int]:
+    return [world * (world + 1) // 2, world * call]
+
+
+@pytest.mark.parametrize("how", ["reset", "ended", "held"])
+@pytest.mark.parametrize("moment", ["the arrival passed", "the answer did not pass"])
+def test_of_two_workers_none_has_a_number_where_the_link_was_cut(tmp_path: Path, moment: str, how: str) -> None:
+    for found in together(2, breaking(moment, how), tmp_path, calls=2 if how == "held" else 3):
+        assert found[0] == right(2, 1)
+        assert all(isinstance(text, str) and "Error: " in text and "RAW" not in text for text in found[1:]), found
+
+
+@pytest.mark.parametrize("how", ["reset", "ended"])
+@pytest.mark.parametrize("moment", ["the answer passed", "the ack did not pass"])
+def test_of_two_workers_both_are_told_if_only_the_answer_arrived(tmp_path: Path, moment: str, how: str) -> None:
+    """Nothing can exclude it: the last word that passes is always one that nobody can be sure of."""
+    first, second = together(2, breaking(moment, how), tmp_path, calls=3)
+    assert first[1].startswith("CommunicatorError: rank 1 has gone away")
+    if second[1] == right(2, 2):  # else the cut was faster than its reading
+        assert "rank 1 may have a result of exchange 2 (all_reduce)" in first[1]
+        assert "exchange 2 (all_reduce), ended with a result on this rank; others may have an error" in second[2]
+    else:
+        assert second[1].startswith("CommunicatorError: rank 0 has gone away")
+
+
+@pytest.mark.parametrize("how", ["reset", "ended"])
+def test_of_three_workers_all_are_told_who_has_what(tmp_path: Path, how: str) -> None:
+    first, second, third = together(3, breaking("the answer did not pass", how), tmp_path, calls=3)
+    assert first[1] == third[1] == right(3, 2)
+    assert second[1].startswith("CommunicatorError: rank 0 has gone away")
+    assert first[2] == third[2]
+    assert first[2].startswith("CommunicatorError: rank 1 has gone away")
+    assert "exchange 2 (all_reduce), ended with a result on ranks 0, 2; rank 1 may have an error" in first[2]
+
+
+@pytest.mark.parametrize(
+    ("world", "moment", "results_on", "errors_on"),
+    [
+        (2, "the ack did not pass", "rank 1", "rank 0"),
+        (3, "the answer did not pass", "ranks 0, 2", "rank 1"),
+    ],
+)
+@pytest.mark.parametrize("healed_at", [3, 4])
+def test_a_link_that_heals_brings_out_who_has_what_and_the_next_call_works(
+    tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str, healed_at: int
+) -> None:
+    """Also when a deadline comes between: who has parted hears of it by name, and not of the deadline alone."""
+    found = together(world, breaking(moment, "held"), tmp_path, healed_at, calls=healed_at + 1)
+    with_result = [int(each) for each in results_on.split(" ", 1)[1].split(", ")]
+    for rank, outcomes in enumerate(found):
+        if rank in with_result:
+            assert outcomes[1] == right(world, 2)
+        else:
+            assert outcomes[1].startswith("DeadlineError: rank"), outcomes
+        assert healed_at == 3 or outcomes[2].startswith("DeadlineError: rank"), outcomes
+        assert outcomes[healed_at - 1].startswith(
+            f"AgreementError: the workers parted at exchange 2: it ended with a result on {results_on}, and with an"
+            f" error on {errors_on}."
+        ), outcomes
+        assert outcomes[healed_at] == right(world, healed_at + 1)
+
+
+def test_two_workers_are_together_again_after_a_link_that_was_held(tmp_path: Path) -> None:
+    for outcomes in together(2, breaking("the answer did not pass", "held"), tmp_path, healed_at=3):
+        assert outcomes[1].startswith("DeadlineError: rank"), outcomes
+        assert outcomes[2:] == [right(2, 3), right(2, 4)]
+
+
+@pytest.mark.parametrize("what", ["kill", "cut"])
+def test_random_kills_and_cuts_leave_nobody_untold(what: str) -> None:
+    """At full length: `make kills`."""
+    found = campaign(what, 20, seed=9)
+    assert found["cases"] == 20
+    assert (found["wrong numbers"], found["raw errors"], found["too late"], found["splits not told"]) == (0, 0, 0, 0)
