@@ -92,7 +92,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-metrics bench \
+.PHONY: help demo test test-ps test-cpu fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale kills bench-metrics bench \
 	clean clean-all
 
 help:  ## list the tasks
