@@ -29,6 +29,7 @@ MOST = 2**26 + 2**23
     suppress_health_check=list(HealthCheck),
 )
 @given(data=st.one_of(st.binary(max_size=300), st.binary(min_size=20, max_size=40)))
+@example(data=b"")
 @example(data=b"[" * 200_000)
 @example(data=b'auc\njson ["\xed\xa0\x80"]')
 @example(data=b'["__doc__", "text", 1]')

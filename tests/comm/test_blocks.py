@@ -1,0 +1,94 @@
+"""Arrays as bytes, and what peers say of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetmetrics.comm.blocks import (
+    Block,
+    Letter,
+    column_in,
+    describe,
+    divided,
+    layout_of,
+    narrowed,
+    pack,
+    read_each,
+    reduced,
+    split,
+    unpack,
+    widened,
+)
+from fleetmetrics.errors import CommunicatorError
+
+EDGES = [(0, "2"), (2**15 - 1, "2"), (2**15, "4"), (2**31 - 1, "4"), (2**31, "8"), (2**63 - 1, "8")]
+LOW = [(-(2**15), "2"), (-(2**15) - 1, "4"), (-(2**31), "4"), (-(2**31) - 1, "8"), (-(2**63), "8")]
+
+
+@pytest.mark.parametrize(("extreme", "name"), EDGES + LOW)
+def test_integers_are_sent_in_the_narrowest_type_that_holds_them(extreme: int, name: str) -> None:
+    array = np.zeros(64, np.int64)
+    array[5] = extreme
+    found, data = narrowed(array)
+    assert found == name
+    np.testing.assert_array_equal(widened(found, data, 64), array)
+
+
+def test_sums_of_narrow_integers_are_wide() -> None:
+    array = np.full(64, 2**15 - 1)
+    layout = describe("auc", [Block("a", "sum", array), Block("b", "max", np.array([0.5]))])
+    payload = b"".join(pack(layout, [array, np.array([0.5])]))
+    first, second = unpack(layout, b"".join(reduced([layout] * 3, layout, [payload] * 3)))
+    assert (first.tolist(), second.tolist()) == ([3 * (2**15 - 1)] * 64, [0.5])
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [["a", "sum", "S2147483647", [1]]],
+        [["a", "sum", "O", [1]]],
+        [["a", "sum", "int64", [-1]]],
+        [["a", "sum", "int64", [True]]],
+        [["a", "sum", "int64", [2**32, 2**32]]],
+        [["a", "sum", "int64", [10**30, 0]]],
+        [["a", 1, "int64", []]],
+        [["a", "sum", "int64"]],
+        {},
+    ],
+)
+def test_a_layout_that_no_worker_sends_is_refused(blocks: Any) -> None:
+    with (
+        pytest.raises(CommunicatorError, match="what rank 1 sent cannot be read") if blocks else pytest.raises(KeyError)
+    ):
+        found = read_each([json.dumps(["auc", []]), json.dumps(["auc", blocks])], layout_of)
+        raise KeyError(found)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        [None, "<f8", [3]],
+        [None, "O", [2]],
+        [None, "S0", [2]],
+        [None, "(9,)f8", []],
+        [None, "<f8", [-2]],
+        [None, 5, [2]],
+    ],
+)
+def test_an_array_is_as_large_as_its_note_says(note: Any) -> None:
+    assert column_in(Letter([None, "<f8", [2]], bytes(16)), 100) == (None, "<f8", [2])
+    with pytest.raises((ValueError, TypeError)):
+        column_in(Letter(note, bytes(16)), 100)
+
+
+def test_parts_are_as_many_and_as_long_as_announced() -> None:
+    assert [bytes(each.payload) for each in divided(Letter([["a", 1], ["b", 2]], b"xyz"), 2)] == [b"x", b"yz"]
+    for note, number in ([["a", 1]], 1), ([["a", 3]], 2), ([["a", -1], ["b", 4]], 2):
+        with pytest.raises(ValueError):
+            divided(Letter(note, b"xyz"), number)
+    with pytest.raises(ValueError, match="3 bytes, where there are 4"):
+        split(b"xyz", [1, 3])

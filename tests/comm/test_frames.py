@@ -1,0 +1,97 @@
+"""Frames: sealed, numbered, and not believed before they are proved."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import socket
+import struct
+import tracemalloc
+from typing import Any, Iterator
+
+import pytest
+
+from fleetmetrics.comm import frames
+from fleetmetrics.comm.frames import ANSWER, ARRIVAL, Frame, Garbled, Keys, Stream
+
+KEYS = Keys(b"there", b"back")
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, Stream]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sending = socket.create_connection(listener.getsockname())
+        stream = Stream(listener.accept()[0], Keys(KEYS.receiving, KEYS.sending))
+    stream.sock.settimeout(5)
+    yield sending, stream
+    sending.close()
+    stream.close()
+
+
+def sealed(head: bytes, number: int = 0, key: bytes = KEYS.sending) -> bytes:
+    return head + hmac.digest(key, struct.pack("!Q", number) + head, "sha256")
+
+
+def head_of(header: int = 0, payload: int = 0, whole: bool = True, **changed: Any) -> bytes:
+    values = {"magic": b"flt2", "kind": ARRIVAL, "seconds": 1.0, "digest": hashlib.sha256(b"").digest(), **changed}
+    numbers = 1, 2, 0, values["seconds"], 5.0, header, payload
+    return frames._HEAD.pack(values["magic"], values["kind"], whole, *numbers, values["digest"])
+
+
+def test_what_is_sent_arrives(ends: tuple[socket.socket, Stream]) -> None:
+    sending, stream = ends
+    there = Stream(sending, KEYS)
+    there.send(Frame(ANSWER, 7, b"auc", [b"ab", b"", b"c"], channel=3, made=6, timeout=2.5))
+    there.send(Frame(ARRIVAL, 8))
+    first, second = stream.receive(), stream.receive()
+    assert first is not None and second is not None
+    assert (first.kind, first.call, first.header, bytes(first.payload)) == (ANSWER, 7, b"auc", b"abc")
+    assert (first.channel, first.made, first.timeout, second.call) == (3, 6, 2.5, 8)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        sealed(head_of(), key=b"another"),
+        sealed(head_of(), number=1),
+        sealed(head_of()) * 2,
+        sealed(head_of())[:-1] + b"\0",
+        sealed(head_of(payload=3, whole=False)) + b"abc",
+        sealed(head_of(header=3)) + b"abc",
+        sealed(head_of(magic=b"flt1")),
+        sealed(head_of(kind=9)),
+        sealed(head_of(seconds=float("nan"))),
+        sealed(head_of(payload=2**63)),
+        sealed(head_of(header=2**30)),
+    ],
+    ids=["key", "number", "replayed", "seal", "no-digest", "digest", "magic", "kind", "seconds", "payload", "header"],
+)
+def test_what_is_not_sealed_for_this_place_or_makes_no_sense_is_refused(
+    ends: tuple[socket.socket, Stream], sent: bytes
+) -> None:
+    ends[0].sendall(sent)
+    with pytest.raises(Garbled):
+        for _ in range(2):
+            ends[1].receive()
+
+
+def test_an_announced_size_is_only_a_word(ends: tuple[socket.socket, Stream]) -> None:
+    sending, stream = ends
+    sending.sendall(sealed(head_of(payload=2**39)) + bytes(1000))
+    sending.shutdown(socket.SHUT_WR)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConnectionResetError):
+            stream.receive()
+        assert tracemalloc.get_traced_memory()[1] < 2**27
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_wait_of_any_length_is_a_wait() -> None:
+    class Poll:
+        def poll(self, milliseconds: int) -> list[Any]:
+            return [(milliseconds, 0)]
+
+    assert frames.wait_for(Poll(), 1e308) == [(2**30, 0)]
+    assert frames.wait_for(Poll(), -1e308) == [(0, 0)]

@@ -1,0 +1,127 @@
+"""Rank 0 alone decides; the test plays worker 1, over a real connection."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, Iterator, Sequence
+
+import pytest
+
+from fleetmetrics.comm import SocketCommunicator
+from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, ERROR, GAVE_UP, TROUBLE, Frame, Stream
+from fleetmetrics.comm.handshake import connect
+from fleetmetrics.comm.job import Job
+from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError
+
+
+def notes_of(letters: Sequence[Letter]) -> Letter:
+    return Letter([letter.note for letter in letters])
+
+
+class Play:
+    """Rank 0 in a thread, and the stream of a worker."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            job = Job(0, 2, endpoint=f"127.0.0.1:{listener.getsockname()[1]}", secret="of the test")
+        self.hub = SocketCommunicator(job, channel="test")
+        self.worker = Job(1, 2, endpoint=job.endpoint, secret="of the test")
+        self.threads = ThreadPoolExecutor(1)
+        self.stream: Stream | None = None
+
+    def begin(self, decide: Callable[..., Letter] = notes_of, timeout: float = 5.0) -> Future[Any]:
+        return self.threads.submit(lambda: self.hub.consult("auc", decide, "of rank 0", timeout=timeout).note)
+
+    def say(self, kind: int, call: int, header: bytes = b"auc\ntext of rank 1", **options: Any) -> None:
+        if self.stream is None:
+            self.stream, _ = connect(self.worker, self.hub._star.secret.key, time.monotonic() + 5)
+        options = {"remaining": 5.0, "timeout": 5.0, **options}
+        self.stream.send(Frame(kind, call, header, channel=self.hub._channel.number, **options))
+
+    def hear(self) -> Frame:
+        assert self.stream is not None
+        self.stream.sock.settimeout(10)
+        frame = self.stream.receive()
+        self.stream.sock.setblocking(False)
+        assert frame is not None
+        return frame
+
+
+@pytest.fixture
+def play() -> Iterator[Play]:
+    made = Play()
+    yield made
+    made.threads.shutdown()
+    made.hub.close()
+    if made.stream is not None:
+        made.stream.close()
+
+
+def test_letters_are_in_the_order_of_ranks(play: Play) -> None:
+    found = play.begin()
+    play.say(ARRIVAL, 1)
+    assert play.hear().kind == ANSWER
+    play.say(ACK, 1, b"")
+    assert found.result(10) == ["of rank 0", "of rank 1"]
+
+
+def test_a_worker_that_does_not_come_is_named_in_time(play: Play) -> None:
+    with pytest.raises(DeadlineError, match=r"rank 1 did not connect within 0.3 s at exchange 1"):
+        play.begin(timeout=0.3).result(10)
+
+
+def test_the_trouble_of_a_worker_is_everybodys(play: Play) -> None:
+    found = play.begin()
+    play.say(TROUBLE, 1, json.dumps(["AgreementError", "no"]).encode())
+    with pytest.raises(AgreementError, match="on rank 1: no"):
+        found.result(10)
+
+
+@pytest.mark.parametrize("header", [b"[" * 100_000, b"\xff", b"{}", b""])
+def test_trouble_that_cannot_be_read_is_trouble(play: Play, header: bytes) -> None:
+    found = play.begin()
+    play.say(TROUBLE, 1, header)
+    with pytest.raises(CommunicatorError, match="rank 1 sent a report that cannot be read"):
+        found.result(10)
+
+
+def test_an_answer_that_nobody_confirms_is_taken_back(play: Play) -> None:
+    found = play.begin(timeout=1.0)
+    play.say(ARRIVAL, 1)
+    assert play.hear().kind == ANSWER
+    with pytest.raises(DeadlineError, match="rank 1 did not confirm the result"):
+        found.result(10)
+    assert play.hear().kind == ERROR
+
+
+def test_who_gives_up_before_the_verdict_makes_it_an_error(play: Play) -> None:
+    said = threading.Event()
+
+    def decide(letters: Sequence[Letter]) -> Letter:
+        said.wait(5)
+        play.say(GAVE_UP, 1, b"rank 0 did not arrive")
+        return Letter("a number")
+
+    found = play.begin(decide)
+    play.say(ARRIVAL, 1)
+    said.set()
+    assert play.hear().kind == ERROR
+    with pytest.raises(DeadlineError, match="rank 0 did not arrive"):
+        found.result(10)
+
+
+def test_workers_that_parted_are_told_at_the_next_exchange(play: Play) -> None:
+    found = play.begin()
+    play.say(ARRIVAL, 1)
+    play.hear()
+    play.say(ACK, 1, b"")
+    found.result(10)
+    found = play.begin()
+    play.say(ARRIVAL, 2, made=0)
+    with pytest.raises(AgreementError, match=r"parted at exchange 1: .* on rank 0, and with an error on rank 1"):
+        found.result(10)
