@@ -18,7 +18,7 @@ import hmac
 import os
 import resource
 import secrets
-import select
+import selectors
 import socket
 import struct
 import tempfile
@@ -229,7 +229,7 @@ class Door:
         """Listen, if it does not yet."""
         if self._listener is None:
             self._listener = listen(self._job)
-            self._poll.register(self._listener, select.POLLIN)
+            self._poll.register(self._listener, selectors.EVENT_READ)
 
     def look(self, end: float) -> float:
         """Send away who has stayed too long; return until when rank 0 may sleep at most."""
@@ -238,7 +238,7 @@ class Door:
             self.drop(descriptor)
         if self._deaf_until and now >= self._deaf_until and self._listener is not None:
             self._deaf_until = 0.0
-            self._poll.register(self._listener, select.POLLIN)
+            self._poll.register(self._listener, selectors.EVENT_READ)
         self.restless = bool(self._guests or self._deaf_until or self._unproven)
         return min(end, now + _LOOK_SECONDS) if self.restless else end
 
@@ -281,7 +281,7 @@ class Door:
     def drop(self, descriptor: int) -> None:
         """Send a guest away."""
         guest = self._guests.pop(descriptor)
-        self._poll.unregister(guest.sock)
+        self._forget(guest.sock)
         guest.sock.close()
 
     def check_unproven(self, missing: list[int]) -> None:
@@ -300,9 +300,13 @@ class Door:
             self.drop(descriptor)
         if self._listener is not None:
             if not self._deaf_until:
-                self._poll.unregister(self._listener)
+                self._forget(self._listener)
             self._listener.close()
             self._listener = None
+
+    def _forget(self, sock: socket.socket) -> None:
+        with contextlib.suppress(KeyError):  # a forked child closes without it: it would take them from its parent
+            self._poll.unregister(sock)
 
     def _accept(self, listener: socket.socket) -> None:
         self.restless = True
@@ -318,7 +322,7 @@ class Door:
         try:
             sock.setblocking(False)
             self._guests[sock.fileno()] = Guest(sock, self._key, self._whole)
-            self._poll.register(sock, select.POLLIN)
+            self._poll.register(sock, selectors.EVENT_READ)
         except OSError:
             sock.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import select
+import selectors
 import time
 from collections import defaultdict
 from typing import NoReturn, Sequence
@@ -22,6 +23,8 @@ from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError
 __all__ = ["Hub"]
 
 _ABANDONED_KEPT = 1024
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_LONG_SECONDS = 1e6  # the system takes no more
 #: A wait that took so much too long means that the process was stopped, and not only that the machine is busy.
 _STOPPED_SECONDS = 1.0
 #: How long rank 0 waits for those who have yet to connect, to tell them of an error.
@@ -73,7 +76,10 @@ class Hub(Member):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self._poll = select.poll()
+        try:
+            self._poll: selectors.BaseSelector = selectors.DefaultSelector()  # looks only at what has happened
+        except OSError:  # no descriptor is left for it
+            self._poll = selectors.PollSelector()
         self._door = Door(job, self.secret.key, self._poll)
         self._peers: dict[int, _Peer] = {}  # by descriptor
         self._ranks: dict[int, _Peer] = {}
@@ -126,6 +132,7 @@ class Hub(Member):
 
     def close(self) -> None:
         """Close all sockets."""
+        self._poll.close()
         for peer in self._peers.values():
             peer.stream.close()
         self._door.close()
@@ -242,10 +249,10 @@ class Hub(Member):
     def _receive(self, end: float, gave_up: list[str]) -> bool:
         """Handle what happens until then; False if nothing did."""
         until = self._door.look(end) if end and self._door.restless else end
-        events = wait_for(self._poll, until) if until else self._poll.poll(0)
+        events = self._poll.select(min(max(0.0, until - time.monotonic()), _LONG_SECONDS) if until else 0)
         if until:
             self._slept = max(self._slept, time.monotonic() - until)
-        for descriptor, _ in events:
+        for (_, descriptor, _, _), _ in events:
             peer = self._peers.get(descriptor)
             if peer is not None:
                 self._read(peer, gave_up)
@@ -329,7 +336,7 @@ class Hub(Member):
 
     def _watch(self, peer: _Peer) -> None:
         if not peer.lost:
-            self._poll.register(peer.stream, select.POLLIN | (select.POLLOUT if peer.stream.sending else 0))
+            self._poll.modify(peer.stream, _READ | (_WRITE if peer.stream.sending else 0))
 
     def _abandon(self, verdict: Frame) -> None:
         """Tell everybody, the late ones too: they find the verdict when they come, or when they connect."""
