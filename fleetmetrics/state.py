@@ -78,11 +78,7 @@ class State:
         return self.value
 
     def accumulate(self, increment: Any) -> None:
-        """Merge what one batch adds.
-
-        Args:
-            increment: an array of the state's shape, or `Scattered`; of moments a list too.
-        """
+        """Merge what one batch adds: an array of the state's shape, or `Scattered`; of moments a list too."""
         # Most states are one number, and most batches small: then to look for Paddle's values is half of the time.
         value = self.value
         if type(value) in _NUMBERS and type(increment) in _SCALARS:
@@ -144,12 +140,7 @@ class State:
             return bool(abs(value.sum()) < _MOST_IN_ALL)
 
     def enter_program(self, dtype: str, share: bool) -> None:
-        """Move into the static program that is being built.
-
-        Args:
-            dtype: what increments will have; floats make an int64 state float64.
-            share: the program may hold a state of this name already.
-        """
+        """Move into the static program that is being built, which may ``share`` a state of this name already."""
         from fleetmetrics import static
 
         self.dtype = "float64" if "float64" in (self.dtype, dtype) else "int64"
@@ -172,20 +163,11 @@ class State:
         return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else read(value).reshape(self.shape)
 
     def block(self, scope: Any = None) -> Any:
-        """The local value as it goes into the exchange: a `Block`, or what `reduce` takes.
-
-        Args:
-            scope: as in `read`.
-        """
+        """The local value as it goes into the exchange: a `Block`, or what `reduce` takes."""
         return Block(self.name, self.reduction, self.read(scope))
 
     def write(self, value: np.ndarray, scope: Any = None) -> None:
-        """Replace the local value.
-
-        Args:
-            value: int64 or float64, of the state's shape.
-            scope: as in `read`.
-        """
+        """Replace the local value by an int64 or float64 array of the state's shape."""
         if self.static is not None:
             self.static.write(value, scope)
         else:
@@ -230,12 +212,7 @@ class InPlace(State):
         super().back_to(mark)
 
     def remember(self, array: Any, place: Any) -> None:
-        """Remember entries that are going to change.
-
-        Args:
-            array: the one that changes in place.
-            place: which entries; of a tensor one of its first axis.
-        """
+        """Remember entries of an array that are going to change; of a tensor one of its first axis."""
         if self._before is None:
             return
         if is_paddle(array):
@@ -246,12 +223,7 @@ class InPlace(State):
         self._before.append((array, place, entries))
 
     def scatter(self, array: np.ndarray, increment: Scattered) -> np.ndarray:
-        """Add to a few entries of an array where they lie, or make another one where they are many.
-
-        Args:
-            array: int64 or float64.
-            increment: of the host; index arrays and amount may have any shapes that broadcast.
-        """
+        """Add to a few entries of an array where they lie, or make another one where they are many."""
         if np.ndim(increment.amount) == 2:
             return self._scatter_replicates(array, increment)
         flat, amount = _flat(array.shape, increment.indices), increment.amount
@@ -270,10 +242,7 @@ class InPlace(State):
     def _scatter_replicates(self, array: np.ndarray, increment: Scattered) -> np.ndarray:
         """The same where each sample counts in each replicate: the samples of a cell are summed first.
 
-        Args:
-            array: see `scatter`.
-            increment: one index array has an entry by replicate, ``[r]``; the others by sample, ``[n, 1]``; the amount
-                is ``[n, r]``.
+        One index array has an entry by replicate, ``[r]``; the others by sample, ``[n, 1]``; the amount is ``[n, r]``.
         """
         amount, width = increment.amount, array[0].size
         cells = _flat(array.shape, [0 if index.ndim == 1 else index[:, 0] for index in increment.indices])
