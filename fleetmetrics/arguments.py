@@ -98,16 +98,7 @@ def flag_of(argument: str, value: Any) -> bool:
 
 
 def raise_if_too_large(setting: str, shape: Sequence[int], state: str) -> None:
-    """Raise if a setting would make a state too large, before anything of that size is allocated.
-
-    Args:
-        setting: name and value, such as "num_classes=1000000".
-        shape: of the state.
-        state: its name in the message.
-
-    Raises:
-        InvalidInputError: it would have more than `MOST_ENTRIES` entries.
-    """
+    """Raise if a setting would make a state too large, before anything of that size is allocated."""
     sizes = [int(size) for size in shape]
     if math.prod(sizes) > MOST_ENTRIES:
         raise InvalidInputError(

@@ -32,12 +32,7 @@ _TASKS = ("binary", "multiclass", "multilabel")
 
 
 def hint_of_argument(given: str, allowed: Sequence[str]) -> str:
-    """``"; did you mean prediction?"``, or a full stop.
-
-    Args:
-        given: an argument that there is not.
-        allowed: those that there are; the first one is what is measured.
-    """
+    """``"; did you mean prediction?"``, or a full stop."""
     for argument, names in _ARGUMENTS.items():
         if given.lower() in names.split():
             columns = [each for each in allowed if each not in _ARGUMENTS and argument == "column"]
@@ -57,12 +52,7 @@ def hint_of_method(name: str) -> str:
 
 
 def hint_of_name(name: str, known: Mapping[str, str | None]) -> str:
-    """``"; did you mean AUC?"``, or nothing.
-
-    Args:
-        name: one that the package does not have, such as "BinaryAUROC" or "roc_auc_score".
-        known: the docstrings of those that it has.
-    """
+    """``"; did you mean AUC?"``, or nothing."""
     if name.startswith("_"):
         return ""
     names = {_plain(each): each for each in sorted(known, reverse=True)}  # a class rather than a function

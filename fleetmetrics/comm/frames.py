@@ -121,12 +121,7 @@ def joined(payload: Payload) -> Buffer:
 
 
 class Stream:
-    """A connected socket with a frame half read, and bytes not yet sent.
-
-    Args:
-        sock: connected; it is made non-blocking and sends without delay.
-        keys: of the connection.
-    """
+    """A connected socket with a frame half read, and bytes not yet sent."""
 
     def __init__(self, sock: socket.socket, keys: Keys) -> None:
         sock.setblocking(False)

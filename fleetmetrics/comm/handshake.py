@@ -95,12 +95,7 @@ class _Talk:
 
 
 class Guest:
-    """Somebody who has connected to rank 0 and has proved nothing yet.
-
-    Args:
-        sock: non-blocking; the greeting is sent at once.
-        key: of the job's secret.
-    """
+    """Somebody who has connected to rank 0 and has proved nothing yet."""
 
     def __init__(self, sock: socket.socket, key: bytes, whole: bool = True) -> None:
         self.sock = sock
@@ -202,13 +197,7 @@ def _address(host: str, port: int) -> tuple[int, tuple[object, ...]]:
 
 
 class Door:
-    """Rank 0's listening socket, and those who have come to it and have proved nothing yet.
-
-    Args:
-        job: of rank 0.
-        key: of the job's secret.
-        poll: where the sockets are watched.
-    """
+    """Rank 0's listening socket, and those who have come to it and have proved nothing yet."""
 
     def __init__(self, job: Job, key: bytes, poll: Any) -> None:
         self._job, self._key, self._poll = job, key, poll

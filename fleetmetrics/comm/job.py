@@ -234,15 +234,10 @@ def _ports_in(env: Mapping[str, str]) -> frozenset[int]:
 
 
 class Secret(NamedTuple):
-    """What the workers of a job know.
-
-    Args:
-        key: to prove it with.
-        known: False if anybody can work it out: then the workers are not authenticated.
-    """
+    """What the workers of a job know."""
 
     key: bytes
-    known: bool
+    known: bool  # False if anybody can work it out: then the workers are not authenticated
 
 
 def secret_of(job: Job) -> Secret:

@@ -40,11 +40,7 @@ Combine = Callable[[Sequence[Frame]], Answer]
 
 
 class Channel:
-    """One communicator's exchanges on the star.
-
-    Args:
-        name: the same on every worker.
-    """
+    """One communicator's exchanges on the star."""
 
     def __init__(self, name: str) -> None:
         self.number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") or 1
@@ -59,11 +55,7 @@ class Channel:
 
 
 class Member(ABC):
-    """One worker's side of the star, shared by all communicators of the process.
-
-    Args:
-        job: where this process stands.
-    """
+    """One worker's side of the star, shared by all communicators of the process."""
 
     def __init__(self, job: Job) -> None:
         self.job = job

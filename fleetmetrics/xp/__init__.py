@@ -43,11 +43,7 @@ def namespace(*values: Any) -> ModuleType:
 
 
 def to_host(value: Any) -> Any:
-    """A tensor of Paddle or torch as a NumPy array, bfloat16 as float32; any other value as it is.
-
-    Args:
-        value: a tensor on any device; or whatever. A sparse one of Paddle stays one: to convert it ends the process.
-    """
+    """A tensor of Paddle or torch as a NumPy array, bfloat16 as float32; any other value as it is."""
     if is_eager_tensor(value):
         return namespace(value).host(value) if value.is_dense() else value
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's
