@@ -101,7 +101,7 @@ class Hub(Member):
             reply = Frame(ANSWER, frame.call, answer.header, answer.payload, channel.number)
             self._send_all(reply, deadline)
             self._confirm(meeting)
-            channel.has_result(label)
+            channel.made, channel.label = channel.calls, label
             if meeting.lost:  # the answer stands
                 self._spread(frame.call + 1, next(iter(meeting.lost.values())))
             return answer

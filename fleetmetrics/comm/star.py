@@ -49,10 +49,6 @@ class Channel:
         self.made, self.label = 0, ""
         self.closed = False
 
-    def has_result(self, label: str) -> None:
-        """Remember that the present exchange ended with a result."""
-        self.made, self.label = self.calls, label
-
 
 class Member(ABC):
     """One worker's side of the star, shared by all communicators of the process."""
@@ -186,7 +182,7 @@ class Spoke(Member):
                     frame = replace(frame, remaining=deadline.remaining)
                 try:
                     answer = self._converse(channel, stream, frame, late, deadline)
-                    channel.has_result(label)
+                    channel.made, channel.label = channel.calls, label
                     return answer
                 except _Closed:  # it has a new one for the channels that are open
                     fresh = self._disconnect()
