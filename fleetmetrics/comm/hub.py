@@ -252,6 +252,7 @@ class Hub(Member):
         events = self._poll.select(min(max(0.0, until - time.monotonic()), _LONG_SECONDS) if until else 0)
         if until:
             self._slept = max(self._slept, time.monotonic() - until)
+            events = events or self._poll.select(0)  # after a SIGCONT epoll says that time is over, and no more
         for (_, descriptor, _, _), _ in events:
             peer = self._peers.get(descriptor)
             if peer is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import signal
 import socket
@@ -251,12 +252,22 @@ def test_who_is_interrupted_inside_a_call_is_heard_of_at_once(port: int, tmp_pat
 
 
 def wait_until_it_sleeps(pid: int) -> None:
-    """Wait until a process waits in poll, inside of its exchange."""
-    end = time.monotonic() + 20
-    while Path(f"/proc/{pid}/wchan").read_text() not in ("do_sys_poll", "poll_schedule_timeout.constprop.0", "0"):
+    """Wait until a process has done nothing for a while: it waits inside of its exchange.
+
+    Args:
+        pid: of the process, which has said that its call is the next that it does.
+    """
+    end, used, since = time.monotonic() + 20, -1, 0.0
+    while time.monotonic() < since + 0.1 or used < 0:
         assert time.monotonic() < end
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+        switches = re.search(
+            r"^voluntary_ctxt_switches:\s*(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE
+        )
+        now = int(switches[1]) if switches else 0
+        if now != used or fields[0] != "S":
+            used, since = now, time.monotonic()
         time.sleep(0.005)
-    time.sleep(0.05)  # where the kernel does not tell
 
 
 @pytest.mark.parametrize("who", [0, 1])
