@@ -173,7 +173,7 @@ class Spoke(Member):
 
         def late() -> Frame:
             text = late_text([0], how, deadline.timeout, label)
-            return Frame(GAVE_UP, frame.call, text.encode(), channel=channel.number)
+            return Frame(GAVE_UP, frame.call, text.encode(errors="replace"), channel=channel.number)
 
         try:
             while True:
@@ -208,7 +208,7 @@ class Spoke(Member):
         except BaseException as error:  # Ctrl-C, sys.exit: the others hear of it at once
             if self._stream is not None:
                 text = interruption(self.job.rank, error, label)
-                self._tell(self._stream, Frame(LEFT, frame.call, text.encode(), channel=channel.number))
+                self._tell(self._stream, Frame(LEFT, frame.call, text.encode(errors="replace"), channel=channel.number))
             raise
 
     def tell_all(self, frame: Frame) -> None:

@@ -218,8 +218,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a result stands that nobody has confirmed",
-        "        if not meeting.acknowledged:\n            if meeting.lost:",
-        "        if False:\n            if meeting.lost:",
+        "        if not meeting.acknowledged:\n            ranks =",
+        "        if False:\n            ranks =",
         "tests/comm/test_hub.py -k confirms",
     ),
     Mutation(
