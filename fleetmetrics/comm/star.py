@@ -265,7 +265,9 @@ class Spoke(Member):
             channel.made = answer.made or channel.made
             raise self._error_of(answer)
         if not deadline.remaining:  # rank 0 may have taken it back when nobody acknowledged it
-            withdrawn = self._answer_to(frame, stream)
+            withdrawn = None
+            with contextlib.suppress(OSError, _Closed, CommunicatorError):  # or have ended since
+                withdrawn = self._answer_to(frame, stream)
             if withdrawn is not None:
                 raise self._error_of(withdrawn)
         if self.job.rank <= ACKNOWLEDGING:

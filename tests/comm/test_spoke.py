@@ -78,6 +78,12 @@ def test_an_answer_that_is_there_counts_however_late_the_worker_looks(pair: Pair
     assert pair.exchange(1, late=100) == b"{}"
 
 
+def test_so_does_the_last_answer_of_a_rank_0_that_has_ended_since(pair: Pair) -> None:
+    pair.say(ANSWER, 1)
+    pair.hub.close()
+    assert pair.exchange(1, late=100) == b"{}"
+
+
 def test_an_answer_that_crosses_with_the_giving_up_counts(pair: Pair) -> None:
     def answer() -> None:
         pair.hear(GAVE_UP)
