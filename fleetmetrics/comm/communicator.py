@@ -262,15 +262,14 @@ class Communicator(ABC):
             letters: for each worker, by rank.
             timeout: as in ``consult``.
             trouble: as in ``consult``.
-            timeout: seconds to wait.
 
         Returns:
             The letters for this worker, by the rank that sent each.
 
         Examples:
             >>> from fleetmetrics import LocalCommunicator
-            >>> LocalCommunicator().shuffle("records", [Letter("for rank 0")])
-            [Letter(note='for rank 0', payload=b'')]
+            >>> [letter.note for letter in LocalCommunicator().shuffle("records", [Letter("for rank 0")])]
+            ['for rank 0']
         """
         sent = [joined(letter.payload) for letter in letters]
         note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]

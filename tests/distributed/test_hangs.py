@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import re
 import resource
 import signal
@@ -142,11 +143,12 @@ def test_a_connection_lost_in_the_handshake_is_made_again(port: int, place: str,
 def test_rank_0_that_ends_in_the_first_exchange_is_gone_at_once(port: int) -> None:
     """It had let the worker in and had said nothing yet: a connection lost then is tried again, but not for long."""
     met = []
+    started: queue.Queue[Any] = queue.Queue()
 
     def edit(message: Message) -> Sequence[bytes]:
         if message.inward and message.number == 1:
             met.append(message)
-            workers[0].kill()
+            started.get(timeout=30).kill()
             raise Cut
         return [message.data]
 
@@ -154,6 +156,7 @@ def test_rank_0_that_ends_in_the_first_exchange_is_gone_at_once(port: int) -> No
         return timed(lambda: member(rank, 2, port, BEFORE if rank else "127.0.0.1").barrier(timeout=60))
 
     with Proxy((BEFORE, port), ("127.0.0.1", port), edit=edit), crew(2, work) as workers:
+        started.put(workers[0])
         text, seconds = workers[1].result()
     assert met and text.startswith("CommunicatorError: rank 0 has gone away"), text
     assert seconds < AT_ONCE
