@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import sys
 
-import atheris
+if __name__ == "__main__":  # atheris is not installed where the tests run, which collect this file for its examples
+    import atheris
 
-with atheris.instrument_imports(include=["fleetmetrics"]):
-    from tests.fuzz import hostile
+    with atheris.instrument_imports(include=["fleetmetrics"]):
+        from tests.fuzz import hostile
 
-if __name__ == "__main__":
     target = {each.__name__: each for each in hostile.TARGETS}[sys.argv.pop(1)]
     atheris.Setup(sys.argv, target)
     atheris.Fuzz()
