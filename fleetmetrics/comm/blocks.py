@@ -26,8 +26,9 @@ from fleetmetrics.errors import (
 from fleetmetrics.numbers import REDUCTIONS, combine
 
 __all__ = [
-    "Block", "Layout", "Letter", "agree", "as_column", "column_in", "column_of", "describe", "divided",
-    "join", "layout_of", "narrowed", "pack", "read_each", "reduced", "size_of", "split", "spoken", "unpack", "widened",
+    "Block", "Decide", "Layout", "Letter", "agree", "answered", "as_column", "column_in", "column_of", "describe",
+    "divided", "join", "layout_of", "narrowed", "pack", "read_each", "reduced", "size_of", "split", "spoken",
+    "unpack", "widened",
 ]  # fmt: skip
 
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
@@ -58,6 +59,10 @@ class Letter(NamedTuple):
 
     note: Any
     payload: Any = b""
+
+
+#: Takes the workers' letters by rank and returns the answer; runs on rank 0 only.
+Decide = Callable[[Sequence[Letter]], Letter]
 
 
 @dataclass(frozen=True)
@@ -308,6 +313,18 @@ def _difference(layouts: Sequence[Layout]) -> str:
                     differences.append(f"{first.call}, state {name!r}: {what[:-1]} {by_rank(values)}")
         return "; ".join(differences)
     return by_rank(map(_signature, layouts))
+
+
+def answered(decide: Decide, number: int, calls: Sequence[str], letters: Sequence[Letter]) -> Letter:
+    """What rank 0 makes of the letters; an `AgreementError` says at which exchange the workers disagree."""
+    try:
+        notes = [letter.note for letter in letters]
+        if len(set(calls)) > 1 or len({isinstance(note, str) for note in notes if note is not None}) > 1:
+            raise AgreementError(f"the workers disagree: {by_rank(map(spoken, calls, notes))}.")
+        return decide(letters)
+    except AgreementError as error:
+        where = f"the workers disagree at exchange {number}:"
+        raise AgreementError(str(error).replace("the workers disagree:", where, 1)) from error
 
 
 def spoken(call: str, note: Any) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fleetmetrics.comm.blocks import (
     Block,
+    Decide,
     Letter,
     agree,
     as_column,
@@ -37,10 +38,6 @@ __all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter"]
 # Measured: larger chunks outgrow the sockets' buffers and the cache, and take longer per byte.
 CHUNK_BYTES = 2**19
 _Self = TypeVar("_Self", bound="Communicator")
-
-
-#: Takes the workers' letters by rank and returns the answer; runs on rank 0 only.
-Decide = Callable[[Sequence[Letter]], Letter]
 
 
 class Communicator(ABC):

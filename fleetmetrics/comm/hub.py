@@ -12,12 +12,22 @@ from typing import NoReturn, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import Trouble, late_text, raise_trouble, ranks_text
-from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, GAVE_UP, LEFT, TROUBLE, Frame, Garbled, Stream
+from fleetmetrics.comm.frames import (
+    ACK,
+    ANSWER,
+    ARRIVAL,
+    CLOSED,
+    GAVE_UP,
+    LEFT,
+    TROUBLE,
+    Frame,
+    Garbled,
+    Stream,
+    wait_for,
+)
 from fleetmetrics.comm.handshake import OTHER_WORLD, TAKEN, Door, Guest, refusal_text
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.star import ACKNOWLEDGING, Answer, Channel, Combine, Member
-
-from fleetmetrics.comm.star import after, error_frame, interruption, wait_for  # isort: skip
+from fleetmetrics.comm.star import ACKNOWLEDGING, Answer, Channel, Combine, Member, after, error_frame, interruption
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError
 
 __all__ = ["Hub"]
@@ -189,7 +199,7 @@ class Hub(Member):
                 raise DeadlineError(self._missing(meeting))
             just_arrived = False
             if self._door.restless:
-                self._door.check_unproven([rank for rank in range(world) if rank not in meeting.frames])
+                self._door.check_unproven(self._absent(meeting))
             if time.monotonic() >= meeting.end:
                 raise DeadlineError(self._missing(meeting))
 
@@ -207,8 +217,11 @@ class Hub(Member):
         if time.monotonic() > meeting.last_moment:  # somebody has given up, so all must
             raise DeadlineError(f"rank 0 needed more than the {meeting.timeout:g} s that there are at {meeting.label}.")
 
+    def _absent(self, meeting: _Meeting) -> list[int]:
+        return [rank for rank in range(self.job.world_size) if rank not in meeting.frames]
+
     def _missing(self, meeting: _Meeting) -> str:
-        missing = [rank for rank in range(self.job.world_size) if rank not in meeting.frames]
+        missing = self._absent(meeting)
         connected = any(rank in self._ranks for rank in missing)
         text = late_text(missing, "arrive" if connected else "connect", meeting.timeout, meeting.label)
         if self._door.deaf:

@@ -72,11 +72,7 @@ class Job:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Job:
         """Read the job from the environment variables that Paddle's launchers set.
 
-        Args:
-            environment: the variables; None for those of this process.
-
-        Returns:
-            The job; rank 0 of 1 if there is no launcher.
+        Without a launcher this is rank 0 of 1. ``environment``: None for the variables of this process.
 
         Raises:
             InvalidInputError: if a variable is malformed.
@@ -122,19 +118,11 @@ class Job:
     @property
     def on_one_machine(self) -> bool:
         """Whether all workers share a machine: they reach rank 0 by a loopback address, or have one host in common."""
-        hosts = {part.strip().rpartition(":")[0] for part in self.endpoints.split(",") if part.strip()}
+        hosts = {part.rpartition(":")[0] for part in _parts(self.endpoints)}
         return _is_loopback(self.candidates()[0][0]) or len(hosts) == 1
 
     def candidates(self) -> list[tuple[str, int]]:
-        """Return the addresses where rank 0 may listen, best first, the same list on every rank.
-
-        Returns:
-            Pairs of host and port.
-
-        Raises:
-            InvalidInputError: if an endpoint is malformed.
-            NoChannelError: if the environment names no host at all.
-        """
+        """Return the addresses where rank 0 may listen, best first, the same list on every rank."""
         if self.endpoint:
             return [split_endpoint(self.endpoint, "FLEETMETRICS_ENDPOINT")]
         if not self.endpoints and not self.master:
@@ -150,7 +138,7 @@ class Job:
         return derived if self.collective else [first, *derived]
 
     def _endpoints(self) -> list[tuple[str, int]]:
-        parts = [part for part in self.endpoints.split(",") if part.strip()]
+        parts = _parts(self.endpoints)
         if parts and len(parts) != self.world_size:
             raise InvalidInputError(
                 f"PADDLE_TRAINER_ENDPOINTS names {len(parts)} workers, but PADDLE_TRAINERS_NUM is"
@@ -183,9 +171,13 @@ def refuse_server(env: Mapping[str, str]) -> None:
         )
 
 
+def _parts(endpoints: str) -> list[str]:
+    return [part.strip() for part in endpoints.split(",") if part.strip()]
+
+
 def _refuse_several_endpoints(env: Mapping[str, str]) -> None:
     """Endpoints of several trainers beside a number of workers that is missing, or 1."""
-    endpoints = [part for part in env.get("PADDLE_TRAINER_ENDPOINTS", "").split(",") if part.strip()]
+    endpoints = _parts(env.get("PADDLE_TRAINER_ENDPOINTS", ""))
     if len(endpoints) > 1:
         number = env.get("PADDLE_TRAINERS_NUM", "").strip()
         raise NoChannelError(
@@ -241,11 +233,7 @@ class Secret(NamedTuple):
 
 
 def secret_of(job: Job) -> Secret:
-    """Return the job's secret: that of the environment, else on one machine this user's, else none.
-
-    Args:
-        job: where this process stands.
-    """
+    """Return the job's secret: that of the environment, else on one machine this user's, else none."""
     secret = job.secret.encode() or (_user_secret() if job.on_one_machine else b"")
     if not secret and job.rank == 0:
         warn(
@@ -257,14 +245,19 @@ def secret_of(job: Job) -> Secret:
     return Secret(hmac.digest(secret, b"fleetmetrics" + job.name, "sha256"), bool(secret))
 
 
+def secret_path(user: object) -> Path:
+    """Where the workers of a user on this machine find their secret."""
+    return Path(tempfile.gettempdir(), f"fleetmetrics-{user}", "secret")
+
+
 def _user_secret() -> bytes:
     """The secret of this user on this machine, made by the first who asks; empty if there is no safe place for it."""
     with contextlib.suppress(OSError):
-        folder = Path(tempfile.gettempdir(), f"fleetmetrics-{os.geteuid()}")  # fails without a free file descriptor
+        path = secret_path(os.geteuid())  # fails without a free file descriptor
+        folder = path.parent
         folder.mkdir(mode=0o700, exist_ok=True)
         if not _is_private(os.lstat(folder), stat.S_IFDIR):
             return b""
-        path = folder / "secret"
         if not path.exists():
             draft = folder / f"draft {os.getpid()} {secrets.token_hex(4)}"
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

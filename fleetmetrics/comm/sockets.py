@@ -10,15 +10,15 @@ import weakref
 from dataclasses import replace
 from typing import Any, Sequence
 
-from fleetmetrics.comm.blocks import read_each, spoken
+from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.failures import by_rank, described
+from fleetmetrics.comm.failures import described
 from fleetmetrics.comm.frames import ARRIVAL, TROUBLE, Frame, Payload, joined
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Job, split_endpoint
 from fleetmetrics.comm.star import Answer, Combine, Member, Spoke
-from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
+from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
 
 __all__ = ["SocketCommunicator"]
 
@@ -93,13 +93,8 @@ class SocketCommunicator(Communicator):
 
         def combine(frames: Sequence[Frame]) -> Answer:
             calls, notes = zip(*read_each([frame.header for frame in frames], _read))
-            try:
-                if len(set(calls)) > 1 or len({isinstance(note, str) for note in notes if note is not None}) > 1:
-                    raise AgreementError(f"the workers disagree: {by_rank(map(spoken, calls, notes))}.")
-                answer = decide([Letter(note, joined(each.payload)) for note, each in zip(notes, frames)])
-            except AgreementError as error:
-                where = f"the workers disagree at exchange {channel.calls}:"
-                raise AgreementError(str(error).replace("the workers disagree:", where, 1)) from error
+            letters = [Letter(note, joined(each.payload)) for note, each in zip(notes, frames)]
+            answer = answered(decide, channel.calls, calls, letters)
             return Answer(_header("", answer.note), answer.payload)
 
         try:

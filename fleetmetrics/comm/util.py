@@ -16,15 +16,15 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.blocks import read_each, spoken
+from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline, began, margin, resolve_timeout, run_until
-from fleetmetrics.comm.failures import by_rank, described, named_error, raise_trouble
+from fleetmetrics.comm.failures import described, named_error, raise_trouble
 from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.star import interruption
-from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
+from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 
 __all__ = ["UtilCommunicator"]
 
@@ -175,10 +175,7 @@ class UtilCommunicator(Communicator):
             heads, payloads = zip(*read_each(letters, _unpacked))
             calls, notes, troubles = zip(*heads)
             raise_trouble(troubles)
-            if len(set(calls)) > 1:
-                texts = by_rank(map(spoken, calls, notes))
-                raise AgreementError(f"the workers disagree at exchange {self._calls}: {texts}.")
-            decision = decide([Letter(note, payload) for note, payload in zip(notes, payloads)])
+            decision = answered(decide, self._calls, calls, list(map(Letter, notes, payloads)))
             return _packed([decision.note, None], decision.payload), None
         except Exception as error:
             return _packed([None, described(error)]), None
