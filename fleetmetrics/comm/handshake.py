@@ -21,20 +21,13 @@ import secrets
 import selectors
 import socket
 import struct
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from fleetmetrics.comm.failures import ranks_text
 from fleetmetrics.comm.frames import Keys, Stream
-from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import (
-    AuthenticationError,
-    CommunicatorError,
-    InvalidInputError,
-    NoChannelError,
-)
+from fleetmetrics.comm.job import Job, secret_path
+from fleetmetrics.errors import AuthenticationError, CommunicatorError, InvalidInputError, NoChannelError
 
 __all__ = ["REFUSAL_SECONDS", "Door", "Guest", "connect", "refusal_text"]
 
@@ -66,7 +59,7 @@ def unproven_text(ranks: list[int]) -> str:
     return (
         f"{ranks_text(ranks)} could not prove to rank 0 that {'they know' if len(ranks) > 1 else 'it knows'} the job's"
         " secret. Set FLEETMETRICS_SECRET to the same text on all workers; without it, workers of one user on one"
-        f" machine share the file {Path(tempfile.gettempdir(), 'fleetmetrics-<uid>', 'secret')}."
+        f" machine share the file {secret_path('<uid>')}."
     )
 
 
@@ -150,23 +143,29 @@ def listen(job: Job) -> socket.socket:
                 ) from None
             failures.append(f"{host}:{port} ({error.strerror})")
             continue
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            sock.bind(address)
-            sock.listen(max(128, job.world_size))
+            return _listening(family, address, max(128, job.world_size))
         except OSError as error:
-            sock.close()
             failures.append(f"{job.bind or host}:{port} ({error.strerror})")
             if error.errno == errno.EADDRNOTAVAIL and not job.bind:
                 failures[-1] += ": if the others reach this machine by that name all the same, set FLEETMETRICS_BIND"
-            continue
-        sock.setblocking(False)
-        return sock
     raise NoChannelError(
         f"rank 0 cannot listen for the other {job.world_size - 1} workers: {', '.join(failures)}. Set"
         " FLEETMETRICS_ENDPOINT=host:port on all workers to an address of rank 0's machine that is free."
     )
+
+
+def _listening(family: int, address: Any, backlog: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)  # OSError, too, on a machine without IPv6
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(backlog)
+        sock.setblocking(False)
+        return sock
+    except OSError:
+        sock.close()
+        raise
 
 
 def _check_descriptors(world_size: int) -> None:
@@ -275,8 +274,10 @@ class Door:
 
     def check_unproven(self, missing: list[int]) -> None:
         """Raise if all whom rank 0 waits for have failed to prove themselves, again and again."""
+        if not self._unproven:
+            return
         now = time.monotonic()
-        for rank in missing if self._unproven else [0]:
+        for rank in missing:
             first, last, number = self._unproven.get(rank, (now, now, 0))
             if number < _UNPROVEN or last - first < REFUSAL_SECONDS or now - last > REFUSAL_SECONDS:
                 return

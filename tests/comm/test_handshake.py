@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 import time
@@ -10,10 +11,21 @@ import pytest
 
 from fleetmetrics.comm import SocketCommunicator, handshake
 from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import AuthenticationError
+from fleetmetrics.errors import AuthenticationError, NoChannelError
 from tests.distributed.cluster import AT_ONCE, free_ports
 
 pytestmark = pytest.mark.numpy_only
+
+
+def test_a_machine_without_ipv6_is_an_error_that_names_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for such a machine: its system makes no socket of that family."""
+
+    def refused(*_: object) -> socket.socket:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr(handshake.socket, "socket", refused)
+    with pytest.raises(NoChannelError, match=r"cannot listen .* ::1:8500 \(Address family not supported by protocol\)"):
+        handshake.listen(Job(0, 2, endpoint="[::1]:8500"))
 
 
 def test_a_refused_worker_does_not_wait_for_a_rank_0_that_has_ended_since() -> None:
