@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, NamedTuple, Sequence, TypeVar
 import numpy as np
 
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.comm.frames import Buffer, joined
+from fleetmetrics.comm.frames import JOINED, Buffer, joined
 from fleetmetrics.errors import (
     AgreementError,
     CommunicatorError,
@@ -26,7 +26,8 @@ from fleetmetrics.errors import (
 from fleetmetrics.numbers import REDUCTIONS, combine
 
 __all__ = [
-    "Block", "Decide", "Layout", "Letter", "agree", "answered", "as_column", "column_in", "column_of", "describe",
+    "Block", "Decide", "Layout", "Letter", "agree", "answered", "as_column", "column_in", "column_of", "combined",
+    "describe",
     "divided", "join", "layout_of", "narrowed", "pack", "read_each", "reduced", "size_of", "split", "spoken",
     "unpack", "widened",
 ]  # fmt: skip
@@ -41,7 +42,6 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "8": np.dtype(np.int64),
     "d": np.dtype(np.float64),
 }
-_NARROW = [(name, -(2**bits), 2**bits - 1) for name, bits in (("2", 15), ("4", 31))]
 _ALIGNMENT = 8
 
 
@@ -178,19 +178,22 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read]) -> list[
     return found
 
 
-def narrowed(array: np.ndarray) -> tuple[str, memoryview]:
+def narrowed(array: np.ndarray) -> tuple[str, Buffer]:
     """The bytes of a flat array, integers in the narrowest type that holds them, and the type's name."""
-    name = "d" if array.dtype == np.float64 else "8"
-    if name == "8" and array.size >= _WORTH_NARROWING:
+    if array.dtype.kind == "f":
+        name = "d"
+    elif array.size < _WORTH_NARROWING:
+        name = "8"
+    else:
         low, high = array.min(), array.max()
-        name = next((each for each, lowest, highest in _NARROW if lowest <= low and high <= highest), name)
-        array = array.astype(_TYPES[name], copy=False)
-    return name, np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
+        name = "2" if low >= -(2**15) and high < 2**15 else "4" if low >= -(2**31) and high < 2**31 else "8"
+    array = array.astype(_TYPES[name], copy=False)
+    return name, array.tobytes() if array.size < _WORTH_NARROWING else np.ascontiguousarray(array).data.cast("B")
 
 
 def widened(name: str, payload: Buffer, size: int) -> np.ndarray:
-    """Return what `narrowed` was given; ValueError if it was another number of elements."""
-    array = _wide(np.frombuffer(payload, _TYPES[name]))
+    """Return what `narrowed` was given, maybe narrow still; ValueError if it was another number of elements."""
+    array = np.frombuffer(payload, _TYPES[name])
     if len(array) != size:
         raise ValueError(f"{len(array)} numbers, where there are {size}")
     return array
@@ -200,7 +203,8 @@ def _wide(array: np.ndarray) -> np.ndarray:
     return array if array.itemsize == 8 else array.astype(np.int64)
 
 
-def _combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
+def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Combine arrays of the workers, narrow or not, as `numbers.combine` does."""
     if reduction == "sum" and all(part.itemsize < 8 for part in parts):  # no sum of these is too large
         few = len(parts) <= 2**16 and all(part.itemsize == 2 for part in parts)
         total = parts[0].astype(np.int32 if few else np.int64)
@@ -217,14 +221,14 @@ def pack(layout: Layout, arrays: Sequence[np.ndarray]) -> list[Buffer]:
 
 
 def _packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
-    names: list[str] = []
-    parts: list[Buffer] = []
+    names = ""
+    parts: list[Buffer] = [b""]
     for group in groups:
         name, data = narrowed(group)
-        names.append(name)
+        names += name
         parts += [data, bytes(-len(data) % _ALIGNMENT)]
-    head = "".join(names).encode()
-    return [head + bytes(-len(head) % _ALIGNMENT), *parts] if head else []
+    parts[0] = names.encode() + bytes(-len(names) % _ALIGNMENT)
+    return [b"".join(parts)] if sum(map(len, parts)) <= JOINED else parts
 
 
 def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
@@ -253,7 +257,7 @@ def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) 
     if all(layout is agreed for layout in layouts):
         found = [_groups(agreed, payload) for payload in payloads]
         try:
-            return _packed([_combined(how, parts) for (how, *_), parts in zip(agreed.groups, zip(*found))])
+            return _packed([combined(how, parts) for (how, *_), parts in zip(agreed.groups, zip(*found))])
         except IntegerOverflowError:
             pass  # the way below says in which state
     columns = zip(*[unpack(layout, payload) for layout, payload in zip(layouts, payloads)])

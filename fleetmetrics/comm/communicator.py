@@ -15,6 +15,7 @@ from fleetmetrics.comm.blocks import (
     agree,
     as_column,
     column_in,
+    combined,
     describe,
     divided,
     join,
@@ -31,7 +32,7 @@ from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
-from fleetmetrics.numbers import combine, widen
+from fleetmetrics.numbers import widen
 
 __all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter"]
 
@@ -114,11 +115,10 @@ class Communicator(ABC):
             IntegerOverflowError: if a sum of integers does not fit into 64 bits.
         """
         deadline, trouble = began(timeout, trouble)
-        layout, arrays = describe(call, ()), []
         try:
             layout, arrays = describe(call, blocks), [block.array for block in blocks]
         except Exception as error:  # the others must hear of it, whatever it is
-            trouble = trouble or error
+            layout, arrays, trouble = describe(call, ()), [], trouble or error
         large = layout.nbytes > CHUNK_BYTES
 
         def decide(letters: Sequence[Letter]) -> Letter:
@@ -147,7 +147,7 @@ class Communicator(ABC):
 
         def decide(letters: Sequence[Letter]) -> Letter:
             try:
-                return Letter(*narrowed(combine(block.reduction, read_each(letters, numbers))))
+                return Letter(*narrowed(combined(block.reduction, read_each(letters, numbers))))
             except IntegerOverflowError as error:
                 raise IntegerOverflowError(f"{call}, state {block.name!r}: {error}") from None
 

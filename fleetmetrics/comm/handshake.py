@@ -18,14 +18,13 @@ import hmac
 import os
 import resource
 import secrets
-import selectors
 import socket
 import struct
 import time
 from typing import Any
 
 from fleetmetrics.comm.failures import ranks_text
-from fleetmetrics.comm.frames import Keys, Stream
+from fleetmetrics.comm.frames import Keys, Poll, Stream
 from fleetmetrics.comm.job import Job, secret_path
 from fleetmetrics.errors import AuthenticationError, CommunicatorError, InvalidInputError, NoChannelError
 
@@ -198,7 +197,7 @@ def _address(host: str, port: int) -> tuple[int, tuple[object, ...]]:
 class Door:
     """Rank 0's listening socket, and those who have come to it and have proved nothing yet."""
 
-    def __init__(self, job: Job, key: bytes, poll: Any) -> None:
+    def __init__(self, job: Job, key: bytes, poll: Poll) -> None:
         self._job, self._key, self._poll = job, key, poll
         self._whole = _whole_digests()
         self._listener: socket.socket | None = None
@@ -217,7 +216,7 @@ class Door:
         """Listen, if it does not yet."""
         if self._listener is None:
             self._listener = listen(self._job)
-            self._poll.register(self._listener, selectors.EVENT_READ)
+            self._poll.register(self._listener)
 
     def look(self, end: float) -> float:
         """Send away who has stayed too long; return until when rank 0 may sleep at most."""
@@ -226,7 +225,7 @@ class Door:
             self.drop(descriptor)
         if self._deaf_until and now >= self._deaf_until and self._listener is not None:
             self._deaf_until = 0.0
-            self._poll.register(self._listener, selectors.EVENT_READ)
+            self._poll.register(self._listener)
         self.restless = bool(self._guests or self._deaf_until or self._unproven)
         return min(end, now + _LOOK_SECONDS) if self.restless else end
 
@@ -269,7 +268,7 @@ class Door:
     def drop(self, descriptor: int) -> None:
         """Send a guest away."""
         guest = self._guests.pop(descriptor)
-        self._forget(guest.sock)
+        self._poll.unregister(guest.sock)
         guest.sock.close()
 
     def check_unproven(self, missing: list[int]) -> None:
@@ -289,14 +288,9 @@ class Door:
         for descriptor in list(self._guests):
             self.drop(descriptor)
         if self._listener is not None:
-            if not self._deaf_until:
-                self._forget(self._listener)
+            self._poll.unregister(self._listener)
             self._listener.close()
             self._listener = None
-
-    def _forget(self, sock: socket.socket) -> None:
-        with contextlib.suppress(KeyError):  # a forked child closes without it: it would take them from its parent
-            self._poll.unregister(sock)
 
     def _accept(self, listener: socket.socket) -> None:
         self.restless = True
@@ -312,7 +306,7 @@ class Door:
         try:
             sock.setblocking(False)
             self._guests[sock.fileno()] = Guest(sock, self._key, self._whole)
-            self._poll.register(sock, selectors.EVENT_READ)
+            self._poll.register(sock)
         except OSError:
             sock.close()
 

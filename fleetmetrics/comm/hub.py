@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import select
-import selectors
 import time
 from collections import defaultdict
 from typing import NoReturn, Sequence
@@ -22,8 +21,8 @@ from fleetmetrics.comm.frames import (
     TROUBLE,
     Frame,
     Garbled,
+    Poll,
     Stream,
-    wait_for,
 )
 from fleetmetrics.comm.handshake import OTHER_WORLD, TAKEN, Door, Guest, refusal_text
 from fleetmetrics.comm.job import Job
@@ -33,8 +32,6 @@ from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError
 __all__ = ["Hub"]
 
 _ABANDONED_KEPT = 1024
-_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-_LONG_SECONDS = 1e6  # the system takes no more
 #: A wait that took so much too long means that the process was stopped, and not only that the machine is busy.
 _STOPPED_SECONDS = 1.0
 #: How long rank 0 waits for those who have yet to connect, to tell them of an error.
@@ -86,10 +83,7 @@ class Hub(Member):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        try:
-            self._poll: selectors.BaseSelector = selectors.DefaultSelector()  # looks only at what has happened
-        except OSError:  # no descriptor is left for it
-            self._poll = selectors.PollSelector()
+        self._poll = Poll(many=True, workers=job.world_size)
         self._door = Door(job, self.secret.key, self._poll)
         self._peers: dict[int, _Peer] = {}  # by descriptor
         self._ranks: dict[int, _Peer] = {}
@@ -262,11 +256,11 @@ class Hub(Member):
     def _receive(self, end: float, gave_up: list[str]) -> bool:
         """Handle what happens until then; False if nothing did."""
         until = self._door.look(end) if end and self._door.restless else end
-        events = self._poll.select(min(max(0.0, until - time.monotonic()), _LONG_SECONDS) if until else 0)
+        events = self._poll.wait(until)
         if until:
             self._slept = max(self._slept, time.monotonic() - until)
-            events = events or self._poll.select(0)  # after a SIGCONT epoll says that time is over, and no more
-        for (_, descriptor, _, _), _ in events:
+            events = events or self._poll.wait()  # after a SIGCONT epoll says that time is over, and no more
+        for descriptor, _ in events:
             peer = self._peers.get(descriptor)
             if peer is not None:
                 self._read(peer, gave_up)
@@ -309,8 +303,7 @@ class Hub(Member):
 
     def _dismiss(self, peer: _Peer) -> None:
         """Let a worker go that may come back."""
-        with contextlib.suppress(KeyError):
-            self._poll.unregister(peer.stream)
+        self._poll.unregister(peer.stream)
         self._peers.pop(peer.stream.fileno(), None)
         self._ranks.pop(peer.rank, None)
         peer.stream.close()
@@ -350,7 +343,7 @@ class Hub(Member):
 
     def _watch(self, peer: _Peer) -> None:
         if not peer.lost:
-            self._poll.modify(peer.stream, _READ | (_WRITE if peer.stream.sending else 0))
+            self._poll.modify(peer.stream)
 
     def _abandon(self, verdict: Frame) -> None:
         """Tell everybody, the late ones too: they find the verdict when they come, or when they connect."""
@@ -367,18 +360,18 @@ class Hub(Member):
         """Answer all."""
         assert self._meeting is not None
         lost = self._meeting.lost
-        unsent = select.poll()
+        unsent = Poll()
         waiting: dict[int, _Peer] = {}
         for descriptor, peer in self._peers.items():
             try:
                 peer.stream.send(frame)
                 if peer.stream.sending:
                     waiting[descriptor] = peer
-                    unsent.register(descriptor, select.POLLOUT)
+                    unsent.register(peer.stream, select.POLLOUT)
             except OSError:
                 lost[peer.rank] = _gone(peer)
         while waiting and deadline.remaining:
-            for descriptor, _ in wait_for(unsent, deadline.end):
+            for descriptor, _ in unsent.wait(deadline.end):
                 peer = waiting[descriptor]
                 try:
                     peer.stream.flush()

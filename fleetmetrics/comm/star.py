@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import select
 import threading
 import time
 import weakref
@@ -17,7 +16,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import described, late_text, named_error
-from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Stream, wait_for
+from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Poll, Stream
 from fleetmetrics.comm.handshake import REFUSAL_SECONDS, connect
 from fleetmetrics.comm.job import Job, secret_of
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
@@ -157,7 +156,7 @@ class Spoke(Member):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self._poll = select.poll()
+        self._poll = Poll(workers=job.world_size)
         self._stream: Stream | None = None
         self._round_trip = 0.0
         self._missed: list[Frame] = []
@@ -227,12 +226,12 @@ class Spoke(Member):
                 self._stream, self._round_trip = connect(self.job, self.secret.key, end)
             except TimeoutError:
                 raise _NotFound from None
+            self._poll.register(self._stream)
         return self._stream
 
     def _disconnect(self) -> bool:
         if self._stream is not None:
-            with contextlib.suppress(KeyError):
-                self._poll.unregister(self._stream)
+            self._poll.unregister(self._stream)
             self._stream.close()
             self._stream = None
         return True
@@ -248,8 +247,8 @@ class Spoke(Member):
                 self._tell(stream, self._missed.pop(0))
             self._tell(stream, frame)
         while answer is None:
-            self._poll.register(stream, select.POLLIN | (select.POLLOUT if stream.sending else 0))
-            wait_for(self._poll, leaves_at or gives_up_at)
+            self._poll.modify(stream)
+            self._poll.wait(leaves_at or gives_up_at)
             now = time.monotonic()  # before the look, so that an answer that is here by then counts
             self._tell(stream)
             answer = self._answer_to(frame, stream)

@@ -30,6 +30,7 @@ class Pair:
         self.spoke = Spoke(Job(rank=1, world_size=2, endpoint="127.0.0.1:1", secret="of the test"))
         self.channel = self.spoke.open(None)
         self.spoke._stream = Stream(worker, Keys(b"to", b"back"))
+        self.spoke._poll.register(self.spoke._stream)
 
     def exchange(self, call: int, late: float = 0.0) -> bytes:
         """Enter an exchange of 5 s so many seconds after its beginning; return the answer's header."""
