@@ -99,6 +99,7 @@ def run(
     gloo: bool = False,
     arguments: list[str] | None = None,
     timeout: float = 900,
+    digests: str = "all",
 ) -> list[dict[str, Any]]:
     """Run copies of a script as workers and servers of one job and return what the workers report.
 
@@ -110,6 +111,7 @@ def run(
         gloo: turn Paddle's own Gloo on.
         arguments: of the command line.
         timeout: seconds for all of it.
+        digests: what they cover: "all", or "heads" alone.
 
     Raises:
         SystemExit: a process has failed; the end of its log has been printed.
@@ -127,6 +129,7 @@ def run(
             "GLOG_minloglevel": "2",
             "OMP_NUM_THREADS": "1",
             "FLEETMETRICS_TIMEOUT": "60",
+            "FLEETMETRICS_DIGESTS": digests,
             DIRECTORY: str(directory),
             "PADDLE_TRAINERS_NUM": str(workers),
             "PADDLE_TRAINER_ENDPOINTS": ",".join(addresses[:workers]),

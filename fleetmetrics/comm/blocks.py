@@ -187,7 +187,8 @@ def narrowed(array: np.ndarray) -> tuple[str, Buffer]:
     else:
         low, high = array.min(), array.max()
         name = "2" if low >= -(2**15) and high < 2**15 else "4" if low >= -(2**31) and high < 2**31 else "8"
-    array = array.astype(_TYPES[name], copy=False)
+    if array.dtype != _TYPES[name]:
+        array = array.astype(_TYPES[name])
     return name, array.tobytes() if array.size < _WORTH_NARROWING else np.ascontiguousarray(array).data.cast("B")
 
 
@@ -205,13 +206,13 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Combine arrays of the workers, narrow or not, as `numbers.combine` does."""
-    if reduction == "sum" and all(part.itemsize < 8 for part in parts):  # no sum of these is too large
-        few = len(parts) <= 2**16 and all(part.itemsize == 2 for part in parts)
-        total = parts[0].astype(np.int32 if few else np.int64)
+    sizes = [part.itemsize for part in parts]
+    if reduction == "sum" and max(sizes) < 8:  # no sum of these is too large
+        total = parts[0].astype(np.int32 if max(sizes) == 2 and len(parts) <= 2**16 else np.int64)
         for part in parts[1:]:
             np.add(total, part, out=total)
         return total
-    return combine(reduction, [_wide(part) for part in parts])
+    return combine(reduction, parts if min(sizes) == 8 else [_wide(part) for part in parts])
 
 
 def pack(layout: Layout, arrays: Sequence[np.ndarray]) -> list[Buffer]:
@@ -226,7 +227,9 @@ def _packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
     for group in groups:
         name, data = narrowed(group)
         names += name
-        parts += [data, bytes(-len(data) % _ALIGNMENT)]
+        parts.append(data)
+        if len(data) % _ALIGNMENT:
+            parts.append(bytes(-len(data) % _ALIGNMENT))
     parts[0] = names.encode() + bytes(-len(names) % _ALIGNMENT)
     return [b"".join(parts)] if sum(map(len, parts)) <= JOINED else parts
 
@@ -236,8 +239,9 @@ def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
     start = number + -number % _ALIGNMENT
     found = []
     for name, (_, _, count, _) in zip(bytes(payload[:number]).decode(), layout.groups):
-        found.append(np.frombuffer(payload, _TYPES[name], count, start) if count else np.empty(0, _TYPES[name]))
-        start += found[-1].nbytes + -found[-1].nbytes % _ALIGNMENT
+        dtype = _TYPES[name]
+        found.append(np.frombuffer(payload, dtype, count, start) if count else np.empty(0, dtype))
+        start += count * dtype.itemsize + -count * dtype.itemsize % _ALIGNMENT
     if start != size or len(found) < number:
         raise ValueError(f"{size} bytes, where the states take {start}")
     return found
@@ -245,11 +249,11 @@ def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
 
 def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
     """Return the arrays of the blocks in the caller's order."""
-    groups = [_wide(group) for group in _groups(layout, payload)]
-    return [
-        groups[group][start:end].astype(dtype, copy=False).reshape(shape)
-        for (group, start, end), dtype, shape in zip(layout.places, layout.dtypes, layout.shapes)
+    found = zip(_groups(layout, payload), layout.groups)
+    groups = [
+        group if _STATE_DTYPES.get(group.dtype) == dtype else group.astype(dtype) for group, (_, dtype, *_) in found
     ]
+    return [groups[group][start:end].reshape(shape) for (group, start, end), shape in zip(layout.places, layout.shapes)]
 
 
 def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) -> list[Buffer]:

@@ -204,7 +204,7 @@ class Door:
         self._guests: dict[int, Guest] = {}  # by descriptor
         self._deaf_until = 0.0
         #: By the rank that somebody said to be: when that was first and last, and how often.
-        self._unproven: dict[int, tuple[float, float, int]] = {}
+        self.unproven: dict[int, tuple[float, float, int]] = {}
         self.restless = False  # whether there is something to `look` at
 
     @property
@@ -221,12 +221,12 @@ class Door:
     def look(self, end: float) -> float:
         """Send away who has stayed too long; return until when rank 0 may sleep at most."""
         now = time.monotonic()
-        for descriptor in [each for each, guest in self._guests.items() if guest.expires < now]:
-            self.drop(descriptor)
+        while self._guests and next(iter(self._guests.values())).expires < now:  # they are in the order of coming
+            self.drop(next(iter(self._guests)))
         if self._deaf_until and now >= self._deaf_until and self._listener is not None:
             self._deaf_until = 0.0
             self._poll.register(self._listener)
-        self.restless = bool(self._guests or self._deaf_until or self._unproven)
+        self.restless = bool(self._guests or self._deaf_until or self.unproven)
         return min(end, now + _LOOK_SECONDS) if self.restless else end
 
     def handle(self, descriptor: int) -> Guest | None:
@@ -243,8 +243,8 @@ class Door:
                 return guest
             if 0 < guest.rank < self._job.world_size:
                 now = time.monotonic()
-                first, _, number = self._unproven.get(guest.rank, (now, now, 0))
-                self._unproven[guest.rank] = first, now, number + 1
+                first, _, number = self.unproven.get(guest.rank, (now, now, 0))
+                self.unproven[guest.rank] = first, now, number + 1
             guest.answer(UNPROVEN)
         except OSError:
             pass
@@ -255,8 +255,8 @@ class Door:
         """Let a guest in; return the stream of frames that follows."""
         stream = guest.answer(WELCOME)
         del self._guests[stream.fileno()]
-        self._unproven.pop(guest.rank, None)
-        self.restless = bool(self._guests or self._deaf_until or self._unproven)
+        self.unproven.pop(guest.rank, None)
+        self.restless = bool(self._guests or self._deaf_until or self.unproven)
         return stream
 
     def refuse(self, guest: Guest, code: bytes) -> None:
@@ -273,14 +273,12 @@ class Door:
 
     def check_unproven(self, missing: list[int]) -> None:
         """Raise if all whom rank 0 waits for have failed to prove themselves, again and again."""
-        if not self._unproven:
-            return
         now = time.monotonic()
         for rank in missing:
-            first, last, number = self._unproven.get(rank, (now, now, 0))
+            first, last, number = self.unproven.get(rank, (now, now, 0))
             if number < _UNPROVEN or last - first < REFUSAL_SECONDS or now - last > REFUSAL_SECONDS:
                 return
-        self._unproven.clear()
+        self.unproven.clear()
         raise AuthenticationError(unproven_text(missing))
 
     def close(self) -> None:

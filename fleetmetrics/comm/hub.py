@@ -192,7 +192,7 @@ class Hub(Member):
             if gave_up:
                 raise DeadlineError(self._missing(meeting))
             just_arrived = False
-            if self._door.restless:
+            if self._door.unproven:
                 self._door.check_unproven(self._absent(meeting))
             if time.monotonic() >= meeting.end:
                 raise DeadlineError(self._missing(meeting))

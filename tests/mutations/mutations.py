@@ -242,8 +242,8 @@ MUTATIONS = [
     ),
     Mutation(
         "32768 is taken for an int16",
-        "-(2**bits), 2**bits - 1) for",
-        "-(2**bits), 2**bits) for",
+        '"2" if -(2**15) <= low and high < 2**15',
+        '"2" if -(2**15) <= low and high <= 2**15',
         "tests/comm/test_blocks.py -k narrowest",
     ),
     Mutation(
