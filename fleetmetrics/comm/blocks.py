@@ -65,7 +65,7 @@ class Letter(NamedTuple):
 Decide = Callable[[Sequence[Letter]], Letter]
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: that takes longer than all of the rest, for each state of each exchange
 class Block:
     """One state on its way through the channel.
 

@@ -83,7 +83,7 @@ class Keys(NamedTuple):
     limit: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class KeyedRows(Block):
     """A state with a row for each key, and a last one for all other keys; ``keys`` is the name of the `Keys`."""
 
