@@ -11,6 +11,7 @@ from fleetmetrics.comm.choose import check_backend, get_dist_backend
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import RECORDS, Columns
 from fleetmetrics.records.gather import gather
+from fleetmetrics.records.ledger import Ledger, samples_added
 from fleetmetrics.records.share import Recorder, Share, check_mode
 from fleetmetrics.sampling import Dealing, epoch_under_way
 
@@ -73,7 +74,7 @@ class BaseMetric(Recorder):
         {'share': 0.5}
     """
 
-    _computed_by = "compute_metric"
+    _fed_by, _computed_by = ("add", "_records", samples_added), "compute_metric"
 
     def __init__(
         self,
@@ -205,7 +206,8 @@ class BaseMetric(Recorder):
             epoch = epoch_under_way(self.sampler) if self._epoch is None else self._epoch
             return Share(self, self.name, columns, size, "batch", Dealing(self.sampler, epoch))
         if self.dist_collect_mode in ("auto", "batch"):
-            return Share(self, self.name, columns, size, "batch", blocks=self._blocks(columns))
+            blocks = self._blocks(columns)
+            return Share(self, self.name, columns, size, "batch", blocks=blocks, block=self.batch_size)
         return Share(self, self.name, columns, size, None if self._guessed else self.dist_collect_mode)
 
     def _blocks(self, columns: Columns) -> list[int]:
@@ -223,16 +225,17 @@ class BaseMetric(Recorder):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The value of one batch, given as to ``add``, on this worker; what was accumulated is left unchanged."""
-        kept = self._records, self._columns, self._epoch
-        self._records, self._columns = [], Columns()
+        kept = self._records, self._columns, self._epoch, self._ledger
+        self._records, self._columns, self._ledger = [], Columns(), Ledger()
         try:
             self.add(*args, **kwargs)
             return self.compute_local()
         finally:
-            self._records, self._columns, self._epoch = kept
+            self._records, self._columns, self._epoch, self._ledger = kept
 
     def reset(self) -> None:
         """Forget what was accumulated on this worker."""
         self._records.clear()
         self._columns.clear()
+        self._ledger.cut(0)
         self._epoch = None

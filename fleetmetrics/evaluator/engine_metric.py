@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import sys
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 from fleetmetrics.comm import get_communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
+from fleetmetrics.records.ledger import samples_processed
 from fleetmetrics.records.share import Recorder, Share
 from fleetmetrics.sampling import Dealing
 from fleetmetrics.xp import is_eager_tensor
 
-__all__ = ["BaseMetric", "to_cpu"]
+__all__ = ["BaseMetric", "arrangement", "as_dicts", "to_cpu"]
 
 _DEVICES = ("cpu", "gpu", "npu")
+#: How the `Evaluator` that asks has distributed the samples: mode and dealing. Metrics that a metric asks hear it, too.
+arrangement: contextvars.ContextVar[Any] = contextvars.ContextVar("arrangement", default=(None, None))
 logger = logging.getLogger("fleetmetrics")
 
 
@@ -56,7 +60,7 @@ class BaseMetric(Recorder):
         {'positive/share': 0.5}
     """
 
-    _computed_by = "compute_metrics"
+    _fed_by, _computed_by = ("process", "results", samples_processed), "compute_metrics"
     #: The prefix where none is given.
     default_prefix: str | None = None
 
@@ -79,8 +83,6 @@ class BaseMetric(Recorder):
         self.collect_device = collect_device
         self.results: list[Any] = []
         self.prefix = prefix or self.default_prefix
-        #: How an `Evaluator` has distributed the samples: arguments of `share`.
-        self.arrangement: dict[str, Any] = {}
         if self.prefix is None:
             logger.warning("The prefix is not set in metric class %s.", type(self).__name__)
 
@@ -123,18 +125,13 @@ class BaseMetric(Recorder):
             Exception: what ``compute_metrics`` raised, on every worker.
         """
         name = type(self).__name__
-        (values,) = gather(name, lambda: [self.share(size, **self.arrangement)], get_communicator(), timeout)
+        (values,) = gather(name, lambda: [self.share(size, *arrangement.get())], get_communicator(), timeout)
         self.results.clear()
+        self._ledger.cut(0)
         return dict(values)
 
-    def share(
-        self,
-        size: int | None = None,
-        mode: str | None = None,
-        dealing: Dealing | None = None,
-        blocks: Sequence[int] | None = None,
-    ) -> Share:
-        """This metric's part of an exchange; the arguments are those of `fleetmetrics.records.share.Share`."""
+    def share(self, size: int | None = None, mode: str | None = None, dealing: Dealing | None = None) -> Share:
+        """This metric's part of an exchange; for the arguments see `fleetmetrics.records.share.Share`."""
         name = type(self).__name__
         if not self.results:
             logger.warning(
@@ -142,11 +139,26 @@ class BaseMetric(Recorder):
                 " `self.results` in `process` method.",
                 name,
             )
+        blocks, counted = None, self._ledger.records
+        if dealing is None and mode in ("auto", "batch"):
+            if counted == len(self.results):
+                mode, blocks = "batch", [records for _, records in self._ledger.calls]
+            elif counted or mode == "batch":
+                raise InvalidInputError(
+                    f"{name} has {len(self.results)} results, and {counted} of them came from process, so the batches"
+                    " are not known; process all samples, or give the Evaluator collect_mode='unzip' or 'cat'"
+                )
         name = name if self.prefix in (None, self.default_prefix) else f"{name} {self.prefix}"
-        return Share(self, name, Columns.of(to_cpu(list(self.results))), size, mode, dealing, blocks)
+        records = Columns.of(to_cpu(list(self.results)))
+        return Share(self, name, records, size, None if mode == "auto" else mode, dealing, blocks)
 
     def _finished(self, value: dict[str, Any]) -> dict[str, Any]:
         return {f"{self.prefix}/{key}": each for key, each in value.items()} if self.prefix else value
+
+
+def as_dicts(data_samples: Iterable[Any]) -> list[Any]:
+    """Data samples as dicts, those that have a ``to_dict``; all others as they are."""
+    return [sample.to_dict() if hasattr(sample, "to_dict") else sample for sample in data_samples]
 
 
 def to_cpu(data: Any) -> Any:

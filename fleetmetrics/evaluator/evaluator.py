@@ -7,7 +7,7 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from fleetmetrics.comm import LocalCommunicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.evaluator.engine_metric import BaseMetric
+from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.feeding import FedMetric, paired_chunks, pseudo_collate, rows
 from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.records.gather import gather
@@ -87,14 +87,14 @@ class Evaluator:
                 f"data_samples is {type(data_samples).__name__}; give a dict per sample, or the whole batch as a dict"
                 " of arrays, such as dict(pred_score=scores, gt_label=label)"
             )
-        samples = [sample.to_dict() if hasattr(sample, "to_dict") else sample for sample in data_samples]
+        samples = as_dicts(data_samples)
         fed = self._fed()
         if not any(each.records for each in fed):
             self._epoch = None
         if self.sampler is not None and self._epoch is None:
             self._epoch = epoch_under_way(self.sampler)
         for each in fed:
-            each.process(data_batch, samples)
+            each.metric.process(data_batch, samples)
 
     def evaluate(self, size: int | None = None, *, timeout: float | None = None) -> dict[str, Any]:
         """Compute all metrics over the samples of all workers. The results are cleared afterwards, unless one raises.

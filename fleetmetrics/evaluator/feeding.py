@@ -1,14 +1,15 @@
-"""How an `Evaluator` feeds its metrics: batches of samples, and the number of records that each adds to a metric."""
+"""How an `Evaluator` feeds its metrics with batches of samples, and asks them."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Iterable, Iterator
 
-from fleetmetrics.comm import LocalCommunicator, set_communicator
+from fleetmetrics.comm import LocalCommunicator, get_communicator, set_communicator
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
-from fleetmetrics.evaluator.engine_metric import BaseMetric
+from fleetmetrics.evaluator.engine_metric import BaseMetric, arrangement
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.share import Share
 from fleetmetrics.sampling import Dealing
@@ -78,7 +79,7 @@ def pseudo_collate(data_batch: Sequence[Any]) -> Any:
 
 
 class FedMetric:
-    """A metric, or anything else with ``process`` and ``evaluate``, and how many records each batch added to it."""
+    """A metric, or anything else with ``process`` and ``evaluate``."""
 
     def __init__(self, metric: Any) -> None:
         if not callable(getattr(metric, "process", None)) or not callable(getattr(metric, "evaluate", None)):
@@ -87,7 +88,6 @@ class FedMetric:
                 " evaluate; give metrics of fleetmetrics.evaluator, or configurations such as dict(type='Accuracy')"
             )
         self.metric = metric
-        self._blocks: list[int] = []
 
     @property
     def joins(self) -> bool:
@@ -99,58 +99,42 @@ class FedMetric:
         """The number of its records."""
         return len(getattr(self.metric, "results", ()))
 
-    def process(self, data_batch: Any, samples: Sequence[Any]) -> None:
-        """Feed it a batch."""
-        before = self.records
-        if before < sum(self._blocks):  # it was cleared from outside
-            self._blocks.clear()
-        self.metric.process(data_batch, samples)
-        self._blocks.append(self.records - before)
-
     def share(self, size: int | None, mode: str, dealing: Dealing | None) -> Share:
         """Its part of the common exchange."""
-        share: Share = self.metric.share(size, **self._arrangement(mode, dealing))
+        share: Share = self.metric.share(size, mode, dealing)
         return share
 
     def ask(self, size: int | None, mode: str, dealing: Dealing | None) -> dict[str, Any]:
         """What its own ``evaluate`` returns."""
-        if not isinstance(self.metric, BaseMetric):
-            return dict(self.metric.evaluate(size))
-        self.metric.arrangement = self._arrangement(mode, dealing)
+        peers = [kind.__module__ for kind in type(self.metric).__mro__ if kind.__name__ == "BaseMetric"]
+        if any(peer.startswith("mmengine.") for peer in peers) and get_communicator().world_size > 1:
+            raise InvalidInputError(
+                f"{type(self.metric).__name__} is MMEngine's own, and would give each worker a value of its own;"
+                " python -m fleetmetrics.migrate changes the import"
+            )
+        token = arrangement.set((mode, dealing))
         try:
             return dict(self.metric.evaluate(size))
         finally:
-            self.metric.arrangement = {}
+            arrangement.reset(token)
 
     def ask_alone(self) -> dict[str, Any]:
         """What its own ``evaluate`` returns for this worker alone; its records are restored afterwards."""
-        kept = list(getattr(self.metric, "results", ()))
+        kept, ledger = list(getattr(self.metric, "results", ())), copy.deepcopy(getattr(self.metric, "_ledger", None))
         try:
             with set_communicator(LocalCommunicator()):
                 return self.ask(None, "cat", None)
         finally:
             if hasattr(self.metric, "results"):
-                self.metric.results[:] = kept
+                self.metric.results[:], self.metric._ledger = kept, ledger
 
-    def cut(self, records: int, blocks: int) -> None:
+    def cut(self, records: int, calls: int) -> None:
         """Keep only this many records and batches."""
         if hasattr(self.metric, "results"):
             del self.metric.results[records:]
-        del self._blocks[blocks:]
+        if isinstance(self.metric, BaseMetric):
+            self.metric._ledger.cut(calls)
 
     def mark(self) -> tuple[int, int]:
         """The arguments with which `cut` returns to this point."""
-        return self.records, len(self._blocks)
-
-    def _arrangement(self, mode: str, dealing: Dealing | None) -> dict[str, Any]:
-        if dealing is not None or mode not in ("auto", "batch"):
-            return {"mode": None if mode == "auto" else mode, "dealing": dealing}
-        if sum(self._blocks) == self.records:
-            return {"mode": "batch", "blocks": self._blocks}
-        if mode == "auto" and not any(self._blocks):
-            return {}
-        raise InvalidInputError(
-            f"{type(self.metric).__name__} has {self.records} results, and {sum(self._blocks)} of them came from"
-            " Evaluator.process, so the batches are not known; process all samples through the Evaluator, or give it"
-            " collect_mode='unzip' or 'cat'"
-        )
+        return self.records, len(self.metric._ledger.calls) if isinstance(self.metric, BaseMetric) else 0

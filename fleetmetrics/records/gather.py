@@ -23,8 +23,9 @@ from fleetmetrics.comm.failures import described, named_error
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, warn
 from fleetmetrics.records.batches import Columns, Part, Positions, as_results, in_order, one_per_id, part_of
+from fleetmetrics.records.ledger import kept_records
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
-from fleetmetrics.records.share import Share, States, check_notes
+from fleetmetrics.records.share import Share, States, check_notes, counts_samples
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 
@@ -182,6 +183,12 @@ class _Collected:
         self._rank = channel.rank
         self._counts = [note["n"] for note in notes]
         self._blocks = [np.repeat(*np.array(note["blocks"], np.int64).reshape(-1, 2).T) for note in notes]
+        #: By rank the calls, where the samples are to be looked at, counts and blocks being theirs; else empty.
+        self._runs: list[np.ndarray] = []
+        if share.dealing is not None or counts_samples(notes):
+            self._look_at_samples(notes)
+        self._own_flags: Any = None
+        self._doubled = 0
         self._arranged: list[Positions] | None = None
         having = next((note for note in notes if note["n"]), {"columns": None, "ids": None})
         names = having["columns"]
@@ -193,25 +200,63 @@ class _Collected:
             self._total = share.dealing.distinct
         elif share.size is not None and not self._has_ids:
             self._total = min(self._total, share.size)
+        self._cut = sum(self._counts) - self._total
         self._states: list[States | None] = [None] * len(notes)
         self._parts: list[Part] = []
         self._taken = [0] * len(notes)
         self._positions: dict[int, Positions] = {}
+        if self._runs:
+            self._settle()
+
+    def _look_at_samples(self, notes: Sequence[dict[str, Any]]) -> None:
+        odd = [self.share.uses_calls(note, rank) for rank, note in enumerate(notes)]
+        if not any(odd):
+            return
+        runs = [note["calls"] if uses else [[note["n"], note["n"], 1]] for note, uses in zip(notes, odd)]
+        self._runs = [np.array(each, np.int64) for each in runs]
+        self._counts = [int(each[:, 0] @ each[:, 2]) for each in self._runs]
+        for rank, (note, each) in enumerate(zip(notes, self._runs)):
+            if odd[rank]:
+                starts = range(0, self._counts[rank], note["block"] or 1)
+                whole = np.diff([*starts, self._counts[rank]])
+                self._blocks[rank] = whole if note["block"] else np.repeat(each[:, 0], each[:, 2])
+
+    def _settle(self) -> None:
+        """Where records are not one to one with samples: which are kept, and where they belong."""
+        dealing, found = self.share.dealing, []
+        for rank, (runs, count) in enumerate(zip(self._runs, self._counts)):
+            keep = np.arange(count) < self._kept_count(rank) if dealing is None else ~dealing.mask(rank)
+            places, kept = np.zeros(count, np.int64), self._positions_of(rank)
+            places[keep] = np.arange(kept.start, kept.stop, kept.step) if isinstance(kept, slice) else kept
+            found.append(kept_records(runs, keep, places))
+        flags, by_rank, doubled = zip(*found)
+        self._own_flags, self._doubled, self._total = flags[self._rank], sum(doubled), sum(map(len, by_rank))
+        positions = np.empty(self._total, np.int64)
+        positions[np.argsort(np.concatenate(by_rank), kind="stable")] = np.arange(self._total)
+        self._positions.update(enumerate(np.split(positions, np.cumsum([*map(len, by_rank)])[:-1])))
 
     def warn_of_guess(self) -> None:
-        """Warn if padding is cut off as no sampler of Paddle's pads."""
-        share, cut = self.share, sum(self._counts) - self._total
+        """Warn if padding is cut off as no sampler of Paddle's pads, or stays."""
+        share, cut = self.share, self._cut
         if share.mode is None and share.dealing is None and len(self._counts) > 1 and cut > 0:
             warn(
-                f"{share.name}: {cut} of {sum(self._counts)} records are cut off as padding,"
-                " the last ones when one sample is taken from each worker in turn. paddle.io.DistributedBatchSampler"
-                " deals otherwise: give the metric, or the Evaluator, sampler=; or choose a collect mode"
+                f"{share.name}: {cut} of {sum(self._counts)} {'samples' if self._runs else 'records'} are cut off as"
+                " padding, the last ones when one sample is taken from each worker in turn."
+                " paddle.io.DistributedBatchSampler deals otherwise: give the metric, or the Evaluator, sampler=; or"
+                " choose a collect mode"
+            )
+        if self._doubled:
+            warn(
+                f"{share.name}: {self._doubled} samples may count twice: a sampler has repeated them, and a record"
+                " stands for them and others of their batch. Append one record per sample, and none will"
             )
 
     def own(self) -> tuple[Columns, States | None]:
         """This worker's records without padding, and any states that replace them."""
         share = self.share
-        keep = self._kept_count(self._rank) if share.dealing is None else ~share.dealing.mask(self._rank)
+        keep = self._own_flags
+        if keep is None:
+            keep = self._kept_count(self._rank) if share.dealing is None else ~share.dealing.mask(self._rank)
         kept = share.records.select(keep)
         if not share.condenses or self._has_ids or not len(kept):  # records with ids are compared one by one
             return kept, None
@@ -221,7 +266,7 @@ class _Collected:
         return sampling.kept_count(self.share.order, self._counts, rank, self._total, self._blocks)
 
     def _positions_of(self, rank: int) -> Positions:
-        """The positions of the records that a worker keeps."""
+        """The positions of the records, or samples, that a worker keeps."""
         share = self.share
         if share.dealing is not None:
             return share.dealing.kept(rank)

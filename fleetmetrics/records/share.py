@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError, UnknownNameError, warn
 from fleetmetrics.numbers import REDUCTIONS, combine, widen
 from fleetmetrics.records.batches import Columns
+from fleetmetrics.records.ledger import Ledger, counted
 from fleetmetrics.sampling import MODES, Dealing
 
-__all__ = ["Recorder", "Share", "States", "check_mode", "check_notes"]
+__all__ = ["Recorder", "Share", "States", "check_mode", "check_notes", "counts_samples"]
 
 _COLLECT_MODES = (*MODES, "auto")
 #: Reduction and int64 or float64 array by name.
@@ -37,6 +38,7 @@ class Share:
     mode: str | None  #: how the workers' records are put in order: "unzip", "cat" or "batch"; None: not chosen
     dealing: Dealing | None = None  #: how a sampler dealt the samples, which settles padding and order
     blocks: Sequence[int] | None = None  #: the lengths of the batches of this worker's records, for "batch"
+    block: int | None = None  #: the length of a batch of samples, for "batch"; None: each call brought one
 
     def __post_init__(self) -> None:
         size = self.size
@@ -62,7 +64,7 @@ class Share:
                 " For the value of this worker alone there is compute_local, or evaluate_local"
             )
         dealt = self.dealing.count(rank)
-        if len(self.records) != dealt:
+        if len(self.records) != dealt and not self.uses_calls(self.metric._ledger.note(len(self.records)), rank):
             raise InvalidInputError(
                 f"{self.name}: {len(self.records)} records for the {dealt} samples that the sampler deals to this"
                 " worker in a pass; records must be one to one with samples: add every sample of one pass once, and"
@@ -85,11 +87,17 @@ class Share:
             "sampler": None if self.dealing is None else self.dealing.settings,
             "collect_dir": metric.collect_dir and ("shared" if metric.collect_dir_shared else "not shared"),
             "n": len(records),
+            **metric._ledger.note(len(records)),
+            "block": self.block and int(self.block),
             "blocks": blocks,
             "columns": records.names,
             "ids": any(len(ids) and ids.dtype.kind in "SU" for ids in records.ids) if records.ids else None,
             "allow_pickle": metric.allow_pickle,
         }
+
+    def uses_calls(self, note: Mapping[str, Any], rank: int) -> bool:
+        """Whether a worker's records are not one to one with its samples, of which its calls brought all."""
+        return bool(note["calls"]) and (self.dealing is None or note["samples"] == self.dealing.count(rank))
 
     def states(self, results: Any) -> States | None:
         """The records condensed to states, if the metric can."""
@@ -126,6 +134,8 @@ def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
                 raise AgreementError(f"{same[0]['name']}: the workers differ: {by_rank(texts)}.")
         if same[0]["sampler"] is None and not any(note["ids"] is not None for note in same):
             _check_size(same)
+        elif same[0]["sampler"] is not None and not any(note["n"] for note in same) and any(n["calls"] for n in same):
+            raise InvalidInputError(f"{same[0]['name']}: no records, of {same[0]['sampler']['samples']} samples")
 
 
 def _text(key: str, note: dict[str, Any]) -> str:
@@ -136,15 +146,30 @@ def _text(key: str, note: dict[str, Any]) -> str:
     return f"{key} {note[key]}"
 
 
+def _most_padding(notes: Sequence[dict[str, Any]]) -> int:
+    """A sampler pads by less: by less than one block on each of several ranks."""
+    calls = [samples for note in notes if note["mode"] == "batch" for samples, *_ in note["calls"]]
+    block = max([*calls, *(length for note in notes for length, _ in note["blocks"])], default=1)
+    return len(notes) * block if len(notes) > 1 else 1
+
+
+def counts_samples(notes: Sequence[dict[str, Any]]) -> bool:
+    """Whether the size is that of the samples of all workers, as they were counted, and not of their records."""
+    size, samples = notes[0]["size"], [note["samples"] for note in notes]
+    if size is None or None in samples or not any(note["calls"] for note in notes):
+        return False
+    return any(note["n"] for note in notes) and 0 <= sum(samples) - size < _most_padding(notes)
+
+
 def _check_size(notes: Sequence[dict[str, Any]]) -> None:
     """Raise if there are fewer records than samples, or (on several workers) far more."""
     size, counts = notes[0]["size"], [note["n"] for note in notes]
-    if size is None:
+    if size is None or counts_samples(notes):
         return
-    # A sampler pads by less than one block on each rank.
-    block = max([length for note in notes for length, _ in note["blocks"]], default=1)
     padded, several = sum(counts) - size, len(counts) > 1
-    if 0 <= padded < (len(counts) * block if several else 1):
+    unknown = any(note["nested"] or note["samples"] is None for note in notes)
+    as_dealt = padded == 0 or not unknown or set(counts) == {-(-size // len(counts))}  # as many on each worker
+    if 0 <= padded < _most_padding(notes) and as_dealt:
         return
     what = "gathered" if several else "added"
     by = f" ({by_rank(map(str, counts))})" if several else ""
@@ -152,9 +177,12 @@ def _check_size(notes: Sequence[dict[str, Any]]) -> None:
         f"{notes[0]['name']}: size is {size}, but {sum(counts)} records were {what}{by}; records must be one to one"
         " with the samples of the data set, repeated samples apart"
     )
-    if padded < 0 or (several and padded >= size):
+    if padded < 0 < sum(counts) and (unknown or sum(note["samples"] for note in notes) >= size):
+        warn(f"{text}. How many samples they stand for is not known: all are taken, and repeated samples count again")
+    elif padded < 0 or (several and padded >= size):
         raise InvalidInputError(text)
-    warn(f"{text}. The first {size} are taken, and {padded} cut off")
+    else:
+        warn(f"{text}. The first {size} are taken, and {padded} cut off")
 
 
 class Recorder:
@@ -162,6 +190,14 @@ class Recorder:
 
     #: The method that computes the value from records, set by the class that users derive from.
     _computed_by: str
+    #: The method that takes a batch, the list that it appends to, and what tells how many samples it is given.
+    _fed_by: tuple[str, str, Callable[..., int | None]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        name, kept_in, count = cls._fed_by
+        if name in vars(cls) and "_fed_by" not in vars(cls):  # a user's
+            setattr(cls, name, counted(vars(cls)[name], kept_in, count))
 
     def __init__(self, collect_dir: str | None, collect_dir_shared: bool, allow_pickle: bool) -> None:
         own = self._own_methods()
@@ -173,6 +209,7 @@ class Recorder:
         self.collect_dir = collect_dir
         self.collect_dir_shared = flag_of("collect_dir_shared", collect_dir_shared)
         self.allow_pickle = flag_of("allow_pickle", allow_pickle)
+        self._ledger = Ledger()
         #: What the metric knows about the data set.
         self.dataset_meta: dict[str, Any] | None = None
 

@@ -1,0 +1,128 @@
+"""How many samples each batch had, and how many records it left: which of these are padding if they are not as many."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any, Callable
+
+import numpy as np
+
+__all__ = ["Ledger", "counted", "kept_records", "samples_added", "samples_processed"]
+
+#: The batch of the call that goes on, a list of its size; and the ledgers of this call and of those inside of it.
+_under_way: contextvars.ContextVar[Any] = contextvars.ContextVar("_under_way", default=None)
+
+
+class Ledger:
+    """Of one metric: the samples, None if not known, and the records of each call of ``add`` or ``process``."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[Any]] = []
+        self.records = 0
+        #: Whether another metric has called, which may keep samples back.
+        self.nested = False
+        self._last: Any = None
+
+    def enter(self, batch: list[Any], records: int, nested: bool) -> None:
+        """Add the records that a call has left of a batch, perhaps not for the first time."""
+        if self._last is not batch or not self.calls:
+            self.calls.append([*batch, 0])
+        self.calls[-1][1] += records
+        self._last, self.records, self.nested = batch, self.records + records, self.nested or nested
+
+    def cut(self, calls: int) -> None:
+        """Keep only this many calls."""
+        del self.calls[calls:]
+        self.records = sum(records for _, records in self.calls)
+
+    def note(self, held: int) -> dict[str, Any]:
+        """What the other workers must know of a metric that holds so many records; no "calls" if these are samples."""
+        if not self.calls or self.records != held:  # it was not counted
+            return {"samples": held, "calls": [], "nested": False}
+        known = all(samples is not None for samples, _ in self.calls)
+        odd = known and any(samples != records for samples, records in self.calls)
+        runs = [[*pair, len(list(run))] for pair, run in groupby(self.calls)] if odd else []
+        return {"samples": sum(n for n, _ in self.calls) if known else None, "calls": runs, "nested": self.nested}
+
+
+def counted(method: Any, kept_in: str, count: Callable[..., int | None]) -> Any:
+    """The method, each call of which is entered in the metric's ledger unless it raises."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **named: Any) -> Any:
+        ledger, (batch, inside) = self._ledger, _under_way.get() or ([count(*args, **named)], ())
+        if ledger in inside:  # what a subclass hands on to super()
+            return method(self, *args, **named)
+        before = len(getattr(self, kept_in))
+        if before < ledger.records:  # they were cleared from outside
+            ledger.cut(0)
+        token = _under_way.set((batch, (*inside, ledger)))
+        try:
+            value = method(self, *args, **named)
+        finally:
+            _under_way.reset(token)
+        ledger.enter(batch, len(getattr(self, kept_in)) - before, bool(inside))
+        return value
+
+    return call
+
+
+def samples_added(*columns: Any, **named: Any) -> int | None:
+    """How many samples a call of MMEval's ``add`` brings: the length that all columns have in common."""
+    return _length({**dict(enumerate(columns)), **named})
+
+
+def samples_processed(data_batch: Any = None, data_samples: Any = None, **named: Any) -> int | None:
+    """How many samples a call of MMEngine's ``process`` brings: the objects, or what columns and batch agree on.
+
+    Examples:
+        >>> samples_processed((np.zeros([5, 8]), np.zeros(5)), (np.zeros([5, 3]), np.zeros(5)))
+        5
+    """
+    samples = [data_samples, *named.values()][-1]  # whatever a subclass calls it
+    size, columns = _length(samples), samples if isinstance(samples, (list, tuple)) else ()
+    if not columns or any(isinstance(each, Mapping) or _length(each) is None for each in columns):
+        return size
+    batch = dict(enumerate(data_batch)) if isinstance(data_batch, (list, tuple)) else data_batch
+    common = _length(dict(enumerate(columns)))
+    told = size if common == size else _length(batch)
+    return told if told in (size, common) else None
+
+
+def _length(value: Any) -> int | None:
+    """Of a list or an array; of a dict that which its columns have in common."""
+    if isinstance(value, Mapping):
+        lengths = {_length(column) for column in value.values()} - {None}
+        return lengths.pop() if len(lengths) == 1 else None
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, (tuple, list)):
+        return int(shape[0]) if shape else None
+    return len(value) if isinstance(value, (list, tuple, range)) else None
+
+
+def kept_records(runs: np.ndarray, keep: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Which records of a worker are kept, and where they belong.
+
+    The records of a call that has left one for each sample go with these. Of another call, each record stands for all
+    its samples: it is kept if one of these is, and belongs where the first of these does.
+
+    Args:
+        runs: samples and records of calls, and how many such calls in a row, int [runs, 3].
+        keep: whether each sample counts, bool [samples].
+        places: where it belongs, int [samples].
+
+    Returns:
+        bool [records]; int [kept]; and how many samples that do not count are among those that the kept stand for.
+    """
+    paired = runs[:, 0] == runs[:, 1]
+    units = np.where(paired[:, None], 1, runs[:, :2])
+    samples, records = np.repeat(units, np.where(paired, runs[:, 0], 1) * runs[:, 2], axis=0).T
+    before = np.append(0, np.cumsum(keep))
+    ends = np.cumsum(samples)
+    counting = before[ends] - before[ends - samples]
+    first = np.append(places[keep], 0)[before[ends - samples]]
+    kept = np.repeat((counting > 0) | (samples == 0), records)
+    return kept, np.repeat(first, records)[kept], int((samples - counting)[(counting > 0) & (records > 0)].sum())
