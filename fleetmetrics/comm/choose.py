@@ -224,6 +224,8 @@ _BACKENDS: dict[str, Callable[[], Communicator]] = {
     "fleet_util": _fleet_util,
     "mpi4py": _mpi4py,
 }
+#: Names of MMEval's for the workers of its job, by whatever library they speak to each other there.
+_OF_MMEVAL = ("oneflow", "tf_horovod", "torch_cpu", "torch_cuda")
 # These are made once; the others know themselves which one is in force.
 _KEPT = ("non_dist", "mpi4py")
 _made: dict[str, Communicator] = {}
@@ -236,7 +238,8 @@ def list_all_backends() -> list[str]:
     Returns:
         "auto": what `get_communicator` returns. "non_dist": this process alone. "paddle_dist": the workers of the
         job that Paddle's launcher started. "fleet_util": those behind ``fleet.util``. "mpi4py": those that
-        ``mpirun`` started, with the extra ``fleetmetrics[mpi]``.
+        ``mpirun`` started, with the extra ``fleetmetrics[mpi]``. Where one of them is asked for, MMEval's "torch_cpu",
+        "torch_cuda", "tf_horovod" and "oneflow" are taken too, for "auto".
 
     Examples:
         >>> list_all_backends()
@@ -286,7 +289,9 @@ def get_dist_backend(dist_backend: str | None = None) -> Communicator:
 
 
 def check_backend(dist_backend: str | None) -> str | None:
-    """The name, or None; raises `UnknownNameError` for an unknown one."""
+    """The name, here, or None; raises `UnknownNameError` for an unknown one."""
+    if dist_backend in _OF_MMEVAL:
+        return "auto"
     if dist_backend is not None and dist_backend not in _BACKENDS:
         raise UnknownNameError(
             f"dist_backend is {dist_backend!r}; allowed are {', '.join(map(repr, _BACKENDS))}, or None for the default."

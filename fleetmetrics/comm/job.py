@@ -192,10 +192,11 @@ def _is_loopback(host: str) -> bool:
 
 
 def _refuse_mpi(env: Mapping[str, str]) -> None:
-    for name in MPI_VARIABLES:
+    torchrun = ("WORLD_SIZE",) if "RANK" in env and "MASTER_ADDR" in env else ()
+    for name in (*MPI_VARIABLES, "HOROVOD_SIZE", *torchrun):
         if env.get(name, "").isdigit() and int(env[name]) > 1:
             raise NoChannelError(
-                f"{name} says that an MPI launcher started {env[name]} processes, but Paddle's variables"
+                f"{name} says that an MPI launcher or torchrun started {env[name]} processes, but Paddle's variables"
                 " (PADDLE_TRAINERS_NUM, ...) are not set, so the workers cannot find each other. Start them through"
                 " fleetrun, or set FLEETMETRICS_ENGINE=mpi (or call"
                 " fleetmetrics.set_communicator(fleetmetrics.get_dist_backend('mpi4py')) first)."

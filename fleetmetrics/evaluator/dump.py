@@ -9,13 +9,13 @@ from typing import Any, Sequence
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, logger, to_cpu
-from fleetmetrics.evaluator.registry import METRICS
+from fleetmetrics.evaluator.registry import ENGINE
 from fleetmetrics.xp import is_eager_tensor, namespace
 
 __all__ = ["DumpResults"]
 
 
-@METRICS.register_module()
+@ENGINE.register_module()
 class DumpResults(BaseMetric):
     """Writes all data samples, in order and without padding, into a pickle file on rank 0.
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import difflib
 from typing import Any, Callable, Mapping, Sequence
 
-from fleetmetrics.errors import UnknownNameError
+from fleetmetrics.errors import UnknownNameError, warn
 
-__all__ = ["METRICS", "Registry"]
+__all__ = ["ENGINE", "METRICS", "PRETRAIN", "Registry"]
 
 
 class Registry:
     """Classes by name (``module_dict``), modelled on MMEngine's ``Registry``.
 
+    A name is looked for here, then in the parent; ``"scope.Name"`` is that of the scope.
+
     Args:
         name: what it holds, for errors.
+        parent: the registry whose classes have their names here, too, unless one of these is given to another class.
+        scope: the name of this registry among its parents and their children.
 
     Examples:
         >>> shapes = Registry("shape")
@@ -26,24 +30,34 @@ class Registry:
         2
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, *, parent: Registry | None = None, scope: str = "") -> None:
+        self.name, self.parent, self.scope = name, parent, scope
         self.module_dict: dict[str, Callable[..., Any]] = {}
+        self._scopes: dict[str, Registry] = {} if parent is None else parent._scopes
+        self._scopes.setdefault(scope, self)
 
     def __len__(self) -> int:
-        return len(self.module_dict)
+        return len(self._names())
 
     def __contains__(self, key: str) -> bool:
-        return key in self.module_dict
+        return self.get(key) is not None
 
     def __repr__(self) -> str:
-        return f"Registry(name={self.name!r}, items={sorted(self.module_dict)})"
+        return f"Registry(name={self.name!r}, items={self._names()})"
+
+    def _names(self) -> list[str]:
+        return sorted({*self.module_dict, *(() if self.parent is None else self.parent._names())})
 
     def get(self, key: str) -> Callable[..., Any] | None:
         """Return the class of this name, or None; raise TypeError unless the name is a str."""
         if not isinstance(key, str):
             raise TypeError(f"The key argument of `Registry.get` must be a str, got {type(key)}")
-        return self.module_dict.get(key)
+        if key in self.module_dict:
+            return self.module_dict[key]
+        scope, _, name = key.partition(".")
+        if name and scope in self._scopes:
+            return self._scopes[scope].module_dict.get(name.rpartition(".")[2])
+        return None if self.parent is None else self.parent.get(key)
 
     def register_module(
         self, name: str | Sequence[str] | None = None, force: bool = False, module: Callable[..., Any] | None = None
@@ -52,7 +66,7 @@ class Registry:
 
         Args:
             name: one or several; None: the class's own.
-            force: whether to replace a class of the same name.
+            force: whether to replace a class of the same name; that of a parent without a warning.
             module: the class; None: return a decorator.
 
         Returns:
@@ -75,6 +89,12 @@ class Registry:
                 if key in self.module_dict and not force:
                     where = self.module_dict[key].__module__
                     raise KeyError(f"{key} is already registered in {self.name} at {where}")
+                hidden = None if force or self.parent is None else self.parent.get(key)
+                if hidden is not None:
+                    warn(
+                        f"{key} in the {self.name} registry is that of {entry.__module__} from now on, not that of"
+                        f" {hidden.__module__}. force=True says that this is meant"
+                    )
                 self.module_dict[key] = entry
             return entry
 
@@ -100,7 +120,7 @@ class Registry:
         arguments = {key: value for key, value in cfg.items() if key not in ("type", "_scope_")}
         kind = cfg["type"]
         if isinstance(kind, str):
-            kind = self.module_dict.get(kind)
+            kind = self.get(f"{cfg.get('_scope_')}.{kind}") or self.get(kind)
             if kind is None:
                 raise self._unknown(cfg["type"])
         if not callable(kind):
@@ -108,13 +128,16 @@ class Registry:
         return kind(**arguments)
 
     def _unknown(self, key: str) -> UnknownNameError:
-        near = difflib.get_close_matches(key, self.module_dict, n=1)
+        near = difflib.get_close_matches(key, self._names(), n=1)
         guess = f" Did you mean {near[0]!r}?" if near else ""
         return UnknownNameError(
             f"{key} is not in the {self.name} registry. Please check whether the value of `{key}` is correct or it was"
-            f" registered as expected.{guess} Known are: {', '.join(sorted(self.module_dict))}."
+            f" registered as expected.{guess} Known are: {', '.join(self._names())}."
         )
 
 
+ENGINE = Registry("metric", scope="mmengine")
+#: The package's own, which ``"mmpretrain.Accuracy"`` means even where `METRICS` has another ``Accuracy``.
+PRETRAIN = Registry("metric", parent=ENGINE, scope="mmpretrain")
 #: The metrics that `fleetmetrics.evaluator.Evaluator` makes from configurations.
-METRICS = Registry("metric")
+METRICS = Registry("metric", parent=PRETRAIN)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fleetmetrics import comm as fc
+from fleetmetrics.comm.choose import get_dist_backend, list_all_backends
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.job import Job, split_endpoint
 from fleetmetrics.errors import (
@@ -61,7 +62,9 @@ def test_an_endpoint_of_ones_own_is_the_only_one() -> None:
         ({**TWO, "PADDLE_TRAINERS_NUM": "1"}, NoChannelError, "the number would be local"),
         ({"PADDLE_TRAINER_ENDPOINTS": "a:1,b:1"}, NoChannelError, "PADDLE_TRAINERS_NUM is not set"),
         ({"OMPI_COMM_WORLD_SIZE": "4"}, NoChannelError, "set_communicator"),
-        ({"PMI_SIZE": "4"}, NoChannelError, "MPI launcher"),
+        ({"PMI_SIZE": "4"}, NoChannelError, "MPI launcher or torchrun"),
+        ({"HOROVOD_SIZE": "4"}, NoChannelError, "HOROVOD_SIZE says that"),
+        ({"WORLD_SIZE": "4", "RANK": "1", "MASTER_ADDR": "a"}, NoChannelError, "torchrun started 4 processes"),
         ({"TRAINING_ROLE": "PSERVER"}, ServerProcessError, "parameter server"),
     ],
 )
@@ -82,6 +85,15 @@ def test_a_fleet_that_knows_more_workers_than_the_environment(monkeypatch: pytes
         Job.from_environment()
     with pytest.raises(NoChannelError, match="fleet was initialised with 2 workers"):
         fc.get_communicator()
+
+
+@pytest.mark.parametrize("name", ["torch_cpu", "torch_cuda", "tf_horovod", "oneflow"])
+def test_mmevals_names_of_backends_are_the_workers_of_the_job(name: str) -> None:
+    assert get_dist_backend(name) is fc.get_communicator()
+    own = fc.LocalCommunicator()
+    with fc.set_communicator(own):
+        assert get_dist_backend(name) is own
+    assert name not in list_all_backends()
 
 
 @pytest.mark.parametrize("endpoint", ["", "host", "host:", ":80", "host:0", "host:65536", "host:x"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
+import warnings
+from types import SimpleNamespace
 from typing import Any, Iterator
 
 import numpy as np
@@ -297,8 +299,8 @@ def test_a_metric_with_an_evaluate_of_its_own_forgets_nothing_where_nothing_is_f
 def test_batches_that_did_not_come_through_the_evaluator_are_noticed() -> None:
     evaluator = Evaluator(Seen())
     evaluator.process([1, 2])
-    evaluator.metrics[0].process(None, [3])
-    with pytest.raises(fm.InvalidInputError, match=r"Seen has 3 results, and 2 of them came from Evaluator.process"):
+    evaluator.metrics[0].results.append(3)
+    with pytest.raises(fm.InvalidInputError, match=r"Seen has 3 results, and 2 of them came from process"):
         evaluator.evaluate(3)
     for mode in ("unzip", "cat"):
         evaluator.collect_mode = mode
@@ -330,3 +332,105 @@ def test_a_sampler_puts_the_records_into_the_order_of_the_data_set(shuffle: bool
     evaluator.process([1])
     with pytest.raises(fm.InvalidInputError, match="Seen: 1 records for the 7 samples that the sampler deals"):
         evaluator.evaluate(7)
+
+
+# -- scripts as they are ---------------------------------------------------------------------------------
+
+
+class DataSample:
+    """As MMPretrain's: it has no items, and knows how to become a dict."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.fields
+
+
+@pytest.mark.parametrize(
+    ("config", "fields", "values"),
+    [
+        ({"type": "Accuracy"}, {"pred_score": [0.1, 0.9], "gt_label": 1}, [100.0]),
+        ({"type": "SingleLabelMetric", "items": ["recall"]}, {"pred_score": [0.1, 0.9], "gt_label": 1}, [50.0]),
+        ({"type": "ConfusionMatrix"}, {"pred_label": 1, "gt_label": 1, "num_classes": 2}, [[[0, 0], [0, 1]]]),
+        (
+            {"type": "MultiLabelMetric", "thr": 0.5, "items": ["recall"], "average": "micro"},
+            {"pred_label": [1], "gt_score": [0, 1]},
+            [100.0],
+        ),
+        (
+            {"type": "AveragePrecision", "average": None},
+            {"pred_score": [0.1, 0.9], "gt_score": [1, 1]},
+            [[100.0, 100.0]],
+        ),
+        ({"type": "RetrievalRecall", "topk": 1}, {"pred_score": [0.1, 0.9], "gt_label": [1]}, [100.0]),
+        ({"type": "RetrievalAveragePrecision", "topk": 1}, {"pred_score": [0.1, 0.9], "gt_label": [1]}, [100.0]),
+    ],
+    ids=lambda config: config.get("type") if isinstance(config, dict) else None,
+)
+@pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
+def test_process_takes_data_samples_that_are_no_dicts(config: Any, fields: Any, values: Any) -> None:
+    """MMPretrain's own tests call ``metric.process([], [DataSample])``."""
+    metric = METRICS.build(config)
+    metric.process([], [DataSample(**fields)])
+    assert [np.asarray(value).tolist() for value in metric.evaluate(1).values()] == values
+
+
+def test_fewer_records_than_samples_run_in_one_process_without_a_warning() -> None:
+    class Sifted(Seen):
+        def process(self, data_batch: Any, data_samples: Any) -> None:
+            super().process(data_batch, [each for each in data_samples if each % 2])
+
+    class Counted(Seen):
+        def process(self, data_batch: Any, data_samples: Any) -> None:
+            super().process(data_batch, [len(data_samples)])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for metric, records in [(Sifted(), [1, 3, 5]), (Counted(), [4, 2])]:
+            for evaluate in (
+                metric.evaluate,
+                Evaluator(metric).evaluate,
+                Evaluator(metric, collect_mode="cat").evaluate,
+            ):
+                metric.process(None, [0, 1, 2, 3])
+                metric.process(None, [4, 5])
+                assert evaluate(6)["seen/records"] == records
+            metric.process(None, [0, 1, 2, 3])
+            with pytest.raises(fm.InvalidInputError, match="size is 6"):  # a batch is missing
+                metric.evaluate(6)
+            metric.results.clear()
+        evaluator = Evaluator([Sifted(), Counted(prefix="counted")])
+        assert evaluator.offline_evaluate([3, 4, 5, 6, 7], chunk_size=2) == {
+            "seen/records": [3, 5, 7],
+            "seen/n": 3,
+            "counted/records": [2, 2, 1],
+            "counted/n": 3,
+        }
+
+
+def test_mmengines_own_base_metric_is_no_local_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    class BaseMetric:
+        def process(self, data_batch: Any, data_samples: Any) -> None:
+            pass
+
+        def evaluate(self, size: Any) -> dict[str, Any]:
+            return {"n": 1}
+
+    BaseMetric.__module__ = "mmengine.evaluator.metric"
+    metric = type("Forgotten", (BaseMetric,), {})()
+    assert Evaluator(metric).evaluate(1) == {"n": 1}
+    monkeypatch.setattr("fleetmetrics.evaluator.feeding.get_communicator", lambda: SimpleNamespace(world_size=2))
+    with pytest.raises(fm.InvalidInputError, match=r"Forgotten is MMEngine's own.*python -m fleetmetrics.migrate"):
+        Evaluator(metric).evaluate(1)
+
+
+def test_local_values_leave_the_counts_of_samples_as_they_are() -> None:
+    class Sifted(Renaming):
+        def process(self, data_batch: Any, data_samples: Any) -> None:
+            super().process(data_batch, [each for each in data_samples if each % 2])
+
+    evaluator = Evaluator([Sifted(), Total()])
+    evaluator.process([1, 2, 3])
+    assert evaluator.evaluate_local()["SEEN/N"] == 2
+    assert evaluator.evaluate(3)["SEEN/N"] == 2

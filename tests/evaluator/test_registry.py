@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import Any, Iterator
 
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.evaluator import METRICS
+from fleetmetrics.evaluator import METRICS, Accuracy, DumpResults, Evaluator
 from fleetmetrics.evaluator.registry import Registry
 
 
@@ -120,4 +121,58 @@ def test_an_unknown_name_is_a_key_error_that_lists_the_known_ones(shapes: Regist
 
 def test_the_metrics_of_the_package_are_there() -> None:
     assert METRICS.name == "metric"
-    assert "DumpResults" in METRICS
+    assert "DumpResults" in METRICS and "Accuracy" in METRICS and len(METRICS) > 7
+
+
+# -- scopes ----------------------------------------------------------------------------------------------
+
+
+def test_names_with_the_scope_of_mmengine_and_mmpretrain_are_known() -> None:
+    assert isinstance(METRICS.build(dict(type="mmpretrain.Accuracy", topk=2)), Accuracy)
+    assert isinstance(METRICS.build(dict(type="mmpretrain.evaluation.Accuracy")), Accuracy)
+    assert isinstance(METRICS.build(dict(type="mmengine.DumpResults", out_file_path="a.pkl")), DumpResults)
+    assert isinstance(METRICS.build(dict(type="Accuracy", _scope_="mmpretrain")), Accuracy)
+    for name in ("mmpretrain.DumpResults", "mmengine.Accuracy", "mmdet.Accuracy", "mmpretrain.VQAAcc"):
+        with pytest.raises(fm.UnknownNameError, match=f"{name} is not in the metric registry.*Known are: Accuracy, "):
+            METRICS.build(dict(type=name))
+
+
+@pytest.fixture
+def own() -> Iterator[dict[str, Any]]:
+    """The names that a test registers are forgotten afterwards."""
+    yield METRICS.module_dict
+    METRICS.module_dict.clear()
+
+
+def test_a_class_may_have_the_name_of_one_of_the_packages(own: dict[str, Any]) -> None:
+    """MMEngine's and MMPretrain's registries are two; a user's metric lies in one of them, or in a third."""
+    with pytest.warns(
+        UserWarning, match=f"Accuracy in the metric registry is that of {__name__} from now on, not that"
+    ):
+
+        @METRICS.register_module()
+        class Accuracy(Square):
+            pass
+
+    assert type(METRICS.build(dict(type="Accuracy"))) is Accuracy
+    assert type(METRICS.build(dict(type="mmpretrain.Accuracy"))) is not Accuracy
+    assert type(Evaluator(dict(type="Accuracy", _scope_="mmpretrain")).metrics[0]) is not Accuracy
+    with pytest.raises(KeyError, match="already registered"):
+        METRICS.register_module("Accuracy", module=Square)
+
+
+def test_force_says_that_it_is_meant(own: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        METRICS.register_module("Accuracy", force=True, module=Square)
+    assert METRICS.get("Accuracy") is Square and METRICS.get("mmpretrain.Accuracy") is Accuracy
+
+
+def test_a_registry_of_ones_own_has_a_scope() -> None:
+    mine = Registry("metric", parent=METRICS, scope="mine")
+    with pytest.warns(UserWarning, match="Accuracy"):
+        mine.register_module("Accuracy", module=Square)
+    mine.register_module(module=Square)
+    assert mine.get("Accuracy") is mine.get("mine.Accuracy") is METRICS.get("mine.Accuracy") is Square
+    assert METRICS.get("Accuracy") is mine.get("mmpretrain.Accuracy") is Accuracy
+    assert "DumpResults" in mine and "Square" not in METRICS and len(mine) == len(METRICS) + 1

@@ -6,14 +6,14 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.evaluator.engine_metric import BaseMetric
+from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import inputs, settings
-from fleetmetrics.evaluator.registry import METRICS
+from fleetmetrics.evaluator.registry import PRETRAIN
 
 __all__ = ["ConfusionMatrix"]
 
 
-@METRICS.register_module()
+@PRETRAIN.register_module()
 class ConfusionMatrix(BaseMetric):
     """How often each class was predicted for each true class, modelled on MMPretrain's ``ConfusionMatrix``.
 
@@ -25,7 +25,7 @@ class ConfusionMatrix(BaseMetric):
     as another true class), as is a nan score; the matrix is an int64 array. There is no ``plot``.
 
     Args:
-        num_classes: number of classes, required for predicted labels; None: one per score.
+        num_classes: number of classes; None: one per score, or the ``num_classes`` of the data samples.
         collect_device: as in `BaseMetric`.
         prefix: of the results' names; None: ``"confusion_matrix"``.
 
@@ -33,7 +33,7 @@ class ConfusionMatrix(BaseMetric):
         ``result``, ``[classes, classes]``.
 
     Raises:
-        AssertedInputError: the number of classes is unknown.
+        AssertedInputError: the number of classes is unknown; not before the value is asked for.
         InvalidInputError: an input is invalid.
 
     Examples:
@@ -50,13 +50,14 @@ class ConfusionMatrix(BaseMetric):
         self.num_classes = settings.check_class_count(num_classes)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
-        records = [inputs.labelled_record(sample) for sample in data_samples]
-        for record in records:
+        samples = as_dicts(data_samples)
+        records = [inputs.labelled_record(sample) for sample in samples]
+        for sample, record in zip(samples, records):
             if "pred_score" in record:  # replaced by the label: smaller
                 score = inputs.as_scores(record.pop("pred_score")[None], "pred_score")
                 record.update(pred_label=score.argmax(axis=1), num_classes=score.shape[1])
             else:
-                record["num_classes"] = settings.known_class_count(self.num_classes)
+                record["num_classes"] = settings.check_class_count(self.num_classes or sample.get("num_classes"))
         self.results.extend(records)
 
     def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:

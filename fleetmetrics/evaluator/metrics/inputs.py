@@ -7,6 +7,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
+from fleetmetrics.evaluator.metrics import settings
 from fleetmetrics.xp import is_eager_tensor, to_host
 
 #: A softmax in float32 may exceed 1 by rounding.
@@ -162,6 +163,14 @@ def stack(records: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
     return np.concatenate(rows).reshape(len(rows), -1)
 
 
+def labels_without_scores(sample: Mapping[str, Any]) -> np.ndarray:
+    """The ``pred_label`` of a data sample, any number of labels, as a row of zeros and ones."""
+    classes = settings.check_class_count(sample.get("num_classes"))
+    if "gt_score" in sample:
+        classes = len(score_of(sample, "gt_score"))
+    return one_hot([label_of(sample, "pred_label")], settings.known_class_count(classes), "pred_label")[0]
+
+
 def labelled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a sample with one label: ``pred_score`` or ``pred_label``, and ``gt_label``."""
     if "pred_score" in sample:
@@ -185,10 +194,10 @@ def labelled_columns(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, 
 
 def class_count(records: Sequence[Mapping[str, Any]]) -> int:
     """The ``num_classes`` of all records."""
-    counts = set(column(records, "num_classes"))
+    counts = set(column(records, "num_classes")) - {None}
     if len(counts) > 1:
         raise InvalidInputError(f"num_classes of the data samples are {sorted(counts)}; they must be the same")
-    return int(counts.pop())
+    return settings.known_class_count(counts.pop() if counts else None)
 
 
 # Scores [n, classes]

@@ -9,17 +9,21 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, warn
-from fleetmetrics.evaluator.engine_metric import BaseMetric
+from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import inputs, settings
-from fleetmetrics.evaluator.registry import METRICS
+from fleetmetrics.evaluator.registry import PRETRAIN
 
 __all__ = ["AveragePrecision", "MultiLabelMetric"]
 
 
-def _record(sample: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Scores, and for each class 1, 0 or -1 (ignored) as int8."""
-    pred = inputs.score_of(sample)
-    return {"pred_score": pred, "gt_score": _as_target(inputs.target_of(sample, pred.size), "gt_score")}
+def _record(sample: Mapping[str, Any], labels: bool = False) -> dict[str, np.ndarray]:
+    """Scores or predicted labels, and for each class 1, 0 or -1 (ignored) as int8."""
+    labels = labels and "pred_score" not in sample and "pred_label" in sample
+    pred = inputs.labels_without_scores(sample) if labels else inputs.score_of(sample)
+    return {
+        "pred_label" if labels else "pred_score": pred,
+        "gt_score": _as_target(inputs.target_of(sample, pred.size), "gt_score"),
+    }
 
 
 def _as_target(array: np.ndarray, argument: str) -> np.ndarray:
@@ -34,12 +38,12 @@ def _as_target(array: np.ndarray, argument: str) -> np.ndarray:
     return array.astype(np.int8, copy=False)
 
 
-def _gather(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    pred, target = inputs.stack(records, "pred_score"), inputs.stack(records, "gt_score")
-    return inputs.as_scores(pred, "pred_score"), _as_target(target, "gt_score")
+def _gather(records: Sequence[Mapping[str, Any]], key: str = "pred_score") -> tuple[np.ndarray, np.ndarray]:
+    pred, target = inputs.stack(records, key), inputs.stack(records, "gt_score")
+    return inputs.as_scores(pred, key), _as_target(target, "gt_score")
 
 
-@METRICS.register_module()
+@PRETRAIN.register_module()
 class MultiLabelMetric(BaseMetric):
     """Precision, recall, F1 and support in percent, modelled on MMPretrain's ``MultiLabelMetric``.
 
@@ -49,7 +53,8 @@ class MultiLabelMetric(BaseMetric):
     not count for that class. See `fleetmetrics.formulas.precision_recall_f1`.
 
     Data samples hold ``pred_score`` ``[classes]``, and ``gt_score`` ``[classes]`` of 1, 0 and -1, or any number of
-    labels as ``gt_label``. Workers exchange counts per class.
+    labels as ``gt_label``. In place of the scores there may be the predicted labels as ``pred_label``, whatever ``thr``
+    and ``topk`` are; then also ``num_classes``, unless there is ``gt_score``. Workers exchange counts per class.
 
     Differs from MMPretrain's:
 
@@ -109,12 +114,14 @@ class MultiLabelMetric(BaseMetric):
         self.average = average
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
-        self.results.extend([_record(sample) for sample in data_samples])
+        self.results.extend([_record(sample, labels=True) for sample in as_dicts(data_samples)])
 
     def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
         if not results:
             none = np.zeros(0, np.int64)
             return {"true_positive": none, "predicted": none, "actual": none, "total": none.sum()}
+        if "pred_label" in results[0]:
+            return _class_counts(*_gather(results, "pred_label"), 0.5, None)
         return _class_counts(*_gather(results), self.thr, self.topk)
 
     def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -222,7 +229,7 @@ def _shares(states: dict[str, np.ndarray], average: str | None) -> tuple[np.ndar
     )
 
 
-@METRICS.register_module()
+@PRETRAIN.register_module()
 class AveragePrecision(BaseMetric):
     """Average precision of every class or their mean (mAP) in percent, modelled on MMPretrain's ``AveragePrecision``.
 
@@ -270,7 +277,7 @@ class AveragePrecision(BaseMetric):
         self.average = average
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
-        self.results.extend([_record(sample) for sample in data_samples])
+        self.results.extend([_record(sample) for sample in as_dicts(data_samples)])
 
     def compute_metrics(self, results: Sequence[Any]) -> dict[str, Any]:
         pred, target = _gather(results) if results else (np.zeros([0, 0]), np.zeros([0, 0], np.int8))

@@ -9,9 +9,9 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, UndefinedMetricWarning, warn
-from fleetmetrics.evaluator.engine_metric import BaseMetric
+from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import inputs, settings
-from fleetmetrics.evaluator.registry import METRICS
+from fleetmetrics.evaluator.registry import PRETRAIN
 
 __all__ = ["RetrievalAveragePrecision", "RetrievalRecall"]
 
@@ -126,7 +126,7 @@ def _warn_of_empty(metric: str, irrelevant: Any, total: Any) -> None:
         )
 
 
-@METRICS.register_module()
+@PRETRAIN.register_module()
 class RetrievalRecall(BaseMetric):
     """Share of the queries with a relevant item among the k best answers, in percent, modelled on MMPretrain's.
 
@@ -170,7 +170,7 @@ class RetrievalRecall(BaseMetric):
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the hits are kept: a gallery may be large
-            answers = _answers_of_samples(data_samples, max(self.topk))
+            answers = _answers_of_samples(as_dicts(data_samples), max(self.topk))
             for hits, relevant in zip(_hits(answers, self.topk), answers.total.tolist()):
                 self.results.append({"hits": hits, "relevant": relevant})
 
@@ -228,7 +228,7 @@ def _recalls(states: dict[str, np.ndarray]) -> list[float]:
     return [formulas.ratio(100 * hits, states["total"], "RetrievalRecall") for hits in states["hits"].tolist()]
 
 
-@METRICS.register_module()
+@PRETRAIN.register_module()
 class RetrievalAveragePrecision(BaseMetric):
     """Mean over the queries of the average precision of their k best answers, in percent, modelled on MMPretrain's.
 
@@ -280,7 +280,7 @@ class RetrievalAveragePrecision(BaseMetric):
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the value is kept: a gallery may be large
-            answers = _answers_of_samples(data_samples, self.topk)
+            answers = _answers_of_samples(as_dicts(data_samples), self.topk)
             values = 100 * formulas.average_precision_of_ranking(*answers, self.mode)
             for value, relevant in zip(values.tolist(), answers.total.tolist()):
                 self.results.append({"ap": value, "relevant": relevant})

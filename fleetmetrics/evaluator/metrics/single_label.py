@@ -8,9 +8,9 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, warn
-from fleetmetrics.evaluator.engine_metric import BaseMetric
+from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import inputs, settings
-from fleetmetrics.evaluator.registry import METRICS
+from fleetmetrics.evaluator.registry import PRETRAIN
 from fleetmetrics.xp import numpy_ops
 
 __all__ = ["Accuracy", "SingleLabelMetric"]
@@ -25,7 +25,7 @@ def _warn_of_dropped(metric: str, what: str, dropped: np.ndarray, thrs: Sequence
             )
 
 
-@METRICS.register_module()
+@PRETRAIN.register_module()
 class Accuracy(BaseMetric):
     """Share of the samples whose label is among the k highest scores, in percent, modelled on MMPretrain's.
 
@@ -81,7 +81,7 @@ class Accuracy(BaseMetric):
         self.thrs = settings.thresholds(thrs)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
-        self.results.extend([inputs.labelled_record(sample) for sample in data_samples])
+        self.results.extend([inputs.labelled_record(sample) for sample in as_dicts(data_samples)])
 
     def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
         if not results:
@@ -162,7 +162,7 @@ def _accuracies(states: dict[str, np.ndarray], thrs: Sequence[float | None]) -> 
     return np.reshape(values, correct.shape)
 
 
-@METRICS.register_module()
+@PRETRAIN.register_module()
 class SingleLabelMetric(BaseMetric):
     """Precision, recall, F1 and support in percent, modelled on MMPretrain's ``SingleLabelMetric``.
 
@@ -217,8 +217,9 @@ class SingleLabelMetric(BaseMetric):
         self.num_classes = settings.check_class_count(num_classes)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
-        records = [inputs.labelled_record(sample) for sample in data_samples]
-        for sample, record in zip(data_samples, records):
+        samples = as_dicts(data_samples)
+        records = [inputs.labelled_record(sample) for sample in samples]
+        for sample, record in zip(samples, records):
             if "pred_label" in record:
                 num_classes = settings.check_class_count(self.num_classes or sample.get("num_classes"))
                 if num_classes is None:

@@ -94,13 +94,22 @@ def test_a_class_outside_of_the_matrix_is_an_error_and_no_other_cell():
         ConfusionMatrix.calculate([[0.1, 0.2, 0.7]], [0], num_classes=2)
 
 
+def test_labels_may_be_processed_before_the_number_of_classes_is_known():
+    metric = ConfusionMatrix()
+    metric.process([], [{"pred_label": 0, "gt_label": 0}])
+    with pytest.raises(AssertionError, match="Please specify the `num_classes` if the `pred` is labels"):
+        metric.evaluate(1)
+    metric.process([], [{"pred_label": 1, "gt_label": 0, "num_classes": 2}])  # as MMPretrain's DataSample has it
+    assert plain(metric.evaluate(2)["confusion_matrix/result"]) == [[1, 1], [0, 0]]
+    metric.process([], [{"pred_label": 0, "gt_label": 0}])
+    metric.num_classes = 3
+    metric.process([], [{"pred_score": [0.1, 0.2, 0.7], "gt_label": 1}])
+    assert plain(metric.evaluate(2)["confusion_matrix/result"]) == [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
+
+
 def test_bad_input():
-    for use in (
-        lambda: ConfusionMatrix.calculate([0], [0]),
-        lambda: ConfusionMatrix().process(None, [{"pred_label": 0, "gt_label": 0}]),
-    ):
-        with pytest.raises(AssertionError, match="Please specify the `num_classes` if the `pred` is labels"):
-            use()
+    with pytest.raises(AssertionError, match="Please specify the `num_classes` if the `pred` is labels"):
+        ConfusionMatrix.calculate([0], [0])
     with pytest.raises(AssertionError, match=r"The size of pred \(1\) doesn't match the target \(2\)"):
         ConfusionMatrix.calculate([0], [0, 1], 2)
     with pytest.raises(AssertionError, match=r"target has shape \[1, 2\]"):

@@ -410,3 +410,30 @@ def test_bad_data_samples_name_the_entry(metric, sample, message):
     with pytest.raises(InvalidInputError, match=message):
         metric.process(None, [{"pred_score": [0.5, 0.5], "gt_label": 1}, sample])
     assert metric.results == []  # nothing of a bad batch is kept
+
+
+# -- predicted labels ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("truth", ["gt_score", "gt_label"])
+@pytest.mark.parametrize("settings", [{}, {"thr": 0.0}, {"topk": 1}, {"average": None}])
+def test_predicted_labels_stand_for_the_classes_whatever_the_threshold_is(truth, settings):
+    score, target = properties()
+    pred = [np.flatnonzero(row >= 0.5) for row in score]
+    known = {"gt_score": target} if truth == "gt_score" else {"gt_label": [np.flatnonzero(row) for row in target]}
+    metric = MultiLabelMetric(**{"thr": 0.5, **settings} if settings != {"topk": 1} else settings)
+    found = evaluate(metric, samples(pred_label=pred, num_classes=[5] * len(pred), **known))
+    expected = MultiLabelMetric.calculate(score, target, thr=0.5, average=settings.get("average", "macro"))
+    assert close(list(found.values())) == close(list(expected[:3]))
+
+
+def test_predicted_labels_need_the_number_of_classes():
+    metric = MultiLabelMetric(thr=0.5)
+    metric.process(None, [{"pred_label": 1, "gt_score": [0, 1, 1]}])  # which the true scores tell
+    with pytest.raises(AssertionError, match="Please specify the `num_classes`"):
+        metric.process(None, [{"pred_label": [0, 1], "gt_label": 1}])
+    with pytest.raises(InvalidInputError, match="pred_label holds 3; with 3 classes"):
+        metric.process(None, [{"pred_label": [3], "gt_score": [0, 1, 1]}])
+    with pytest.raises(InvalidInputError, match="a data sample has no 'pred_score'"):
+        AveragePrecision().process(None, [{"pred_label": [0], "gt_score": [0, 1, 1]}])
+    assert metric.evaluate(1)["multi-label/recall"] == pytest.approx(100 / 3)
