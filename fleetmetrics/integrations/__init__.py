@@ -1,0 +1,1 @@
+"""Faces to other people's loops and tools; each module imports what it is named after."""

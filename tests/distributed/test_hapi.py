@@ -1,0 +1,118 @@
+"""paddle.Model on three workers, under Paddle's launcher, gives what one process gives, in both modes."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.distributed.cluster import ROOT, Job, free_ports, run
+from tests.nursery import Nursery
+
+pytestmark = [
+    pytest.mark.distributed,
+    pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="Paddle is not installed"),
+]
+WORKER = Path(__file__).parent / "workers" / "hapi.py"
+PAGE = ROOT / "docs" / "guide" / "model.md"
+
+
+def has_pir() -> bool:
+    """Whether static programs are PIR's."""
+    return int(version("paddlepaddle").partition(".")[0]) > 2
+
+
+SIZES = [(10, 2), (13, 2), (7, 3), (2, 4)]
+
+
+@pytest.fixture(scope="module", params=["dynamic", "static"])
+def jobs(request: pytest.FixtureRequest) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The reports of one process, and of three workers."""
+    args = {"static": request.param == "static", "sizes": SIZES, "gloo": f"127.0.0.1:{free_ports(1)[0]}"}
+    return run(WORKER, 1, args=args)[0], run(WORKER, 3, "collective", args=args)
+
+
+@pytest.mark.parametrize("number", range(len(SIZES)), ids=[f"{size} by {batch}" for size, batch in SIZES])
+def test_every_pass_gives_what_one_process_gives(jobs, number) -> None:
+    alone, workers = jobs
+    whole = alone["passes"][number]["local"]["whole"]
+    for report in [alone, *workers]:
+        found = report["passes"][number]
+        assert found["local"]["whole"] == whole
+        for name in ("evaluate", "again", "predict, stacked False", "predict, stacked True"):
+            assert found[name] == whole, name
+        for name in ("fit", "shuffled"):
+            assert [{key: end[key] for key in whole} for end in found[name]] == [whole] * 4, name
+        assert found["partly"] == found["local"]["partly"]
+        for end, expected in zip(found["fit partly"], (found["local"]["partly"], whole)):
+            assert {key: end[key] for key in whole} == expected
+        assert found["dropped"] == found["local"]["dropped"]
+        first, last = found["heard"]
+        assert first == last
+
+
+def test_metrics_of_all_samples_and_over_records_get_each_once_and_some_leave_training_out(jobs) -> None:
+    alone, workers = jobs
+    for report in workers:
+        assert report["others"] == alone["others"]
+    trained, evaluated = alone["others"]["pairs"]
+    assert trained == evaluated and trained["Pairs/n"] == "13"
+    assert [end["evaluated"] for end in alone["others"]["evaluated"]] == ["nan", "13"]
+
+
+def test_an_early_stop_takes_the_same_decision_on_every_worker_where_local_values_would_not(jobs) -> None:
+    alone, workers = jobs
+    for report in [alone, *workers]:
+        found = report["decisions"]
+        assert found["epochs"] == [0, 1, 2] and found["saved"] == [0]
+        assert math.isclose(found["best"], 0.7 / 3, rel_tol=1e-6)
+    running = [[float(value) for value in report["decisions"]["local"]][1::2] for report in workers]
+    falls = [values == sorted(values, reverse=True) for values in running]
+    assert falls == [True, False, False], "the workers' own values would decide differently"
+
+
+def test_what_cannot_be_right_is_the_same_error_on_every_worker(jobs, request) -> None:
+    alone, workers = jobs
+    dynamic = request.node.callspec.params["jobs"] == "dynamic"
+    told = workers[0]["troubles"]
+    for report in workers:
+        assert report["troubles"] == told
+    assert "callbacks=[fleetmetrics.integrations.hapi.GlobalValues()]" in told["no callback"]
+    assert "callbacks=[fleetmetrics.integrations.hapi.GlobalValues()]" in alone["troubles"]["no callback"]
+    for name in ("not dealt", "not dealt, training"):
+        assert "the data are not dealt to 3 workers, and would count more than once" in told[name]
+        assert "no error" in alone["troubles"][name]
+    assert "two would be logged under one name, of loss, n, n" in told["two of one name"]
+    assert "'n': '12'" in told["shuffled, no padding"]
+    if has_pir() and not dynamic:
+        assert "'n': '10'" in told["shuffled"]
+    else:
+        assert "evaluate with a paddle.io.DistributedBatchSampler that does not shuffle" in told["shuffled"]
+    if has_pir() or dynamic:
+        assert "'n': '10', 'accuracy': " in told["two"]
+    else:
+        assert "put all into one MetricCollection, and that into one ModelMetric" in told["two"]
+    for name in ("bad label", "bad label, training"):
+        assert told[name].startswith("InvalidInputError: on rank 1: accuracy (Accuracy): label")
+    assert "rows, where" in told["ragged"]
+    assert told["afterwards"] == alone["troubles"]["afterwards"]
+    assert "'accuracy': " in told["afterwards"]
+
+
+def test_the_script_of_the_page_prints_the_same_on_three_workers(tmp_path: Path) -> None:
+    """What one process prints, tests/test_docs.py looks at."""
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    script = tmp_path / "train.py"
+    script.write_text(code)
+    with Nursery("paddle", "fleetmetrics", GLOG_minloglevel="2") as nursery:
+        environment = nursery.environment(script.name, "paddle.distributed.launch")
+        with Job(script, 3, "collective", env=environment) as job:
+            assert job.processes[0].wait(200) == 0, job.logs()
+            printed = [path.read_text() for path in sorted((job.directory / "log").glob("workerlog.*"))]
+    expected = re.search(r"print\(.*\)  # (.*)", code)[1]
+    assert len(printed) == 3 and all(expected in text.splitlines() for text in printed), printed

@@ -1,0 +1,113 @@
+"""ModelMetric, GlobalValues and own_predictions in one process; tests/distributed/test_hapi.py has three."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+paddle = pytest.importorskip("paddle", reason="Paddle is not installed")
+
+import fleetmetrics as fm  # noqa: E402
+from fleetmetrics.integrations.hapi import GlobalValues, ModelMetric, own_predictions  # noqa: E402
+
+SCORES, CLICKS = np.float32([[0.9], [0.2], [0.6], [0.4], [0.3]]), np.int64([[1], [0], [0], [1], [0]])
+
+
+class Records(fm.BaseMetric):
+    def compute_metric(self, results: Any) -> Any:
+        return {"n": len(results[0])}
+
+
+def evaluated(*metrics: ModelMetric, callbacks: Any, batch_size: int = 2) -> dict[str, Any]:
+    data = paddle.io.TensorDataset([paddle.to_tensor(SCORES), paddle.to_tensor(CLICKS)])
+    spec = paddle.static.InputSpec
+    model = paddle.Model(paddle.nn.Identity(), spec([None, 1], "float32", "x"), spec([None, 1], "int64", "y"))
+    model.prepare(metrics=list(metrics))
+    return model.evaluate(data, batch_size=batch_size, verbose=0, callbacks=callbacks)
+
+
+class Steps(paddle.callbacks.Callback):
+    """The logs after every batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[dict[str, Any]] = []
+
+    def on_eval_batch_end(self, step: int, logs: Any = None) -> None:
+        self.seen.append(dict(logs))
+
+
+def test_outputs_and_labels_are_what_add_takes_in_that_order() -> None:
+    metrics = fm.MetricCollection({"auc": fm.ExactAUC(), "samples": fm.Count()}, prefix="held out ")
+    assert evaluated(ModelMetric(metrics), callbacks=GlobalValues()) == {
+        "held out auc": 5 / 6,
+        "held out samples": 5,
+    }
+
+
+def test_the_values_so_far_stand_in_the_logs_but_for_metrics_that_keep_every_sample_or_are_told_not_to() -> None:
+    steps, told = Steps(), []
+    callbacks = [steps, GlobalValues(report=lambda mode, values: told.append((mode, values)))]
+    count, silent = ModelMetric(fm.Count(name="n")), ModelMetric(fm.Count(name="silent"), running=False)
+    exact, records = ModelMetric(fm.ExactAUC(name="exact")), ModelMetric(Records())
+    values = evaluated(count, silent, exact, records, callbacks=callbacks)
+    assert [logs["n"] for logs in steps.seen] == [2, 4, 5]
+    assert all(math.isnan(logs[name]) for logs in steps.seen for name in ("silent", "exact", "Records"))
+    assert values == {"n": 5, "silent": 5, "exact": 5 / 6, "Records": {"n": 5}}
+    assert told == [("eval", values)] and callbacks[1].values == {"eval": values}
+
+
+def test_an_undefined_value_so_far_is_no_warning() -> None:
+    with pytest.warns() as warned:
+        evaluated(
+            ModelMetric(fm.AUC(name="auc"), feed=lambda x, y: {"prediction": x, "label": y * 0}),
+            callbacks=GlobalValues(),
+        )
+    kinds = [each.category for each in warned]
+    assert kinds.count(fm.UndefinedMetricWarning) == 1, "one at the end, and none for the three batches"
+
+
+def test_a_callback_serves_several_models_and_each_keeps_its_own() -> None:
+    callback = GlobalValues()
+    for _ in range(2):
+        assert evaluated(ModelMetric(fm.Count(name="n")), callbacks=callback) == {"n": 5}
+
+
+def test_an_error_leaves_the_metric_ready_for_the_next_pass() -> None:
+    wrong = [True]
+    metric = ModelMetric(fm.Accuracy(name="a"), feed=lambda x, y: {"prediction": x, "label": y + 7 * wrong.pop()})
+    with pytest.raises(fm.InvalidInputError, match="label must be a class"):
+        evaluated(metric, callbacks=GlobalValues())
+    wrong += [False] * 3
+    assert evaluated(metric, callbacks=GlobalValues()) == {"a": 0.6}
+
+
+def test_what_is_no_metric_or_drops_padding_itself_is_refused() -> None:
+    with pytest.raises(fm.InvalidInputError, match="metric is a Accuracy; it must be a metric, a collection"):
+        ModelMetric(paddle.metric.Accuracy())
+    sampler = paddle.io.DistributedBatchSampler(range(3), 2)
+    with pytest.raises(fm.InvalidInputError, match="Records has a sampler; make it without"):
+        ModelMetric(Records(sampler=sampler))
+
+
+def test_without_the_callback_there_is_no_value_of_one_worker() -> None:
+    with pytest.raises(fm.InvalidInputError, match=r"callbacks=\[fleetmetrics\.integrations\.hapi\.GlobalValues"):
+        evaluated(ModelMetric(fm.Count(name="n")), callbacks=None)
+
+
+def test_predictions_that_are_not_the_loaders_are_refused() -> None:
+    loader = paddle.io.DataLoader(range(5), batch_sampler=paddle.io.DistributedBatchSampler(range(5), 2))
+    with pytest.raises(fm.InvalidInputError, match="outputs have 4 rows, and each of 1 workers is dealt 5"):
+        own_predictions([np.zeros(4)], loader)
+    with pytest.raises(fm.InvalidInputError, match="not dealt to 1 workers"):
+        own_predictions([np.zeros(5)], [1, 2])
+
+
+def test_predictions_of_a_shuffled_pass_come_with_their_samples() -> None:
+    sampler = paddle.io.DistributedBatchSampler(range(5), 2, shuffle=True)
+    dealt = [index for batch in sampler for index in batch]
+    (values,), samples = own_predictions([np.array(dealt) / 8], paddle.io.DataLoader(range(5), batch_sampler=sampler))
+    assert samples.tolist() == dealt and (values * 8).tolist() == dealt != sorted(dealt)
