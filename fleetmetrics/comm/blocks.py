@@ -34,6 +34,8 @@ __all__ = [
 
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
 _NUMBERS = "biufc"
+#: NumPy makes room for an element of an array that has none, however wide a peer says that it is.
+_WIDEST = 2**24
 #: Below it takes longer to look for the narrowest type than to send the bytes.
 _WORTH_NARROWING = 64
 _TYPES: dict[str, np.dtype[Any]] = {
@@ -361,9 +363,10 @@ def _signature(layout: Layout) -> str:
 def as_column(array: Any) -> np.ndarray:
     """Return a contiguous array of native byte order that can cross the wire as bytes."""
     given = np.asarray(array)
-    if given.dtype.kind not in _NUMBERS + "SU":
+    if given.dtype.kind not in _NUMBERS + "SU" or given.dtype.itemsize > _WIDEST:
         raise InvalidInputError(
-            f"array is of dtype {given.dtype}; allowed are numbers, booleans, and bytes or text of fixed width."
+            f"array is of dtype {given.dtype}; allowed are numbers, booleans, and bytes or text of fixed width, up to"
+            " 16 MiB an element."
         )
     return np.asarray(given, dtype=given.dtype.newbyteorder("="), order="C")
 
@@ -371,7 +374,7 @@ def as_column(array: Any) -> np.ndarray:
 def column_of(dtype: Any, shape: Any) -> tuple[np.dtype[Any], int]:
     """The dtype and the bytes of an array that a peer describes; ValueError or TypeError if nobody sends such a one."""
     found = np.dtype(dtype) if isinstance(dtype, str) else None
-    if found is None or found.kind not in _NUMBERS + "SU" or not found.itemsize or found.subdtype:
+    if found is None or found.kind not in _NUMBERS + "SU" or not 0 < found.itemsize <= _WIDEST or found.subdtype:
         raise ValueError(f"no array is {dtype!r}")
     return found, size_of(shape) * found.itemsize
 
