@@ -196,6 +196,7 @@ class GlobalValues(paddle.callbacks.Callback):
         self.model.stop_training = False
 
     def _run(self, model: Any, loader: Any, callbacks: Any, mode: str, *more: Any) -> Any:
+        more = more or ({},)  # hapi's default is one dict for all passes of all models
         run = functools.partial(type(model)._run_one_epoch, model, loader, callbacks, mode, *more)
         metrics = [each for each in model._metrics if isinstance(each, ModelMetric)]
         if mode == "predict" or not metrics:
