@@ -36,8 +36,21 @@ EXTRAS = {
     "gpu": ["paddlepaddle-gpu>=2.6.2", "numpy<2", "protobuf>=3.20.2,<5", "setuptools"],
     # The backend "mpi4py", for workers that mpirun starts; MPI itself comes from the cluster, or from PyPI's mpich.
     "mpi": ["mpi4py"],
+    # The writers of `fleetmetrics.integrations.loggers`, and matplotlib for its pictures.
+    "visualdl": ["visualdl>=2.5", "matplotlib"],
+    "tensorboard": ["tensorboardX>=2.6", "matplotlib", "pillow"],
     "examples": ["pandas", "scikit-learn", "statsmodels", "tqdm"],
-    "test": ["hypothesis", "pytest>=7.4", "pytest-timeout", "pytest-xdist", "scikit-learn", "mpi4py", "mpich"],
+    "test": [
+        "hypothesis",
+        "pytest>=7.4",
+        "pytest-timeout",
+        "pytest-xdist",
+        "scikit-learn",
+        "mpi4py",
+        "mpich",
+        "visualdl>=2.5",
+        "tensorboardX>=2.6",
+    ],
     # The peers that benchmarks/metrics.py and benchmarks/catalogue.py time beside this package; a CPU wheel will do.
     # And what benchmarks/scale.py draws with.
     "bench": ["torch==2.13.0", "torchmetrics", "torcheval", "scikit-learn", "matplotlib"],

@@ -11,6 +11,7 @@ from fleetmetrics.comm import set_communicator as set_communicator
 from fleetmetrics.comm.choose import get_dist_backend as get_dist_backend
 from fleetmetrics.comm.choose import list_all_backends as list_all_backends
 from fleetmetrics.comm.choose import set_default_dist_backend as set_default_dist_backend
+from fleetmetrics.doctor import doctor as doctor
 from fleetmetrics.errors import AgreementError as AgreementError
 from fleetmetrics.errors import AssertedInputError as AssertedInputError
 from fleetmetrics.errors import AuthenticationError as AuthenticationError
@@ -124,6 +125,7 @@ from fleetmetrics.metrics.regression.relative import MeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import SymmetricMeanAbsolutePercentageError as SymmetricMeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import WeightedMeanAbsolutePercentageError as WeightedMeanAbsolutePercentageError
 from fleetmetrics.sampling import padding_mask as padding_mask
+from fleetmetrics.scalars import flatten as flatten
 from fleetmetrics.wrappers.bootstrap import Bootstrap as Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced as Sliced
 from fleetmetrics.wrappers.windowed import Windowed as Windowed
@@ -250,6 +252,8 @@ __all__ = [
     "__version__",
     "acc",
     "auc",
+    "doctor",
+    "flatten",
     "get_communicator",
     "get_dist_backend",
     "list_all_backends",

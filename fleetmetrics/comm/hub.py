@@ -192,6 +192,8 @@ class Hub(Member):
             if gave_up:
                 raise DeadlineError(self._missing(meeting))
             just_arrived = False
+            if self.watch is not None:
+                self.watch.waits()
             if self._door.unproven:
                 self._door.check_unproven(self._absent(meeting))
             if time.monotonic() >= meeting.end:
@@ -238,6 +240,8 @@ class Hub(Member):
             meeting.acknowledged |= frame.made == meeting.call
         elif frame.kind in (ARRIVAL, TROUBLE):
             meeting.arrive(peer, frame)
+            if self.watch is not None:
+                self.watch.arrived(peer.rank, frame.payload)
         elif frame.kind == ACK:
             meeting.acknowledged = True
         elif frame.kind == LEFT:

@@ -111,14 +111,18 @@ class SocketCommunicator(Communicator):
 
     def _alone(self, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
         """Take part in one exchange, no other thread of this process beside it."""
-        star = self._star
+        star, answer = self._star, None
         if not star.lock.acquire(timeout=deadline.remaining):
             raise DeadlineError(f"another thread's exchange was not over within {deadline.timeout:g} s at {label}.")
         try:
             star.inside = threading.get_ident(), label
-            return star.exchange(self._channel, frame, label, combine, deadline)
+            answer = star.exchange(self._channel, frame, label, combine, deadline)
+            return answer
         finally:
             star.inside = 0, ""
+            if star.watch is not None:
+                told = None if answer is None else answer.payload
+                star.watch.over(label, frame.payload, told, deadline.timeout - deadline.remaining)
             star.lock.release()
 
     def _check(self) -> None:

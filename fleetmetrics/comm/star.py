@@ -20,6 +20,7 @@ from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, 
 from fleetmetrics.comm.handshake import REFUSAL_SECONDS, connect
 from fleetmetrics.comm.job import Job, secret_of
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
+from fleetmetrics.logs import watch
 
 __all__ = ["ACKNOWLEDGING", "Answer", "Combine", "Member", "Spoke", "error_frame"]
 
@@ -61,6 +62,7 @@ class Member(ABC):
         self._open = 0
         self.lock = threading.Lock()
         self.inside = (0, "")  # which thread is in an exchange, and in which
+        self.watch = watch(job.rank)  # logs each exchange; None: nobody wants to know
         _members.add(self)
 
     def open(self, name: str | None) -> Channel:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Sequence, Sized
 
 from fleetmetrics.comm import LocalCommunicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.feeding import FedMetric, paired_chunks, pseudo_collate, rows
 from fleetmetrics.evaluator.registry import METRICS
+from fleetmetrics.logs import progress
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.share import Share, check_mode
 from fleetmetrics.sampling import Dealing, epoch_under_way
@@ -153,7 +154,10 @@ class Evaluator:
             nonlocal size
             if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
                 raise InvalidInputError(f"chunk_size is {chunk_size!r}; it must be an integer of at least 1.")
-            for number, (samples, batch) in enumerate(paired_chunks(data_samples, data, chunk_size)):
+            number_of = -(-len(data_samples) // chunk_size) if isinstance(data_samples, Sized) else None
+            chunks = paired_chunks(data_samples, data, chunk_size)
+            shown = progress(chunks, "Evaluator.offline_evaluate", channel.rank, number_of, "chunk")
+            for number, (samples, batch) in enumerate(shown):
                 size += len(samples)
                 if number % channel.world_size == channel.rank:
                     self.process(samples, None if batch is None else pseudo_collate(batch))

@@ -21,6 +21,7 @@ from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError
+from fleetmetrics.logs import progress
 from fleetmetrics.records.table import Records, Table, joined_records
 from fleetmetrics.serial import pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
@@ -107,7 +108,7 @@ def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: De
     mine = [records.taken(slice(*each)) for each in zip(edges, edges[1:])]
     if channel.spreads and all(metric.spreads for metric in folds.metrics):
         return _fold_spread(call, channel, folds, mine, deadline)
-    for number, piece in enumerate(mine):
+    for number, piece in enumerate(progress(mine, call, channel.rank, len(mine))):
         answer = _round(call, channel, folds, piece, number == len(mine) - 1, deadline)
     return _unpacked(answer)
 
@@ -146,7 +147,8 @@ def _fold_spread(
             folds.join(by_worker[number % size][number // size])
         return _packed(folds.carries)
 
-    for start in range(0, len(mine), size):
+    starts = range(0, len(mine), size)
+    for start in progress(starts, call, rank, len(starts), "round"):
         given = [_written(piece) for piece in mine[start : start + size]]
         given += [Letter(None)] * (size - len(given))
         letters = channel.shuffle(call, given, timeout=deadline.left, trouble=trouble)

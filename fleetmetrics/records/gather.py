@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import itertools
 import os
 import traceback
 from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple, cast
@@ -22,6 +23,7 @@ from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import described, named_error
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, warn
+from fleetmetrics.logs import progress
 from fleetmetrics.records.batches import Columns, Part, Positions, as_results, in_order, one_per_id, part_of
 from fleetmetrics.records.ledger import kept_records
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
@@ -107,7 +109,9 @@ def _send(
         return _answer(lambda: _values(found), allow_pickle)
 
     parcels = _parcels(found, channel.rank)
+    rounds = progress(itertools.count(), f"{call}, records", channel.rank, unit="round")
     while True:
+        next(rounds)
         note, payload, trouble = _next_letter(parcels)
         told = channel.consult(f"{call}, records", decide, note, payload, timeout=deadline.left, trouble=trouble)
         del payload  # before the next letter is packed

@@ -1,0 +1,205 @@
+"""VisualDL and TensorBoard: what metrics compute, as scalars, curves, histograms and pictures.
+
+    writer = visualdl.LogWriter("runs/1") if rank == 0 else None   # or tensorboardX.SummaryWriter
+    log(writer, metrics.compute(), step=epoch)                     # on every worker; rank 0 writes
+
+MLflow needs nothing of this: ``mlflow.log_metrics(fleetmetrics.flatten(values), step=epoch)``.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Iterator, Mapping
+
+import numpy as np
+
+from fleetmetrics.comm import get_communicator
+from fleetmetrics.errors import InvalidInputError, warn
+from fleetmetrics.formulas.bootstrap import BootstrapResult
+from fleetmetrics.scalars import ROC, HistogramCounts, PrecisionRecall, flatten, is_matrix, parts
+
+__all__ = ["LogCallback", "log", "log_hparams"]
+
+#: VisualDL and TensorBoard show a curve at thresholds that lie evenly from 0 to 1; tensorboardX takes no more.
+THRESHOLDS = 127
+#: In place of true and false positives and negatives, which a curve does not hold.
+_NO_COUNTS = np.full((4, THRESHOLDS), -1)
+#: What hapi logs beside values.
+_ABOUT = ("step", "steps", "batch_size", "metrics")
+#: What is on the axes of the picture of a curve, by class.
+_AXES: dict[str, tuple[str, ...]] = {
+    "ROC": ("fpr", "tpr"),
+    "PrecisionRecall": ("recall", "precision"),
+    "CalibrationPoints": ("predicted", "actual"),
+    "Shares": ("fractions", "values"),
+    "Sweep": ("thresholds", "precision", "recall", "f_beta", "accuracy", "specificity"),
+}
+
+
+def log(writer: Any, values: Any, step: int, *, prefix: str = "", most: int = 100) -> None:
+    """Write what metrics have computed: rank 0 does, wherever it is called.
+
+    Scalars have the names of `fleetmetrics.flatten`. ROC curves, precision-recall curves and histograms are written in
+    the dashboard's own form, too (TensorBoard has none for ROC); curves and square matrices, such as a confusion
+    matrix, as pictures, if matplotlib is installed. Of square matrices no scalars are made.
+
+    Args:
+        writer: a `visualdl.LogWriter`, a `tensorboardX.SummaryWriter`, or that of `torch.utils.tensorboard`; None
+            writes nothing, and will do on the other ranks.
+        values: what ``compute`` has returned.
+        step: number of the step or epoch.
+        prefix: what the names begin with, such as ``"eval"``.
+        most: of a larger array no scalars are made, with a warning.
+
+    Raises:
+        InvalidInputError: writer is none of these, or a value is no number; see `fleetmetrics.flatten`.
+    """
+    if not _writes(writer):
+        return
+    for name, scalar in flatten(values, prefix, most=most, matrices=False).items():
+        writer.add_scalar(name, scalar, step)
+    for name, value in parts(values, prefix):
+        if isinstance(value, tuple) and any(isinstance(each, BootstrapResult) for each in value):
+            continue  # intervals along a curve
+        if isinstance(value, (ROC, PrecisionRecall, HistogramCounts)):
+            (_to_visualdl if _is_visualdl(writer) else _to_tensorboard)(writer, name, value, step)
+        for place, picture in _pictures(name, value):
+            writer.add_image(place, picture, step, dataformats="HWC")
+
+
+def log_hparams(writer: Any, hparams: Mapping[str, Any], values: Any) -> None:
+    """Write the hyperparameters of a run, and the final values that they led to: rank 0 does.
+
+    Args:
+        writer: as for `log`.
+        hparams: numbers and texts by name; anything else is written as a text.
+        values: as for `log`; their scalars are named ``hparam/...``.
+
+    Raises:
+        InvalidInputError: as for `log`.
+    """
+    if not _writes(writer):
+        return
+    final = flatten(values, "hparam")
+    settings = {name: value.item() if isinstance(value, np.generic) else value for name, value in hparams.items()}
+    settings = {name: value if type(value) in (int, float, str) else str(value) for name, value in settings.items()}
+    writer.add_hparams(settings, list(final) if _is_visualdl(writer) else final)
+    for name, value in final.items() if _is_visualdl(writer) else ():
+        writer.add_scalar(name, value, 0)
+
+
+class LogCallback:
+    """For ``paddle.Model.fit`` and ``evaluate``: writes what hapi logs at the end of an epoch and of an evaluation.
+
+    That is the values over all workers if `fleetmetrics.integrations.hapi.GlobalValues` is among the callbacks, too.
+
+    Args:
+        writer: as for `log`; or a function that makes one, called on rank 0 only.
+    """
+
+    def __init__(self, writer: Any) -> None:
+        self.writer, self.epoch = writer, 0
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith(("on_", "set_")):
+            return lambda *_: None  # what else hapi calls
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Write the values of training."""
+        self.epoch = epoch
+        self._write(logs or {}, "train")
+
+    def on_eval_end(self, logs: Any = None) -> None:
+        """Write the values of the evaluation, which follows an epoch, if any."""
+        self._write(logs or {}, "eval")
+
+    def _write(self, logs: Mapping[str, Any], prefix: str) -> None:
+        if callable(self.writer):
+            self.writer = self.writer() if get_communicator().rank == 0 else None
+        again = tuple(f"{name}/" for name, value in logs.items() if isinstance(value, Mapping))  # its items, once more
+        kept = {name: each for name, each in logs.items() if name not in _ABOUT and not name.startswith(again)}
+        ones = {name: each[0] if isinstance(each, list) and len(each) == 1 else each for name, each in kept.items()}
+        log(self.writer, ones, self.epoch, prefix=prefix)
+
+
+def _writes(writer: Any) -> bool:
+    if writer is not None and not hasattr(writer, "add_scalar"):
+        raise InvalidInputError(
+            f"writer is {writer!r}; it must be a visualdl.LogWriter, a tensorboardX.SummaryWriter, or None"
+        )
+    return writer is not None and get_communicator().rank == 0
+
+
+def _is_visualdl(writer: Any) -> bool:
+    return any(each.__module__.partition(".")[0] == "visualdl" for each in type(writer).__mro__)
+
+
+def _at(wanted: np.ndarray, curve: Any) -> list[list[float]]:
+    """Both columns of a curve where the samples with at least these scores are predicted positive."""
+    roc = isinstance(curve, ROC)
+    *columns, thresholds = (curve.tpr[::-1], curve.fpr[::-1], curve.thresholds[::-1]) if roc else curve
+    return [column[np.searchsorted(thresholds, wanted)].tolist() for column in columns]
+
+
+def _to_visualdl(writer: Any, name: str, value: Any, step: int) -> None:
+    """Into the writer's records: ``add_pr_curve`` and ``add_roc_curve`` want samples, and fail on NumPy 2."""
+    from visualdl.component import base_component
+
+    now = round(1000 * time.time())
+    if isinstance(value, HistogramCounts):
+        record = base_component.histogram(name, value.counts.tolist(), value.edges.tolist(), step, now)
+    else:  # it takes the i-th of n points for that of the threshold (i + 1) / n
+        make = base_component.roc_curve_raw if isinstance(value, ROC) else base_component.pr_curve_raw
+        record = make(name, *_NO_COUNTS.tolist(), *_at(np.arange(1, THRESHOLDS + 1) / THRESHOLDS, value), step, now)
+    writer._get_file_writer().add_record(record)
+
+
+def _to_tensorboard(writer: Any, name: str, value: Any, step: int) -> None:
+    if isinstance(value, PrecisionRecall):
+        columns = np.array(_at(np.linspace(0, 1, THRESHOLDS), value))
+        writer.add_pr_curve_raw(name, *_NO_COUNTS, *columns, step, THRESHOLDS)
+    elif isinstance(value, HistogramCounts):
+        edges, middle = value.edges.tolist(), (value.edges[1:] + value.edges[:-1]) / 2
+        sums = [float((value.counts * middle**power).sum()) for power in (0, 1, 2)]  # not drawn
+        writer.add_histogram_raw(name, edges[0], edges[-1], *sums, edges[1:], value.counts.tolist(), step)
+
+
+def _pictures(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Pictures by name, uint8 ``[height, width, 3]``: one of a curve, one of each matrix."""
+    curve = type(value).__name__ in _AXES
+    if not curve and not is_matrix(value):
+        return
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        warn(f"{name} is not drawn: pictures need matplotlib")
+        return
+    for index in [("curve",)] if curve else np.ndindex(value.shape[:-2]):
+        figure = Figure(figsize=(5, 4), constrained_layout=True)
+        place = "/".join([name, *map(str, index)])
+        (_draw_curve if curve else _draw_matrix)(figure.add_subplot(title=place), value if curve else value[index])
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        yield place, np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def _draw_curve(axes: Any, curve: Any) -> None:
+    across, *up = _AXES[type(curve).__name__]
+    for field in up:
+        axes.plot(getattr(curve, across), getattr(curve, field), label=field, marker="." if len(curve[0]) < 50 else "")
+    axes.set(xlabel=across)
+    axes.legend()
+
+
+def _draw_matrix(axes: Any, matrix: np.ndarray) -> None:
+    """Shades are shares of the row: of the samples of a true class."""
+    total = matrix.sum(axis=1, keepdims=True, dtype=np.float64)
+    shares = np.divide(matrix, total, out=np.zeros(matrix.shape), where=total > 0)
+    axes.figure.colorbar(axes.imshow(shares, cmap="Blues", vmin=0, vmax=1), label="share of the row")
+    axes.set(xlabel="predicted", ylabel="true")
+    axes.locator_params(integer=True)
+    for (row, column), number in np.ndenumerate(matrix if len(matrix) < 13 else matrix[:0]):
+        color = "white" if shares[row, column] > 0.5 else "black"
+        axes.text(column, row, f"{number:.4g}", ha="center", va="center", color=color, fontsize=8)

@@ -1,0 +1,139 @@
+"""What the package says of its work, all of it by the one logger "fleetmetrics"; see docs/guide/logs.md."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import time
+from collections import Counter
+from typing import Any, Iterable, Iterator, TypeVar
+
+from fleetmetrics.errors import InvalidInputError
+
+__all__ = ["Watch", "logger", "progress", "watch"]
+
+logger = logging.getLogger("fleetmetrics")
+#: Who comes so long after the middle one keeps the others waiting.
+LATE_SECONDS = 0.1
+#: After so many exchanges at which somebody did, the rank is named that was last at most of them.
+LATE_EXCHANGES = 10
+#: What takes so long shows how far it is.
+LONG_SECONDS = 10.0
+_T = TypeVar("_T")
+
+
+def _level() -> str:
+    level = os.environ.get("FLEETMETRICS_LOG", "").strip().upper()
+    if level not in ("", "INFO", "WARNING"):
+        raise InvalidInputError(
+            f"the environment variable FLEETMETRICS_LOG holds {level.lower()!r}; it must be info, warning, or unset."
+        )
+    return level
+
+
+def watch(rank: int) -> Watch | None:
+    """What logs a worker's exchanges; None if nobody wants to read it. Raises if FLEETMETRICS_LOG is no level."""
+    level = _level()
+    if level:
+        logger.setLevel(level)
+    if level and not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s: %(message)s"))
+        logger.addHandler(handler)
+    return Watch(rank) if level or logger.isEnabledFor(logging.INFO) else None
+
+
+class Watch:
+    """Logs the exchanges of one worker; rank 0's sees when the others come."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self._last: list[tuple[int, float]] = []  # who came last where somebody was late, and how late
+        self._begin()
+
+    def _begin(self) -> None:
+        self._came: dict[int, float] = {}
+        self._waits = self._received = 0.0
+
+    def arrived(self, rank: int, payload: Any) -> None:
+        """Note that a worker has come to rank 0, and with what."""
+        self._came[rank] = time.monotonic()
+        self._received += _size(payload)
+
+    def waits(self) -> None:
+        """Note that rank 0 has taken what lay there, and begins to wait."""
+        self._waits = self._waits or time.monotonic()
+
+    def over(self, label: str, sent: Any, answer: Any, seconds: float) -> None:
+        """Log an exchange: its label, this worker's payload, rank 0's (None: an error), and how long it took."""
+        told = "an error" if answer is None else f"{_size(answer)} bytes"
+        sizes = f"{_size(sent)} bytes out, {told} in" if self.rank else f"{self._received:.0f} bytes in, {told} to each"
+        text = f"rank {self.rank}, {label}: {sizes}, {1000 * seconds:.1f} ms"
+        if self._came and not self._waits:
+            text += "; rank 0 came last"  # by how much, the others see
+        elif self._came:
+            order = sorted([(self._waits, 0), *((when, rank) for rank, when in self._came.items())])
+            (when, last), (middle, _) = order[-1], order[(len(order) - 1) // 2]
+            text += f"; rank {last} came last, {1000 * (when - middle):.1f} ms after the middle one"
+            self._count(last, when - middle)
+        self._begin()
+        logger.info(text)
+
+    def _count(self, rank: int, late: float) -> None:
+        """Warn of a rank that keeps the others waiting regularly."""
+        if late >= LATE_SECONDS:
+            self._last.append((rank, late))
+        if len(self._last) < LATE_EXCHANGES:
+            return
+        [(rank, times)] = Counter(each for each, _ in self._last).most_common(1)
+        if times >= 0.8 * LATE_EXCHANGES:
+            seconds = sum(late for each, late in self._last if each == rank)
+            logger.warning(
+                f"rank {rank} came last at {times} of the last {LATE_EXCHANGES} exchanges at which a worker was late, "
+                f"by {seconds:.1f} s in all: look at what it does besides, and how its samples and its machine differ"
+            )
+        self._last.clear()
+
+
+def _size(payload: Any) -> int:
+    """The bytes of a payload, in one buffer or several."""
+    return sum(memoryview(part).nbytes for part in (payload if isinstance(payload, (list, tuple)) else [payload]))
+
+
+def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None, unit: str = "piece") -> Iterator[_T]:
+    """The items; where that takes long, it shows how far it is: by a bar on rank 0's terminal, else by lines.
+
+    Args:
+        items: what is worked through.
+        what: is done with them.
+        rank: of this worker; those other than 0 only log.
+        total: how many items there are, if that is known.
+        unit: what one of them is called.
+    """
+    quiet = rank != 0 or _level() == "WARNING"
+    began, pause, bar = time.monotonic(), LONG_SECONDS, None
+    then = began + pause
+    try:
+        for number, item in enumerate(items, 1):
+            yield item
+            if bar is not None:
+                bar.update()
+            elif time.monotonic() >= then:
+                with contextlib.suppress(ImportError):
+                    if not quiet and sys.stderr.isatty():
+                        from tqdm import tqdm
+
+                        bar = tqdm(desc=what, total=total, initial=number, unit=unit, leave=False)
+                        continue
+                of = "" if total is None else f" of {total}"
+                text = f"{what}: {number}{of} {unit}s after {time.monotonic() - began:.0f} s"
+                logger.info(f"rank {rank}, {text}")
+                if not quiet and not logger.isEnabledFor(logging.INFO):
+                    print(f"fleetmetrics: {text}", file=sys.stderr, flush=True)
+                pause *= 2  # after 10, 30, 70, 150 seconds
+                then += pause
+    finally:
+        if bar is not None:
+            bar.close()

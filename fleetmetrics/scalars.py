@@ -1,0 +1,133 @@
+"""Scalars with stable names, of whatever metrics, collections and wrappers compute: what loggers take."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Any, Iterator, Mapping
+
+import numpy as np
+
+from fleetmetrics.arguments import array_of, whole_number_of
+from fleetmetrics.errors import InvalidInputError, warn
+from fleetmetrics.formulas.aggregation import HistogramCounts
+from fleetmetrics.formulas.bootstrap import BootstrapResult
+from fleetmetrics.formulas.calibration import CalibrationPoints
+from fleetmetrics.formulas.curves import ROC, PrecisionRecall
+from fleetmetrics.formulas.operating_points import Sweep
+from fleetmetrics.metrics.curves import Shares
+from fleetmetrics.xp import to_host
+
+__all__ = ["flatten"]
+
+#: What `parts` leaves whole.
+_WHOLE = (ROC, PrecisionRecall, Shares, Sweep, CalibrationPoints, HistogramCounts, BootstrapResult)
+
+
+def flatten(values: Any, prefix: str = "", *, most: int = 100, matrices: bool = True) -> dict[str, float]:
+    """Make scalars with stable names of what metrics, collections and wrappers compute.
+
+    A name is a path: the key in the collection, the slice, the part, such as ``auc/fr/low`` or, of an array, ``f1/2``.
+    Letters, digits, ``_``, ``-`` and ``.`` are kept, blanks become ``_``; so do other characters, and then four digits
+    tell the name from similar ones: ``<30`` is ``_30_907a``. VisualDL, TensorBoard and MLflow take all names as they
+    are, and no name depends on what else is there.
+
+    ROC and precision-recall curves give their ``area``; calibration curves ``error``, the mean distance over all
+    samples; histograms what is ``below`` and ``above`` their bins. Gain and lift give a scalar by share of the samples,
+    threshold sweeps by threshold. None and texts give nothing.
+
+    Args:
+        values: a number, array, tensor or named tuple; or dicts, tuples and lists of these, to any depth.
+        prefix: what the names begin with, such as ``"eval"``.
+        most: of a larger array no scalars are made, with a warning.
+        matrices: False leaves out square matrices.
+
+    Returns:
+        Floats by name.
+
+    Raises:
+        InvalidInputError: a value is no number, or two have one name.
+
+    Examples:
+        >>> import fleetmetrics
+        >>> metrics = fleetmetrics.MetricCollection({"auc": fleetmetrics.AUC(), "f1": fleetmetrics.F1()})
+        >>> metrics.add([0.9, 0.2, 0.7, 0.6], [1, 0, 1, 0])
+        >>> fleetmetrics.flatten(metrics.compute(), "eval")
+        {'eval/auc': 1.0, 'eval/f1': 0.8}
+    """
+    whole_number_of("most", most, 1)
+    found: dict[str, float] = {}
+    for part, whole in parts(values, prefix):
+        for name, value in _scalars(part, whole, most) if matrices or not is_matrix(whole) else ():
+            if name in found:
+                raise InvalidInputError(f"values holds two scalars of the name {name!r}; rename one of them")
+            found[name] = value
+    return found
+
+
+def is_matrix(value: Any) -> bool:
+    """Whether a part is a square matrix, or several: a confusion matrix, most likely."""
+    return isinstance(value, np.ndarray) and value.ndim > 1 and value.shape[-1] == value.shape[-2] > 1
+
+
+def parts(values: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The curves and, as arrays, all else, each with its name."""
+    if values is None or isinstance(values, (str, bytes)):
+        return
+    if hasattr(values, "_fields") and not isinstance(values, _WHOLE):
+        values = values._asdict()
+    if not isinstance(values, (Mapping, *_WHOLE)):
+        array = array_of(to_host(values))
+        listed = isinstance(values, (tuple, list)) and (array.dtype.kind not in "biuf" or len(array) < len(values))
+        values = dict(enumerate(values)) if listed else array
+    if not isinstance(values, Mapping):
+        yield "/".join(map(_clean, name.split("/"))) if name else "value", values
+        return
+    for key, value in values.items():
+        yield from parts(value, f"{name}/{key}" if name else str(key))
+
+
+def _clean(text: str) -> str:
+    blank = re.sub(r"\s", "_", text)
+    clean = re.sub(r"[^-\w.]", "_", blank)
+    if clean == blank and clean.strip("."):
+        return clean
+    return f"{clean}_{zlib.crc32(text.encode(errors='backslashreplace')) & 0xFFFF:04x}"
+
+
+def _scalars(name: str, value: Any, most: int, labels: Any = None) -> Iterator[tuple[str, float]]:
+    """The scalars of one part; ``labels`` are what the entries of an array stand for."""
+    if not isinstance(value, _WHOLE):
+        yield from _of_array(name, np.asarray(value), most, labels)
+        return
+    under = {f"{name}/{field}": column for field, column in value._asdict().items()}
+    if isinstance(value, (Shares, Sweep)):
+        labels = getattr(value[0], "value", value[0])  # those of Bootstrap do not vary
+        under = {name: value.values} if isinstance(value, Shares) else dict(list(under.items())[1:])
+    elif isinstance(value, BootstrapResult):  # the rest are settings, and the replicates
+        under = dict(list(under.items())[:5])
+    elif isinstance(value, HistogramCounts):
+        under = dict(list(under.items())[2:])
+    elif isinstance(value, ROC):
+        under = {f"{name}/area": np.sum(np.diff(value.fpr) * (value.tpr[1:] + value.tpr[:-1]) / 2)}
+    elif isinstance(value, PrecisionRecall):
+        under = {f"{name}/area": -np.sum(np.diff(value.recall) * value.precision[:-1])}
+    else:
+        distance, total = np.sum(value.weight * np.abs(value.predicted - value.actual)), value.weight.sum()
+        under = {f"{name}/error": distance / total if total else np.nan}
+    for each, column in under.items():
+        yield from _scalars(each, column, most, labels)
+
+
+def _of_array(name: str, array: np.ndarray, most: int, labels: Any) -> Iterator[tuple[str, float]]:
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(
+            f"values holds {array.tolist()!r} under {name!r}; scalars are made of numbers, arrays, named tuples, and "
+            "dicts of these"
+        )
+    if array.size > most:
+        warn(f"{name}: no scalars are made of {array.size} numbers, more than most={most}")
+        return
+    for index, number in np.ndenumerate(array):
+        place = index if labels is None or array.ndim != 1 else [labels[index[0]]]
+        yield "/".join([name, *map(str, place)]), float(number)

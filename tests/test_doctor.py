@@ -1,0 +1,158 @@
+"""What the doctor says of a process, of a job, and of broken environments."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics import errors
+from tests.distributed.cluster import free_ports
+from tests.nursery import Ended, Nursery
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def seen(capsys: Any, **options: Any) -> tuple[bool, list[str]]:
+    fine = fm.doctor(**options)
+    return fine, capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fleetmetrics.comm import choose
+
+    monkeypatch.setattr(choose, "_automatic", None)
+
+
+def test_one_process_with_paddle_has_nothing_to_fix(capsys: Any) -> None:
+    import paddle
+
+    fine, lines = seen(capsys)
+    assert fine and lines[-1] == "nothing to fix"
+    assert lines[0].startswith(f"fleetmetrics {fm.__version__}, Python ")
+    assert lines[0].endswith(f"Paddle {paddle.__version__} in dynamic mode")
+    assert "environment: nothing of a launcher" in lines
+    assert "channel: LocalCommunicator, rank 0 of 1: the environment names one worker" in lines
+    paddle.enable_static()
+    try:
+        kind = "PIR" if paddle.__version__.startswith("3") else "legacy graph"
+        assert seen(capsys)[1][0].endswith(f"in static mode, {kind}")
+    finally:
+        paddle.disable_static()
+    with fm.set_communicator(fm.LocalCommunicator()):
+        assert seen(capsys)[1][2].endswith("the program has called set_communicator")
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind", "words"),
+    [
+        ({"PADDLE_TRAINERS_NUM": "two"}, "InvalidInputError", "PADDLE_TRAINERS_NUM holds 'two'"),
+        ({"PADDLE_TRAINERS_NUM": "2"}, "NoChannelError", "rank 0 cannot be found. Start the workers through fleetrun"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "a:1,b:2"}, "NoChannelError", "set PADDLE_TRAINERS_NUM"),
+        ({"TRAINING_ROLE": "PSERVER"}, "ServerProcessError", "on the workers only"),
+        ({"OMPI_COMM_WORLD_SIZE": "2"}, "NoChannelError", "set FLEETMETRICS_ENGINE=mpi"),
+        ({"FLEETMETRICS_ENGINE": "ucx"}, "InvalidInputError", "FLEETMETRICS_ENGINE holds 'ucx'"),
+    ],
+)
+def test_a_broken_environment_is_shown_with_what_to_fix(
+    environment: dict[str, str], kind: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    fine, lines = seen(capsys)
+    [(name, value)] = environment.items()
+    assert not fine and f"environment: {name}={value}" in lines
+    [line] = [line for line in lines if line.startswith("to fix: ")]
+    assert line.startswith(f"to fix: {kind}: ") and words in line and hasattr(errors, kind)
+
+
+def test_a_worker_whose_peers_do_not_come_is_told_by_the_deadline(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    monkeypatch.setenv("FLEETMETRICS_ENDPOINT", f"127.0.0.1:{free_ports(1)[0]}")
+    fine, lines = seen(capsys, timeout=0.5)
+    assert not fine and lines[-1].startswith("to fix: call doctor() on every worker")
+    assert lines[-2].startswith("to fix: DeadlineError: rank 1 did not connect within 0.5 s")
+
+
+def test_no_secret_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    for name in ("FLEETMETRICS_SECRET", "PADDLE_JOB_TOKEN", "POD_PASSWORD"):
+        monkeypatch.setenv(name, "hunter2")
+    monkeypatch.setenv("PADDLE_ELASTIC_SERVER", "http://somebody:hunter2@etcd:2379")
+    monkeypatch.setenv("AWS_ACCESS_KEY", "hunter2")
+    _, lines = seen(capsys)
+    said = "\n".join(lines)
+    assert "hunter2" not in said and "AWS" not in said
+    assert "FLEETMETRICS_SECRET=(hidden)" in said and "PADDLE_ELASTIC_SERVER=http://(hidden)@etcd:2379" in said
+
+
+def test_what_does_not_go_with_paddle_is_said_without_importing_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path
+) -> None:
+    module = importlib.import_module("fleetmetrics.doctor")
+    versions = {"paddlepaddle": "2.6.2", "numpy": "2.1.0", "protobuf": "7.0"}
+    monkeypatch.setattr(module, "_version_of", lambda name, *_: versions.get(name, ""))
+    monkeypatch.delitem(sys.modules, "paddle", raising=False)
+    (tmp_path / "paddle.py").write_text("import os\nos.write(2, b'no device\\n')\nos.abort()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    fine, lines = seen(capsys)
+    assert not fine and lines[0].endswith("Paddle 2.6.2, not imported here")
+    assert [line for line in lines if line.startswith("to fix")] == [
+        "to fix: Paddle 2.6.2 needs older packages than NumPy 2.1.0 and protobuf 7.0: pip install 'numpy<2' "
+        "'protobuf>=3.20.2,<5'",
+        "to fix: `import paddle` fails: no device",
+    ]
+    monkeypatch.setattr(module, "_version_of", lambda *_: "")
+    fine, lines = seen(capsys)
+    assert fine and lines[0].endswith("Paddle is not installed")
+
+
+def test_the_module_can_be_called_where_it_hides_the_function(capsys: Any) -> None:
+    module = importlib.import_module("fleetmetrics.doctor")
+    assert isinstance(module, types.ModuleType) and module() and "nothing to fix" in capsys.readouterr().out
+
+
+def test_as_a_program_it_ends_with_1_where_something_is_to_be_fixed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fleetmetrics.doctor"],
+        env={"PYTHONPATH": str(ROOT), "PADDLE_TRAINERS_NUM": "2", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and "to fix: NoChannelError" in done.stdout and done.stderr == ""
+
+
+@pytest.mark.distributed
+def test_three_workers_are_told_of_the_channel_and_where_they_differ(tmp_path: Path) -> None:
+    ports = free_ports(3)
+    code = "import fleetmetrics.doctor as d, os\n"
+    code += "d.__version__ = '0.0.1' if os.environ['PADDLE_TRAINER_ID'] == '2' else d.__version__\nd.doctor()\n"
+    with Nursery("fleetmetrics.doctor") as nursery:
+        workers = []
+        for rank in range(3):
+            env = {
+                "PADDLE_TRAINERS_NUM": "3",
+                "PADDLE_TRAINER_ID": str(rank),
+                "PADDLE_TRAINER_ENDPOINTS": ",".join(f"127.0.0.1:{port}" for port in ports),
+                "PYTHONPATH": str(ROOT),
+                "FLEETMETRICS_SECRET": "hunter2",
+            }
+            out = tmp_path / f"{rank}.out"
+            workers.append((nursery.start(["-c", code], tmp_path, out, out, env), out))
+        ended = [Ended(child.wait(60), out.read_text(), "") for child, out in workers]
+    for rank, each in enumerate(ended):
+        assert each.status == 0 and "hunter2" not in each.out, each.out
+        assert (
+            f"channel: SocketCommunicator, rank {rank} of 3: the environment names 3 workers; engine sockets"
+            in each.out
+        )
+        assert "all prove that they know the job's secret" in each.out and "exchange: 3 workers, " in each.out
+        differ = f"to fix: the workers differ in fleetmetrics: {fm.__version__} on ranks 0, 1, 0.0.1 on rank 2"
+        assert each.out.splitlines()[-1] == differ
