@@ -148,3 +148,8 @@ def test_samples_that_are_missing_are_an_error_and_what_cannot_be_told_is_a_warn
         for case, several in (("not known", True), ("kept back", workers > 1), ("nested", False)):
             text = " ".join(found[case][1])
             assert ("How many samples they stand for is not known" in text) == (several and rank == 0), (case, text)
+
+
+def test_a_script_for_mmeval_is_global_after_its_imports_were_changed(reports: list[dict[str, Any]]) -> None:
+    """With MMEval's own base it would be local on each worker, silently."""
+    assert [report["script"] for report in reports] == [{"right": 2 * len(reports)}] * len(reports)

@@ -12,6 +12,7 @@ from cluster import arguments, report
 
 import fleetmetrics as fm
 from fleetmetrics.evaluator import BaseMetric, Evaluator
+from fleetmetrics.migrate import migrated
 
 rank = world = 0
 
@@ -210,7 +211,28 @@ class Feeding(Filtering):
         self.other.process(data_batch, data_samples)
 
 
+def script() -> Any:
+    """A metric whose base comes from ``mmeval`` itself, after its imports were changed."""
+    text = (
+        "import mmeval\nfrom mmengine.registry import METRICS\nfrom mmeval import set_default_dist_backend\n"
+        "class Words(mmeval.BaseMetric):\n"
+        "    def add(self, predictions, labels):\n"
+        "        self._results.append(sum(a == b for a, b in zip(predictions, labels)))\n"
+        "    def compute_metric(self, results):\n"
+        "        return {'right': sum(results)}\n"
+        "set_default_dist_backend('torch_cuda')\n"
+    )
+    changed, notes = migrated(text)
+    assert not notes
+    names: dict[str, Any] = {}
+    exec(changed, names)
+    metric = names["Words"]()
+    metric.add(["a", "b", "c"], ["a", "b", str(rank)])
+    return metric.compute(size=3 * world)
+
+
 if __name__ == "__main__":
     channel = fm.get_communicator()
     rank, world = channel.rank, channel.world_size
     report(evaluators=evaluators(), metrics=metrics(), interleaved=interleaved(), troubles=troubles())
+    report(script=script())

@@ -1,0 +1,209 @@
+"""Change the imports of scripts for MMEval, MMEngine's evaluator and MMPretrain's metrics.
+
+``python -m fleetmetrics.migrate FILE...`` shows the changes as a diff, and names by file and line what has no
+counterpart. ``--write`` makes the changes: in all files, or in none if one cannot be read. Exit status: 0 if nothing is
+left to do by hand, 1 if something is, 2 if nothing was done because of an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import difflib
+import io
+import os
+import re
+import shutil
+import sys
+import tokenize
+from typing import Any, Sequence
+
+__all__ = ["main", "migrated"]
+
+_PRETRAIN = "Accuracy AveragePrecision ConfusionMatrix MultiLabelMetric RetrievalAveragePrecision RetrievalRecall"
+#: By module, which may have modules inside: where the names are here, and which.
+_COUNTERPARTS = {
+    "mmeval": ("fleetmetrics", "BaseMetric get_dist_backend list_all_backends set_default_dist_backend"),
+    "mmengine": ("fleetmetrics.evaluator", "METRICS"),
+    "mmengine.evaluator": ("fleetmetrics.evaluator", "BaseMetric DumpResults Evaluator get_metric_value"),
+    "mmpretrain.registry": ("fleetmetrics.evaluator", "METRICS"),
+    "mmpretrain.evaluation": ("fleetmetrics.evaluator", f"{_PRETRAIN} SingleLabelMetric"),
+}
+_MODULES = re.compile(
+    r"mmeval(\.core|\.metrics)?|mmengine(\.evaluator|\.registry)?|mmpretrain(\.registry|\.evaluation(\.metrics)?)?"
+)
+#: What is named if it has no counterpart; all else of MMEngine and MMPretrain is left alone.
+_NAMED = re.compile(r"(mmeval|mmengine\.(evaluator|dist)|mmpretrain\.evaluation)(\.|$)|mm\w+\.registry\.EVALUATORS?$")
+#: The same in texts: types in configurations, and modules that are imported by name.
+_TEXTS = re.compile(
+    r"(mmeval|mmengine\.evaluator)[\w.]*|(mmpretrain\.)?(ANLS|COCOCaption|GQAAcc|MultiTasksMetric|NocapsSave|ReportVQA|"
+    r"ScienceQAMetric|ShapeBiasMetric|VisualGroundingMetric|VOCAveragePrecision|VOCMultiLabelMetric|VQAAcc)"
+)
+
+
+def migrated(text: str) -> tuple[str, list[tuple[int, str]]]:
+    """Change the imports of a script, and the uses of modules that it imports; all else stays as it is.
+
+    Args:
+        text: Python source; a `SyntaxError` if it is not.
+
+    Returns:
+        The text, and what is left to do by hand, by line.
+
+    Examples:
+        >>> migrated("import mmeval; print(mmeval.BaseMetric)")
+        ('import fleetmetrics; print(fleetmetrics.BaseMetric)', [])
+    """
+    script = _Script(text)
+    for start, end, new in sorted(script.edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    ast.parse(text)
+    return text, sorted(script.notes)
+
+
+def _counterpart(path: str) -> str:
+    """Where it is here: "fleetmetrics.BaseMetric" for "mmeval.core.BaseMetric"; empty if it is not."""
+    module, _, name = path.rpartition(".")
+    for known, (home, names) in _COUNTERPARTS.items():
+        if f"{module}.".startswith(f"{known}.") and name in names.split():
+            return f"{home}.{name}"
+    return ""
+
+
+def _bound(node: Any) -> list[tuple[str, str]]:
+    """The names that a node binds, and what an import makes each stand for."""
+    if isinstance(node, ast.ImportFrom):
+        return [(each.asname or each.name, f"{'.' * node.level}{node.module or ''}.{each.name}") for each in node.names]
+    if isinstance(node, ast.Import):
+        return [(each.asname, each.name) if each.asname else (each.name.partition(".")[0],) * 2 for each in node.names]
+    if isinstance(node, (ast.arg, ast.FunctionDef, ast.ClassDef)):
+        return [(getattr(node, "arg", getattr(node, "name", "")), "")]
+    return [(node.id, "")] if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) else []
+
+
+class _Script:
+    """A script: ``edits``, what text is to be put where; and ``notes``, what is left to do by hand."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.lines = text, re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+        self.edits: list[tuple[int, int, str]] = []
+        self.notes: set[tuple[int, str]] = set()
+        nodes: list[Any] = list(ast.walk(ast.parse(text)))
+        bound = [pair for node in nodes for pair in _bound(node)]
+        modules = {name: path for name, path in bound if _MODULES.fullmatch(path)}
+        # Names of modules: they stand for something else, too; what is used of them is here; or is not.
+        self.twice = {name for name, path in bound if path != modules.get(name, path)}
+        self.changed: set[str] = set()
+        self.needed: set[str] = set()
+        outer = {id(node.value): node for node in nodes if isinstance(node, ast.Attribute)}
+        for node in nodes:
+            if isinstance(node, ast.Name) and node.id in modules:
+                self._change_use(node, modules[node.id], outer)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _TEXTS.fullmatch(node.value):
+                self._name(node, repr(node.value), "has no counterpart in fleetmetrics")
+        for node in nodes:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self._change_import(node)
+
+    def _name(self, node: Any, path: str, text: str = "") -> None:
+        if text or _NAMED.match(path):
+            self.notes.add((node.lineno, f"{path} {text or 'has no counterpart in fleetmetrics, and stays'}"))
+
+    def _place(self, line: int, column: int) -> int:
+        """The place in the text; `ast` counts lines from 1, and columns in bytes."""
+        return sum(map(len, self.lines[: line - 1])) + len(self.lines[line - 1].encode()[:column].decode())
+
+    def _change_use(self, name: Any, path: str, outer: dict[int, Any]) -> None:
+        """Change ``mmeval.BaseMetric``."""
+        last, here = name, ""
+        while not here and id(last) in outer:
+            last = outer[id(last)]
+            path = f"{path}.{last.attr}"
+            here = _counterpart(path)
+        if not here or name.id in self.twice:
+            self.needed.add(name.id)
+            self._name(name, path, f"is {here}: change it by hand" if here else "")
+        else:
+            self.changed.add(name.id)
+            end = self._place(last.end_lineno, last.end_col_offset)
+            self.edits.append((self._place(name.lineno, name.col_offset), end, here))
+
+    def _change_import(self, node: Any) -> None:
+        own = f"{'.' * node.level}{node.module or ''}" if isinstance(node, ast.ImportFrom) else ""
+        homes: dict[str, list[str]] = {}
+        for alias, (name, path) in zip(node.names, _bound(node)):
+            text = f"{alias.name} as {alias.asname}" if alias.asname else alias.name
+            home = _counterpart(path).rpartition(".")[0] if own else ""
+            if name not in self.changed - self.needed:
+                homes.setdefault(home or own, []).append(text)
+            if text == "*" and _MODULES.fullmatch(own):
+                self._name(node, path, "hides what is used: import it by name, and run this again")
+            elif text == "Registry" and own.startswith("mmengine") and "METRICS" in self.text:
+                self._name(node, path, "stays; for metrics there is fleetmetrics.evaluator.registry.Registry")
+            elif not home and name not in {*self.changed, *self.needed}:
+                self._name(node, path)
+        order = sorted(homes, key=lambda home: home == own)
+        new = [f"from {home} " * bool(home) + f"import {', '.join(homes[home])}" for home in order]
+        if any(name in self.changed for name, _ in _bound(node)):
+            new.insert(0, "import fleetmetrics")
+        elif {*homes} == {own}:
+            return
+        start = self._place(node.lineno, node.col_offset)
+        module = re.compile(r"from\s+([\w.]+)").match(self.text, start)
+        if module and len(order) == len(new) == 1 and order[0] != own:  # the names are the same: their form stays
+            self.edits.append((module.start(1), module.end(1), order[0]))
+            return
+        line = self.lines[node.lineno - 1]
+        head, newline = line.encode()[: node.col_offset].decode(), "\r\n" if line.endswith("\r\n") else "\n"
+        end = self._place(node.end_lineno, node.end_col_offset)
+        self.edits.append((start, end, ("; " if head.strip() else newline + head).join(new)))
+
+
+def _write(path: str, data: bytes) -> None:
+    path = os.path.realpath(path)
+    half = f"{path}.{os.urandom(8).hex()}"
+    try:
+        with open(half, "xb") as file:
+            file.write(data)
+        shutil.copymode(path, half)
+        os.replace(half, path)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(half)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser("python -m fleetmetrics.migrate", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a Python script or configuration")
+    parser.add_argument("--write", action="store_true", help="make the changes, instead of showing them")
+    options = parser.parse_args(arguments)
+    found, errors, notes = {}, [], []
+    for path in options.files:
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+            found[path] = data.decode(encoding), *migrated(data.decode(encoding)), encoding
+        except (OSError, SyntaxError, ValueError) as error:
+            errors.append(f"{path}:{getattr(error, 'lineno', None) or 1}: {type(error).__name__}: {error}")
+    found = {} if errors else found
+    errors += ["no file was changed"] if errors else []
+    for path, (old, new, left, encoding) in found.items():
+        notes += [f"{path}:{line}: {text}" for line, text in left]
+        if new != old and options.write:
+            try:
+                _write(path, new.encode(encoding))
+                print(f"{path}: changed")
+            except OSError as error:
+                errors.append(f"{path}: {type(error).__name__}: {error}. It was not changed")
+        elif new != old:
+            print(*difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm=""), sep="\n")
+    for text in errors or notes:
+        print(text, file=sys.stderr)
+    return 2 if errors else 1 if notes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
