@@ -35,6 +35,9 @@ DEV_INSTALLS := -e '.[dev,docs]'
 BENCH := .venv-bench
 BENCH_NAME := the peers that the metrics are timed against
 BENCH_INSTALLS := -e '.[bench]'
+GPU := .venv-gpu
+GPU_NAME := Paddle for CUDA
+GPU_INSTALLS := -e '.[gpu,examples,test]'
 FUZZER := .venv-fuzz
 FUZZER_NAME := atheris
 FUZZER_INSTALLS := -e '.[fuzz]'
@@ -92,7 +95,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale kills bench-metrics bench \
+.PHONY: help demo test test-ps test-cpu fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale kills bench-metrics bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -179,6 +182,11 @@ kills: $(CPU)/.ready  ## kill a worker 1,000 times, cut a connection 1,000 times
 bench-metrics: $(BENCH)/.ready  ## time the metrics beside NumPy, scikit-learn, torchmetrics and torcheval
 	@for script in metrics catalogue; do $(BENCH)/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
 
+gpu:  ## on a CUDA device: count what add waits for, time it, train on two devices, compare all values with the CPU's
+	@"$(PYTHON)" benchmarks/gpu.py --check $(ARGS)
+	@$(MAKE) $(GPU)/.ready
+	@$(GPU)/bin/python benchmarks/gpu.py $(ARGS)
+
 bench: $(PS)/.ready bench-metrics  ## run every benchmark
 	@for script in sync gather step; do echo "$$script"; $(PS)/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
 
@@ -188,8 +196,8 @@ clean:  ## remove what the tasks wrote, and keep the environments
 		if [ -d $$tree ]; then find $$tree -name __pycache__ -type d -prune -exec rm -rf {} +; fi; done
 
 clean-all: clean  ## remove the environments too
-	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready $(BENCH)/.ready $(FUZZER)/.ready
-	@rm -rf $(PS) $(CPU) $(DEV) $(BENCH) $(FUZZER)
+	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready $(BENCH)/.ready $(GPU)/.ready $(FUZZER)/.ready
+	@rm -rf $(PS) $(CPU) $(DEV) $(BENCH) $(GPU) $(FUZZER)
 
 $(PS)/.ready: setup.py
 	$(call make-environment,$(PS),$(PS_NAME),$(PS_INSTALLS),8,12)
@@ -199,6 +207,9 @@ $(CPU)/.ready: setup.py
 
 $(DEV)/.ready: setup.py
 	$(call make-environment,$(DEV),$(DEV_NAME),$(DEV_INSTALLS),10,14)
+
+$(GPU)/.ready: setup.py
+	$(call make-environment,$(GPU),$(GPU_NAME),$(GPU_INSTALLS),8,12)
 
 $(FUZZER)/.ready: setup.py
 	$(call make-environment,$(FUZZER),$(FUZZER_NAME),$(FUZZER_INSTALLS),8,13)

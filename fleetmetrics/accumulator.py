@@ -25,7 +25,7 @@ from fleetmetrics.errors import (
 )
 from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.records.fold import fold_in_order
-from fleetmetrics.state import State
+from fleetmetrics.state import State, blocks_of
 
 __all__ = ["Accumulator"]
 
@@ -329,7 +329,7 @@ class Accumulator:
             if state.reduce is not None:
                 reduce = functools.partial(state.reduce, channel)
                 break
-        values = dict(zip(states, reduce(call, lambda: [state.block(scope) for state in states], timeout=timeout)))
+        values = dict(zip(states, reduce(call, lambda: blocks_of(states, scope), timeout=timeout)))
         self._raise_if_invalid(values)
         carries: dict[Any, Any] = {}
         if tables:

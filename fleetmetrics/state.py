@@ -12,9 +12,9 @@ import numpy as np
 from fleetmetrics.comm.blocks import Block
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError
 from fleetmetrics.numbers import combine, identity, merged_floats, sum_of_numbers, widen
-from fleetmetrics.xp import Scattered, is_eager_tensor, is_paddle, is_static, namespace, numpy_ops
+from fleetmetrics.xp import Scattered, is_eager_tensor, is_paddle, is_static, namespace, numpy_ops, together_to_host
 
-__all__ = ["InPlace", "Lanes", "State", "name_of", "read"]
+__all__ = ["InPlace", "Lanes", "State", "blocks_of", "name_of", "read"]
 
 
 #: States of so many entries are looked at with every batch; larger ones when they are read.
@@ -67,12 +67,12 @@ class State:
         """What must be equal for one state to stand for another."""
         return (self.name.rpartition(".")[2], self.shape, self.reduction, self.key)
 
-    def current(self) -> Any:
-        """The value so far, to compute with: an array, a tensor, or a program's variable."""
+    def current(self, xp: Any = numpy_ops) -> Any:
+        """The value so far, to compute with: an array, a tensor, or a program's variable; none yet: made by ``xp``."""
         if self.static is not None:
             return self.static.variable
         if self.value is None:
-            return np.full(self.shape, identity(self.reduction, self.dtype), self.dtype)
+            return xp.filled(self.shape, identity(self.reduction, self.dtype))
         if type(self.value) in _NUMBERS or type(self.value) is list:
             return np.array(self.value, np.int64 if type(self.value) is int else np.float64)
         return self.value
@@ -93,7 +93,7 @@ class State:
             self.value = numpy_ops.merge(self.reduction, value, increment)
         else:
             xp = namespace(value, *(increment.indices if isinstance(increment, Scattered) else [increment]))
-            self.value = xp.merge(self.reduction, self.current(), increment)
+            self.value = xp.merge(self.reduction, self.current(xp), increment)
 
     def mark(self) -> Any:
         """What `back_to` needs to return to where it is now."""
@@ -186,6 +186,18 @@ class State:
         self.write(
             combine(self.reduction, [mine.astype(dtype), theirs.astype(dtype)], "the two that are merged"), scope
         )
+
+
+def blocks_of(states: Sequence[State], scope: Any = None) -> list[Any]:
+    """What goes into the exchange of each state; those on a device come to the host together."""
+    held = [state.value for state in states]
+    try:
+        for state, value in zip(states, *together_to_host([held])):
+            state.value = value
+        return [state.block(scope) for state in states]
+    finally:
+        for state, value in zip(states, held):
+            state.value = value
 
 
 class InPlace(State):

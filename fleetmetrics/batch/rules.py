@@ -136,7 +136,7 @@ class Check:
         if batch.valid is None:
             return {}
         xp = batch.xp
-        seen, first = (xp.asarray(state.current(), state.name) for state in (self.seen, self.first))
+        seen, first = (xp.asarray(state.current(xp), state.name) for state in (self.seen, self.first))
         length = xp.count(batch.valid)
         invalid = xp.subtract(length, batch.number_of(batch.valid))
         place = xp.add(seen, xp.first_zero(batch.ones_of(batch.valid)))

@@ -240,7 +240,7 @@ class Throughput(Metric):
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         xp = batch.xp
         # The seconds of one worker add up; only between workers is the maximum taken.
-        so_far = xp.at_least(xp.asarray(self.states["seconds"].current(), "seconds"), 0.0)
+        so_far = xp.at_least(xp.asarray(self.states["seconds"].current(xp), "seconds"), 0.0)
         seconds = xp.add(so_far, batch.weighted_sum(batch.targets, zero_at_zero=True))
         number = batch.weighted_sum(batch.prediction, zero_at_zero=True)
         estimate = batch.weighted_sum(batch.values, zero_at_zero=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetmetrics.batch.keys import joined_arrays
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.xp import to_host
+from fleetmetrics.xp import to_host, together_to_host
 
 __all__ = ["Kept", "Records", "Table", "joined_records"]
 
@@ -75,10 +75,14 @@ class Table:
         return type(self)(self.name, self.columns, self.order, self.key, self._prepare)
 
     def accumulate(self, kept: Kept) -> None:
-        """Append a batch; arrays on the host are copied, since their owner may write into them."""
+        """Append a batch, copied, since its owner may write into it; what is on a device stays there."""
         here = [value for value in kept.records.values() if value is not None]
         if all(isinstance(value, np.ndarray) or kept.xp.is_eager(value) for value in here):
             kept = self.on_host(kept)
+        else:
+            given = (kept.keep, *kept.records.values())
+            keep, *rest = [v if v is None else v.copy() if isinstance(v, np.ndarray) else v.clone() for v in given]
+            kept = Kept(kept.xp, keep, dict(zip(kept.records, rest)))
         self._batches.append(kept)
 
     def on_host(self, kept: Kept) -> Kept:
@@ -108,7 +112,10 @@ class Table:
     def records(self) -> Records:
         """All that was kept, on the host."""
         if self._batches:
-            joined = self.joined([self.on_host(kept).records for kept in self._batches])
+            here = together_to_host((kept.keep, *kept.records.values()) for kept in self._batches)
+            both = zip(self._batches, here)
+            batches = [Kept(kept.xp, keep, dict(zip(kept.records, rest))) for kept, (keep, *rest) in both]
+            joined = self.joined([self.on_host(kept).records for kept in batches])
             self._batches = [Kept(None, None, joined)]
             return joined
         return Records({})

@@ -195,10 +195,10 @@ class Ring(InPlace):
             return
         parts = increment.indices if isinstance(increment, Scattered) else [increment]
         xp = namespace(self.value, step.doubt, *parts)
-        batch: Any = np.full(self.shape, identity(self.reduction, self.dtype))
+        nothing, ring = identity(self.reduction, self.dtype), self.value
         on_host = isinstance(increment, Scattered) and not any(map(is_paddle, increment.indices))
-        batch = xp.merge(self.reduction, batch, spread(increment) if on_host else increment)
-        ring = self._empty() if self.value is None else self.value
+        batch = xp.merge(self.reduction, xp.filled(self.shape, nothing), spread(increment) if on_host else increment)
+        ring = xp.filled((self.turn.size, *self.shape), nothing) if ring is None else ring
         self.remember(ring, step.place)
         self.value = xp.replaced(ring, step.place, batch, step.doubt)
 
@@ -216,11 +216,10 @@ class Ring(InPlace):
 
     def places(self, scope: Any = None) -> np.ndarray:
         """The content of each place: an array with one more axis in front."""
-        if self.static is not None:
-            ring = read(self.name, scope, "scope")
-        else:
-            ring = self._empty() if self.value is None else read(self.value)
-        return ring.reshape(self.turn.size, *self.shape)
+        whole = (self.turn.size, *self.shape)
+        if self.static is None and self.value is None:
+            return np.full(whole, identity(self.reduction, self.dtype))
+        return (read(self.value) if self.static is None else read(self.name, scope, "scope")).reshape(whole)
 
     def merge(self, other: State, scope: Any = None) -> None:
         """Merge place by place, the latest with the latest: as if the batches had been added side by side."""
@@ -230,6 +229,3 @@ class Ring(InPlace):
         dtype = np.result_type(mine, theirs)
         theirs = np.roll(theirs, shift, axis=0)
         self.write(combine(self.reduction, [mine.astype(dtype), theirs.astype(dtype)]), scope)
-
-    def _empty(self) -> np.ndarray:
-        return np.full((self.turn.size, *self.shape), identity(self.reduction, self.dtype))

@@ -7,7 +7,7 @@ A metric that uses only these functions runs in all three modes.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, Iterable, Sequence
 
 import numpy as np
 
@@ -18,10 +18,12 @@ __all__ = [
     "Directed",
     "Scattered",
     "is_eager_tensor",
+    "is_on_device",
     "is_paddle",
     "is_static",
     "namespace",
     "to_host",
+    "together_to_host",
     "without_strays",
 ]
 
@@ -50,3 +52,16 @@ def to_host(value: Any) -> Any:
         tensor = value.detach().cpu()
         return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
     return value
+
+
+def together_to_host(batches: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """What `to_host` makes of the entries of each; those on a device cross in one copy, as each copy waits for it."""
+    batches = list(batches)
+    there = [each for batch in batches for each in batch if is_on_device(each)]
+    arrays = iter(namespace(*there).hosts(there) if there else ())
+    return [tuple([next(arrays) if is_on_device(each) else to_host(each) for each in batch]) for batch in batches]
+
+
+def is_on_device(value: Any) -> bool:
+    """Whether a value is a tensor for whose values one would have to wait."""
+    return is_eager_tensor(value) and value.is_dense() and not namespace(value).is_eager(value)

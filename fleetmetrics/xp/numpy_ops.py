@@ -37,6 +37,7 @@ isfinite = np.isfinite
 greater = np.greater
 log = np.log
 log1p = np.log1p
+filled = np.full  # with a NumPy scalar
 full_like = np.full_like
 logical_and = np.logical_and
 logical_not = np.logical_not

@@ -8,6 +8,7 @@ through float32), and variables are combined by functions, not operators (which 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from typing import Any
 
@@ -21,7 +22,9 @@ from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, t
     asarray,
     cast,
     constant,
+    filled,
     host,
+    hosts,
     identity,
     integers,
     is_eager,
@@ -121,8 +124,8 @@ def zero_unless(flags: Any, tensor: Any) -> Any:
 
 
 def count(tensor: Any) -> Any:
-    """The number of entries, an int64."""
-    return cast(paddle.numel(tensor), "int64")
+    """The number of entries, an int64; of a dynamic tensor it is known, and `numel` would copy it to the device."""
+    return number(tensor.size) if is_eager_tensor(tensor) else cast(paddle.numel(tensor), "int64")
 
 
 def sum(tensor: Any) -> Any:
@@ -292,20 +295,15 @@ def log_odds_bucket(score: Any, buckets: int) -> Any:
     """The log-odds bucket of each probability, see `fleetmetrics.xp.score_buckets`; int64."""
     score = paddle.clip(cast(score, "float64"), 0.0, 1.0)  # as in NumPy, with the check switched off
     # By comparison: on some processors Paddle's quotient is not correctly rounded, as NumPy's is.
-    return position(_lowest_scores(buckets, score), score, right=True)
+    lowest = _lowest_scores if is_eager_tensor(score) else _lowest_scores.__wrapped__
+    return position(lowest(buckets, paddle.get_device()), score, right=True)
 
 
-_lowest_on: dict[tuple[int, str], Any] = {}
-
-
-def _lowest_scores(buckets: int, like: Any) -> Any:
-    """The lowest score of each bucket but the first, on a tensor's device: copied there once."""
-    if not is_eager_tensor(like):
-        return constant(lowest_scores(buckets, "log_odds")[1:])
-    key = buckets, str(like.place)
-    if key not in _lowest_on:
-        _lowest_on[key] = paddle.to_tensor(lowest_scores(buckets, "log_odds")[1:], place=like.place)
-    return _lowest_on[key]
+@functools.lru_cache(maxsize=64)
+def _lowest_scores(buckets: int, device: str) -> Any:
+    """The lowest score of each bucket but the first, on the current device: copied there once."""
+    values = lowest_scores(buckets, "log_odds")[1:]
+    return paddle.to_tensor(values) if paddle.in_dynamic_mode() else constant(values)
 
 
 def rank_of_label(scores: Any, label: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, Sequence
 
 import numpy as np
 import paddle
@@ -28,10 +29,10 @@ def asarray(value: Any, argument: str) -> Any:
         value = value.detach()
     elif not is_static(value):
         array = numpy_ops.asarray(value, argument)
-        if paddle.in_dynamic_mode():
+        if array.ndim == 0:
+            value = filled([], array[()])
+        elif paddle.in_dynamic_mode():
             value = paddle.to_tensor(array)
-        elif array.ndim == 0:
-            value = paddle.full([], array.item(), str(array.dtype))
         else:
             raise InvalidInputError(
                 f"{argument} must be a variable of the static program or one number, not an array of shape "
@@ -51,6 +52,18 @@ def asarray(value: Any, argument: str) -> Any:
 def host(tensor: Any) -> np.ndarray:
     """A tensor as a NumPy array; NumPy lacks bfloat16, whose bits Paddle would return as uint16."""
     return cast(tensor, "float32").numpy() if tensor.dtype == paddle.bfloat16 else tensor.numpy()
+
+
+def hosts(tensors: Sequence[Any], at_once: int = 2**28) -> list[np.ndarray]:
+    """Tensors of one device as NumPy arrays, by one copy for each 256 MiB, which are there twice meanwhile."""
+    tensors = [cast(each, "float32") if each.dtype == paddle.bfloat16 else each for each in tensors]
+    parts = [paddle.view(paddle.reshape(each, [-1]), "uint8") for each in tensors]
+    ends = np.cumsum([part.shape[0] for part in parts])
+    half = len(parts) // 2
+    if half and ends[-1] > at_once:
+        return hosts(tensors[:half], at_once) + hosts(tensors[half:], at_once)
+    arrays = np.split(paddle.concat(parts).numpy(), ends[:-1])
+    return [array.view(str(each.dtype)[7:]).reshape(each.shape) for array, each in zip(arrays, tensors)]
 
 
 def is_eager(tensor: Any) -> bool:
@@ -87,12 +100,17 @@ def reshape(tensor: Any, shape: list[int]) -> Any:
 
 def identity(shape: Any, dtype: str, reduction: str) -> Any:
     """A tensor of the reduction's identity."""
-    value = numbers.identity(reduction, dtype)
-    if dtype == "float64":
-        return paddle.full(shape, float(value), dtype)
+    return filled(shape, numbers.identity(reduction, dtype))
+
+
+def filled(shape: Any, value: Any) -> Any:
+    """A tensor of one NumPy scalar, made where it is needed: a copy there would wait for the device."""
+    dtype, number = str(value.dtype), value.item()
+    if dtype != "int64" or abs(number) < 2**53:
+        return paddle.full(shape, number, dtype)
     # Paddle makes int64 constants from doubles: split, so that both parts are exact.
-    high = (int(value) >> 11) << 11
-    return paddle.add(paddle.full(shape, high, dtype), paddle.full(shape, int(value) - high, dtype))
+    high = (number >> 11) << 11
+    return paddle.add(paddle.full(shape, high, dtype), paddle.full(shape, number - high, dtype))
 
 
 def arange(size: int) -> Any:
@@ -110,7 +128,7 @@ def constant(values: np.ndarray) -> Any:
     The legacy graph stores float64 arrays as float32: there it is made from integers and powers of two.
     """
     if paddle.in_dynamic_mode():
-        return paddle.to_tensor(values)
+        return _on_device(values.tobytes(), values.dtype.str, paddle.get_device())
     if getattr(paddle.framework, "in_pir_mode", bool)():
         return paddle.assign(values)
     if values.size > _ASSIGNED:
@@ -137,7 +155,13 @@ def number(value: int) -> Any:
 def integers(values: np.ndarray) -> Any:
     """An int64 constant of the program, to the last bit: made from two, since PIR makes each from doubles."""
     if paddle.in_dynamic_mode():
-        return paddle.to_tensor(values)
+        return _on_device(values.tobytes(), values.dtype.str, paddle.get_device())
     high = values >> 32
     low = paddle.assign(values - (high << 32))
     return paddle.add(paddle.multiply(paddle.assign(high), paddle.full([], 2**32, "int64")), low)
+
+
+@functools.lru_cache(maxsize=64)
+def _on_device(values: bytes, dtype: str, device: str) -> Any:
+    """A constant on the current device: copied there once, since each copy waits for the device."""
+    return paddle.to_tensor(np.frombuffer(values, dtype).copy())

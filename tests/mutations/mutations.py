@@ -629,4 +629,29 @@ MUTATIONS = [
         "return np.float64(one) / np.float64(other)",
         "tests/test_expression.py -k divisor",
     ),
+    # -- on a device ------------------------------------------------------------------------------------------
+    Mutation(
+        "each state crosses from the device on its own",
+        "for state, value in zip(states, *together_to_host([held])):",
+        "for state, value in zip(states, [together_to_host([[each]])[0][0] for each in held]):",
+        "tests/test_device.py -k a_collection",
+    ),
+    Mutation(
+        "a constant crosses to the device with every batch",
+        "@functools.lru_cache(maxsize=64)\ndef _on_device(",
+        "def _on_device(",
+        "tests/test_device.py -k a_collection",
+    ),
+    Mutation(
+        "the number of samples is copied to the device",
+        "return number(tensor.size) if is_eager_tensor(tensor) else cast(",
+        "return cast(",
+        "tests/test_device.py -k 'waits_for_nothing and accuracy'",
+    ),
+    Mutation(
+        "samples on a device are those that their owner writes there later",
+        "v.copy() if isinstance(v, np.ndarray) else v.clone() for v in given",
+        "v for v in given",
+        "tests/test_device.py -k changes_nothing",
+    ),
 ]
