@@ -2,7 +2,7 @@
 
 ``python -m fleetmetrics.migrate FILE...`` shows the changes as a diff, and names by file and line what has no
 counterpart. ``--write`` makes the changes: in all files, or in none if one cannot be read. Exit status: 0 if nothing is
-left to do by hand, 1 if something is, 2 if nothing was done because of an error.
+left to do by hand, 1 if something is, 2 after an error, which names the file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def migrated(text: str) -> tuple[str, list[tuple[int, str]]]:
         text: Python source; a `SyntaxError` if it is not.
 
     Returns:
-        The text, and what is left to do by hand, by line.
+        The new text, and what is left to do by hand, by line.
 
     Examples:
         >>> migrated("import mmeval; print(mmeval.BaseMetric)")
@@ -72,14 +72,10 @@ def _counterpart(path: str) -> str:
 
 
 def _bound(node: Any) -> list[tuple[str, str]]:
-    """The names that a node binds, and what an import makes each stand for."""
+    """The names that an import binds, and what each stands for."""
     if isinstance(node, ast.ImportFrom):
         return [(each.asname or each.name, f"{'.' * node.level}{node.module or ''}.{each.name}") for each in node.names]
-    if isinstance(node, ast.Import):
-        return [(each.asname, each.name) if each.asname else (each.name.partition(".")[0],) * 2 for each in node.names]
-    if isinstance(node, (ast.arg, ast.FunctionDef, ast.ClassDef)):
-        return [(getattr(node, "arg", getattr(node, "name", "")), "")]
-    return [(node.id, "")] if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) else []
+    return [(each.asname, each.name) if each.asname else (each.name.partition(".")[0],) * 2 for each in node.names]
 
 
 class _Script:
@@ -90,10 +86,9 @@ class _Script:
         self.edits: list[tuple[int, int, str]] = []
         self.notes: set[tuple[int, str]] = set()
         nodes: list[Any] = list(ast.walk(ast.parse(text)))
-        bound = [pair for node in nodes for pair in _bound(node)]
-        modules = {name: path for name, path in bound if _MODULES.fullmatch(path)}
-        # Names of modules: they stand for something else, too; what is used of them is here; or is not.
-        self.twice = {name for name, path in bound if path != modules.get(name, path)}
+        imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+        modules = {name: path for node in imports for name, path in _bound(node) if _MODULES.fullmatch(path)}
+        # Names of modules: what is used of them is here; or is not.
         self.changed: set[str] = set()
         self.needed: set[str] = set()
         outer = {id(node.value): node for node in nodes if isinstance(node, ast.Attribute)}
@@ -102,17 +97,18 @@ class _Script:
                 self._change_use(node, modules[node.id], outer)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _TEXTS.fullmatch(node.value):
                 self._name(node, repr(node.value), "has no counterpart in fleetmetrics")
-        for node in nodes:
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                self._change_import(node)
+        for node in imports:
+            self._change_import(node)
 
     def _name(self, node: Any, path: str, text: str = "") -> None:
         if text or _NAMED.match(path):
             self.notes.add((node.lineno, f"{path} {text or 'has no counterpart in fleetmetrics, and stays'}"))
 
-    def _place(self, line: int, column: int) -> int:
-        """The place in the text; `ast` counts lines from 1, and columns in bytes."""
-        return sum(map(len, self.lines[: line - 1])) + len(self.lines[line - 1].encode()[:column].decode())
+    def _put(self, first: Any, last: Any, text: str) -> None:
+        """Put a text where these are; `ast` counts lines from 1, and columns in bytes."""
+        ends = [(first.lineno - 1, first.col_offset), (last.end_lineno - 1, last.end_col_offset)]
+        start, end = (len("".join(self.lines[:n]) + self.lines[n].encode()[:column].decode()) for n, column in ends)
+        self.edits.append((start, end, text))
 
     def _change_use(self, name: Any, path: str, outer: dict[int, Any]) -> None:
         """Change ``mmeval.BaseMetric``."""
@@ -121,13 +117,11 @@ class _Script:
             last = outer[id(last)]
             path = f"{path}.{last.attr}"
             here = _counterpart(path)
-        if not here or name.id in self.twice:
-            self.needed.add(name.id)
-            self._name(name, path, f"is {here}: change it by hand" if here else "")
+        (self.changed if here else self.needed).add(name.id)
+        if here:
+            self._put(name, last, here)
         else:
-            self.changed.add(name.id)
-            end = self._place(last.end_lineno, last.end_col_offset)
-            self.edits.append((self._place(name.lineno, name.col_offset), end, here))
+            self._name(name, path)
 
     def _change_import(self, node: Any) -> None:
         own = f"{'.' * node.level}{node.module or ''}" if isinstance(node, ast.ImportFrom) else ""
@@ -149,15 +143,12 @@ class _Script:
             new.insert(0, "import fleetmetrics")
         elif {*homes} == {own}:
             return
-        start = self._place(node.lineno, node.col_offset)
-        module = re.compile(r"from\s+([\w.]+)").match(self.text, start)
-        if module and len(order) == len(new) == 1 and order[0] != own:  # the names are the same: their form stays
-            self.edits.append((module.start(1), module.end(1), order[0]))
-            return
         line = self.lines[node.lineno - 1]
         head, newline = line.encode()[: node.col_offset].decode(), "\r\n" if line.endswith("\r\n") else "\n"
-        end = self._place(node.end_lineno, node.end_col_offset)
-        self.edits.append((start, end, ("; " if head.strip() else newline + head).join(new)))
+        self._put(node, node, ("; " if head.strip() else newline + head).join(new))
+        if own and len(order) == len(new) == 1 and order[0] != own:  # the names are the same: their form stays
+            start, end, _ = self.edits.pop()
+            self.edits.append((start, end, self.text[start:end].replace(own, order[0], 1)))
 
 
 def _write(path: str, data: bytes) -> None:
@@ -179,30 +170,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a Python script or configuration")
     parser.add_argument("--write", action="store_true", help="make the changes, instead of showing them")
     options = parser.parse_args(arguments)
-    found, errors, notes = {}, [], []
-    for path in options.files:
-        try:
+    found, notes = {}, []
+    try:
+        for path in options.files:
             with open(path, "rb") as file:
                 data = file.read()
             encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
             found[path] = data.decode(encoding), *migrated(data.decode(encoding)), encoding
-        except (OSError, SyntaxError, ValueError) as error:
-            errors.append(f"{path}:{getattr(error, 'lineno', None) or 1}: {type(error).__name__}: {error}")
-    found = {} if errors else found
-    errors += ["no file was changed"] if errors else []
-    for path, (old, new, left, encoding) in found.items():
-        notes += [f"{path}:{line}: {text}" for line, text in left]
-        if new != old and options.write:
-            try:
+        for path, (old, new, left, encoding) in found.items():
+            notes += [f"{path}:{line}: {text}" for line, text in left]
+            if new != old and options.write:
                 _write(path, new.encode(encoding))
                 print(f"{path}: changed")
-            except OSError as error:
-                errors.append(f"{path}: {type(error).__name__}: {error}. It was not changed")
-        elif new != old:
-            print(*difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm=""), sep="\n")
-    for text in errors or notes:
-        print(text, file=sys.stderr)
-    return 2 if errors else 1 if notes else 0
+            elif new != old:
+                print(*difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm=""), sep="\n")
+    except (OSError, SyntaxError, ValueError) as error:
+        print(
+            f"{path}:{getattr(error, 'lineno', None) or 1}: {error}; nothing was changed here or after", file=sys.stderr
+        )
+        return 2
+    print(*notes, sep="\n", end="\n" * bool(notes), file=sys.stderr)
+    return 1 if notes else 0
 
 
 if __name__ == "__main__":

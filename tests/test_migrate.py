@@ -165,11 +165,6 @@ STAYS = "has no counterpart in fleetmetrics, and stays"
             [(1, "mmengine.registry.Registry stays; for metrics there is fleetmetrics.evaluator.registry.Registry")],
         ),
         (
-            "import mmeval\ndef f(mmeval):\n    return mmeval.BaseMetric\n",
-            None,
-            [(3, "mmeval.BaseMetric is fleetmetrics.BaseMetric: change it by hand")],
-        ),
-        (
             "e = dict(type='MultiTasksMetric', task_metrics={})\nf = [{'type': 'mmpretrain.VQAAcc'}]\n",
             None,
             [
@@ -215,11 +210,11 @@ def test_the_status_says_whether_something_is_left_to_do(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("broken.py", b"from mmeval import BaseMetric\nif x\n", "broken.py:2: SyntaxError"),
+        ("broken.py", b"from mmeval import BaseMetric\nif x\n", "broken.py:2: "),
         ("bytes.py", b"from mmeval import BaseMetric\n\xff\n", "bytes.py:1: "),
         ("zeros.py", b"from mmeval import BaseMetric\n\0\n", "zeros.py:1: "),
-        ("missing.py", None, "missing.py:1: FileNotFoundError"),
-        ("folder", b"", "folder:1: IsADirectoryError"),
+        ("missing.py", None, "missing.py:1: [Errno 2] No such file"),
+        ("folder", b"", "folder:1: [Errno 21] Is a directory"),
     ],
 )
 def test_where_one_file_cannot_be_read_none_is_changed(
@@ -233,7 +228,7 @@ def test_where_one_file_cannot_be_read_none_is_changed(
         (tmp_path / name).write_bytes(content)
     assert main(["--write", str(good), str(tmp_path / name)]) == 2
     out, err = capsys.readouterr()
-    assert text in err and err.endswith("no file was changed\n") and out == ""
+    assert text in err and err.endswith("; nothing was changed here or after\n") and out == ""
     assert good.read_text() == "from mmeval import BaseMetric\n"
 
 
@@ -250,7 +245,10 @@ def test_a_link_stays_a_link_and_a_failed_write_leaves_the_file(
     with monkeypatch.context() as patch:
         patch.setattr("fleetmetrics.migrate.shutil.copymode", full)
         assert main(["--write", str(link)]) == 2
-    assert capsys.readouterr() == ("", f"{link}: OSError: [Errno 28] No space left on device. It was not changed\n")
+    assert capsys.readouterr() == (
+        "",
+        f"{link}:1: [Errno 28] No space left on device; nothing was changed here or after\n",
+    )
     assert real.read_text() == "from mmeval import BaseMetric\n" and len(os.listdir(tmp_path)) == 2
     assert main(["--write", str(link)]) == 0
     assert link.is_symlink() and real.read_text() == "from fleetmetrics import BaseMetric\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from dataclasses import dataclass
@@ -196,7 +197,7 @@ class Recorder:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         name, kept_in, count = cls._fed_by
-        if name in vars(cls) and "_fed_by" not in vars(cls):  # a user's
+        if inspect.isfunction(vars(cls).get(name)) and "_fed_by" not in vars(cls):  # a user's
             setattr(cls, name, counted(vars(cls)[name], kept_in, count))
 
     def __init__(self, collect_dir: str | None, collect_dir_shared: bool, allow_pickle: bool) -> None:
