@@ -1,6 +1,9 @@
 # Written by `make names`.
 from fleetmetrics._version import __version__ as __version__
 from fleetmetrics.base_metric import BaseMetric as BaseMetric
+from fleetmetrics.checkpoint import Resumed as Resumed
+from fleetmetrics.checkpoint import load as load
+from fleetmetrics.checkpoint import save as save
 from fleetmetrics.collection import MetricCollection as MetricCollection
 from fleetmetrics.comm import Communicator as Communicator
 from fleetmetrics.comm import LocalCommunicator as LocalCommunicator
@@ -17,6 +20,7 @@ from fleetmetrics.errors import AssertedInputError as AssertedInputError
 from fleetmetrics.errors import AuthenticationError as AuthenticationError
 from fleetmetrics.errors import BucketWarning as BucketWarning
 from fleetmetrics.errors import CommunicatorError as CommunicatorError
+from fleetmetrics.errors import CorruptFileError as CorruptFileError
 from fleetmetrics.errors import DeadlineError as DeadlineError
 from fleetmetrics.errors import DuplicateStateError as DuplicateStateError
 from fleetmetrics.errors import FleetMetricsError as FleetMetricsError
@@ -125,6 +129,7 @@ from fleetmetrics.metrics.regression.relative import MeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import SymmetricMeanAbsolutePercentageError as SymmetricMeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import WeightedMeanAbsolutePercentageError as WeightedMeanAbsolutePercentageError
 from fleetmetrics.sampling import padding_mask as padding_mask
+from fleetmetrics.sampling import remaining_indices as remaining_indices
 from fleetmetrics.scalars import flatten as flatten
 from fleetmetrics.wrappers.bootstrap import Bootstrap as Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced as Sliced
@@ -158,6 +163,7 @@ __all__ = [
     "Communicator",
     "CommunicatorError",
     "ConfusionMatrix",
+    "CorruptFileError",
     "Count",
     "CumulativeGain",
     "DCG",
@@ -220,6 +226,7 @@ __all__ = [
     "RecallAtFixedPrecision",
     "RecallAtK",
     "RecordError",
+    "Resumed",
     "RootMeanSquaredError",
     "RootMeanSquaredLogError",
     "SensitivityAtSpecificity",
@@ -257,11 +264,14 @@ __all__ = [
     "get_communicator",
     "get_dist_backend",
     "list_all_backends",
+    "load",
     "mae",
     "mse",
     "padding_mask",
     "paired_difference",
+    "remaining_indices",
     "rmse",
+    "save",
     "set_communicator",
     "set_default_dist_backend",
 ]

@@ -14,6 +14,7 @@ from fleetmetrics import xp as namespaces
 from fleetmetrics.arguments import AllArguments, difference, flag_of, raise_if_positional, raise_if_unknown
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
+from fleetmetrics.checkpoint import Checkpointed
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline, resolve_timeout
 from fleetmetrics.errors import (
@@ -54,7 +55,7 @@ def _default_name(kind: type) -> str:
     return f"{stem}_{next(_ordinals.setdefault(stem, itertools.count()))}"
 
 
-class Accumulator:
+class Accumulator(Checkpointed):
     """What adds batches, exchanges once, and evaluates: a metric, or several; for the arguments see `Metric`."""
 
     #: Whether ``add`` takes a label; None: it may be given one, and does not look at it. False: a label is an error,
@@ -376,26 +377,39 @@ class Accumulator:
         """What it was told when it was made that can change its number, by name."""
         return {name: value for name, value in vars(self).items() if name not in _COMMON}
 
-    def merge(self, other: Accumulator, scope: Any = None) -> None:
+    def merge(self, other: Accumulator | Sequence[Accumulator], scope: Any = None) -> None:
         """Add what another accumulator of the same kind holds; the other one stays as it is.
 
         Args:
-            other: the same class with the same settings.
+            other: the same class with the same settings; or several, whose sums are rounded once, in any order.
             scope: where a static program's variables live; None: the global scope.
 
         Raises:
-            InvalidInputError: if class, settings or states differ; it says which.
+            InvalidInputError: if class, settings or states differ; it says which, and nothing was added.
         """
-        differs = difference(self, other)
-        mine, own = self._states(), self._tables()
-        theirs, given = ([], {}) if differs else (other._states(), other._tables())
+        others: Sequence[Any] = other if isinstance(other, (list, tuple)) else [other]
+        mine, own = self._states(), list(self._tables())
         kinds = [each.kind for each in (*mine, *own)]
-        if differs or kinds != [each.kind for each in (*theirs, *given)]:
-            raise InvalidInputError(
-                f"other must be a {type(self).__name__} with the settings of {self.name}; it is "
-                f"{getattr(other, 'name', other)!r} ({type(other).__name__}): {differs or 'its states differ'}"
-            )
-        for one, another in zip(mine, theirs):
-            one.merge(another, scope)
-        for table, more in zip(own, given):
-            table.merge(more)
+        parts, tables = [{state: state.saved(scope) for state in mine}], []
+        for each in others:
+            differs = difference(self, each)
+            theirs, given = ([], []) if differs else (each._states(), list(each._tables()))
+            if differs or kinds != [state.kind for state in (*theirs, *given)]:
+                raise InvalidInputError(
+                    f"other must be a {type(self).__name__} with the settings of {self.name}; it is "
+                    f"{getattr(each, 'name', each)!r} ({type(each).__name__}): {differs or 'its states differ'}"
+                )
+            parts.append({state: its.saved(scope) for state, its in zip(mine, theirs)})
+            tables.append(given)
+        made = [(state, state.together(parts)) for state in mine]
+        for state, held in made:
+            state.load(held, scope)
+        for more in tables:
+            for table, its in zip(own, more):
+                table.merge(its)
+
+    def _holders(self) -> Sequence[Any]:
+        return [*self._states(), *self._tables()]
+
+    def _called(self) -> str:
+        return self.called()

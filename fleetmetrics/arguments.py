@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import inspect
 import math
 import warnings
@@ -19,6 +21,7 @@ __all__ = [
     "array_of",
     "choice_of",
     "column_of",
+    "described",
     "difference",
     "edges_of",
     "flag_of",
@@ -208,6 +211,29 @@ def edges_of(bins: Any, low: float, high: float) -> tuple[float, ...]:
             f"than the one before; not {bins!r}"
         )
     return tuple(edges.tolist())
+
+
+def described(value: Any, depth: int = 0) -> Any:
+    """A setting in a form fit for JSON, in which equal ones are equal in any process; long ones by a digest."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item() if value.dtype.kind in "biuf" else str(value)
+    if isinstance(value, np.ndarray):
+        return [str(value.dtype), list(value.shape), described(value.ravel().tolist(), depth)]
+    if isinstance(value, dict):
+        return {str(key): described(each, depth + 1) for key, each in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        entries = [described(each, depth + 1) for each in value]
+        entries = sorted(entries, key=repr) if isinstance(value, (set, frozenset)) else entries
+        return entries if len(entries) <= 64 else [len(entries), hashlib.sha256(repr(entries).encode()).hexdigest()]
+    if isinstance(value, functools.partial):
+        return [described(each, depth + 1) for each in (value.func, value.args, value.keywords)]
+    named = getattr(value, "__qualname__", None) or type(value).__qualname__
+    if (callable(value) and hasattr(value, "__qualname__")) or depth > 8:
+        return named
+    inside = value.settings() if hasattr(value, "settings") else getattr(value, "__dict__", {})
+    return {"class": named, **described(inside, depth + 1)}
 
 
 def difference(one: Any, other: Any, where: str = "") -> str:

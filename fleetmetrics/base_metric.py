@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import Any
 
 from fleetmetrics.arguments import whole_number_of
@@ -12,13 +13,13 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import RECORDS, Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.ledger import Ledger, samples_added
-from fleetmetrics.records.share import Recorder, Share, check_mode
+from fleetmetrics.records.share import Recorder, Resumable, Share, check_mode, plain_settings
 from fleetmetrics.sampling import Dealing, epoch_under_way
 
 __all__ = ["BaseMetric"]
 
 
-class BaseMetric(Recorder):
+class BaseMetric(Recorder, Resumable):
     """A metric over records: ``add`` appends them, ``compute`` gathers those of all workers.
 
     Derive from it, and compute the value in ``compute_metric``:
@@ -199,16 +200,37 @@ class BaseMetric(Recorder):
             raise InvalidInputError(
                 f"{self.name}: some records were appended to _results and others added as columns; use one way only"
             )
-        columns = self._columns if self._columns.batches else Columns.of(list(self._records))
+        (columns,) = self._given()
+        if self._before is not None:
+            return self._goes_on(Share(self, self.name, columns, size, None), whole=whole)
         if not whole:
             return Share(self, self.name, columns, size, "cat")
         if self.sampler is not None:
-            epoch = epoch_under_way(self.sampler) if self._epoch is None else self._epoch
-            return Share(self, self.name, columns, size, "batch", Dealing(self.sampler, epoch))
+            return Share(self, self.name, columns, size, "batch", self._dealing())
         if self.dist_collect_mode in ("auto", "batch"):
             blocks = self._blocks(columns)
             return Share(self, self.name, columns, size, "batch", blocks=blocks, block=self.batch_size)
         return Share(self, self.name, columns, size, None if self._guessed else self.dist_collect_mode)
+
+    def _dealing(self) -> Dealing | None:
+        if self.sampler is None:
+            return None
+        return Dealing(self.sampler, epoch_under_way(self.sampler) if self._epoch is None else self._epoch)
+
+    def settings(self) -> dict[str, Any]:
+        """What a checkpoint compares: what it was told, as far as it is plain and public."""
+        return plain_settings(self)
+
+    def _recorders(self) -> list[Any]:
+        return [self]
+
+    def _given(self) -> list[Columns]:
+        return [self._columns if self._columns.batches else Columns.of(list(self._records))]
+
+    def _give(self, given: list[Columns]) -> None:
+        as_records = given[0].names == RECORDS
+        self._records = list(chain(*[batch[0] for batch in given[0].batches])) if as_records else []
+        self._columns = Columns() if as_records else given[0]
 
     def _blocks(self, columns: Columns) -> list[int]:
         """The lengths of the blocks of this worker's records."""
@@ -225,17 +247,17 @@ class BaseMetric(Recorder):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The value of one batch, given as to ``add``, on this worker; what was accumulated is left unchanged."""
-        kept = self._records, self._columns, self._epoch, self._ledger
-        self._records, self._columns, self._ledger = [], Columns(), Ledger()
+        kept = self._records, self._columns, self._epoch, self._ledger, self._before
+        self._records, self._columns, self._ledger, self._before = [], Columns(), Ledger(), None
         try:
             self.add(*args, **kwargs)
             return self.compute_local()
         finally:
-            self._records, self._columns, self._epoch, self._ledger = kept
+            self._records, self._columns, self._epoch, self._ledger, self._before = kept
 
     def reset(self) -> None:
         """Forget what was accumulated on this worker."""
         self._records.clear()
         self._columns.clear()
         self._ledger.cut(0)
-        self._epoch = None
+        self._epoch = self._before = self._passed = None

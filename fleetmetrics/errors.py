@@ -18,6 +18,7 @@ __all__ = [
     "AuthenticationError",
     "BucketWarning",
     "CommunicatorError",
+    "CorruptFileError",
     "DeadlineError",
     "DuplicateStateError",
     "FleetMetricsError",
@@ -63,6 +64,10 @@ class UnknownNameError(AssertedInputError, KeyError):
 
 class RecordError(InvalidInputError, TypeError):
     """A record cannot cross to another worker: it has no array form, and may not or cannot be pickled."""
+
+
+class CorruptFileError(FleetMetricsError, ValueError):
+    """A file is not the checkpoint that was written: the message names the file, the place and what is wrong there."""
 
 
 class StateNotFoundError(FleetMetricsError, LookupError):

@@ -27,12 +27,14 @@ __all__ = [
     "MODES",
     "Dealing",
     "arrange",
+    "dataset_indices",
     "dealt_indices",
     "epoch_under_way",
     "kept_count",
     "kept_positions",
     "padding_mask",
     "position_dtype",
+    "remaining_indices",
 ]
 
 _READ = ("nranks", "local_rank", "dataset", "batch_size", "shuffle", "drop_last", "epoch")
@@ -63,6 +65,7 @@ class Dealing:
         self.settings = {"samples": samples, **{name: getattr(inner, name, None) for name in names}, "epoch": epoch}
         make: Callable[..., Any] = _Formula if formula else _Iterated
         self._make = partial(make, inner, self.ranks, epoch)
+        self.formula = formula
 
     @cached_property
     def _pass(self) -> Any:
@@ -103,6 +106,16 @@ def epoch_under_way(sampler: Any) -> int:
     inner = _inner(sampler)
     epoch = int(getattr(inner, "epoch", 0))
     return max(0, epoch - 1) if getattr(inner, "shuffle", False) else epoch
+
+
+def dataset_indices(sampler: Any) -> np.ndarray | None:
+    """What a sampler's indices are in the whole data set, where it deals a `paddle.io.Subset`; None: the same."""
+    found, part = None, _inner(sampler).dataset
+    while hasattr(part, "indices") and hasattr(part, "dataset"):
+        of = np.asarray(part.indices, np.int64)
+        found = of if found is None else of[found]
+        part = part.dataset
+    return found
 
 
 def _inner(sampler: Any) -> Any:
@@ -282,6 +295,36 @@ def kept_positions(sampler: Any, rank: int | None = None, epoch: int | None = No
     """
     dealing = Dealing(sampler, epoch)
     return dealing.kept(dealing.rank(rank))
+
+
+def remaining_indices(sampler: Any, batches: Sequence[int], epoch: int | None = None) -> np.ndarray:
+    """The data set's indices that are still to come in a pass that was left: int64 [n], rising, each once.
+
+    Those whose counting entry, see `padding_mask`, is in no batch that was done. Deal them to any number of workers.
+
+    Args:
+        sampler: as for `padding_mask`, of the job that did them.
+        batches: how many batches each rank had done, by rank.
+        epoch: of the pass; None: the sampler's.
+
+    Raises:
+        InvalidInputError: for another sampler or epoch, or if ``batches`` does not hold a number for each rank.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> sampler = SimpleNamespace(dataset=range(10), batch_size=2, nranks=3, local_rank=0, shuffle=False,
+        ...                           drop_last=False, epoch=0)
+        >>> remaining_indices(sampler, [1, 1, 1])
+        array([6, 7, 8, 9])
+    """
+    dealing = Dealing(sampler, epoch)
+    done = _lengths("batches", batches).tolist()
+    if len(done) != dealing.ranks:
+        raise InvalidInputError(f"batches is {batches!r}; it must hold a number for each of {dealing.ranks} ranks.")
+    size = _inner(sampler).batch_size * getattr(_inner(sampler), "_acc_steps", 1)
+    rest = [dealing.indices(rank)[number * size :] for rank, number in enumerate(done)]
+    masks = [dealing.mask(rank)[number * size :] for rank, number in enumerate(done)]
+    return np.sort(np.concatenate(rest)[~np.concatenate(masks)])
 
 
 def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = None) -> list[Positions]:

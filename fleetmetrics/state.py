@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import math
-from typing import Any, Callable, ClassVar, Sequence
+from typing import Any, Callable, ClassVar, Mapping, Sequence
 
 import numpy as np
 
 from fleetmetrics.comm.blocks import Block
-from fleetmetrics.errors import InvalidInputError, StateNotFoundError
+from fleetmetrics.errors import InvalidInputError, StateNotFoundError, StaticProgramError
 from fleetmetrics.numbers import combine, identity, merged_floats, sum_of_numbers, widen
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_paddle, is_static, namespace, numpy_ops, together_to_host
 
@@ -179,13 +179,61 @@ class State:
             self.static.reset(scope)
         self.value = None
 
-    def merge(self, other: State, scope: Any = None) -> None:
-        """Merge another state's local value into this one."""
-        mine, theirs = self.read(scope), other.read(scope)
-        dtype = np.result_type(mine, theirs)
-        self.write(
-            combine(self.reduction, [mine.astype(dtype), theirs.astype(dtype)], "the two that are merged"), scope
-        )
+    # -- checkpoints and merging: what it holds as arrays, none at the identity; see `fleetmetrics.checkpoint`
+
+    #: Whether a job that resumes with another number of workers deals the parts out, instead of making one of them.
+    dealt: ClassVar[bool] = False
+
+    def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
+        """What it holds, copied."""
+        return {} if self.value is None and self.static is None else {"": np.array(self._whole(scope))}
+
+    def _whole(self, scope: Any) -> np.ndarray:
+        return self.read(scope)
+
+    def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
+        """What several of them hold together, rounded once, from what each and those beside it have `saved`."""
+        return self._combined([part[self][""] for part in parts if part[self]])
+
+    def _combined(self, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        if not arrays:
+            return {}
+        dtype = np.result_type(*arrays)
+        return {"": combine(self.reduction, [array.astype(dtype) for array in arrays], "what is merged")}
+
+    def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
+        """Raise InvalidInputError if it cannot `load` this, and StateNotFoundError if the scope does not hold it.
+
+        Args:
+            held: what it and those beside it are going to load.
+            scope: see `read`.
+        """
+        for array in held[self].values():
+            self._check(array, (self._whole(scope) if self.static is not None else self).shape)
+            if self.static is not None and self.dtype == "int64" and array.dtype.kind == "f":
+                raise InvalidInputError(f"{self.name} is int64 in its static program, and floats are to be loaded")
+
+    def _check(self, array: np.ndarray, shape: tuple[int, ...]) -> None:
+        if array.dtype not in (np.int64, np.float64) or array.shape != shape:
+            raise InvalidInputError(
+                f"{self.name} must be int64 or float64 of shape {list(shape)}, not {array.dtype} {list(array.shape)}"
+            )
+
+    def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
+        """Hold what was `saved`, which is its own from now on."""
+        if held:
+            self.write(held[""], scope)
+        else:
+            self.reset(scope)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles and copies, where a tensor becomes an array: the next one brings it back to the device."""
+        if self.static is not None:
+            raise StaticProgramError(
+                f"{self.name} is a variable of a static program, and no pickle or copy takes it along; save what it "
+                "holds, state_dict(scope) or fleetmetrics.save(path, metric, scope=)"
+            )
+        return {**vars(self), "value": self._whole(None)} if is_paddle(self.value) else vars(self)
 
 
 def blocks_of(states: Sequence[State], scope: Any = None) -> list[Any]:
@@ -206,7 +254,7 @@ class InPlace(State):
     _before: list[tuple[Any, Any, Any]] | None = None  # array or tensor, which entries, theirs; None: nobody has asked
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_before"}
+        return {name: value for name, value in super().__getstate__().items() if name != "_before"}
 
     def mark(self) -> Any:
         """See `State.mark`."""

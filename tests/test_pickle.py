@@ -12,7 +12,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.batch.rules import REQUIREMENTS, applicable
 from tests.cases.regression import tweedie
-from tests.contract import CASES, batches, draw, feed, first_dtypes, same, state_bytes
+from tests.contract import CASES, StaticFeed, batches, draw, feed, first_dtypes, same, state_bytes
 
 WAYS = {
     "pickle": lambda metric: pickle.loads(pickle.dumps(metric)),
@@ -103,6 +103,55 @@ def test_what_a_copy_asks_of_a_sample_is_what_a_new_metric_asks(way):
         copied = tuple(WAYS[way](metric).requirements)
         assert copied == asked and applicable(asked + copied) == applicable(asked)
     assert WAYS[way](REQUIREMENTS) == REQUIREMENTS
+
+
+TENSORS = [name for name, case in CASES.items() if "dynamic" in case.modes]
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_what_tensors_have_left_is_copied_and_pickled_too(name):
+    """On Paddle 2.6 a tensor cannot be pickled, and `paddle.save` makes a tuple of it."""
+    metric = CASES[name].make()
+    parts = batches(draw(name, first_dtypes(name)))
+    feed(metric, parts[:2], "dynamic")
+    for make in WAYS.values():
+        again = make(metric)
+        assert state_bytes(again) == state_bytes(metric) and same(value_of(again), value_of(metric), exact=True)
+        again = make(again)
+        one = make(metric)
+        for each in (again, one):
+            feed(each, parts[2:], "dynamic")
+        assert state_bytes(again) == state_bytes(one)
+
+
+@pytest.mark.parametrize("name", [*MORE, "windowed", "sliced", "bootstrapped"])
+def test_paddle_saves_and_loads_the_metric_itself(name, tmp_path):
+    paddle = pytest.importorskip("paddle")
+    made = {
+        "windowed": lambda: fm.Windowed(fm.MeanSquaredError(), 2),
+        "sliced": lambda: fm.Sliced(fm.AUC(), "slot", keys=[0, 1]),
+        "bootstrapped": lambda: fm.Bootstrap(fm.MeanSquaredError(), 5, ids="user"),
+        **MORE,
+    }
+    metric = made[name]()
+    if name in ("windowed", "sliced", "bootstrapped", "collection", "expression"):
+        given = {"prediction": paddle.to_tensor([0.5, 0.25]), "label": paddle.to_tensor([1.0, 0.0])}
+        columns = {column for leaf in metric.leaves() for column in leaf.columns}
+        metric.add(**given, **{column: paddle.to_tensor([0, 1]) for column in columns})
+    paddle.save(metric, str(tmp_path / "metric"))
+    again = paddle.load(str(tmp_path / "metric"))
+    assert type(again) is type(metric) and state_bytes(again) == state_bytes(metric)
+    assert same(value_of(again), value_of(metric), exact=True)
+
+
+def test_a_metric_in_a_static_program_is_not_pickled_and_the_error_says_what_to_do():
+    data = draw("auc", first_dtypes("auc"))
+    metric = StaticFeed(fm.AUC(), data).metric
+    for make in WAYS.values():
+        with pytest.raises(
+            fm.StaticProgramError, match=r"no pickle or copy takes it along; save what it holds, state_d"
+        ):
+            make(metric)
 
 
 def test_copies_check_as_the_original_does():

@@ -229,7 +229,7 @@ def test_an_overflow_says_what_was_summed(shape):
     with pytest.raises(IntegerOverflowError, match="the sum over the batches of this worker at"):
         state.accumulate(large)
     other.accumulate(large)
-    with pytest.raises(IntegerOverflowError, match="the sum over the two that are merged at"):
-        state.merge(other)
+    with pytest.raises(IntegerOverflowError, match="the sum over what is merged at"):
+        state.together([{state: each.saved()} for each in (state, other)])
     with pytest.raises(IntegerOverflowError, match="the sum over 2 workers at"):
         combine("sum", [state.read(), other.read()])

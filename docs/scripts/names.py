@@ -22,6 +22,7 @@ STUB = DOCS.parent / "fleetmetrics" / "__init__.pyi"
 OTHERS: dict[str, list[str] | None] = {
     "_version": ["__version__"],
     "base_metric": None,
+    "checkpoint": ["Resumed", "load", "save"],
     "collection": None,
     "comm": [
         "Communicator",
@@ -37,7 +38,7 @@ OTHERS: dict[str, list[str] | None] = {
     "formulas.bootstrap": ["BootstrapResult", "PairedDifference", "paired_difference"],
     "functional": None,
     "metric": ["Declared", "Metric"],
-    "sampling": ["padding_mask"],
+    "sampling": ["padding_mask", "remaining_indices"],
     "scalars": ["flatten"],
     "wrappers.bootstrap": None,
     "wrappers.sliced": None,

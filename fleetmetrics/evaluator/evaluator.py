@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Iterable, Iterator, Mapping, Sequence, Sized
 
 from fleetmetrics.comm import LocalCommunicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
+from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts, to_cpu
 from fleetmetrics.evaluator.feeding import FedMetric, paired_chunks, pseudo_collate, rows
 from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.logs import progress
+from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
-from fleetmetrics.records.share import Share, check_mode
+from fleetmetrics.records.share import Resumable, Share, check_mode, plain_settings
 from fleetmetrics.sampling import Dealing, epoch_under_way
 
 __all__ = ["Evaluator", "Evaluators", "get_metric_value"]
 
 
-class Evaluator:
+class Evaluator(Resumable):
     """Feeds several metrics, and computes them in one exchange between the workers.
 
     Args:
@@ -179,14 +181,34 @@ class Evaluator:
         """Clear the results, as ``evaluate`` does: after an abandoned pass, for example."""
         for each in self._fed():
             each.cut(0, 0)
-        self._epoch = None
+        self._epoch = self._before = self._passed = None
+
+    def settings(self) -> dict[str, Any]:
+        """What a checkpoint compares: what it and its metrics were told, as far as that is plain and public."""
+        return {"collect_mode": self.collect_mode, "metrics": list(map(plain_settings, self.metrics))}
+
+    def _recorders(self) -> list[Any]:
+        return self.metrics
+
+    def _given(self) -> list[Columns]:
+        return [Columns.of(to_cpu(list(getattr(metric, "results", ())))) for metric in self.metrics]
+
+    def _give(self, given: list[Columns]) -> None:
+        for metric, columns in zip(self.metrics, given):
+            if hasattr(metric, "results"):
+                metric.results[:] = chain(*[batch[0] for batch in columns.batches])
 
     # What an evaluation is made of
 
     def shares(self, size: int | None) -> list[Share]:
         """The metrics' parts of an exchange, except for those that override ``evaluate``."""
-        dealing = self._dealing()
-        return [each.share(size, self.collect_mode, dealing) for each in self._fed() if each.joins]
+        fed = [each for each in self._fed() if each.joins]
+        if self._before is None:
+            dealing = self._dealing()
+            return [each.share(size, self.collect_mode, dealing) for each in fed]
+        if len(fed) < len(self.metrics):
+            raise InvalidInputError("a metric that overrides evaluate cannot go on from the checkpoint of a sampler")
+        return [self._goes_on(each.share(size, "cat", None), place) for place, each in enumerate(fed)]
 
     def joined(self, values: Iterator[dict[str, Any]], size: int | None) -> dict[str, Any]:
         """The values of all metrics in one dict."""

@@ -111,6 +111,8 @@ class ExactAUC(Undefinable, RecordMetric):
 class _Scores(Table):
     """Score and label of a sample in one integer, while there are no weights and no scores below 0."""
 
+    packed = "keys"
+
     def on_host(self, kept: Kept) -> Kept:
         given: Mapping[str, Any] = kept.records
         if kept.xp is numpy_ops and given["weight"] is None and given["score"].dtype.kind == "f":

@@ -156,6 +156,32 @@ class Columns:
         """How many samples each batch had."""
         return [len(batch[0]) for batch in self.batches]
 
+    def plain(self) -> list[Any]:
+        """All of it, to be packed; `from_plain` takes it."""
+        return [self.names, self.batches, self.ids]
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Columns:
+        """Return what was packed."""
+        columns = cls()
+        columns.names, columns.batches, columns.ids = plain
+        columns._usual = None if columns.ids or columns.names == RECORDS else columns.names
+        return columns
+
+    def with_ids(self, ids: np.ndarray) -> Columns:
+        """Return the same samples with ids."""
+        ends = np.cumsum(self.blocks())
+        return Columns.from_plain([self.names, self.batches, np.split(ids, ends[:-1]) if self.batches else []])
+
+    def followed_by(self, other: Columns) -> Columns:
+        """Return these samples, and then the other's."""
+        if not self.batches or not other.batches:
+            return self if self.batches else other
+        if self.names != other.names or bool(self.ids) != bool(other.ids):
+            which = [_names_text(each.names) + " and ids" * bool(each.ids) for each in (self, other)]
+            raise InvalidInputError(f"the records before the checkpoint have {which[0]}, those after it {which[1]}")
+        return Columns.from_plain([self.names, self.batches + other.batches, self.ids + other.ids])
+
     def select(self, keep: Any) -> Columns:
         """Return the first ``keep`` samples, or those with a flag; batches that are kept whole are not copied."""
         chosen = Columns()

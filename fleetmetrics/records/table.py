@@ -150,6 +150,42 @@ class Table:
         """Append another table's content, which is left unchanged."""
         self._batches = [*self._batches, *other._batches]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles and copies: no tensors."""
+        return {**vars(self), "_batches": [self.on_host(kept) for kept in self._batches]}
+
+    # -- checkpoints: as for `fleetmetrics.state.State`
+
+    dealt = True
+    #: The column that stands for all others, in a table that packs them.
+    packed = ""
+
+    def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
+        """Its columns but for those of all ones, copied; none without samples."""
+        return {name: column.copy() for name, column in self.records().items() if column is not None and len(column)}
+
+    def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
+        """The columns of several tables, one after the other."""
+        filled = [self._of(part[self]) for part in parts if part[self]]
+        joined = self.joined(filled) if filled else {}
+        return {name: column for name, column in joined.items() if column is not None}
+
+    def _of(self, held: Mapping[str, np.ndarray]) -> Records:
+        return Records(held if self.packed in held else {**dict.fromkeys(self.columns), **held})
+
+    def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
+        """Raise InvalidInputError if it cannot `load` this."""
+        columns = held[self]
+        known = set(columns) == {self.packed} or set(columns) <= set(self.columns)
+        shapes = {column.shape for column in columns.values()}
+        if not known or len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+            told = ", ".join(f"{name} {list(column.shape)}" for name, column in columns.items())
+            raise InvalidInputError(f"{self.name} must hold {', '.join(self.columns)} of equal length, not {told}")
+
+    def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
+        """Hold what was `saved`."""
+        self._batches = [Kept(None, None, self._of(held))] if held else []
+
 
 def _small(column: np.ndarray) -> np.ndarray:
     """Integers in as few bytes as possible: class labels, given as int64, in one."""

@@ -16,11 +16,13 @@ import numpy as np
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, RecordError
 
 __all__ = [
+    "MISFITS",
     "PICKLE_TERMS",
     "Packed",
     "Payload",
     "are_sizes",
     "bytes_of",
+    "described_array",
     "is_plain",
     "misfits_named",
     "pack_arrays",
@@ -39,7 +41,7 @@ _ZEROS = memoryview(bytes(_ALIGNMENT))
 #: The dtypes of layouts, as NumPy writes them.
 _DTYPES = re.compile(r"[<>|=]?([biufcSU]\d+|[mM]8(\[\w+\])?)|[?bhilqBHILQefdgFDG]")
 #: What reading raises where bytes and layout do not match.
-_MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
+MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
 
 
 class Packed(NamedTuple):
@@ -111,6 +113,17 @@ def are_sizes(numbers: Collection[Any]) -> bool:
     return {int}.issuperset(map(type, numbers)) and min(numbers, default=0) >= 0
 
 
+def described_array(dtype: Any, shape: Any) -> tuple[np.dtype[Any], int]:
+    """The dtype and the bytes of an array that a layout describes; RecordError if it describes none."""
+    with misfits_named():
+        kind = np.dtype(dtype if type(dtype) is str and _DTYPES.fullmatch(dtype) else "O")
+        if not is_plain(kind):
+            raise RecordError(f"a layout says that the payload holds {dtype!r:.40}, which is no array of bytes")
+        if not are_sizes(shape):
+            raise RecordError(f"a layout says that an array has the shape {shape!r:.40}")
+        return kind, math.prod(shape) * kind.itemsize
+
+
 def padded(buffers: Iterable[Any]) -> list[memoryview]:
     """Views of the buffers, followed by zeros up to a multiple of 16 bytes."""
     views = [memoryview(buffer) for buffer in buffers if len(buffer)]
@@ -125,7 +138,7 @@ def misfits_named() -> Iterator[None]:
         yield
     except FleetMetricsError:
         raise
-    except _MISFITS as error:
+    except MISFITS as error:
         raise RecordError(f"the payload does not belong to this layout: {type(error).__name__}: {error}") from error
 
 
@@ -149,12 +162,8 @@ class Payload:
 
     def look(self, dtype: str, shape: Sequence[int]) -> np.ndarray:
         """The next array as it lies in the payload: perhaps read-only, perhaps not aligned."""
-        kind = np.dtype(dtype if type(dtype) is str and _DTYPES.fullmatch(dtype) else "O")
-        if not is_plain(kind):
-            raise RecordError(f"a layout says that the payload holds {dtype!r:.40}, which is no array of bytes")
-        if not are_sizes(shape):
-            raise RecordError(f"a layout says that an array has the shape {shape!r:.40}")
-        return self.take(math.prod(shape) * kind.itemsize).view(kind).reshape(shape)
+        kind, size = described_array(dtype, shape)
+        return self.take(size).view(kind).reshape(shape)
 
     def array(self, dtype: str, shape: Sequence[int]) -> np.ndarray:
         """The next array, writable and aligned."""

@@ -7,6 +7,6 @@ reduced over the workers by `fleetmetrics.sum`, ``max`` and ``min``, or by a met
 Importing this module imports Paddle.
 """
 
-from fleetmetrics.static.variables import StaticState, accumulate, create_state, current_program, states
+from fleetmetrics.static.variables import StaticState, accumulate, create_state, current_program, load, states
 
-__all__ = ["StaticState", "accumulate", "create_state", "current_program", "states"]
+__all__ = ["StaticState", "accumulate", "create_state", "current_program", "load", "states"]

@@ -9,12 +9,12 @@ from typing import Any, Iterable, NamedTuple
 import numpy as np
 import paddle
 
-from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError
+from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError, warn
 from fleetmetrics.numbers import REDUCTIONS, identity
 from fleetmetrics.static.programs import kind_of, kind_under_construction
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
-__all__ = ["StaticState", "accumulate", "create_state", "current_program", "states"]
+__all__ = ["StaticState", "accumulate", "create_state", "current_program", "load", "states"]
 
 _DTYPES = ("int64", "float64")
 
@@ -255,3 +255,29 @@ def states(program: Any = None) -> list[StaticState]:
     find = kind_of(program).find
     found = [(name, known, find(program, name)) for name, known in _registry.items()]
     return [StaticState(name, *known[:3], variable) for name, known, variable in found if variable is not None]
+
+
+def load(program: Any, path: str, scope: Any = None) -> None:
+    """`paddle.static.load` for a program with metrics: also what was saved before they were added to it.
+
+    What the checkpoint has is set. States that it lacks begin anew, and a warning names them.
+
+    Args:
+        program: whose startup program has run.
+        path: as for `paddle.static.save`; in the legacy graph also a folder of ``save_vars``.
+        scope: None: the global scope.
+
+    Raises:
+        InvalidInputError: there is nothing that Paddle can read.
+    """
+    found = paddle.static.load_program_state(path)
+    if not found:
+        raise InvalidInputError(f"path: {path!r} holds no variable that paddle.static.load_program_state can read")
+    missing = [state for state in states(program) if state.name not in found]
+    with paddle.static.scope_guard(paddle.static.global_scope() if scope is None else scope):
+        paddle.static.set_program_state(program, found)
+        for state in missing:
+            state.reset()
+    if missing:
+        names = ", ".join(state.name for state in missing)
+        warn(f"{path} was saved without these states of metrics, which begin anew: {names}. All else was loaded")

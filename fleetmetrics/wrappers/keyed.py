@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -262,11 +262,30 @@ class KeyTable(State):
         """The keys, for the exchange."""
         return Keys(self.name, self.known.keys, self.limit)
 
-    def merge(self, other: State, scope: Any = None) -> None:
-        """Take in another table's keys."""
-        assert isinstance(other, KeyTable)
-        if len(other.known.keys):
-            self.accumulate(self.plan(other.known.keys))
+    def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
+        """See `State.saved`."""
+        return {"": self.known.keys.copy()} if len(self.known.keys) else {}
+
+    def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
+        """See `State.together`: the smallest keys of all."""
+        kept = self.union([part[self] for part in parts]).kept
+        return {"": kept} if len(kept) else {}
+
+    def union(self, saved: Sequence[Mapping[str, np.ndarray]]) -> _Union:
+        """The union of keys that were saved."""
+        keys = [each.get("", _NOTHING.keys) for each in saved]
+        for each in keys:
+            check_kind(next(filter(len, keys), each), each, self.by)
+        return _Union(self.name, keys, self.limit)
+
+    def _check(self, array: np.ndarray, shape: tuple[int, ...]) -> None:
+        fits = array.ndim == 1 and 0 < len(array) <= self.limit and (array.dtype == np.int64 or array.dtype.kind == "U")
+        if not fits or not (array[1:] > array[:-1]).all():
+            raise InvalidInputError(f"{self.name} must hold rising integers or texts, at most {self.limit}")
+
+    def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
+        """See `State.load`."""
+        self.value = Known(held[""], np.arange(1, len(held[""]) + 1)) if held else None
 
 
 def _distinct(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -354,20 +373,30 @@ class Rows(InPlace):
         """The rows, for the exchange."""
         return KeyedRows(self.name, self.reduction, self.read(), self.table.name)
 
-    def merge(self, other: State, scope: Any = None) -> None:
-        """Merge the rows of equal keys."""
-        assert isinstance(other, Rows)
-        theirs = other.read()
-        lanes = np.zeros(1, np.int64)
-        if len(other.known.keys):
-            plan = self.table.planned(self.known, other.known.keys)
-            self._evict(plan)
-            lanes = np.append(plan.lanes[plan.lane], 0)
-        rows = self._room(int(lanes.max()) + 1)
-        dtype = np.result_type(rows, theirs)
-        self.value, theirs = rows.astype(dtype, copy=False), theirs.astype(dtype, copy=False)
-        beyond = lanes == 0
-        rest = [self.value[0, ...], *[theirs[row, ...] for row in np.flatnonzero(beyond)]]
-        self.value[0] = combine(self.reduction, rest)
-        lanes = lanes[~beyond]
-        self.value[lanes] = combine(self.reduction, [self.value[lanes], theirs[~beyond]])
+    def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
+        """See `State.saved`: rows in the order of the keys, that of all other keys last."""
+        return {"": self.read()} if self.value is not None or len(self.known.keys) else {}
+
+    def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
+        """See `State.together`."""
+        filled = [part for part in parts if part[self]]
+        if not filled:
+            return {}
+        arrays = [part[self][""] for part in filled]
+        dtype = np.result_type(*arrays)
+        union = self.table.union([part[self.table] for part in filled])
+        return {"": union.reduced(self.reduction, [array.astype(dtype) for array in arrays])}
+
+    def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
+        """See `State.check`."""
+        keys = held[self.table].get("", _NOTHING.keys)
+        for array in held[self].values():
+            self._check(array, (len(keys) + 1, *self.shape))
+        if len(keys) and not held[self]:
+            raise InvalidInputError(f"{self.name} has no rows for the {len(keys)} keys of {self.table.name}")
+
+    def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
+        """See `State.load`; after the table of the keys."""
+        self.reset()
+        if held:
+            self.known, self.value = self.table.known, np.roll(held[""], 1, axis=0)

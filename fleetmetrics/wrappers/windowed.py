@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -174,8 +174,9 @@ class Turn(State):
         _ = increment.to.place
         super().accumulate(increment.increment)
 
-    def merge(self, other: State, scope: Any = None) -> None:
-        """Keep the turn: the other's places are matched to this one's by age."""
+    def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
+        """The turn of the first: the others' places are matched to its own by age."""
+        return dict(parts[0][self]) if parts else {}
 
 
 class Ring(InPlace):
@@ -221,11 +222,15 @@ class Ring(InPlace):
             return np.full(whole, identity(self.reduction, self.dtype))
         return (read(self.value) if self.static is None else read(self.name, scope, "scope")).reshape(whole)
 
-    def merge(self, other: State, scope: Any = None) -> None:
-        """Merge place by place, the latest with the latest: as if the batches had been added side by side."""
-        assert isinstance(other, Ring)
-        mine, theirs = self.places(scope), other.places(scope)
-        shift = self.turn.read(scope).item() - other.turn.read(scope).item()
-        dtype = np.result_type(mine, theirs)
-        theirs = np.roll(theirs, shift, axis=0)
-        self.write(combine(self.reduction, [mine.astype(dtype), theirs.astype(dtype)]), scope)
+    def _whole(self, scope: Any) -> np.ndarray:
+        return self.places(scope)
+
+    def _check(self, array: np.ndarray, shape: tuple[int, ...]) -> None:
+        super()._check(array, (self.turn.size, *self.shape))
+
+    def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
+        """Place by place, the latest with the latest: as if the batches had been added side by side."""
+        turns = [part[self.turn][""].item() if part[self.turn] else 0 for part in parts]
+        return self._combined(
+            [np.roll(part[self][""], turns[0] - turn, axis=0) for part, turn in zip(parts, turns) if part[self]]
+        )

@@ -14,7 +14,7 @@ from fleetmetrics import static
 from fleetmetrics.numbers import identity
 from tests import contract
 from tests.contract import Data, StaticFeed, new_programs, static_mode
-from tests.paddle_version import on_legacy_graph, on_pir
+from tests.paddle_version import PIR, on_legacy_graph, on_pir
 
 LOW, HIGH = -(2**63), 2**63 - 1
 _numbers = itertools.count()
@@ -479,3 +479,49 @@ def test_batches_of_any_size_run_through_one_program(batch):
     feed = StaticFeed(metric, data)
     feed.run([data.rows(0, 10), data.rows(10, 10 + batch), data.rows(10 + batch, 100)])
     assert metric.compute(feed.scope)["auc"] == pytest.approx(contract.expected("auc", data), rel=1e-12)
+
+
+class Named(Training):
+    """The same, as in a new process: with the names of the first program."""
+
+    def __init__(self, metric=None):
+        with paddle.utils.unique_name.guard():
+            super().__init__(metric)
+
+
+@pytest.mark.filterwarnings("ignore:This list is not set:UserWarning", "ignore:Failed to load:RuntimeWarning")
+@pytest.mark.parametrize("way", ["save", "save_vars"])
+def test_a_checkpoint_from_before_the_metrics_were_added_loads_and_says_what_begins_anew(way, tmp_path):
+    old, count = Named(), fm.Count(name=f"count of {way}")
+    _, weights = old.train()
+    path = str(tmp_path / "it")
+    with static_mode(), paddle.static.scope_guard(old.scope):
+        if way == "save":
+            paddle.static.save(old.main, path)
+        else:
+            own = [each for each in old.main.list_vars() if each.persistable and each.name in parameters(old.main)]
+            paddle.static.io.save_vars(old.executor, path, old.main, vars=own)
+    new = Named(fm.MetricCollection([fm.MeanSquaredError(), count], name=f"all of {way}"))
+    new.train()
+    with static_mode(), paddle.static.scope_guard(new.scope):
+        if way == "save_vars" and PIR:
+            with pytest.raises(fm.InvalidInputError, match="holds no variable that"):
+                fm.static.load(new.main, path)  # which reads no such folder in PIR
+            return
+        with pytest.warns(UserWarning, match=r"it was saved without these states .* anew: .*All else") as told:
+            fm.static.load(new.main, path)
+        text = next(str(each.message) for each in told if "saved without" in str(each.message))
+        assert all(state.name in text for state in fm.static.states(new.main))
+    found = [np.array(new.scope.find_var(name).get_tensor()).tobytes() for name in parameters(new.main)]
+    assert found == weights and states_of(count, new.scope) == 0
+    with static_mode(), paddle.static.scope_guard(new.scope):
+        new.run(new.main, np.random.default_rng(0))
+        paddle.static.save(new.main, path)
+        new.run(new.main, np.random.default_rng(0))
+        fm.static.load(new.main, path)  # with the states: nothing to say
+    assert states_of(count, new.scope) == 8
+
+
+def states_of(metric, scope):
+    (state,) = metric.own_states()
+    return state.read(scope)

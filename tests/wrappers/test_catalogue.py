@@ -199,18 +199,29 @@ def test_the_increments_of_a_batch_can_be_merged_in_any_order(form: str, monkeyp
     assert all(each == found[0] for each in found)
 
 
-def test_the_states_of_two_metrics_can_be_merged_in_any_order() -> None:
+def test_several_metrics_are_merged_at_once_in_any_order() -> None:
     found = []
     for seed in range(4):
         rng = np.random.default_rng(0)
-        one, other = (fm.MetricCollection(mixed(), name="it") for _ in range(2))
-        for metrics in (one, other, other):
+        one, *others = (fm.MetricCollection(mixed(), name="it") for _ in range(4))
+        for metrics in (one, *others, *others):
             metrics.add(**mixed_batch(rng))
-        pairs = list(zip(one._states(), other._states()))
-        for place in np.random.default_rng(seed).permutation(len(pairs)) if seed else range(len(pairs)):
-            pairs[place][0].merge(pairs[place][1])
-        found.append(snapshot(one)[: len(pairs)])
+        order = np.random.default_rng(seed).permutation(3)
+        one.merge([others[place] for place in order])
+        found.append(snapshot(one))
     assert all(each == found[0] for each in found)
+
+
+def test_a_merge_that_fails_changes_nothing() -> None:
+    one, other = (fm.MetricCollection({"n": fm.Sum(), "by": fm.Sliced(fm.Sum(), "slot")}) for _ in range(2))
+    for metrics in (one, other):
+        metrics.add(np.array([2**62]), slot=[1])
+    before = snapshot(one)
+    with pytest.raises(fm.IntegerOverflowError):
+        one.merge(other)
+    with pytest.raises(fm.InvalidInputError, match="other must be a MetricCollection"):
+        one.merge([one, fm.AUC()])
+    assert snapshot(one) == before
 
 
 def test_what_could_be_undone_is_not_pickled() -> None:

@@ -1,0 +1,447 @@
+"""Checkpoints: what metrics hold as plain arrays, in a file, or in a folder with a part of each worker of a job.
+
+What accumulates is made of holders: states, tables, records. Each says what it holds as arrays by name (``saved``, none
+if that is nothing), makes one of several (``together``), and takes it back (``check``, then ``load``); see
+`fleetmetrics.state.State`. All else is here, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import zlib
+from types import SimpleNamespace
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics._version import __version__
+from fleetmetrics.arguments import described, difference, whole_number_of
+from fleetmetrics.comm import Communicator, get_communicator
+from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.deadline import began
+from fleetmetrics.comm.failures import by_rank
+from fleetmetrics.errors import AgreementError, CorruptFileError, InvalidInputError
+from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way, remaining_indices
+from fleetmetrics.serial import MISFITS, described_array
+from fleetmetrics.serial.container import read_arrays, write_arrays
+from fleetmetrics.xp import to_host
+
+__all__ = ["Checkpointed", "Resumed", "load", "save"]
+
+#: The version of what state dicts and files hold; another one is not read.
+FORMAT = 1
+#: The entry of a state dict that says what the others are: JSON as bytes.
+ABOUT = "fleetmetrics"
+#: `paddle.load` makes tensors of these, which come back as they were; arrays of other dtypes go as bytes.
+_PLAIN = frozenset(["bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float64"])
+#: Entries that are dealt out where the number of workers changes.
+_DEALT = re.compile(r"\d+:")
+#: In a file the indices that the sampler deals; no state dict has such an entry.
+_INDICES = ("", "indices")
+_MANIFEST = "checkpoint.fms"
+_PART = re.compile(r"part-([0-9a-f]{16})-\d+\.fms(\.[0-9a-f]{16})?")
+
+
+def _key(place: int, holder: Any, name: str) -> str:
+    return f"{place}:{name}" if holder.dealt else f"{place}.{holder.name.rpartition('.')[2]}"
+
+
+class Checkpointed:
+    """What can be saved and resumed."""
+
+    def _holders(self) -> Sequence[Any]:
+        """What it is made of, in an order that its class and settings determine."""
+        raise NotImplementedError
+
+    def _called(self) -> str:
+        return type(self).__name__
+
+    def _about(self) -> Any:
+        """What must be the same where it is loaded."""
+        kinds = {_key(place, each, ""): each.kind for place, each in enumerate(self._holders())}
+        return json.loads(json.dumps([described(self), described(kinds)]))
+
+    def state_dict(self, scope: Any = None) -> dict[str, np.ndarray]:
+        """What was accumulated on this worker, for `set_state_dict`, `paddle.save` or `numpy.savez`.
+
+        Args:
+            scope: where a static program's variables live; None: the global scope.
+
+        Returns:
+            Arrays of numbers by name, copied. "fleetmetrics" says what the others are: JSON as bytes, with the class
+            and its settings.
+
+        Examples:
+            >>> from fleetmetrics import Accuracy
+            >>> metric, again = Accuracy(), Accuracy()
+            >>> metric.add([0.9, 0.2, 0.7], [1, 0, 0])
+            >>> again.set_state_dict(metric.state_dict())
+            >>> again.compute()
+            0.6666666666666666
+        """
+        found = {
+            _key(place, holder, name): array
+            for place, holder in enumerate(self._holders())
+            for name, array in holder.saved(scope).items()
+        }
+        layout = {key: [array.dtype.str, list(array.shape)] for key, array in found.items()}
+        about = json.dumps({"format": FORMAT, "written by": __version__, "of": self._about(), "arrays": layout})
+        arrays = {ABOUT: _bytes(about.encode())}
+        for key, array in found.items():
+            plain = array.dtype.name in _PLAIN and array.dtype.isnative
+            arrays[key] = array if plain else _bytes(array.tobytes())
+        return arrays
+
+    def set_state_dict(self, state: Mapping[str, Any], scope: Any = None) -> None:
+        """Hold what another one of the same class and settings held, instead of what was accumulated here.
+
+        Args:
+            state: from `state_dict`; arrays, or tensors that `paddle.load` has made of them.
+            scope: where a static program's variables live; None: the global scope.
+
+        Raises:
+            InvalidInputError: it is of another class, version, setting or shape, which the message says; then nothing
+                has changed.
+            StateNotFoundError: the scope does not hold the states: the startup program has not run.
+        """
+        parts = [self._parsed(state)]
+        self._prepared(parts, parts, scope)()
+
+    def _parsed(self, state: Mapping[str, Any], whole: bool = True) -> dict[Any, dict[str, np.ndarray]]:
+        """What each holder has saved; ``whole`` is False for a state dict without what is dealt out."""
+        owner = self._called()
+        try:
+            about = json.loads(np.asarray(to_host(state[ABOUT]), np.uint8).tobytes())
+            version, of, layout = about["format"], about["of"], dict(about["arrays"])
+        except MISFITS:
+            raise InvalidInputError(
+                f"{owner}: state must be what state_dict returned; it has no readable entry {ABOUT!r}"
+            ) from None
+        if version != FORMAT:
+            raise InvalidInputError(
+                f"{owner}: the checkpoint has format {version!r:.40} (fleetmetrics {about.get('written by')!r:.40}), "
+                f"and fleetmetrics {__version__} reads format {FORMAT}"
+            )
+        differs = difference(self._about(), of, "it")
+        if differs:
+            raise InvalidInputError(f"{owner}: the checkpoint is of another metric, or other settings: {differs:.300}")
+        held: dict[Any, dict[str, np.ndarray]] = {}
+        known = {ABOUT}
+        for place, holder in enumerate(self._holders()):
+            start = _key(place, holder, "")
+            keys = [key for key in layout if key == start or (holder.dealt and key.startswith(start))]
+            known.update(keys)
+            if whole or not holder.dealt:
+                held[holder] = {key[len(start) :]: self._array(state, key, layout[key]) for key in keys}
+        strange = sorted({*map(str, state), *layout} - known)
+        if strange:
+            raise InvalidInputError(f"{owner}: the checkpoint has {', '.join(map(repr, strange[:5]))}, unknown here")
+        return held
+
+    def _array(self, state: Mapping[str, Any], key: str, entry: Any) -> np.ndarray:
+        if key not in state:
+            raise InvalidInputError(f"{self._called()}: the checkpoint lacks {key!r}")
+        try:
+            (dtype, _), array = described_array(*entry), np.array(to_host(state[key]))
+            array = (array.view(dtype) if array.dtype == np.uint8 != dtype else array).reshape(entry[1])
+            if array.dtype != dtype:
+                raise TypeError(f"it was {dtype} and is {array.dtype}")
+        except MISFITS as error:
+            raise InvalidInputError(f"{self._called()}: {key!r} of the checkpoint is malformed: {error}") from None
+        return array
+
+    def _prepared(
+        self, states: Sequence[Any], records: Sequence[Any], scope: Any, same: bool = True
+    ) -> Callable[[], None]:
+        """What makes it hold parts; whatever can go wrong has been raised then.
+
+        Args:
+            states: the parts of which states are made; none: they are reset.
+            records: those of which the rest is.
+            scope: of a static program.
+            same: whether the number of workers is that of the parts: then there is one.
+        """
+        holders, held = self._holders(), {}
+        for holder in holders:
+            parts = records if holder.dealt else states
+            held[holder] = parts[0][holder] if same and parts else holder.together(parts)
+        for holder in holders:
+            holder.check(held, scope)
+
+        def apply() -> None:
+            for holder in holders:
+                holder.load(held[holder], scope)
+
+        return apply
+
+
+def _bytes(data: bytes) -> np.ndarray:
+    return np.frombuffer(bytearray(data), np.uint8)
+
+
+class Resumed(NamedTuple):
+    """What `load` says of the job that saved; None: `save` was not told.
+
+    Args:
+        workers: how many there were.
+        batches: how many batches each had done, by rank.
+        sampler: the settings of its sampler, and the epoch of the pass.
+        indices: the data set's indices that the sampler dealt; None: all.
+    """
+
+    workers: int
+    batches: tuple[int, ...] | None
+    sampler: dict[str, Any] | None
+    indices: np.ndarray | None
+
+    @property
+    def remaining(self) -> np.ndarray:
+        """The data set's indices that nobody has done: int64, rising, each once; see `remaining_indices`.
+
+        Raises:
+            InvalidInputError: `save` was not given sampler and batches.
+        """
+        if self.sampler is None or self.batches is None:
+            raise InvalidInputError("the checkpoint does not say what remains: save it with sampler= and batches=")
+        try:
+            settings = dict(self.sampler)
+            sampler = SimpleNamespace(dataset=range(settings.pop("samples")), local_rank=0, **settings)
+            found = remaining_indices(sampler, self.batches)
+            return found if self.indices is None else self.indices[found]
+        except MISFITS as error:
+            raise CorruptFileError(f"the checkpoint's sampler cannot be: {self.sampler!r:.200} ({error})") from None
+
+
+def save(
+    path: Any,
+    metrics: Any,
+    *,
+    sampler: Any = None,
+    batches: int | None = None,
+    scope: Any = None,
+    communicator: Communicator | None = None,
+    timeout: float | None = None,
+) -> None:
+    """Write what metrics have accumulated: a file, or with several workers a folder with a part of each.
+
+    Every worker must call it. It is written whole or not at all: what the path held is the checkpoint until all workers
+    have written their parts. There is no pickle in it.
+
+    Args:
+        path: of the file, or of the folder, the same one for all workers.
+        metrics: a metric, a collection, a `BaseMetric` or an `Evaluator`; or a dict of them by name.
+        sampler: the `paddle.io.DistributedBatchSampler` of the pass under way, so that `load` says what remains.
+        batches: how many batches of the sampler this worker has added.
+        scope: where a static program's variables live; None: the global scope.
+        communicator: None: the one that was set or is chosen automatically.
+        timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+
+    Raises:
+        FleetMetricsError: the same error on every worker, by the deadline; also if one of them could not write.
+
+    Examples:
+        >>> import os, tempfile
+        >>> from fleetmetrics import Accuracy
+        >>> path, metric, again = os.path.join(tempfile.mkdtemp(), "metrics.fms"), Accuracy(), Accuracy()
+        >>> metric.add([0.9, 0.2, 0.7], [1, 0, 0])
+        >>> save(path, metric)
+        >>> load(path, again).workers
+        1
+        >>> again.compute()
+        0.6666666666666666
+    """
+    channel = get_communicator() if communicator is None else communicator
+    deadline, trouble = began(timeout)
+    arrays: dict[tuple[str, str], np.ndarray] = {}
+    dealt: dict[tuple[str, str], np.ndarray] = {}
+    same: list[Any] = [None, None]
+    names, done, alone = [""], None, channel.world_size == 1
+    try:
+        path = os.path.abspath(os.fspath(path))
+        alone = alone and not os.path.isdir(path)
+        named = _named(metrics)
+        names = sorted(named)
+        for name, metric in named.items():
+            arrays.update({(name, key): array for key, array in metric.state_dict(scope).items()})
+        if sampler is not None:
+            dealing = Dealing(sampler, epoch_under_way(sampler))
+            indices = dataset_indices(sampler)
+            same = [
+                dealing.settings if dealing.formula else None,
+                None if indices is None else zlib.crc32(indices.data),
+            ]
+            dealt = {} if indices is None else {_INDICES: indices}
+        done = None if batches is None else whole_number_of("batches", batches, 0)
+    except Exception as error:  # of any kind: the others are waiting
+        trouble = trouble or error
+
+    def begin(letters: Sequence[Letter]) -> Letter:
+        _check_equal([letter.note[:2] for letter in letters])
+        if not alone:
+            os.makedirs(path, exist_ok=True)
+        return Letter([os.urandom(8).hex(), [letter.note[2] for letter in letters]])
+
+    told = channel.consult("save", begin, [names, same, done], timeout=deadline.timeout, trouble=trouble)
+    token, by_worker = told.note
+    note = {"workers": channel.world_size, "rank": channel.rank, "token": token, "sampler": same[0]}
+    note["batches"] = None if None in by_worker else by_worker
+    size = 0
+    try:
+        part = path if alone else _part(path, token, channel.rank)
+        size = write_arrays(part, {**arrays, **dealt} if alone else arrays, note)
+    except Exception as error:
+        trouble = error
+
+    def finish(letters: Sequence[Letter]) -> Letter:
+        for rank, letter in enumerate(() if alone else letters):
+            part = _part(path, token, rank)
+            if not os.path.isfile(part) or os.path.getsize(part) != letter.note:
+                raise InvalidInputError(
+                    f"path: rank 0 does not see the {letter.note} bytes that rank {rank} wrote to {part}; it must lie "
+                    "on a file system that all workers share"
+                )
+        if not alone:
+            write_arrays(os.path.join(path, _MANIFEST), dealt, note)
+            _tidy(path, token)
+        return Letter(None)
+
+    channel.consult("save, parts", finish, size, timeout=deadline.left, trouble=trouble)
+
+
+def load(
+    path: Any,
+    metrics: Any,
+    *,
+    scope: Any = None,
+    communicator: Communicator | None = None,
+    timeout: float | None = None,
+) -> Resumed:
+    """Let metrics hold what `save` wrote, on as many workers as there were, or on another number.
+
+    Every worker must call it. As many workers as before get back what each of them held. Of another number rank 0 gets
+    the states of all, rounded once, as an exchange does it, and the records are dealt out: `compute` gives the same
+    number, and the next samples may come in any split.
+
+    Args:
+        path: as for `save`.
+        metrics: as for `save`: the same classes with the same settings. What they hold is replaced.
+        scope: where a static program's variables live; None: the global scope.
+        communicator: None: the one that was set or is chosen automatically.
+        timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+
+    Returns:
+        How many workers saved, and what of a pass of the sampler remains.
+
+    Raises:
+        CorruptFileError: a file is not what was written.
+        InvalidInputError: it is the checkpoint of other metrics, or of other settings.
+        FleetMetricsError: the same error on every worker, by the deadline. After any error the metrics hold what they
+            held before, on all workers.
+    """
+    channel = get_communicator() if communicator is None else communicator
+    deadline, trouble = began(timeout)
+    ready: list[Callable[[], None]] = []
+    resumed, token = Resumed(1, None, None, None), None
+    try:
+        files, note, resumed = _opened(os.path.abspath(os.fspath(path)))
+        token = note["token"]
+        ready = _ready(files, note, _named(metrics), channel, scope)
+    except Exception as error:  # of any kind: the others are waiting
+        trouble = trouble or error
+
+    def decide(letters: Sequence[Letter]) -> Letter:
+        _check_equal([letter.note for letter in letters])
+        return Letter(None)
+
+    channel.consult("load", decide, token, timeout=deadline.timeout, trouble=trouble)
+    for apply in ready:
+        apply()
+    return resumed
+
+
+def _ready(
+    files: Sequence[str], note: Any, metrics: Mapping[str, Any], channel: Communicator, scope: Any
+) -> list[Callable[[], None]]:
+    """What lets each metric hold this worker's share."""
+    rank, workers, others = channel.rank, channel.world_size, len(files)
+    # in a row, so that records stay in the order of the ranks
+    mine = range(rank * others // workers, (rank + 1) * others // workers)
+    parts = {}
+    for number in range(others) if rank == 0 and workers != others else mine:
+        whole = number in mine
+        wanted = functools.partial(_is_wanted, whole)
+        arrays, said = read_arrays(files[number], wanted)
+        arrays.pop(_INDICES, None)
+        if said != {**note, "rank": number}:
+            raise CorruptFileError(f"{files[number]}: it belongs to another checkpoint, or to another rank")
+        names = {name for name, _ in arrays}
+        if names != set(metrics):
+            held, given = (", ".join(map(repr, sorted(each))) for each in (names, metrics))
+            raise InvalidInputError(f"{files[number]} holds {held}; given are {given}")
+        parts[number] = {
+            name: metric._parsed({key: arrays[its, key] for its, key in arrays if its == name}, whole)
+            for name, metric in metrics.items()
+        }
+    ready = []
+    for name, metric in metrics.items():
+        states = [part[name] for part in parts.values()] if workers == others or rank == 0 else []
+        own = [parts[number][name] for number in mine]
+        ready.append(metric._prepared(states, own, scope, workers == others))
+    return ready
+
+
+def _is_wanted(whole: bool, _: str, key: str) -> bool:
+    return whole or _DEALT.match(key) is None
+
+
+def _opened(path: str) -> tuple[list[str], dict[str, Any], Resumed]:
+    """A checkpoint's files by rank, what all of them say of the job, and what there is to know of it."""
+    folder = os.path.isdir(path)
+    first = os.path.join(path, _MANIFEST) if folder else path
+    if not os.path.isfile(first):
+        raise InvalidInputError(f"path: there is no checkpoint at {path!r}" + ", in this folder" * folder)
+    arrays, note = read_arrays(first, lambda *name: name == _INDICES)
+    try:
+        resumed = Resumed(note["workers"], note["batches"], note["sampler"], arrays.get(_INDICES))
+        there = len(os.listdir(path)) - 1 if folder else 1
+        if not 0 < resumed.workers <= there or not re.fullmatch("[0-9a-f]{16}", note["token"]):
+            raise ValueError(f"{resumed.workers} workers, of whom {there} are here")
+        if resumed.batches is not None:
+            resumed = resumed._replace(batches=tuple(resumed.batches))
+    except MISFITS as error:
+        raise CorruptFileError(f"{first}: it says of its job what cannot be: {error!s:.200}") from None
+    return [_part(path, note["token"], rank) for rank in range(resumed.workers)] if folder else [path], note, resumed
+
+
+def _named(metrics: Any) -> dict[str, Checkpointed]:
+    named = dict(metrics) if isinstance(metrics, Mapping) else {"": metrics}
+    for name, metric in named.items():
+        if not isinstance(name, str) or not isinstance(metric, Checkpointed):
+            raise InvalidInputError(
+                "metrics must be a metric, a collection, a BaseMetric or an Evaluator, or a dict of them by name, not "
+                f"{type(metric).__name__}"
+            )
+    return named
+
+
+def _part(path: str, token: str, rank: int) -> str:
+    return os.path.join(path, f"part-{token}-{rank}.fms")
+
+
+def _check_equal(notes: Sequence[Any]) -> None:
+    texts = [json.dumps(note) for note in notes]
+    if len(set(texts)) > 1:
+        raise AgreementError(f"the workers disagree: {by_rank(texts)}.")
+
+
+def _tidy(path: str, token: str) -> None:
+    """Remove the parts of earlier checkpoints, and of those that were never finished."""
+    for name in os.listdir(path):
+        found = _PART.fullmatch(name)
+        if found and (found[1] != token or found[2]):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(path, name))

@@ -1,0 +1,129 @@
+"""A file of arrays: written whole or not at all, and read without trust.
+
+It begins with 16 fixed bytes, the length of the header (8 bytes) and its SHA-256; then come the header, JSON, and the
+arrays, padded to 16 bytes each. The header has a note, and names, dtype, shape and SHA-256 of each array: every byte
+stands under a checksum. There is no pickle in it and nothing compressed: a file can ask for no more memory than it has
+bytes. An .npz archive would need as many checks, of zip and of NumPy's headers, and has none against a flipped bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import struct
+from typing import Any, BinaryIO, Callable, Dict, NoReturn, Tuple
+
+import numpy as np
+
+from fleetmetrics.errors import CorruptFileError, RecordError
+from fleetmetrics.serial import described_array, pack_arrays, unpack_arrays
+
+__all__ = ["Arrays", "read_arrays", "write_arrays"]
+
+_MAGIC = b"\x93fleetmetrics\r\n1"
+_HEAD = struct.Struct("<16sQ32s")
+#: Arrays by the name of what holds them, and their own.
+Arrays = Dict[Tuple[str, str], np.ndarray]
+
+
+def write_arrays(path: str, arrays: Arrays, note: Any) -> int:
+    """Write plain arrays and a note, fit for JSON, or leave the file as it is; returns the number of bytes."""
+    packed = [pack_arrays([array]) for array in arrays.values()]
+    digests = [hashlib.sha256(b"".join(each.buffers)).hexdigest() for each in packed]
+    entries = [[*name, *each.layout[0], digest] for name, each, digest in zip(arrays, packed, digests)]
+    header = json.dumps([note, entries]).encode()
+    header += b" " * (-(len(header) + _HEAD.size) % 16)
+    half = f"{path}.{os.urandom(8).hex()}"
+    try:
+        with open(half, "xb") as file:
+            file.write(_HEAD.pack(_MAGIC, len(header), hashlib.sha256(header).digest()) + header)
+            for each in packed:
+                file.writelines(each.buffers)
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        os.replace(half, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(half)
+        raise
+    with contextlib.suppress(OSError):  # the new name shall outlive a power cut, where a folder can be synchronised
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    return size
+
+
+def read_arrays(path: str, wanted: Callable[[str, str], bool] = lambda *_: True) -> tuple[Arrays, Any]:
+    """Read a file's arrays, those that are ``wanted`` by name, and its note.
+
+    Raises:
+        CorruptFileError: this is not what `write_arrays` wrote.
+        OSError: the file cannot be opened or read.
+    """
+    with open(path, "rb") as file:
+        return _Reader(path, file).read(wanted)
+
+
+class _Reader:
+    """Reads a file from the beginning, and knows where it stands."""
+
+    def __init__(self, path: str, file: BinaryIO) -> None:
+        self._path, self._file = path, file
+        self._size, self._at = os.fstat(file.fileno()).st_size, 0
+
+    def _fail(self, what: str, length: int = 0) -> NoReturn:
+        place = f"bytes {self._at} to {self._at + length}" if length else f"byte {self._at}"
+        raise CorruptFileError(f"{self._path}: {what}, at {place} of {self._size}")
+
+    def _take(self, length: int, digest: str | None, what: str) -> bytes:
+        """The next bytes, if they are there; None as the digest: they are passed over."""
+        if length > self._size - self._at:
+            self._fail(f"the file ends within {what}, which has {length} bytes")
+        data = b""
+        if digest is None:
+            self._file.seek(length, os.SEEK_CUR)
+        else:
+            data = self._file.read(length)
+            if hashlib.sha256(data).hexdigest() != digest:
+                self._fail(f"{what} is not the one that was written: its SHA-256 differs", length)
+        self._at += length
+        return data
+
+    def read(self, wanted: Callable[[str, str], bool]) -> tuple[Arrays, Any]:
+        head = self._file.read(_HEAD.size)
+        if not _MAGIC.startswith(head[:16]):
+            hint = "; it is a zip archive, such as numpy.savez writes: numpy.load reads it, for set_state_dict"
+            self._fail(
+                f"this is no checkpoint of fleetmetrics: it begins with {head[:16]!r}" + hint * (head[:2] == b"PK")
+            )
+        if len(head) < _HEAD.size:
+            self._fail(f"the file ends within the first {_HEAD.size} bytes")
+        _, length, digest = _HEAD.unpack(head)
+        self._at = _HEAD.size
+        header = self._take(length, digest.hex(), "the header")
+        try:
+            note, entries = json.loads(header)
+            found = [((name, key), entry) for name, key, *entry in entries]
+            if any({str}.union(map(type, name)) != {str} or len(entry) != 3 for name, entry in found):
+                raise ValueError
+        except (ValueError, TypeError, RecursionError):
+            self._fail("the header before is malformed")
+        arrays: Arrays = {}
+        for name, (dtype, shape, digest) in found:
+            what = f"the array {'/'.join(filter(None, name))!r:.80}"
+            try:
+                size = described_array(dtype, shape)[1]
+                chosen = wanted(*name)
+                data = self._take(size + -size % 16, str(digest) if chosen else None, what)
+                if chosen:
+                    (arrays[name],) = unpack_arrays([[dtype, shape]], data)
+            except RecordError as error:
+                self._fail(f"{what}: {error}")
+        if self._at != self._size:
+            self._fail("the file goes on after its last array")
+        return arrays, note

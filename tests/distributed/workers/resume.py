@@ -1,0 +1,91 @@
+"""One worker of a job that is broken off in the middle of a pass, of one that goes on, or of one without a break."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import paddle
+from cluster import arguments, report
+
+import fleetmetrics as fm
+from fleetmetrics.evaluator import Evaluator
+from tests.contract import plain
+
+SAMPLES, SIZE = 61, 3
+
+
+class Samples(paddle.io.Dataset):
+    def __getitem__(self, index: int) -> Any:
+        score = np.float32((index * 37 % SAMPLES) / SAMPLES)
+        return score, np.int64(index % 3 == 0), np.int64(index % 7), np.int64(index)
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+
+class InOrder(fm.BaseMetric):
+    def compute_metric(self, results: Any) -> Any:
+        return results["index"].tolist()
+
+
+class Scores(fm.evaluator.BaseMetric):
+    default_prefix = "scores"
+
+    def process(self, data_batch: Any, data_samples: Any) -> None:
+        self.results.extend(float(sample["score"]) for sample in data_samples)
+
+    def compute_metrics(self, results: Any) -> Any:
+        return {"sum": float(np.sum(results)), "number": len(results)}
+
+
+def job(sampler: Any) -> dict[str, Any]:
+    metrics = fm.MetricCollection(
+        {
+            "auc": fm.AUC(),
+            "exact": fm.ExactAUC(),
+            "gauc": fm.GAUC(by="user"),
+            "count": fm.Count(),
+            "by user": fm.Sliced(fm.Accuracy(), "user"),
+            "error": fm.MeanSquaredError(),
+        },
+        name="all",
+    )
+    return {"metrics": metrics, "order": InOrder(sampler=sampler), "evaluator": Evaluator(Scores(), sampler=sampler)}
+
+
+def evaluate(metrics: dict[str, Any], dataset: Any, sampler: Any, until: int | None) -> None:
+    keep, start = ~fm.padding_mask(sampler), 0
+    for number, (score, label, user, index) in enumerate(paddle.io.DataLoader(dataset, batch_sampler=sampler)):
+        if number == until:
+            break
+        mask = keep[start : start + len(score)]
+        start += len(score)
+        metrics["metrics"].add(score, label, mask=mask, user=user)
+        metrics["order"].add(index=index)
+        metrics["evaluator"].process({"score": score})
+
+
+def main(rank: int, folder: str, phase: str) -> None:
+    dataset = Samples()
+    sampler = paddle.io.DistributedBatchSampler(dataset, SIZE, shuffle=True)
+    metrics = job(sampler)
+    if phase == "goes on":
+        done = fm.load(folder, metrics)
+        dataset = paddle.io.Subset(dataset, done.remaining.tolist())
+        sampler = paddle.io.DistributedBatchSampler(dataset, SIZE, shuffle=True)
+        metrics["order"].sampler = metrics["evaluator"].sampler = sampler
+        report(loaded=repr(plain(metrics["metrics"].compute())), remaining=len(dataset))
+    until = 1 + rank if phase == "is broken off" else None  # the workers are not equally far
+    evaluate(metrics, dataset, sampler, until)
+    values = metrics["metrics"].compute()
+    report(count=values["count"], values=repr(plain(values)), error=values.pop("error"), exact=repr(plain(values)))
+    if phase == "is broken off":
+        fm.save(folder, metrics, sampler=sampler, batches=until)
+    else:
+        report(order=metrics["order"].compute(), evaluated=metrics["evaluator"].evaluate())
+
+
+if __name__ == "__main__":
+    communicator = fm.get_communicator()
+    main(communicator.rank, **arguments())
