@@ -38,8 +38,8 @@ def _empty(shape: tuple[int, ...], dtype: str, reduction: str) -> np.ndarray:
 class State:
     """A named array that a worker accumulates, with the reduction that merges workers.
 
-    A state is born at its identity element, as a NumPy array. It moves to a Paddle device with the first
-    batch of tensors, or into a static program's scope with the first batch of static variables.
+    A state is born at its identity element, where its first batch is: a NumPy array, a tensor on a Paddle device, or a
+    variable in a static program's scope.
 
     Args:
         name: its name; unique in the process once it lives in a static program.

@@ -183,10 +183,9 @@ def test_what_is_no_metric_of_the_catalogue_keeps_its_records_on_the_host():
 def test_the_docs_have_the_list_of_what_waits(page):
     text = (Path(__file__).parents[1] / "docs" / page / "gpu.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (?!---|what |内容)(.*?) \|", text, re.MULTILINE)
-    assert len(rows) == 3 and {type(CASES[name].make()) for name in WAITS} == {fm.Sliced}
-    for row, names in zip(
-        rows, ("`Sliced`.*`keys`|`keys`.*`Sliced`", "`BaseMetric.add`.*`Evaluator.process`", "`merge`")
-    ):
+    assert len(rows) == 4 and {type(CASES[name].make()) for name in WAITS} == {fm.Sliced}
+    named = ("`Sliced`.*`keys`|`keys`.*`Sliced`", "`BaseMetric.add`.*`Evaluator.process`", "`ModelMetric`", "`merge`")
+    for row, names in zip(rows, named):
         assert re.search(names, row)
 
 
@@ -213,19 +212,17 @@ def test_invalid_samples_are_left_out_and_compute_says_so():
         metric.compute()
 
 
-@pytest.mark.parametrize("make", [fm.ExactAUC, fm.SpearmanCorrelation, fm.MeanAbsoluteError, fm.Max])
+@pytest.mark.parametrize("make", [fm.ExactAUC, fm.SpearmanCorrelation, fm.GAUC, fm.MeanAbsoluteError, fm.Max])
 def test_a_tensor_that_changes_after_add_changes_nothing(make):
-    def tensors() -> list[Any]:
-        return [paddle.to_tensor([0.1, 0.9, 0.4, 0.6]), paddle.to_tensor([0.0, 1.0, 1.0, 0.0])]
-
-    metric, other = make(), make()
-    mask, given, same_again = paddle.to_tensor([True, True, True, False]), tensors(), tensors()
-    needs_label = other.takes_label
-    with Device():
-        metric.add(*given[: 2 if needs_label else 1], mask=mask)
-        for each in (*given, mask):
-            paddle.assign(paddle.zeros_like(each), each)
-    other.add(*same_again[: 2 if needs_label else 1], mask=paddle.to_tensor([True, True, True, False]))
+    metric, other = make(validate=False), make(validate=False)  # an invalid sample is cut out of a copy
+    for each in (metric, other):
+        given = {"prediction": paddle.to_tensor([0.1, 0.9, 0.4, 0.6]), "user": paddle.to_tensor([1, 1, 2, 2])}
+        given["label"] = paddle.to_tensor([0.0, 1.0, 1.0, 0.0])
+        names = (*each.arguments[: 2 if each.takes_label else 1], *each.columns)
+        with Device():
+            each.add(**{name: given.get(name, given["prediction"]) for name in names})
+            for tensor in given.values() if each is metric else ():
+                tensor.zero_()
     assert metric.compute() == other.compute()
 
 

@@ -118,6 +118,15 @@ def test_what_is_not_as_promised_is_said_and_ends_with_1(gpu, monkeypatch, capsy
         assert "NOT AS PROMISED: count: " in capsys.readouterr().err
 
 
+def test_who_sees_no_copy_to_the_host_cannot_say_that_there_is_none(gpu):
+    class Busy:
+        behind = staticmethod(lambda function: True)
+
+    assert gpu.controls(gpu.watched, None) == []
+    told = gpu.controls(lambda function: Counter(), Busy())
+    assert ["is not counted" in told[0], "was not busy" in told[1]] == [True, True]
+
+
 def test_how_far_two_values_are_apart(gpu):
     assert gpu.far({"a": 1.0, "b": (2, np.nan)}, {"a": 1.0, "b": (2, np.nan)}) == 0
     assert gpu.far(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == 0.5
