@@ -19,8 +19,9 @@ from fleetmetrics.xp import is_eager_tensor
 __all__ = ["BaseMetric", "arrangement", "as_dicts", "to_cpu"]
 
 _DEVICES = ("cpu", "gpu", "npu")
-#: How the `Evaluator` that asks has distributed the samples: mode and dealing. Metrics that a metric asks hear it, too.
-arrangement: contextvars.ContextVar[Any] = contextvars.ContextVar("arrangement", default=(None, None))
+#: How the `Evaluator` that asks has distributed the samples, mode and dealing, and whether they are wanted afterwards.
+#: Metrics that a metric asks hear it, too.
+arrangement: contextvars.ContextVar[Any] = contextvars.ContextVar("arrangement", default=(None, None, False))
 logger = logging.getLogger("fleetmetrics")
 
 
@@ -124,10 +125,11 @@ class BaseMetric(Recorder):
             FleetMetricsError: the same error on every worker, by the deadline.
             Exception: what ``compute_metrics`` raised, on every worker.
         """
-        name = type(self).__name__
-        (values,) = gather(name, lambda: [self.share(size, *arrangement.get())], get_communicator(), timeout)
-        self.results.clear()
-        self._ledger.cut(0)
+        name, (mode, dealing, keep) = type(self).__name__, arrangement.get()
+        (values,) = gather(name, lambda: [self.share(size, mode, dealing)], get_communicator(), timeout)
+        if not keep:
+            self.results.clear()
+            self._ledger.cut(0)
         return dict(values)
 
     def share(self, size: int | None = None, mode: str | None = None, dealing: Dealing | None = None) -> Share:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Iterable, Iterator
@@ -104,7 +103,7 @@ class FedMetric:
         share: Share = self.metric.share(size, mode, dealing)
         return share
 
-    def ask(self, size: int | None, mode: str, dealing: Dealing | None) -> dict[str, Any]:
+    def ask(self, size: int | None, mode: str, dealing: Dealing | None, keep: bool = False) -> dict[str, Any]:
         """What its own ``evaluate`` returns."""
         peers = [kind.__module__ for kind in type(self.metric).__mro__ if kind.__name__ == "BaseMetric"]
         if any(peer.startswith("mmengine.") for peer in peers) and get_communicator().world_size > 1:
@@ -112,7 +111,7 @@ class FedMetric:
                 f"{type(self.metric).__name__} is MMEngine's own, and would give each worker a value of its own;"
                 " python -m fleetmetrics.migrate changes the import"
             )
-        token = arrangement.set((mode, dealing))
+        token = arrangement.set((mode, dealing, keep))
         try:
             return dict(self.metric.evaluate(size))
         finally:
@@ -120,13 +119,13 @@ class FedMetric:
 
     def ask_alone(self) -> dict[str, Any]:
         """What its own ``evaluate`` returns for this worker alone; its records are restored afterwards."""
-        kept, ledger = list(getattr(self.metric, "results", ())), copy.deepcopy(getattr(self.metric, "_ledger", None))
+        kept = list(getattr(self.metric, "results", ()))
         try:
             with set_communicator(LocalCommunicator()):
-                return self.ask(None, "cat", None)
+                return self.ask(None, "cat", None, keep=True)
         finally:
             if hasattr(self.metric, "results"):
-                self.metric.results[:], self.metric._ledger = kept, ledger
+                self.metric.results[:] = kept
 
     def cut(self, records: int, calls: int) -> None:
         """Keep only this many records and batches."""

@@ -157,10 +157,15 @@ def _most_padding(notes: Sequence[dict[str, Any]]) -> int:
     return len(notes) * block if len(notes) > 1 else 1
 
 
+def _as_dealt(notes: Sequence[dict[str, Any]]) -> bool:
+    """Whether each worker has as many records as a sampler deals samples to each."""
+    return {note["n"] for note in notes} == {-(-notes[0]["size"] // len(notes))}
+
+
 def counts_samples(notes: Sequence[dict[str, Any]]) -> bool:
     """Whether the size is that of the samples of all workers, as they were counted, and not of their records."""
     size, samples = notes[0]["size"], [note["samples"] for note in notes]
-    if size is None or None in samples or not any(note["calls"] for note in notes):
+    if size is None or None in samples or not any(note["calls"] for note in notes) or _as_dealt(notes):
         return False
     return any(note["n"] for note in notes) and 0 <= sum(samples) - size < _most_padding(notes)
 
@@ -172,8 +177,7 @@ def _check_size(notes: Sequence[dict[str, Any]]) -> None:
         return
     padded, several = sum(counts) - size, len(counts) > 1
     unknown = any(note["nested"] or note["samples"] is None for note in notes)
-    as_dealt = padded == 0 or not unknown or set(counts) == {-(-size // len(counts))}  # as many on each worker
-    if 0 <= padded < _most_padding(notes) and as_dealt:
+    if 0 <= padded < _most_padding(notes) and (padded == 0 or not unknown or _as_dealt(notes)):
         return
     what = "gathered" if several else "added"
     by = f" ({by_rank(map(str, counts))})" if several else ""

@@ -144,6 +144,7 @@ def test_samples_that_are_missing_are_an_error_and_what_cannot_be_told_is_a_warn
             assert len(found["not known, and cut"][0]) == 2 * workers - 2
             assert ("1 cut off" in " ".join(found["not known, and cut"][1])) == (rank == 0)
         assert found["kept back"][0] == {"filtering/records": [1, 2]}
+        assert found["one image at a time"] == [[0, 1] if workers > 1 else [0], []]
         assert found["nested"][0] == {"odd/records": [1, 3] * workers, "even/records": [2] * workers}
         for case, several in (("not known", True), ("kept back", workers > 1), ("nested", False)):
             text = " ".join(found[case][1])

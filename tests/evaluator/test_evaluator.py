@@ -430,7 +430,19 @@ def test_local_values_leave_the_counts_of_samples_as_they_are() -> None:
         def process(self, data_batch: Any, data_samples: Any) -> None:
             super().process(data_batch, [each for each in data_samples if each % 2])
 
-    evaluator = Evaluator([Sifted(), Total()])
+    class Handing(Seen):
+        """It leaves all to another metric, as MMPretrain's ``MultiTasksMetric``."""
+
+        inner = Sifted(prefix="inner")
+
+        def process(self, data_batch: Any, data_samples: Any) -> None:
+            self.inner.process(data_batch, data_samples)
+
+        def evaluate(self, size: Any = None) -> dict[str, Any]:  # type: ignore[override]
+            return self.inner.evaluate(size)
+
+    evaluator = Evaluator([Sifted(), Total(), Handing()])
     evaluator.process([1, 2, 3])
-    assert evaluator.evaluate_local()["SEEN/N"] == 2
-    assert evaluator.evaluate(3)["SEEN/N"] == 2
+    for evaluate in (evaluator.evaluate_local, evaluator.evaluate_local, lambda: evaluator.evaluate(3)):
+        values = evaluate()
+        assert (values["SEEN/N"], values["INNER/N"]) == (2, 2)

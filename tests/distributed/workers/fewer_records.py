@@ -107,6 +107,13 @@ class Unknown(Sifted):
         super().add(predictions, None)
 
 
+class Pictures(Added):
+    """It is given one sample at a time."""
+
+    def compute_metric(self, results: Any) -> Any:
+        return [int(picture[0, 0]) for picture, _ in results]
+
+
 def told(call: Callable[..., Any], *args: Any) -> tuple[Any, list[str]]:
     """What comes of it, or the error, and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
@@ -189,11 +196,19 @@ def troubles() -> dict[str, Any]:
         "no records": told(empty.evaluate, 2 * world),
         "not known": told(unknown.compute, 3 * world),
         "not known, and cut": told(some.compute, 2 * world - 2),
+        "one image at a time": told(images),
         "kept back": told(late.evaluate, 3 * world),
         "no records, sampler": told(sampled),
     }
     nested.process([{"n": n} for n in (1, 2, 3)])
     return {**found, "nested": told(nested.evaluate, 3 * world)}
+
+
+def images() -> Any:
+    """The first axis of what `add` takes is no sample here; there are fewer samples than workers."""
+    metric = Pictures(dist_collect_mode="batch", batch_size=1)
+    metric.add(np.full([9, 4], rank % 2), np.full([9, 4], rank % 2))
+    return sorted(metric.compute(min(world, 2)))
 
 
 def sampled() -> Any:
