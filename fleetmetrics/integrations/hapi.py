@@ -94,10 +94,7 @@ class ModelMetric(paddle.metric.Metric):
         return [self.metric.name]
 
     def update(self, *arrays: np.ndarray) -> None:
-        """Add a batch; for hapi. With several workers an error is raised at the end of the pass, on all of them.
-
-        Args:
-            *arrays: the outputs and the labels, with one row per sample.
+        """Add a batch of outputs and labels; for hapi. Several workers raise an error at the end of the pass, together.
 
         Raises:
             InvalidInputError: outside of a pass that `GlobalValues` knows of.
@@ -111,11 +108,9 @@ class ModelMetric(paddle.metric.Metric):
             return
         try:
             own = self._pass.own(arrays)
-            if not len(own[0]):
-                return
-            if self.feed is None:
+            if len(own[0]) and self.feed is None:
                 self.metric.add(*own)
-            else:
+            elif len(own[0]) and self.feed is not None:
                 self.metric.add(**self.feed(*own))
         except Exception as error:  # of any kind: the others go on
             if self._pass.workers == 1:
@@ -128,8 +123,8 @@ class ModelMetric(paddle.metric.Metric):
             try:
                 with muted(UndefinedMetricWarning, BucketWarning):
                     return list(self._by_name(self.metric.compute_local()).values())
-            except FleetMetricsError:  # compute raises it
-                pass
+            except FleetMetricsError:
+                pass  # compute raises it
         return [math.nan] * len(self.name())
 
     def reset(self) -> None:
@@ -148,8 +143,7 @@ class ModelMetric(paddle.metric.Metric):
         """The values over all workers."""
         if self._pass is None or self._pass.skipped:
             return {}
-        call = f"ModelMetric {self.metric.name}"
-        get_communicator().consult(call, lambda letters: Letter(None), trouble=self._trouble)
+        get_communicator().consult(f"ModelMetric {self.metric.name}", lambda _: Letter(None), trouble=self._trouble)
         return self._by_name(self.metric.compute())
 
     def _end(self) -> None:
@@ -182,11 +176,7 @@ class GlobalValues(paddle.callbacks.Callback):
         self.values: dict[str, dict[str, Any]] = {}
 
     def set_model(self, model: Any) -> None:
-        """Be told of the model's passes; hapi calls it.
-
-        Args:
-            model: the `paddle.Model`.
-        """
+        """Be told of the passes of a `paddle.Model`; hapi calls it."""
         super().set_model(model)
         # The one place that has the loader, and comes before the callbacks at the end of a pass.
         model._run_one_epoch = functools.partial(self._run, model)
@@ -235,16 +225,16 @@ class _Pass:
         if self.workers == 1 or skipped:
             return
         self.seen = 0  # of this worker's samples, padding included
-        self.mask: np.ndarray | None = None  # made when the sampler has begun, and so the epoch is known
+        self.mask: np.ndarray | None = None  # made when the sampler has begun, and the epoch is known
         self.by_paddle, dealing = _dealing(loader, 0, self.workers)
         settings: dict[str, Any] = dealing.settings
-        self.samples, self.batch, shuffle = settings["samples"], settings["batch_size"], settings["shuffle"]
+        self.samples, self.batch, self.shuffle = settings["samples"], settings["batch_size"], settings["shuffle"]
         graph = type(model._adapter).__name__
         self.gathered = mode == "eval" and graph != "StaticPIRGraphAdapter"
         if not self.gathered:
             return
         model._adapter._merge_count["eval_total"] = 0  # num_iters or an error may have left another
-        if not self.by_paddle or (shuffle and dealing.count(self.rank) * self.workers > self.samples):
+        if not self.by_paddle or (self.shuffle and dealing.count(self.rank) * self.workers > self.samples):
             raise InvalidInputError(
                 "paddle.Model cuts off the last samples of an evaluation as padding, and these are others; evaluate "
                 "with a paddle.io.DistributedBatchSampler that does not shuffle"
@@ -260,7 +250,7 @@ class _Pass:
         if self.workers == 1:
             return arrays
         if self.mask is None:
-            self.mask = Dealing(self.loader, epoch_under_way(self.loader)).mask(self.rank)
+            self.mask = self._repeats(Dealing(self.loader, epoch_under_way(self.loader)))
         rows = [len(array) if array.ndim else 0 for array in arrays]
         mine = min(self.batch if self.by_paddle else rows[0], len(self.mask) - self.seen)
         start, due = 0, {mine}
@@ -276,6 +266,23 @@ class _Pass:
         places = places[~self.mask[self.seen : self.seen + len(places)]]
         self.seen += mine
         return [array[places] for array in arrays]
+
+    def _repeats(self, dealing: Dealing) -> np.ndarray:
+        """Which of this worker's samples an earlier step, or rank, had: right in a pass that num_iters ends, too."""
+        mask = dealing.mask(self.rank)
+        if not (self.by_paddle and self.shuffle):  # then padding comes last
+            return mask
+        found: list[tuple[int, int, int, int]] = []
+        for rank in range(self.workers):
+            indices = dealing.indices(rank)
+            places = np.flatnonzero(indices < -self.samples % self.workers)  # the sampler repeats the first ones
+            found += [(int(indices[place]), place // self.batch, rank, place) for place in places.tolist()]
+        last = None
+        for index, _, rank, place in sorted(found):
+            if rank == self.rank:
+                mask[place] = index == last
+            last = index
+        return mask
 
 
 def _dealing(loader: Any, epoch: int, workers: int) -> tuple[bool, Dealing]:

@@ -49,9 +49,11 @@ def test_every_pass_gives_what_one_process_gives(jobs, number) -> None:
         for name in ("fit", "shuffled"):
             assert [{key: end[key] for key in whole} for end in found[name]] == [whole] * 4, name
         assert found["partly"] == found["local"]["partly"]
-        for end, expected in zip(found["fit partly"], (found["local"]["partly"], whole)):
-            assert {key: end[key] for key in whole} == expected
-        assert found["dropped"] == found["local"]["dropped"]
+        begun = [*found["fit partly"], *found["begun"]]
+        expected = [found["local"]["partly"], whole, found["local"]["begun"]]
+        assert [{key: end[key] for key in whole} for end in begun] == expected
+        if SIZES[number] != (2, 4):  # of which nothing is left
+            assert found["dropped"] == found["local"]["dropped"]
         first, last = found["heard"]
         assert first == last
 
@@ -63,6 +65,11 @@ def test_metrics_of_all_samples_and_over_records_get_each_once_and_some_leave_tr
     trained, evaluated = alone["others"]["pairs"]
     assert trained == evaluated and trained["Pairs/n"] == "13"
     assert [end["evaluated"] for end in alone["others"]["evaluated"]] == ["nan", "13"]
+
+
+def test_the_last_line_of_the_progress_bar_has_the_value_of_all_workers(jobs) -> None:
+    alone, workers = jobs
+    assert workers[0]["shown"][-1] == alone["shown"][-1] != workers[0]["shown"][0]
 
 
 def test_an_early_stop_takes_the_same_decision_on_every_worker_where_local_values_would_not(jobs) -> None:

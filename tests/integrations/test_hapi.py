@@ -76,6 +76,13 @@ def test_a_callback_serves_several_models_and_each_keeps_its_own() -> None:
         assert evaluated(ModelMetric(fm.Count(name="n")), callbacks=callback) == {"n": 5}
 
 
+def test_values_of_one_model_do_not_stand_in_the_logs_of_the_next() -> None:
+    steps = Steps()
+    for name in ("one", "other"):
+        evaluated(ModelMetric(fm.Count(name=name)), callbacks=[steps, GlobalValues()])
+    assert [set(logs) & {"one", "other"} for logs in steps.seen] == [{"one"}] * 3 + [{"other"}] * 3
+
+
 def test_an_error_leaves_the_metric_ready_for_the_next_pass() -> None:
     wrong = [True]
     metric = ModelMetric(fm.Accuracy(name="a"), feed=lambda x, y: {"prediction": x, "label": y + 7 * wrong.pop()})
