@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import re
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import time
 import types
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 
 import numpy as np
 
@@ -29,8 +28,8 @@ _HIDDEN = re.compile("SECRET|TOKEN|PASS|KEY|CREDENTIAL")
 def doctor(*, timeout: float = 30.0) -> bool:
     """Print what this worker knows of its job, try an exchange with the others, and say what to fix.
 
-    Call it on every worker. It prints versions and Paddle's mode; what the launcher has set (of a secret, only that it
-    is there); which channel and engine are used, and why; how long an exchange takes; where the workers differ.
+    Call it on every worker. It prints versions and Paddle's mode, what the launcher has set (of secrets, only that
+    they are there), which channel and engine are used and why, how long an exchange takes, and where workers differ.
 
     Args:
         timeout: seconds to wait for the other workers.
@@ -40,12 +39,10 @@ def doctor(*, timeout: float = 30.0) -> bool:
 
     Examples:
         >>> import fleetmetrics
-        >>> fine = fleetmetrics.doctor()  # doctest: +ELLIPSIS
+        >>> fleetmetrics.doctor()  # doctest: +ELLIPSIS
         fleetmetrics ...
-        environment: nothing of a launcher
-        channel: LocalCommunicator, rank 0 of 1: the environment names one worker
-        exchange: 1 worker, ... ms
         nothing to fix
+        True
     """
     to_fix: list[str] = []
     facts = {"fleetmetrics": __version__, "Python": platform.python_version(), "NumPy": np.__version__}
@@ -68,13 +65,11 @@ def doctor(*, timeout: float = 30.0) -> bool:
 
 def _paddle(to_fix: list[str]) -> str:
     """Paddle's version and mode; what cannot work with it is added to what is to be fixed."""
-    found = _version_of("paddlepaddle", "paddlepaddle-gpu")
-    numpy, protobuf = _version_of("numpy"), _version_of("protobuf")
+    versions = {each.metadata["Name"]: each.version for each in distributions()}
+    numpy, protobuf = versions.get("numpy", ""), versions.get("protobuf", "")
+    found = versions.get("paddlepaddle") or versions.get("paddlepaddle-gpu") or ""
     if found.startswith("2.") and not (numpy.startswith("1.") and protobuf.startswith(("3.", "4."))):
-        to_fix.append(
-            f"Paddle {found} needs older packages than NumPy {numpy} and protobuf {protobuf}: pip install 'numpy<2'"
-            " 'protobuf>=3.20.2,<5'"
-        )
+        to_fix.append(f"Paddle {found} with NumPy {numpy} and protobuf {protobuf}: pip install 'numpy<2' 'protobuf<5'")
     paddle = sys.modules.get("paddle")
     if paddle is not None:
         pir = getattr(paddle.framework, "in_pir_mode", bool)()
@@ -90,13 +85,6 @@ def _paddle(to_fix: list[str]) -> str:
     return f"{found}, not imported here"
 
 
-def _version_of(*packages: str) -> str:
-    for package in packages:
-        with contextlib.suppress(PackageNotFoundError):
-            return version(package)
-    return ""
-
-
 def _environment() -> str:
     shown = {name: re.sub("//[^/@]*@", "//(hidden)@", os.environ[name]) for name in filter(_SHOWN.match, os.environ)}
     return ", ".join(f"{each}={'(hidden)' if _HIDDEN.search(each) else shown[each]}" for each in sorted(shown))
@@ -108,14 +96,13 @@ def _why(channel: Communicator, to_fix: list[str]) -> str:
         return "the program has called set_communicator"
     if isinstance(channel, LocalCommunicator):
         return "the environment names one worker"
-    why = f"FLEETMETRICS_ENGINE is {os.environ.get('FLEETMETRICS_ENGINE')}"
-    if "FLEETMETRICS_ENGINE" not in os.environ:
-        host, port = Job.from_environment().candidates()[0]
-        why = f"the environment names {channel.world_size} workers; engine sockets, rank 0 listens on {host}:{port}"
-    if channel.authenticated:
-        return f"{why}; all prove that they know the job's secret"
-    to_fix.append("whoever reaches rank 0's port may pass for a worker: set FLEETMETRICS_SECRET alike on all workers")
-    return f"{why}; nobody has to prove anything"
+    if not channel.authenticated:
+        to_fix.append("whoever reaches rank 0's port may pass for a worker: set FLEETMETRICS_SECRET alike on all")
+    if "FLEETMETRICS_ENGINE" in os.environ:
+        return f"FLEETMETRICS_ENGINE is {os.environ['FLEETMETRICS_ENGINE']}"
+    host, port = Job.from_environment().candidates()[0]
+    proved = "all prove that they know the job's secret" if channel.authenticated else "nobody proves anything"
+    return f"several workers in the environment; engine: sockets, rank 0 listens on {host}:{port}; {proved}"
 
 
 def _exchange(channel: Communicator, facts: dict[str, str], timeout: float, to_fix: list[str]) -> str:
@@ -129,13 +116,8 @@ def _exchange(channel: Communicator, facts: dict[str, str], timeout: float, to_f
     return f"{total} worker{'s' * (total > 1)}, {1000 * (time.monotonic() - start):.1f} ms"
 
 
-class _Doctor(types.ModuleType):
-    """``fleetmetrics.doctor`` is this module where somebody has imported it, else the function: both can be called."""
-
-    def __call__(self, *, timeout: float = 30.0) -> bool:
-        return doctor(timeout=timeout)
-
-
 if __name__ == "__main__":
     sys.exit(not doctor())
-sys.modules[__name__].__class__ = _Doctor
+# ``fleetmetrics.doctor`` is this module where somebody has imported it, else the function: both can be called.
+_calls = {"__call__": lambda self, **options: doctor(**options)}
+sys.modules[__name__].__class__ = type("Doctor", (types.ModuleType,), _calls)

@@ -26,11 +26,10 @@ _T = TypeVar("_T")
 
 def _level() -> str:
     level = os.environ.get("FLEETMETRICS_LOG", "").strip().upper()
-    if level not in ("", "INFO", "WARNING"):
-        raise InvalidInputError(
-            f"the environment variable FLEETMETRICS_LOG holds {level.lower()!r}; it must be info, warning, or unset."
-        )
-    return level
+    if level in ("", "INFO", "WARNING"):
+        return level
+    text = f"the environment variable FLEETMETRICS_LOG holds {level.lower()!r}; it must be info, warning, or unset."
+    raise InvalidInputError(text)
 
 
 def watch(rank: int) -> Watch | None:
@@ -51,9 +50,6 @@ class Watch:
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self._last: list[tuple[int, float]] = []  # who came last where somebody was late, and how late
-        self._begin()
-
-    def _begin(self) -> None:
         self._came: dict[int, float] = {}
         self._waits = self._received = 0.0
 
@@ -78,7 +74,7 @@ class Watch:
             (when, last), (middle, _) = order[-1], order[(len(order) - 1) // 2]
             text += f"; rank {last} came last, {1000 * (when - middle):.1f} ms after the middle one"
             self._count(last, when - middle)
-        self._begin()
+        self._came, self._waits, self._received = {}, 0.0, 0.0
         logger.info(text)
 
     def _count(self, rank: int, late: float) -> None:
@@ -88,12 +84,10 @@ class Watch:
         if len(self._last) < LATE_EXCHANGES:
             return
         [(rank, times)] = Counter(each for each, _ in self._last).most_common(1)
+        text = f"rank {rank} came last at {times} of the last {LATE_EXCHANGES} exchanges at which a worker was late,"
+        text += f" by {sum(late for each, late in self._last if each == rank):.1f} s in all: look at what it does "
         if times >= 0.8 * LATE_EXCHANGES:
-            seconds = sum(late for each, late in self._last if each == rank)
-            logger.warning(
-                f"rank {rank} came last at {times} of the last {LATE_EXCHANGES} exchanges at which a worker was late, "
-                f"by {seconds:.1f} s in all: look at what it does besides, and how its samples and its machine differ"
-            )
+            logger.warning(text + "besides, and how its samples and its machine differ")
         self._last.clear()
 
 
@@ -102,16 +96,8 @@ def _size(payload: Any) -> int:
     return sum(memoryview(part).nbytes for part in (payload if isinstance(payload, (list, tuple)) else [payload]))
 
 
-def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None, unit: str = "piece") -> Iterator[_T]:
-    """The items; where that takes long, it shows how far it is: by a bar on rank 0's terminal, else by lines.
-
-    Args:
-        items: what is worked through.
-        what: is done with them.
-        rank: of this worker; those other than 0 only log.
-        total: how many items there are, if that is known.
-        unit: what one of them is called.
-    """
+def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None) -> Iterator[_T]:
+    """The items; where they take long, it shows how far it is: by a bar on rank 0's terminal, else by lines."""
     quiet = rank != 0 or _level() == "WARNING"
     began, pause, bar = time.monotonic(), LONG_SECONDS, None
     then = began + pause
@@ -121,19 +107,20 @@ def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None
             if bar is not None:
                 bar.update()
             elif time.monotonic() >= then:
+                pause *= 2  # after 10, 30, 70, 150 seconds
+                then += pause
                 with contextlib.suppress(ImportError):
                     if not quiet and sys.stderr.isatty():
                         from tqdm import tqdm
 
-                        bar = tqdm(desc=what, total=total, initial=number, unit=unit, leave=False)
+                        bar = tqdm(desc=what, total=total, initial=number, leave=False)
                         continue
                 of = "" if total is None else f" of {total}"
-                text = f"{what}: {number}{of} {unit}s after {time.monotonic() - began:.0f} s"
-                logger.info(f"rank {rank}, {text}")
-                if not quiet and not logger.isEnabledFor(logging.INFO):
+                text = f"{what}: {number}{of} pieces after {time.monotonic() - began:.0f} s"
+                if quiet or logger.isEnabledFor(logging.INFO):
+                    logger.info(f"rank {rank}, {text}")
+                else:
                     print(f"fleetmetrics: {text}", file=sys.stderr, flush=True)
-                pause *= 2  # after 10, 30, 70, 150 seconds
-                then += pause
     finally:
         if bar is not None:
             bar.close()

@@ -10,11 +10,8 @@ import numpy as np
 
 from fleetmetrics.arguments import array_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError, warn
-from fleetmetrics.formulas.aggregation import HistogramCounts
+from fleetmetrics.formulas import ROC, CalibrationPoints, HistogramCounts, PrecisionRecall, Sweep
 from fleetmetrics.formulas.bootstrap import BootstrapResult
-from fleetmetrics.formulas.calibration import CalibrationPoints
-from fleetmetrics.formulas.curves import ROC, PrecisionRecall
-from fleetmetrics.formulas.operating_points import Sweep
 from fleetmetrics.metrics.curves import Shares
 from fleetmetrics.xp import to_host
 
@@ -97,29 +94,13 @@ def _clean(text: str) -> str:
 
 def _scalars(name: str, value: Any, most: int, labels: Any = None) -> Iterator[tuple[str, float]]:
     """The scalars of one part; ``labels`` are what the entries of an array stand for."""
-    if not isinstance(value, _WHOLE):
-        yield from _of_array(name, np.asarray(value), most, labels)
+    if isinstance(value, _WHOLE):
+        if isinstance(value, (Shares, Sweep)):
+            labels = getattr(value[0], "value", value[0])  # those of Bootstrap do not vary
+        for field, column in _kept(value).items():
+            yield from _scalars(f"{name}/{field}" if field else name, column, most, labels)
         return
-    under = {f"{name}/{field}": column for field, column in value._asdict().items()}
-    if isinstance(value, (Shares, Sweep)):
-        labels = getattr(value[0], "value", value[0])  # those of Bootstrap do not vary
-        under = {name: value.values} if isinstance(value, Shares) else dict(list(under.items())[1:])
-    elif isinstance(value, BootstrapResult):  # the rest are settings, and the replicates
-        under = dict(list(under.items())[:5])
-    elif isinstance(value, HistogramCounts):
-        under = dict(list(under.items())[2:])
-    elif isinstance(value, ROC):
-        under = {f"{name}/area": np.sum(np.diff(value.fpr) * (value.tpr[1:] + value.tpr[:-1]) / 2)}
-    elif isinstance(value, PrecisionRecall):
-        under = {f"{name}/area": -np.sum(np.diff(value.recall) * value.precision[:-1])}
-    else:
-        distance, total = np.sum(value.weight * np.abs(value.predicted - value.actual)), value.weight.sum()
-        under = {f"{name}/error": distance / total if total else np.nan}
-    for each, column in under.items():
-        yield from _scalars(each, column, most, labels)
-
-
-def _of_array(name: str, array: np.ndarray, most: int, labels: Any) -> Iterator[tuple[str, float]]:
+    array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise InvalidInputError(
             f"values holds {array.tolist()!r} under {name!r}; scalars are made of numbers, arrays, named tuples, and "
@@ -131,3 +112,18 @@ def _of_array(name: str, array: np.ndarray, most: int, labels: Any) -> Iterator[
     for index, number in np.ndenumerate(array):
         place = index if labels is None or array.ndim != 1 else [labels[index[0]]]
         yield "/".join([name, *map(str, place)]), float(number)
+
+
+def _kept(value: Any) -> dict[str, Any]:
+    """What scalars are made of, by field."""
+    if isinstance(value, ROC):
+        return {"area": np.sum(np.diff(value.fpr) * (value.tpr[1:] + value.tpr[:-1]) / 2)}
+    if isinstance(value, PrecisionRecall):
+        return {"area": -np.sum(np.diff(value.recall) * value.precision[:-1])}
+    if isinstance(value, CalibrationPoints):
+        distance, total = np.sum(value.weight * np.abs(value.predicted - value.actual)), value.weight.sum()
+        return {"error": distance / total if total else np.nan}
+    if isinstance(value, Shares):
+        return {"": value.values}
+    first, last = {BootstrapResult: (0, 5), HistogramCounts: (2, 4), Sweep: (1, 8)}[type(value)]  # not what is set
+    return dict(list(value._asdict().items())[first:last])

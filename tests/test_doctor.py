@@ -97,18 +97,18 @@ def test_what_does_not_go_with_paddle_is_said_without_importing_it(
 ) -> None:
     module = importlib.import_module("fleetmetrics.doctor")
     versions = {"paddlepaddle": "2.6.2", "numpy": "2.1.0", "protobuf": "7.0"}
-    monkeypatch.setattr(module, "_version_of", lambda name, *_: versions.get(name, ""))
+    found = [types.SimpleNamespace(metadata={"Name": name}, version=each) for name, each in versions.items()]
+    monkeypatch.setattr(module, "distributions", lambda: found)
     monkeypatch.delitem(sys.modules, "paddle", raising=False)
     (tmp_path / "paddle.py").write_text("import os\nos.write(2, b'no device\\n')\nos.abort()\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     fine, lines = seen(capsys)
     assert not fine and lines[0].endswith("Paddle 2.6.2, not imported here")
     assert [line for line in lines if line.startswith("to fix")] == [
-        "to fix: Paddle 2.6.2 needs older packages than NumPy 2.1.0 and protobuf 7.0: pip install 'numpy<2' "
-        "'protobuf>=3.20.2,<5'",
+        "to fix: Paddle 2.6.2 with NumPy 2.1.0 and protobuf 7.0: pip install 'numpy<2' 'protobuf<5'",
         "to fix: `import paddle` fails: no device",
     ]
-    monkeypatch.setattr(module, "_version_of", lambda *_: "")
+    monkeypatch.setattr(module, "distributions", lambda: [])
     fine, lines = seen(capsys)
     assert fine and lines[0].endswith("Paddle is not installed")
 
@@ -150,7 +150,7 @@ def test_three_workers_are_told_of_the_channel_and_where_they_differ(tmp_path: P
     for rank, each in enumerate(ended):
         assert each.status == 0 and "hunter2" not in each.out, each.out
         assert (
-            f"channel: SocketCommunicator, rank {rank} of 3: the environment names 3 workers; engine sockets"
+            f"channel: SocketCommunicator, rank {rank} of 3: several workers in the environment; engine: sockets"
             in each.out
         )
         assert "all prove that they know the job's secret" in each.out and "exchange: 3 workers, " in each.out

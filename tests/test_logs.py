@@ -20,6 +20,7 @@ from tests.distributed.forks import crew, member, outcome, results, wait_for
 
 pytestmark = pytest.mark.numpy_only
 
+ROOT = Path(__file__).resolve().parent.parent
 LINE = re.compile(
     r"rank 0, exchange \d+ \((?P<call>[^)]+)\): (?P<bytes>\d+) bytes in, (?P<told>\d+ bytes|an error) to each, "
     r"(?P<ms>[\d.]+) ms(?:; rank (?P<last>\d) came last(?:, (?P<behind>[\d.]+) ms after the middle one)?)?"
@@ -131,6 +132,22 @@ def test_rank_0_is_said_to_be_last_where_all_have_waited_for_it(clock: Any, capl
     assert (late["last"], late["behind"]) == ("0", None) and (early["last"], early["behind"]) == ("2", "250.0")
 
 
+def test_the_page_shows_lines_as_they_are(clock: Any, caplog: Any) -> None:
+    for folder in ("guide", "zh"):
+        text = (ROOT / "docs" / folder / "logs.md").read_text("utf-8")
+        exchanges = re.findall(r"<!-- exchange -->\n```text\n(.*)\n```", text)
+        assert LINE.fullmatch(exchanges[0]) and re.fullmatch(
+            r"rank 1, exchange 3 \(.*\): \d+ bytes out, \d+ bytes in, [\d.]+ ms", exchanges[1]
+        )
+        [warning] = re.findall(r"<!-- warning -->\n```text\n(.*)\n```", text)
+        watch = logs.Watch(0)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "fleetmetrics"):
+            for late in [3] * 9 + [1]:
+                meet(watch, clock, {1: 0.0, 2: 0.0, 3: 0.0, late: 4.3 / 9})
+        assert [record.getMessage() for record in caplog.records] == [warning]
+
+
 # -- long work ---------------------------------------------------------------------------------------------
 
 
@@ -216,4 +233,4 @@ def test_folding_gathering_and_offline_evaluation_show_it(monkeypatch: pytest.Mo
     assert re.search(r"^fleetmetrics: GAUC gauc, records: 1 of \d+ pieces after 0 s$", capsys.readouterr().err, re.M)
     samples = [dict(pred_label=1, gt_label=1)] * 5
     assert Evaluator(dict(type="Accuracy")).offline_evaluate(samples, chunk_size=2)["accuracy/top1"] == 100.0
-    assert "fleetmetrics: Evaluator.offline_evaluate: 1 of 3 chunks after 0 s" in capsys.readouterr().err
+    assert "fleetmetrics: offline_evaluate: 1 of 3 pieces after 0 s" in capsys.readouterr().err

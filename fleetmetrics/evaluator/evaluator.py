@@ -156,10 +156,9 @@ class Evaluator(Resumable):
             nonlocal size
             if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
                 raise InvalidInputError(f"chunk_size is {chunk_size!r}; it must be an integer of at least 1.")
-            number_of = -(-len(data_samples) // chunk_size) if isinstance(data_samples, Sized) else None
+            total = -(-len(data_samples) // chunk_size) if isinstance(data_samples, Sized) else None
             chunks = paired_chunks(data_samples, data, chunk_size)
-            shown = progress(chunks, "Evaluator.offline_evaluate", channel.rank, number_of, "chunk")
-            for number, (samples, batch) in enumerate(shown):
+            for number, (samples, batch) in enumerate(progress(chunks, "offline_evaluate", channel.rank, total)):
                 size += len(samples)
                 if number % channel.world_size == channel.rank:
                     self.process(samples, None if batch is None else pseudo_collate(batch))

@@ -1,9 +1,7 @@
 """VisualDL and TensorBoard: what metrics compute, as scalars, curves, histograms and pictures.
 
-    writer = visualdl.LogWriter("runs/1") if rank == 0 else None   # or tensorboardX.SummaryWriter
-    log(writer, metrics.compute(), step=epoch)                     # on every worker; rank 0 writes
-
-MLflow needs nothing of this: ``mlflow.log_metrics(fleetmetrics.flatten(values), step=epoch)``.
+writer = visualdl.LogWriter("runs/1") if rank == 0 else None   # or tensorboardX.SummaryWriter
+log(writer, metrics.compute(), step=epoch)                     # on every worker; rank 0 writes
 """
 
 from __future__ import annotations
@@ -15,17 +13,15 @@ import numpy as np
 
 from fleetmetrics.comm import get_communicator
 from fleetmetrics.errors import InvalidInputError, warn
+from fleetmetrics.formulas import ROC, HistogramCounts, PrecisionRecall
 from fleetmetrics.formulas.bootstrap import BootstrapResult
-from fleetmetrics.scalars import ROC, HistogramCounts, PrecisionRecall, flatten, is_matrix, parts
+from fleetmetrics.scalars import flatten, is_matrix, parts
 
-__all__ = ["LogCallback", "log", "log_hparams"]
+__all__ = ["LogCallback", "log"]
 
 #: VisualDL and TensorBoard show a curve at thresholds that lie evenly from 0 to 1; tensorboardX takes no more.
 THRESHOLDS = 127
-#: In place of true and false positives and negatives, which a curve does not hold.
-_NO_COUNTS = np.full((4, THRESHOLDS), -1)
-#: What hapi logs beside values.
-_ABOUT = ("step", "steps", "batch_size", "metrics")
+_NO_COUNTS = np.full((4, THRESHOLDS), -1)  # of true and false positives and negatives
 #: What is on the axes of the picture of a curve, by class.
 _AXES: dict[str, tuple[str, ...]] = {
     "ROC": ("fpr", "tpr"),
@@ -36,12 +32,12 @@ _AXES: dict[str, tuple[str, ...]] = {
 }
 
 
-def log(writer: Any, values: Any, step: int, *, prefix: str = "", most: int = 100) -> None:
+def log(writer: Any, values: Any, step: int, *, prefix: str = "", most: int = 100, hparams: Any = None) -> None:
     """Write what metrics have computed: rank 0 does, wherever it is called.
 
-    Scalars have the names of `fleetmetrics.flatten`. ROC curves, precision-recall curves and histograms are written in
-    the dashboard's own form, too (TensorBoard has none for ROC); curves and square matrices, such as a confusion
-    matrix, as pictures, if matplotlib is installed. Of square matrices no scalars are made.
+    Scalars have the names of `fleetmetrics.flatten`. ROC and precision-recall curves and histograms are written in the
+    dashboard's own form, too (TensorBoard has none for ROC); curves and square matrices, such as a confusion matrix,
+    as pictures, with matplotlib. Of square matrices no scalars are made.
 
     Args:
         writer: a `visualdl.LogWriter`, a `tensorboardX.SummaryWriter`, or that of `torch.utils.tensorboard`; None
@@ -50,42 +46,30 @@ def log(writer: Any, values: Any, step: int, *, prefix: str = "", most: int = 10
         step: number of the step or epoch.
         prefix: what the names begin with, such as ``"eval"``.
         most: of a larger array no scalars are made, with a warning.
+        hparams: with the final values of a run its hyperparameters, a dict; what is no number is written as a text.
 
     Raises:
         InvalidInputError: writer is none of these, or a value is no number; see `fleetmetrics.flatten`.
     """
-    if not _writes(writer):
+    if writer is not None and not hasattr(writer, "add_scalar"):
+        raise InvalidInputError(f"writer is {writer!r}; it must be a visualdl.LogWriter, a SummaryWriter, or None")
+    if writer is None or get_communicator().rank:
         return
-    for name, scalar in flatten(values, prefix, most=most, matrices=False).items():
+    visualdl = any(each.__module__.partition(".")[0] == "visualdl" for each in type(writer).__mro__)
+    found = flatten(values, prefix, most=most, matrices=False)
+    for name, scalar in found.items():
         writer.add_scalar(name, scalar, step)
+    if hparams is not None:
+        plain = {key: each.item() if isinstance(each, np.generic) else each for key, each in hparams.items()}
+        plain = {key: each if type(each) in (int, float) else str(each) for key, each in plain.items()}
+        writer.add_hparams(plain, list(found) if visualdl else found)
     for name, value in parts(values, prefix):
         if isinstance(value, tuple) and any(isinstance(each, BootstrapResult) for each in value):
             continue  # intervals along a curve
         if isinstance(value, (ROC, PrecisionRecall, HistogramCounts)):
-            (_to_visualdl if _is_visualdl(writer) else _to_tensorboard)(writer, name, value, step)
+            (_to_visualdl if visualdl else _to_tensorboard)(writer, name, value, step)
         for place, picture in _pictures(name, value):
             writer.add_image(place, picture, step, dataformats="HWC")
-
-
-def log_hparams(writer: Any, hparams: Mapping[str, Any], values: Any) -> None:
-    """Write the hyperparameters of a run, and the final values that they led to: rank 0 does.
-
-    Args:
-        writer: as for `log`.
-        hparams: numbers and texts by name; anything else is written as a text.
-        values: as for `log`; their scalars are named ``hparam/...``.
-
-    Raises:
-        InvalidInputError: as for `log`.
-    """
-    if not _writes(writer):
-        return
-    final = flatten(values, "hparam")
-    settings = {name: value.item() if isinstance(value, np.generic) else value for name, value in hparams.items()}
-    settings = {name: value if type(value) in (int, float, str) else str(value) for name, value in settings.items()}
-    writer.add_hparams(settings, list(final) if _is_visualdl(writer) else final)
-    for name, value in final.items() if _is_visualdl(writer) else ():
-        writer.add_scalar(name, value, 0)
 
 
 class LogCallback:
@@ -117,22 +101,10 @@ class LogCallback:
     def _write(self, logs: Mapping[str, Any], prefix: str) -> None:
         if callable(self.writer):
             self.writer = self.writer() if get_communicator().rank == 0 else None
-        again = tuple(f"{name}/" for name, value in logs.items() if isinstance(value, Mapping))  # its items, once more
-        kept = {name: each for name, each in logs.items() if name not in _ABOUT and not name.startswith(again)}
-        ones = {name: each[0] if isinstance(each, list) and len(each) == 1 else each for name, each in kept.items()}
-        log(self.writer, ones, self.epoch, prefix=prefix)
-
-
-def _writes(writer: Any) -> bool:
-    if writer is not None and not hasattr(writer, "add_scalar"):
-        raise InvalidInputError(
-            f"writer is {writer!r}; it must be a visualdl.LogWriter, a tensorboardX.SummaryWriter, or None"
-        )
-    return writer is not None and get_communicator().rank == 0
-
-
-def _is_visualdl(writer: Any) -> bool:
-    return any(each.__module__.partition(".")[0] == "visualdl" for each in type(writer).__mro__)
+        again = [f"{name}/" for name, value in logs.items() if isinstance(value, Mapping)]  # its items stand there, too
+        kept = [name for name in logs if name not in ("step", "batch_size") and not name.startswith(tuple(again))]
+        values = {name: each[0] if isinstance(each := logs[name], list) and len(each) == 1 else each for name in kept}
+        log(self.writer, values, self.epoch, prefix=prefix)
 
 
 def _at(wanted: np.ndarray, curve: Any) -> list[list[float]]:

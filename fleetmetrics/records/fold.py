@@ -147,8 +147,7 @@ def _fold_spread(
             folds.join(by_worker[number % size][number // size])
         return _packed(folds.carries)
 
-    starts = range(0, len(mine), size)
-    for start in progress(starts, call, rank, len(starts), "round"):
+    for start in progress(range(0, len(mine), size), call, rank, -(-len(mine) // size)):
         given = [_written(piece) for piece in mine[start : start + size]]
         given += [Letter(None)] * (size - len(given))
         letters = channel.shuffle(call, given, timeout=deadline.left, trouble=trouble)

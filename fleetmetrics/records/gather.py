@@ -109,7 +109,7 @@ def _send(
         return _answer(lambda: _values(found), allow_pickle)
 
     parcels = _parcels(found, channel.rank)
-    rounds = progress(itertools.count(), f"{call}, records", channel.rank, unit="round")
+    rounds = progress(itertools.count(), f"{call}, records", channel.rank)
     while True:
         next(rounds)
         note, payload, trouble = _next_letter(parcels)

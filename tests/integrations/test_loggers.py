@@ -13,7 +13,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.integrations import loggers
-from fleetmetrics.integrations.loggers import LogCallback, log, log_hparams
+from fleetmetrics.integrations.loggers import LogCallback, log
 from tests.distributed.cluster import free_ports
 from tests.distributed.forks import member, run
 
@@ -79,11 +79,12 @@ def test_visualdl_gets_scalars_curves_histograms_and_pictures(computed: Any, tmp
 
     with LogWriter(str(tmp_path)) as writer:
         log(writer, computed, 7, prefix="eval")
-        log_hparams(writer, {"rate": np.float32(0.5), "depth": 3, "opt": "adam", "fine": True}, {"auc": 0.75})
+        settings = {"rate": np.float32(0.5), "depth": 3, "opt": "adam", "fine": True}
+        log(writer, {"auc": 0.75}, 8, prefix="final", hparams=settings)
     found = visualdl_records(tmp_path)
     scalars = {tag: record.value for tag, record in found["scalar"].items()}
     flat = fm.flatten({key: value for key, value in computed.items() if key != "confusion"}, "eval")
-    assert scalars == pytest.approx({**flat, "hparam/auc": 0.75}, nan_ok=True) and set(scalars) > AUCS
+    assert scalars == pytest.approx({**flat, "final/auc": 0.75}, nan_ok=True) and set(scalars) > AUCS
     assert all(record.id == 7 for tag, record in found["scalar"].items() if tag.startswith("eval/"))
     assert set(found["image"]) == PICTURES
     assert all(record.image.encoded_image_string[1:4] == b"PNG" for record in found["image"].values())
@@ -98,7 +99,9 @@ def test_visualdl_gets_scalars_curves_histograms_and_pictures(computed: Any, tmp
     histogram = found["histogram"]["eval/scores"].histogram
     assert list(histogram.hist) == computed["scores"].counts.tolist()
     assert list(histogram.bin_edges) == [0.0, 0.25, 0.5, 0.75, 1.0]
-    assert len(found["hyper_parameters"]) == 1
+    [hparams] = found["hyper_parameters"].values()
+    assert {each.name for each in hparams.hparam.hparamInfos} == {"rate", "depth", "opt", "fine"}
+    assert [each.name for each in hparams.hparam.metricInfos] == ["final/auc"]
 
 
 # -- TensorBoard -----------------------------------------------------------------------------------------------
@@ -124,11 +127,11 @@ def test_tensorboard_gets_scalars_a_pr_curve_histograms_and_pictures(computed: A
 
     with SummaryWriter(str(tmp_path)) as writer:
         log(writer, computed, 7, prefix="eval")
-        log_hparams(writer, {"rate": 0.5, "opt": "adam", "layers": [3, 4]}, {"auc": 0.75})
+        log(writer, {"auc": 0.75}, 8, prefix="final", hparams={"rate": 0.5, "opt": "adam", "layers": [3, 4]})
     found = tensorboard_values(tmp_path)
     flat = fm.flatten({key: value for key, value in computed.items() if key != "confusion"}, "eval")
     assert {tag: found[tag].simple_value for tag in flat} == pytest.approx(flat, nan_ok=True)
-    assert found["hparam/auc"].simple_value == 0.75
+    assert found["final/auc"].simple_value == 0.75
     pictures = {tag for tag, value in found.items() if value.HasField("image")}
     assert pictures == PICTURES
     *counts, precisions, recalls = np.reshape(found["eval/pr"].tensor.float_val, (6, points := loggers.THRESHOLDS))
