@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 import types
@@ -154,5 +155,10 @@ def test_three_workers_are_told_of_the_channel_and_where_they_differ(tmp_path: P
             in each.out
         )
         assert "all prove that they know the job's secret" in each.out and "exchange: 3 workers, " in each.out
+        shown = [re.sub(r"[\d.]+", "0", line.partition(", Paddle")[0]) for line in each.out.splitlines()]
+        for page in ("guide", "zh"):
+            text = (ROOT / "docs" / page / "logs.md").read_text("utf-8").partition("<!-- doctor -->\n```text\n")[2]
+            lines = [re.sub(r"[\d.]+", "0", line.partition(", Paddle")[0]) for line in text.splitlines()[:4]]
+            assert lines[2:] == shown[2:4] and (rank == 2 or lines[0] == shown[0])
         differ = f"to fix: the workers differ in fleetmetrics: {fm.__version__} on ranks 0, 1, 0.0.1 on rank 2"
         assert each.out.splitlines()[-1] == differ
