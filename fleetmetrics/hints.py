@@ -24,6 +24,7 @@ _METHODS = {
     "add": "append collect feed forward process update update_state",
     "compute": "accumulate eval evaluate get result value",
     "merge": "merge_state",
+    "set_state_dict": "load_state_dict",
     "reset": "clear reset_state reset_states",
     "fresh": "clone",
 }

@@ -110,7 +110,8 @@ def epoch_under_way(sampler: Any) -> int:
 
 def dataset_indices(sampler: Any) -> np.ndarray | None:
     """What a sampler's indices are in the whole data set, where it deals a `paddle.io.Subset`; None: the same."""
-    found, part = None, _inner(sampler).dataset
+    part: Any = getattr(_inner(sampler), "dataset", None)
+    found = None
     while hasattr(part, "indices") and hasattr(part, "dataset"):
         of = np.asarray(part.indices, np.int64)
         found = of if found is None else of[found]

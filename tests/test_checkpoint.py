@@ -239,6 +239,16 @@ def test_a_static_programs_states_are_saved_and_loaded_in_its_scope(name: str, t
         one.metric.set_state_dict(state, paddle.static.Scope())
 
 
+def test_a_file_holds_what_a_program_has_in_its_scope(tmp_path: Any) -> None:
+    data = draw("auc", first_dtypes("auc"))
+    one = StaticFeed(fm.AUC(), data)
+    one.run(batches(data))
+    other = one.renewed()
+    fm.save(tmp_path / "it", one.metric, scope=one.scope)
+    fm.load(tmp_path / "it", other.metric, scope=other.scope)
+    assert state_bytes(one.metric, one.scope) == state_bytes(other.metric, other.scope)
+
+
 def test_floats_do_not_fit_into_a_programs_integers() -> None:
     data = draw("count", first_dtypes("count"))
     program = StaticFeed(fm.Count(), data)

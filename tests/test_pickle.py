@@ -144,6 +144,37 @@ def test_paddle_saves_and_loads_the_metric_itself(name, tmp_path):
     assert same(value_of(again), value_of(metric), exact=True)
 
 
+class Things(fm.BaseMetric):
+    def compute_metric(self, results):
+        return [np.asarray(each).tolist() for each in (results["thing"] if isinstance(results, dict) else results)]
+
+
+class Labels(fm.evaluator.Accuracy):
+    pass
+
+
+@pytest.mark.parametrize("way", [*WAYS, "paddle.save"])
+def test_records_with_tensors_are_pickled_and_copied(way, tmp_path):
+    paddle = pytest.importorskip("paddle")
+
+    def through_paddle(metric):
+        paddle.save(metric, str(tmp_path / "metric"))
+        return paddle.load(str(tmp_path / "metric"))
+
+    make = WAYS.get(way, through_paddle)
+    columns, records, labels = Things(), Things(), Labels()
+    columns.add(thing=[paddle.to_tensor([1, 2]), paddle.to_tensor([3])])
+    records._results.extend([paddle.to_tensor([0.5]), 1])
+    labels.process(None, [{"pred_label": paddle.to_tensor(1), "gt_label": paddle.to_tensor(1)}])
+    assert make(columns).compute() == columns.compute() == [[1, 2], [3]]
+    assert make(records).compute() == records.compute() == [[0.5], 1]
+    again = make(columns)
+    again.add(thing=[paddle.to_tensor([4])])
+    assert again.compute() == [[1, 2], [3], [4]] and columns.compute() == [[1, 2], [3]]
+    assert isinstance(make(columns)._columns.batches[0][0][0], paddle.Tensor)
+    assert make(labels).evaluate(1) == labels.evaluate(1) == {"accuracy/top1": 100.0}
+
+
 def test_a_metric_in_a_static_program_is_not_pickled_and_the_error_says_what_to_do():
     data = draw("auc", first_dtypes("auc"))
     metric = StaticFeed(fm.AUC(), data).metric

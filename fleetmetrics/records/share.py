@@ -205,21 +205,11 @@ class Resumable(Checkpointed):
     _before: list[Columns] | None = None  # those of a checkpoint, with ids, for each metric
     _passed: Any = None  # the pass that they were dealt in, and how many samples of it this worker had got
 
-    def _recorders(self) -> Sequence[Any]:
-        """The metrics."""
-        raise NotImplementedError
-
-    def _given(self) -> list[Columns]:
-        """The records of each metric."""
-        raise NotImplementedError
-
-    def _give(self, given: list[Columns]) -> None:
-        """Keep these records instead."""
-        raise NotImplementedError
-
-    def _dealing(self) -> Dealing | None:
-        """The pass of the sampler that is under way."""
-        raise NotImplementedError
+    # What derives from it says:
+    _recorders: Any  # the metrics
+    _given: Any  # the records of each, as columns
+    _give: Any  # keeps such records instead
+    _dealing: Any  # the pass of the sampler that is under way, or None
 
     def _holders(self) -> list[Kept]:
         return [vars(self).setdefault("_kept", Kept(self))]
@@ -316,12 +306,9 @@ def _unpacked(held: Mapping[str, np.ndarray]) -> Any:
 
 def plain_settings(metric: Any) -> dict[str, Any]:
     """What a metric over records was told, as far as it is plain and public."""
-    kinds = (bool, int, float, str, tuple, type(None))
-    told = {name: value for name, value in vars(metric).items() if isinstance(value, kinds) and name[0] != "_"}
-    return {
-        "class": type(metric).__name__,
-        **{name: told[name] for name in told if name[:7] not in ("collect", "allow_p")},
-    }
+    kinds, private = (bool, int, float, str, tuple, type(None)), ("_", "collect_d", "allow_pickle")
+    told = {name: value for name, value in vars(metric).items() if isinstance(value, kinds)}
+    return {"class": type(metric).__name__, **{name: told[name] for name in told if not name.startswith(private)}}
 
 
 class Recorder:
@@ -351,6 +338,20 @@ class Recorder:
         self._ledger = Ledger()
         #: What the metric knows about the data set.
         self.dataset_meta: dict[str, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles and copies: Paddle 2.6 cannot pickle the tensors in records, and `paddle.save` breaks them."""
+        held = {name: vars(self)[name] for name in ("_records", "results", "_columns") if name in vars(self)}
+        plain = {name: each.plain() if isinstance(each, Columns) else each for name, each in held.items()}
+        packed = pack([plain], True)
+        state = {name: each for name, each in vars(self).items() if name not in held}
+        return {**state, "packed": (packed.layout, b"".join(packed.buffers))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        (held,) = unpack(state["packed"][0], bytearray(state["packed"][1]), True)
+        held.update({name: Columns.from_plain(held[name]) for name in held if name == "_columns"})
+        vars(self).update({**state, **held})
+        del self.packed  # type: ignore[attr-defined]
 
     def summarize(self, results: Any) -> Mapping[str, Any] | None:
         """Condense one worker's records to states, where sums suffice.

@@ -26,6 +26,32 @@ class Mutation(NamedTuple):
 CHANNEL = "tests/distributed/test_channel.py"
 
 MUTATIONS = [
+    # -- checkpoints ------------------------------------------------------------------------------------------
+    Mutation(
+        "the parts of a checkpoint are merged one after the other, each with a rounding",
+        'return {"": combine(self.reduction, [array.astype(dtype) for array in arrays], "what is merged")}',
+        'return {"": functools.reduce(lambda a, b: combine(self.reduction, [a, b]), map(np.float64, arrays))}',
+        "tests/test_resume.py -k last_bit",
+    ),
+    Mutation(
+        "what was done of a pass counts padding",
+        "return np.sort(np.concatenate(rest)[~np.concatenate(masks)])",
+        "return np.sort(np.concatenate(rest))",
+        "tests/test_resume.py -k remaining_indices_are",
+    ),
+    Mutation(
+        "a state dict shares memory with the metric",
+        'return {} if self.value is None and self.static is None else {"": np.array(self._whole(scope))}',
+        'return {} if self.value is None and self.static is None else {"": self._whole(scope)}',
+        "tests/test_checkpoint.py -k is_a_copy",
+    ),
+    Mutation(
+        "a file's arrays are not looked at",
+        "if hashlib.sha256(data).hexdigest() != digest:",
+        "if False:",
+        "tests/serial/test_container.py -k flipped_bit",
+        "serial/container.py",
+    ),
     # -- the numbers of several workers -----------------------------------------------------------------------
     Mutation(
         "two workers' floats are added in float32",
