@@ -64,12 +64,22 @@ def test_without_a_device_it_says_what_is_missing_and_ends_with_3(gpu, driver, t
         return driver
 
     monkeypatch.setattr(ctypes, "CDLL", load)
+    monkeypatch.setattr(paddle, "is_compiled_with_cuda", lambda: False)
     monkeypatch.setattr(sys, "argv", ["gpu.py"])
     assert gpu.main() == gpu.NO_DEVICE == 3
     error = capsys.readouterr().err
     assert error.startswith(f"not run: {told}") and error.rstrip().endswith("python benchmarks/gpu.py --device cpu")
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--check"])
     assert gpu.main() == (0 if driver is not None and driver.devices and not driver.status else 3)
+
+
+def test_a_paddle_for_cuda_that_sees_no_device_is_missing_one(gpu, monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver(2))
+    monkeypatch.setattr(paddle, "is_compiled_with_cuda", lambda: True)
+    monkeypatch.setattr(paddle.device.cuda, "device_count", lambda: 0)
+    assert gpu.missing() == f"no device that paddlepaddle {paddle.__version__} can use, though the driver has 2"
+    monkeypatch.setattr(paddle.device.cuda, "device_count", lambda: 2)
+    assert gpu.missing() == ""
 
 
 def test_to_check_needs_nothing_but_python():
