@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import difflib
 import io
 import os
@@ -18,6 +17,8 @@ import shutil
 import sys
 import tokenize
 from typing import Any, Sequence
+
+from fleetmetrics.serial.container import whole_file
 
 __all__ = ["main", "migrated"]
 
@@ -151,19 +152,6 @@ class _Script:
             self.edits.append((start, end, self.text[start:end].replace(own, order[0], 1)))
 
 
-def _write(path: str, data: bytes) -> None:
-    path = os.path.realpath(path)
-    half = f"{path}.{os.urandom(8).hex()}"
-    try:
-        with open(half, "xb") as file:
-            file.write(data)
-        shutil.copymode(path, half)
-        os.replace(half, path)
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(half)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser("python -m fleetmetrics.migrate", description=(__doc__ or "").partition("\n")[0])
@@ -180,7 +168,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path, (old, new, left, encoding) in found.items():
             notes += [f"{path}:{line}: {text}" for line, text in left]
             if new != old and options.write:
-                _write(path, new.encode(encoding))
+                with whole_file(os.path.realpath(path)) as draft:
+                    draft.write(new.encode(encoding))
+                    shutil.copymode(path, draft.name)
                 print(f"{path}: changed")
             elif new != old:
                 print(*difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm=""), sep="\n")

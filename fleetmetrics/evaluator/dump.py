@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 from typing import Any, Sequence
@@ -10,6 +9,7 @@ from typing import Any, Sequence
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, logger, to_cpu
 from fleetmetrics.evaluator.registry import ENGINE
+from fleetmetrics.serial.container import whole_file
 from fleetmetrics.xp import is_eager_tensor, namespace
 
 __all__ = ["DumpResults"]
@@ -66,17 +66,8 @@ class DumpResults(BaseMetric):
         """Write the file and return no values."""
         path = os.path.abspath(self.out_file_path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        half = f"{path}.{os.urandom(8).hex()}"  # tempfile's would be readable by this user only
-        try:
-            with open(half, "xb") as file:
-                _Pickler(file, protocol=4).dump(results)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(half, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(half)
-            raise
+        with whole_file(path) as file:
+            _Pickler(file, protocol=4).dump(results)
         logger.info("Results has been saved to %s.", self.out_file_path)
         return {}
 

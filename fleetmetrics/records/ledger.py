@@ -106,8 +106,8 @@ def _length(value: Any) -> int | None:
 def kept_records(runs: np.ndarray, keep: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     """Which records of a worker are kept, and where they belong.
 
-    The records of a call that has left one for each sample go with these. Of another call, each record stands for all
-    its samples: it is kept if one of these is, and belongs where the first of these does.
+    The records of a call that has left one for each sample go with these. Those of another are kept if one of its
+    samples is, and belong where the first of these does.
 
     Args:
         runs: samples and records of calls, and how many such calls in a row, int [runs, 3].

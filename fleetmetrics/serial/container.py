@@ -13,19 +13,35 @@ import hashlib
 import json
 import os
 import struct
-from typing import Any, BinaryIO, Callable, Dict, NoReturn, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterator, NoReturn, Tuple
 
 import numpy as np
 
 from fleetmetrics.errors import CorruptFileError, RecordError
 from fleetmetrics.serial import described_array, pack_arrays, unpack_arrays
 
-__all__ = ["Arrays", "read_arrays", "write_arrays"]
+__all__ = ["Arrays", "read_arrays", "whole_file", "write_arrays"]
 
 _MAGIC = b"\x93fleetmetrics\r\n1"
 _HEAD = struct.Struct("<16sQ32s")
 #: Arrays by the name of what holds them, and their own.
 Arrays = Dict[Tuple[str, str], np.ndarray]
+
+
+@contextlib.contextmanager
+def whole_file(path: str) -> Iterator[BinaryIO]:
+    """A file that takes the place of the one that there may be, when all is written; or is gone, if that fails."""
+    half = f"{path}.{os.urandom(8).hex()}"  # tempfile's would be readable by this user only
+    try:
+        with open(half, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(half, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(half)
+        raise
 
 
 def write_arrays(path: str, arrays: Arrays, note: Any) -> int:
@@ -35,20 +51,11 @@ def write_arrays(path: str, arrays: Arrays, note: Any) -> int:
     entries = [[*name, *each.layout[0], digest] for name, each, digest in zip(arrays, packed, digests)]
     header = json.dumps([note, entries]).encode()
     header += b" " * (-(len(header) + _HEAD.size) % 16)
-    half = f"{path}.{os.urandom(8).hex()}"
-    try:
-        with open(half, "xb") as file:
-            file.write(_HEAD.pack(_MAGIC, len(header), hashlib.sha256(header).digest()) + header)
-            for each in packed:
-                file.writelines(each.buffers)
-            file.flush()
-            os.fsync(file.fileno())
-            size = file.tell()
-        os.replace(half, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(half)
-        raise
+    with whole_file(path) as file:
+        file.write(_HEAD.pack(_MAGIC, len(header), hashlib.sha256(header).digest()) + header)
+        for each in packed:
+            file.writelines(each.buffers)
+        size = file.tell()
     with contextlib.suppress(OSError):  # the new name shall outlive a power cut, where a folder can be synchronised
         folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
         try:
