@@ -8,7 +8,6 @@ if that is nothing), makes one of several (``together``), and takes it back (``c
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import re
@@ -43,7 +42,7 @@ _DEALT = re.compile(r"\d+:")
 #: In a file the indices that the sampler deals; no state dict has such an entry.
 _INDICES = ("", "indices")
 _MANIFEST = "checkpoint.fms"
-_PART = re.compile(r"part-([0-9a-f]{16})-\d+\.fms(\.[0-9a-f]{16})?")
+_PART = re.compile(r"(?:part-([0-9a-f]{16})-\d+|checkpoint)\.fms(\.[0-9a-f]{16})?")
 
 
 def _key(place: int, holder: Any, name: str) -> str:
@@ -270,11 +269,9 @@ def save(
         if sampler is not None:
             dealing = Dealing(sampler, epoch_under_way(sampler))
             indices = dataset_indices(sampler)
-            same = [
-                dealing.settings if dealing.formula else None,
-                None if indices is None else zlib.crc32(indices.data),
-            ]
-            dealt = {} if indices is None else {_INDICES: indices}
+            same[0] = dealing.settings if dealing.formula else None
+            if indices is not None:
+                dealt, same[1] = {_INDICES: indices}, zlib.crc32(indices.data)
         done = None if batches is None else whole_number_of("batches", batches, 0)
     except Exception as error:  # of any kind: the others are waiting
         trouble = trouble or error
@@ -373,8 +370,7 @@ def _ready(
     parts = {}
     for number in range(others) if rank == 0 and workers != others else mine:
         whole = number in mine
-        wanted = functools.partial(_is_wanted, whole)
-        arrays, said = read_arrays(files[number], wanted)
+        arrays, said = read_arrays(files[number]) if whole else read_arrays(files[number], _is_of_a_state)
         arrays.pop(_INDICES, None)
         if said != {**note, "rank": number}:
             raise CorruptFileError(f"{files[number]}: it belongs to another checkpoint, or to another rank")
@@ -394,8 +390,8 @@ def _ready(
     return ready
 
 
-def _is_wanted(whole: bool, _: str, key: str) -> bool:
-    return whole or _DEALT.match(key) is None
+def _is_of_a_state(_: str, key: str) -> bool:
+    return _DEALT.match(key) is None
 
 
 def _opened(path: str) -> tuple[list[str], dict[str, Any], Resumed]:
@@ -442,6 +438,6 @@ def _tidy(path: str, token: str) -> None:
     """Remove the parts of earlier checkpoints, and of those that were never finished."""
     for name in os.listdir(path):
         found = _PART.fullmatch(name)
-        if found and (found[1] != token or found[2]):
+        if found and (found[1] not in (None, token) or found[2]):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(path, name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import warnings
 from types import SimpleNamespace
 from typing import Any, Callable
@@ -15,6 +16,9 @@ from fleetmetrics.evaluator import Evaluator
 from fleetmetrics.sampling import dealt_indices
 from tests import contract
 from tests.contract import CASES, plain
+from tests.distributed import forks
+from tests.distributed.cluster import free_ports
+from tests.distributed.forks import member, outcome
 from tests.exactness import may_be_exact, taken
 from tests.fakes import Together, together
 
@@ -372,6 +376,38 @@ def test_a_worker_that_cannot_write_is_an_error_on_all_and_the_old_checkpoint_st
     assert counted(1, tmp_path, lambda channel: None) == [(None, 7)]
     saved_by(2, tmp_path)
     assert len(list(tmp_path.iterdir())) == 3  # what was left over is gone
+
+
+@pytest.mark.parametrize("victim, step", [(2, 1), (0, 1), (0, 2)])
+def test_a_worker_that_is_killed_while_it_saves_leaves_the_checkpoint_that_there_was(
+    victim: int, step: int, tmp_path: Any
+) -> None:
+    """Rank 0 puts its part in place first, and then the file that names all parts."""
+    (port,) = free_ports(1)
+
+    def work(rank: int) -> Any:
+        channel, metric, steps = member(rank, 3, port), fm.Sum(name="it"), 0
+        metric.add([1 << rank])
+        fm.save(tmp_path, metric, communicator=channel, timeout=20)
+        metric.add([100])
+        own = os.replace
+
+        def replace(*names: Any) -> None:
+            nonlocal steps
+            steps += 1
+            if (rank, steps) == (victim, step):
+                os.kill(os.getpid(), signal.SIGKILL)
+            own(*names)
+
+        os.replace = replace  # in this child only
+        return outcome(lambda: fm.save(tmp_path, metric, communicator=channel, timeout=20))
+
+    told = forks.run(3, work)
+    assert told.pop(victim) is None and len(told) == 2
+    assert all(each.startswith("CommunicatorError: ") and f"rank {victim}" in each for each in told), told
+    assert counted(1, tmp_path, lambda channel: None) == [(None, 7)]
+    saved_by(2, tmp_path)
+    assert len(os.listdir(tmp_path)) == 3
 
 
 def test_workers_that_save_different_metrics_hear_it(tmp_path: Any) -> None:
