@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> fl
     """
 
     def collect() -> list[Block]:
-        positive, negative = read(stat_pos, scope, "stat_pos"), read(stat_neg, scope, "stat_neg")
+        positive, negative = _read(stat_pos, scope, "stat_pos"), _read(stat_neg, scope, "stat_neg")
         if positive.size != negative.size:
             raise InvalidInputError(
                 f"stat_pos has {positive.size} entries and stat_neg {negative.size}; they must have one per bucket each"
@@ -173,7 +174,7 @@ def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarr
 
 def _reduce(reduction: str, value: Any, scope: Any, util: Any) -> np.ndarray:
     def collect() -> list[Block]:
-        return [Block("input", reduction, read(value, scope))]
+        return [Block("input", reduction, _read(value, scope, "input"))]
 
     return communicator_for(util).reduce_made(_call(reduction, value), collect)[0]
 
@@ -186,7 +187,7 @@ def _totals(call: str, scope: Any, util: Any, **totals: Any) -> list[np.ndarray]
 
 
 def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:
-    numbers = np.ravel(read(value, scope, argument))
+    numbers = np.ravel(_read(value, scope, argument))
     if numbers.size == 0:
         raise InvalidInputError(f"{argument} is empty; it must hold one number")
     if numbers.size > 1:
@@ -195,6 +196,26 @@ def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:
             "them first if they belong together"
         )
     return numbers[:1]
+
+
+def _read(value: Any, scope: Any, argument: str) -> np.ndarray:
+    """The array behind an argument, with a warning where Paddle lets a variable count too much without a word."""
+    static = getattr(sys.modules.get("paddle"), "static", None)
+    if isinstance(value, str) and static is not None:
+        value = getattr(static.default_main_program().global_block(), "vars", {}).get(value, value)
+    if static is not None and isinstance(value, static.Variable) and hasattr(value, "block"):
+        writers = [each for each in value.block.ops if value.name in each.output_arg_names]
+        if len(writers) > 1:
+            warn(
+                f"{argument}: {len(writers)} operations of the program write {value.name!r}, and count each batch "
+                f"{len(writers)} times if all add to it: counters of one name are one. Give each a name of its own"
+            )
+        if value.name in ((value.block.program._fleet_opt or {}).get("stat_var_names") or ()):
+            warn(
+                f"{argument}: {value.name!r} is one of the strategy's stat_var_names, which train_from_dataset doubles "
+                "for each thread but the first: 8 threads count 128 times too much. Train with one, or take it off"
+            )
+    return read(value, scope, argument)
 
 
 #: Names that Paddle makes up count per process, and may differ between workers that run one program.

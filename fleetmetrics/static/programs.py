@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Type, Union
+from typing import Any, Callable, Mapping, Type, Union
 
 import paddle
 
@@ -13,9 +13,9 @@ class Legacy:
     """The legacy graph (Paddle 2.6)."""
 
     @staticmethod
-    def find(program: Any, name: str) -> Any:
-        """The variable of this name in the program's global block; None if there is none."""
-        return program.global_block().vars.get(name)
+    def variables(program: Any) -> Mapping[str, Any]:
+        """The variables of the program's global block, by name."""
+        return program.global_block().vars
 
     @staticmethod
     def store(value: Any, variable: Any) -> None:
@@ -39,6 +39,18 @@ class Legacy:
             paddle.assign(fill(), output=startup.global_block().create_var(**settings))
         return main.global_block().create_var(**settings)
 
+    @staticmethod
+    def auc(inputs: list[Any], positive: Any, negative: Any, settings: dict[str, Any]) -> Any:
+        """Append Paddle's ``auc``, which adds a batch to two histograms, and return the area."""
+        block = paddle.static.default_main_program().current_block()
+        area = block.create_var(dtype="float64", stop_gradient=True)
+        names = ("Predict", "Label", "InsTagWeight")
+        given = {name: [value] for name, value in zip(names, inputs) if value is not None}
+        given.update(StatPos=[positive], StatNeg=[negative])
+        outputs = {"AUC": [area], "StatPosOut": [positive], "StatNegOut": [negative]}
+        block.append_op(type="auc", inputs=given, outputs=outputs, attrs=settings)
+        return area
+
 
 class PIR:
     """PIR, the program representation of Paddle 3.x."""
@@ -47,14 +59,10 @@ class PIR:
     HOLDERS = ("pd_op.data", "builtin.parameter")
 
     @staticmethod
-    def find(program: Any, name: str) -> Any:
-        """The persistable value of this name in the program; None if there is none."""
-        for operation in program.global_block().ops:
-            if operation.name() in PIR.HOLDERS:
-                for value in operation.results():
-                    if value.has_name and value.name == name:
-                        return value
-        return None
+    def variables(program: Any) -> Mapping[str, Any]:
+        """The persistable values and the inputs of the program, by name."""
+        holders = (each for each in program.global_block().ops if each.name() in PIR.HOLDERS)
+        return {value.name: value for each in holders for value in each.results() if value.has_name}
 
     @staticmethod
     def store(value: Any, variable: Any) -> None:
@@ -69,6 +77,16 @@ class PIR:
         )
         variable.stop_gradient = True
         return variable
+
+    @staticmethod
+    def auc(inputs: list[Any], positive: Any, negative: Any, settings: dict[str, Any]) -> Any:
+        """Append Paddle's ``auc`` and the operations that put its histograms into two variables; return the area."""
+        weight = paddle.full([1, 1], 1.0, "float32") if inputs[2] is None else inputs[2]
+        area, *after = paddle._C_ops.auc(*inputs[:2], positive, negative, weight, *settings.values())
+        for value, variable in zip(after, (positive, negative)):
+            PIR.store(value, variable)
+            variable.stop_gradient = True
+        return area
 
 
 Program = Union[Type[Legacy], Type[PIR]]

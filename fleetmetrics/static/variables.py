@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import inspect
 import weakref
-from typing import Any, Iterable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 import numpy as np
 import paddle
 
-from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StaticProgramError, warn
+from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNotFoundError, StaticProgramError, warn
 from fleetmetrics.numbers import REDUCTIONS, identity
-from fleetmetrics.static.programs import kind_of, kind_under_construction
+from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
 __all__ = ["StaticState", "accumulate", "create_state", "current_program", "load", "states"]
@@ -140,8 +142,9 @@ def create_state(
     """
     program = current_program()
     shape = _checked(name, shape, dtype, reduction)
+    _watch()
     known = _registry.get(name)
-    variable = kind_under_construction().find(program, name)
+    variable = kind_under_construction().variables(program).get(name)
     if known is not None and known.program() is not None and variable is None and not share:
         gc.collect()  # a program of 2.6 is a cycle: its name shall be free when nobody holds it any more
     if known is not None and known.program() is not None:
@@ -252,9 +255,8 @@ def states(program: Any = None) -> list[StaticState]:
         The states; each has a ``name``, ``shape``, ``dtype`` and ``reduction``.
     """
     program = paddle.static.default_main_program() if program is None else program
-    find = kind_of(program).find
-    found = [(name, known, find(program, name)) for name, known in _registry.items()]
-    return [StaticState(name, *known[:3], variable) for name, known, variable in found if variable is not None]
+    held = kind_of(program).variables(program)
+    return [StaticState(name, *known[:3], held[name]) for name, known in _registry.items() if name in held]
 
 
 def load(program: Any, path: str, scope: Any = None) -> None:
@@ -281,3 +283,65 @@ def load(program: Any, path: str, scope: Any = None) -> None:
     if missing:
         names = ", ".join(state.name for state in missing)
         warn(f"{path} was saved without these states of metrics, which begin anew: {names}. All else was loaded")
+
+
+# -- what is said before Paddle runs a program with states -----------------------------------------------------
+
+
+def _watch() -> None:
+    """Look, from now on, at the programs that executors are given; a second call does nothing."""
+    executor = paddle.static.Executor
+    if hasattr(executor.run, "by_fleetmetrics"):
+        return
+    run = executor.run
+    seen: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
+
+    @functools.wraps(run)
+    def checked_run(self: Any, program: Any = None, *given: Any, **named: Any) -> Any:
+        scope = named.get("scope") or (given[4] if len(given) > 4 else None) or paddle.static.global_scope()
+        plain, as_seen = _plain(program), (id(scope), len(_registry))
+        if seen.get(plain) != as_seen:
+            _raise_if_not_initialised(plain, scope)
+            seen[plain] = as_seen
+        return run(self, program, *given, **named)
+
+    checked_run.by_fleetmetrics = True  # type: ignore[attr-defined]
+    executor.run = checked_run
+    executor.train_from_dataset = _one_thread_only(executor.train_from_dataset)
+    executor.infer_from_dataset = _one_thread_only(executor.infer_from_dataset)
+
+
+def _plain(program: Any) -> Any:
+    return getattr(program, "_program", program) or paddle.static.default_main_program()
+
+
+def _raise_if_not_initialised(program: Any, scope: Any) -> None:
+    names = [state.name for state in states(program)]
+    if names and kind_of(program) is Legacy:  # a startup program has them, too, and only writes
+        read = {name for operation in program.global_block().ops for name in operation.input_arg_names}
+        names = [name for name in names if name in read]
+    found = {name: scope.find_var(name) for name in names}
+    empty = [name for name, each in found.items() if each is None or not each.get_tensor()._is_initialized()]
+    if empty:
+        raise StateNotFoundError(
+            f"this program accumulates into {', '.join(empty[:3])}{', ...' if empty[3:] else ''}, which the scope does "
+            "not hold yet: Paddle would end in a segmentation fault. Run the startup program first; or, where that "
+            "would set parameters back, call reset() of the metric or state, with the scope of the run"
+        )
+
+
+def _one_thread_only(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(run_from_dataset)
+    def checked(self: Any, *given: Any, **named: Any) -> Any:
+        call = inspect.signature(run_from_dataset).bind(self, *given, **named).arguments
+        threads = max(call.get("thread", 0), getattr(call.get("dataset"), "thread_num", 1))
+        counted = [state.name for state in states(_plain(call.get("program")))] if threads > 1 else []
+        if counted:
+            raise StaticProgramError(
+                f"this program accumulates into {counted[0]}, and {threads} threads would lose batches: two of them "
+                "read the same old value, and one update is gone. Give the dataset thread_num=1 (for a QueueDataset "
+                "thread=1 does not do); or train a program without metrics, and count with another in a loop of exe.run"
+            )
+        return run_from_dataset(self, *given, **named)
+
+    return checked

@@ -1,0 +1,121 @@
+"""``auc`` and ``ctr_metric_bundle`` as ``paddle.static`` has them in the legacy graph: there, and in PIR."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import paddle
+
+from fleetmetrics.arguments import whole_number_of
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.static.programs import kind_under_construction
+from fleetmetrics.static.variables import accumulate, create_state, current_program
+from fleetmetrics.xp import paddle_ops
+
+__all__ = ["auc", "ctr_metric_bundle"]
+
+#: Numbers of calls: the names are the same on every worker that runs the same script.
+_ordinals = {"auc": itertools.count(), "ctr_metric_bundle": itertools.count()}
+
+
+def auc(
+    input: Any,
+    label: Any,
+    curve: str = "ROC",
+    num_thresholds: int = 2**12 - 1,
+    topk: int = 1,
+    slide_steps: int = 1,
+    ins_tag_weight: Any = None,
+) -> tuple[Any, Any, list[Any]]:
+    """Area under the ROC curve of this worker's samples so far, and of its latest batches, with what they stand on.
+
+    What ``paddle.static.auc`` returns in the legacy graph, in the same order; in PIR that accumulates nothing. Give the
+    last two statistics to `fleetmetrics.auc` for the area over all workers; `states` lists all four, to reset them.
+
+    Args:
+        input: probabilities, ``[n, 1]``; or ``[n, 2]``, of which the last column counts. float64 is rounded to float32.
+        label: 0 or 1, int32 or int64, ``[n, 1]``.
+        curve: passed on; Paddle's operation computes the ROC curve's area whatever it is.
+        num_thresholds: one less than the number of buckets, at least 1.
+        topk: of no effect, as in Paddle.
+        slide_steps: of how many batches the second area is, at least 1; 0: of all.
+        ins_tag_weight: one number, float32, ``[1, 1]``; 0 where the batch shall count in the second area only. None: it
+            counts.
+
+    Returns:
+        ``(auc, batch_auc, [batch_stat_pos, batch_stat_neg, stat_pos, stat_neg])``: two float64 numbers, each 0 while a
+        class has no samples, and int64 variables that are persistable.
+
+    Examples:
+        >>> import numpy as np, paddle, fleetmetrics
+        >>> paddle.enable_static()
+        >>> main, startup = paddle.static.Program(), paddle.static.Program()
+        >>> with paddle.static.program_guard(main, startup):
+        ...     score = paddle.static.data("score", [-1, 1], "float32")
+        ...     label = paddle.static.data("label", [-1, 1], "int64")
+        ...     area, _, [_, _, stat_pos, stat_neg] = auc(score, label)
+        >>> executor, scope = paddle.static.Executor(paddle.CPUPlace()), paddle.static.Scope()
+        >>> with paddle.static.scope_guard(scope):
+        ...     _ = executor.run(startup)
+        ...     batch = {"score": np.float32([[0.1], [0.4], [0.35], [0.8]]), "label": np.array([[0], [0], [1], [1]])}
+        ...     float(executor.run(main, feed=batch, fetch_list=[area])[0]), fleetmetrics.auc(stat_pos, stat_neg)
+        (0.75, 0.75)
+        >>> paddle.disable_static()
+    """
+    current_program()
+    width = whole_number_of("num_thresholds", num_thresholds, 1) + 1
+    steps = whole_number_of("slide_steps", slide_steps, 0)
+    window, whole = ((1 + steps) * width + 1,), (1, width)
+    shapes = {"batch_stat_pos": window, "batch_stat_neg": window, "stat_pos": whole, "stat_neg": whole}
+    number = next(_ordinals["auc"])
+    made = [create_state(f"static.auc_{number}.{name}", shape).variable for name, shape in shapes.items()]
+    input, label = paddle_ops.cast(input, "float32"), paddle_ops.cast(label, "int64")  # what Paddle's operation takes
+    kind, settings = kind_under_construction(), {"curve": curve, "num_thresholds": width - 1}
+    # With a weight of 0, Paddle's operation takes what the window is about to lose from it, and does not move on.
+    batch_area = kind.auc([input, label, None], made[0], made[1], {**settings, "slide_steps": steps})
+    area = kind.auc([input, label, ins_tag_weight], made[2], made[3], {**settings, "slide_steps": 0})
+    return area, batch_area, made
+
+
+def ctr_metric_bundle(input: Any, label: Any, ins_tag_weight: Any = None) -> tuple[Any, ...]:
+    """Sums over this worker's samples so far, for the errors and rates of a click-through model.
+
+    What ``paddle.static.ctr_metric_bundle`` returns in the legacy graph, in the same order, but in float64 and int64;
+    in PIR that fails. Over all workers: ``fleetmetrics.mae(abserr, ins_num)``, and the like.
+
+    Args:
+        input: probabilities, float32 or float64, ``[n, 1]``.
+        label: 0 or 1, integers or floats, in the shape of the input.
+        ins_tag_weight: 0 where the batch shall not count, else 1, ``[1, 1]``. None: it counts. Paddle leaves it out of
+            ``q`` and ``ins_num`` only.
+
+    Returns:
+        ``(sqrerr, abserr, prob, q, pos_num, ins_num)``, variables ``[1]``: the sums of squared errors, absolute errors,
+        predictions and sigmoids of predictions, float64; the numbers of positive samples and of samples, int64.
+    """
+    current_program()
+    if list(input.shape) != list(label.shape):
+        raise InvalidInputError(
+            f"input and label must have one shape, not {list(input.shape)} and {list(label.shape)}; reshape one of them"
+        )
+    prediction, truth = (paddle_ops.cast(each, "float64") for each in (input, label))
+    error = paddle.subtract(prediction, truth)
+    sums = {
+        "sqrerr": paddle.square(error),
+        "abserr": paddle.abs(error),
+        "prob": prediction,
+        "q": paddle_ops.sigmoid(prediction),
+        "pos_num": paddle_ops.cast(label, "int64"),
+        "ins_num": paddle.ones_like(paddle_ops.cast(label, "int64")),
+    }
+    made, number = [], next(_ordinals["ctr_metric_bundle"])
+    for name, values in sums.items():
+        total = paddle_ops.sum(values)
+        state = create_state(f"static.ctr_metric_bundle_{number}.{name}", [1], paddle_ops.state_dtype(total))
+        if ins_tag_weight is not None:
+            weight = paddle_ops.cast(paddle.reshape(ins_tag_weight, [1]), state.dtype)
+            total = paddle.multiply(paddle.reshape(total, [1]), weight)
+        accumulate(state, total)
+        made.append(state.variable)
+    return tuple(made)
