@@ -1,0 +1,59 @@
+"""Run a script that nobody may edit, or Paddle's launcher with one, with fleetmetrics behind its ``fleet.metrics``.
+
+    python -m fleetmetrics.run train.py --epochs 2
+    python -m fleetmetrics.run fleetrun --server_num=2 --worker_num=2 train.py --epochs 2
+    python -m fleetmetrics.run -m paddle.distributed.launch --nproc_per_node=2 train.py --epochs 2
+
+See `fleetmetrics.patch_fleet`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__" and not __package__:
+    # A launcher runs this file by its path, and its folder holds modules that are called like some of Python's.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+import runpy
+import zlib  # noqa: F401  # before Paddle, or SciPy crashes where zlib is a shared library
+from typing import Sequence
+
+from fleetmetrics.patch import patch_fleet
+
+_LAUNCHERS = ("paddle.distributed.launch", "paddle.distributed.fleet.launch")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the script, the module after ``-m``, or the launcher, as Python would, with the arguments that follow."""
+    if not arguments or arguments[0] in ("-h", "--help") or list(arguments) == ["-m"]:
+        raise SystemExit(__doc__)
+    is_module = arguments[0] == "-m"
+    name, *given = arguments[is_module:]
+    if os.path.basename(name) == "fleetrun" and not is_module:
+        is_module, name = True, _LAUNCHERS[0]
+    if is_module and name in _LAUNCHERS:
+        given = _with_this_file(given)
+    elif is_module or os.path.exists(name):
+        patch_fleet()
+    else:
+        raise SystemExit(f"fleetmetrics.run: there is no script {name!r} in {os.getcwd()}")
+    sys.argv[:] = [name, *given]
+    if is_module:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(name))
+        runpy.run_path(name, run_name="__main__")
+
+
+def _with_this_file(given: list[str]) -> list[str]:
+    """A launcher's arguments with this file in front of the script: each process then comes through here."""
+    for place, argument in enumerate(given):
+        if argument.endswith(".py"):
+            return [*given[:place], os.path.abspath(__file__), *given[place:]]
+    raise SystemExit(f"fleetmetrics.run: none of the launcher's arguments is a script that ends in .py: {given}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
