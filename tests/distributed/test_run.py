@@ -1,0 +1,78 @@
+"""``python -m fleetmetrics.run`` in front of Paddle's launchers, old and new, with a script that nobody edits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.cluster import is_paddles_own
+from tests.test_docs_scripts import Command, run
+
+pytestmark = pytest.mark.distributed
+
+SCRIPT = """
+import os, sys
+import numpy as np
+import paddle
+from paddle.distributed import fleet
+from paddle.distributed.fleet.metrics import mae
+from paddle.distributed.fleet.metrics.metric import auc
+
+if os.environ.get("TRAINING_ROLE") == "PSERVER":
+    print("here is a server with", sys.argv[1:])
+    sys.exit()
+rank = int(os.environ["PADDLE_TRAINER_ID"])
+paddle.enable_static()
+fleet.init(is_collective=sys.argv[1] == "collective")
+values = [
+    fleet.metrics.sum(np.array([16777217.0 + rank]), util=fleet.util).tolist(),
+    fleet.metrics.max(np.array([-5, rank])).tolist(),
+    fleet.metrics.acc(np.array(rank), np.array(2)),
+    mae(np.array([1.0 + rank]), np.array([4])),
+    auc(np.array([[0, rank]]), np.array([[1, 1 - rank]])),
+]
+print("here is a worker with", values, sys.argv[1:])
+"""
+#: The page on existing scripts has ``-m paddle.distributed.launch``.
+LAUNCHES = {
+    "fleetrun": "fleetrun --nproc_per_node=2 --backend=gloo",
+    "servers": "fleetrun --server_num=1 --worker_num=2",
+    "old launcher": "-m paddle.distributed.fleet.launch --server_num=1 --worker_num=2",
+}
+
+
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_each_launcher_lets_it_through_and_all_workers_have_the_global_numbers(launch: str, tmp_path: Path) -> None:
+    mode = "ps" if "server" in LAUNCHES[launch] else "collective"
+    line = f"python -m fleetmetrics.run {LAUNCHES[launch]} job.py {mode} --epochs=2 >launcher.log 2>&1\n"
+    command = Command(
+        f"cat > job.py <<'END'\n{SCRIPT}END\n{line}grep -h 'here is\\|answers for' log/*log.*\n", [], False
+    )
+
+    def check(folder: Path) -> None:
+        folder.mkdir()
+        printed = run(command, folder)
+        logs = "\n".join(path.read_text(errors="replace") for path in folder.glob("log/*"))
+        values = [[33554435.0], [-5, 1], 0.25, 0.375, 2.5 / 3]
+        worker = f"here is a worker with {values} ['{mode}', '--epochs=2']"
+        assert [each for each in printed if "worker" in each] == [worker] * 2, logs
+        assert len([each for each in printed if "answers for" in each]) == 1, logs
+        servers = [f"here is a server with ['{mode}', '--epochs=2']"] * (mode == "ps")
+        assert [each for each in printed if "server" in each] == servers, logs
+
+    try:
+        check(tmp_path / "first")
+    except AssertionError as error:
+        if not is_paddles_own(error):
+            raise
+        check(tmp_path / "second")
+
+
+def test_behind_the_launcher_it_is_taken_for_a_file(tmp_path: Path) -> None:
+    """Why it goes in front."""
+    text = "fleetrun --nproc_per_node=1 --backend=gloo -m fleetmetrics.run job.py >launcher.log 2>&1 || true\n"
+    text += "cat log/*log.*\n"
+    assert any(
+        "can't open file" in line and "fleetmetrics.run" in line for line in run(Command(text, [], False), tmp_path)
+    )

@@ -1,0 +1,121 @@
+"""The commands of the page on existing scripts, pasted in an empty directory, print what it shows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.distributed.cluster import is_paddles_own
+from tests.test_docs import ROOT, paddle_version, runs
+
+pytestmark = [
+    pytest.mark.distributed,
+    pytest.mark.skipif(not paddle_version(), reason="Paddle is not installed"),
+]
+PAGE = ROOT / "docs" / "guide" / "paddlerec.md"
+BLOCK = re.compile(r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?```(?P<kind>bash|text)\n(?P<text>.*?)^```$", re.M | re.S)
+DECIMALS = re.compile(r"\d+\.\d+(e-\d+)?")
+MARK = "DOCS_SCRIPTS_MARK"
+
+
+class Command(NamedTuple):
+    """Some lines of shell, and what they print; with servers, numbers behind the point differ from run to run."""
+
+    text: str
+    shown: list[str]
+    varies: bool
+
+
+def recipes() -> dict[str, list[Command]]:
+    """The commands of each recipe, by the script that its first command writes."""
+    found: dict[str, list[Command]] = {}
+    for block in BLOCK.finditer(PAGE.read_text(encoding="utf-8")):
+        mark = block["mark"] or ""
+        if not runs(mark, paddle_version()):
+            continue
+        if block["kind"] == "text":
+            commands = list(found.values())[-1]
+            commands[-1] = commands[-1]._replace(shown=block["text"].splitlines())
+            continue
+        written = re.match(r"cat > (\S+)", block["text"])
+        if written:
+            found[written[1]] = []
+        list(found.values())[-1].append(Command(block["text"], [], bool(mark)))
+    return found
+
+
+def run(command: Command, directory: Path) -> list[str]:
+    foreign = ("PADDLE_", "FLEETMETRICS_", "TRAINING_", "FLAGS_", "GLOG_")
+    mark = uuid.uuid4().hex
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(foreign)},
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "FLEETMETRICS_TIMEOUT": "60",
+        MARK: mark,
+    }
+    try:
+        done = subprocess.run(
+            ["bash", "-e", "-c", command.text],
+            cwd=directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=150,
+        )
+    finally:
+        end_all(mark)
+    logs = "\n".join(path.read_text(errors="replace")[-3000:] for path in directory.rglob("*log*") if path.is_file())
+    assert done.returncode == 0, f"{command.text}\n{done.stdout}\n{done.stderr}\n{logs}"
+    return done.stdout.splitlines()
+
+
+def end_all(mark: str) -> None:
+    """End what a launcher has left behind."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"{MARK}={mark}".encode() in path.read_bytes().split(b"\0"):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def alike(lines: list[str]) -> list[int]:
+    """For each line the first one that is equal."""
+    return [lines.index(line) for line in lines]
+
+
+@pytest.mark.parametrize("script", recipes() if paddle_version() else [])
+def test_a_recipe_prints_in_an_empty_directory_what_the_page_shows(script: str, tmp_path: Path) -> None:
+    def paste(directory: Path) -> None:
+        directory.mkdir()
+        for command in recipes()[script]:
+            printed = run(command, directory)
+            if command.varies:
+                assert alike(printed) == alike(command.shown), printed  # the workers say the same, or they do not
+                assert [DECIMALS.sub("#", line) for line in printed] == [
+                    DECIMALS.sub("#", line) for line in command.shown
+                ]
+            else:
+                assert printed == command.shown
+
+    try:
+        paste(tmp_path / "first")
+    except AssertionError as error:
+        if not is_paddles_own(error):
+            raise
+        paste(tmp_path / "second")
+
+
+def test_the_chinese_page_has_the_same_commands_and_programs() -> None:
+    code = re.compile(r"^(?:<!-- [^\n]* -->\n)?```\w+\n.*?^```$", re.M | re.S)
+    english, chinese = (code.findall(path.read_text("utf-8")) for path in (PAGE, ROOT / "docs/zh/paddlerec.md"))
+    assert len(english) > 15 and chinese == english
