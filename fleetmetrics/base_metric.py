@@ -15,6 +15,7 @@ from fleetmetrics.records.gather import gather
 from fleetmetrics.records.ledger import Ledger, samples_added
 from fleetmetrics.records.share import Recorder, Resumable, Share, check_mode, plain_settings
 from fleetmetrics.sampling import Dealing, epoch_under_way
+from fleetmetrics.xp import together_to_host
 
 __all__ = ["BaseMetric"]
 
@@ -225,6 +226,7 @@ class BaseMetric(Recorder, Resumable):
         return [self]
 
     def _given(self) -> list[Columns]:
+        self._columns.batches = together_to_host(self._columns.batches)
         return [self._columns if self._columns.batches else Columns.of(list(self._records))]
 
     def _give(self, given: list[Columns]) -> None:

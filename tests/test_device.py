@@ -5,6 +5,7 @@ All of it with a stand-in for the device, see `tests/device.py`; ``make gpu`` lo
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -164,19 +165,37 @@ def test_throughput_waits_for_nothing():
     assert not device.waits and metric.compute() == 64
 
 
-def test_what_is_no_metric_of_the_catalogue_keeps_its_records_on_the_host():
-    class Mine(fm.BaseMetric):
-        def compute_metric(self, results):
-            return {"mean": float(results["score"].mean())}
+class Mine(fm.BaseMetric):
+    def compute_metric(self, results):
+        assert all(isinstance(column, np.ndarray) for column in results.values())
+        return {"mean": float(results["score"].mean()), "texts": "".join(results["text"])}
 
+
+def test_records_stay_on_the_device_until_compute_copies_them_at_once():
     metric, score = Mine(), paddle.to_tensor([1.0, 2.0])
-    evaluator = Evaluator([{"type": "Accuracy"}])
-    samples = [{"pred_score": paddle.to_tensor([0.25, 0.75]), "gt_label": paddle.to_tensor([1])}]
-    for add in (lambda: metric.add(score=score), lambda: evaluator.process(samples)):
+    with Device() as device:
+        for _ in range(3):
+            metric.add(score=score, square=score * score, text=np.array(["a", "b"]))
+        score.zero_()
+    assert not device.waits, device.places
+    copied = pickle.loads(pickle.dumps(metric))
+    with Device() as device:
+        assert metric.compute() == {"mean": 1.5, "texts": "ababab"}
+    assert device.waits == {"numpy": 1}
+    metric.add(score=score, square=score, text=np.array(["c", "d"]))
+    assert metric.compute() == {"mean": 9 / 8, "texts": "abababcd"}
+    assert copied.compute() == {"mean": 1.5, "texts": "ababab"}
+
+
+def test_a_sample_that_is_no_column_is_kept_on_the_host():
+    metric, evaluator = Mine(), Evaluator([{"type": "Accuracy"}])
+    number = paddle.to_tensor([1])
+    samples = [{"pred_score": paddle.to_tensor([0.25, 0.75]), "gt_label": number}]
+    adds = (lambda: metric.add(score=number, text=["a"], ids=number), lambda: evaluator.process(samples))
+    for add in adds:
         with Device() as device:
             add()
         assert set(device.waits) == {"numpy"}, "mended: then take it from the list in docs/guide/gpu.md"
-    assert metric.compute() == {"mean": 1.5}
 
 
 @pytest.mark.parametrize("page", ["guide", "zh"])

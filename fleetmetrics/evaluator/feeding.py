@@ -12,6 +12,7 @@ from fleetmetrics.evaluator.engine_metric import BaseMetric, arrangement
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.share import Share
 from fleetmetrics.sampling import Dealing
+from fleetmetrics.xp import together_to_host
 
 __all__ = ["FedMetric", "paired_chunks", "pseudo_collate", "rows"]
 
@@ -20,7 +21,7 @@ def rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Turn a batch's columns into a dict for each sample."""
     batch = Columns()
     batch.append((), columns)
-    (entries,) = batch.batches
+    (entries,) = together_to_host(batch.batches)
     return [dict(zip(columns, row)) for row in zip(*entries)]
 
 

@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.xp import is_eager_tensor, to_host
+from fleetmetrics.xp import is_eager_tensor, is_on_device, to_host
 
 __all__ = ["RECORDS", "Columns", "Part", "Positions", "are_alike", "as_results", "in_order", "one_per_id", "part_of"]
 
@@ -25,7 +25,9 @@ _NUMBERS = (bool, int, float, np.generic)
 
 
 def as_column(value: Any, name: str) -> Any:
-    """Return a batch's column: an array of its own memory, or a list for what has no common shape."""
+    """Return a batch's column: an array, or a tensor on a device, of its own memory; a list for what has no shape."""
+    if is_on_device(value) and value.shape:
+        return value.clone()
     value = to_host(value)
     if isinstance(value, (list, tuple, range)):
         numbers = bool(value) and all(isinstance(entry, _NUMBERS) for entry in value)
