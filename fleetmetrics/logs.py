@@ -39,9 +39,14 @@ def watch(rank: int) -> Watch | None:
         logger.setLevel(level)
     if level and not logger.hasHandlers():
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s: %(message)s"))
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
-    return Watch(rank) if level or logger.isEnabledFor(logging.INFO) else None
+    return Watch(rank) if level or _asked() else None
+
+
+def _asked() -> bool:
+    """Whether the program wants to read of this logger; the root's level says nothing, for Paddle sets it to INFO."""
+    return logging.NOTSET < logger.level <= logging.INFO
 
 
 class Watch:
@@ -66,7 +71,7 @@ class Watch:
         """Log an exchange: its label, this worker's payload, rank 0's (None: an error), and how long it took."""
         told = "an error" if answer is None else f"{_size(answer)} bytes"
         sizes = f"{_size(sent)} bytes out, {told} in" if self.rank else f"{self._received:.0f} bytes in, {told} to each"
-        text = f"rank {self.rank}, {label}: {sizes}, {1000 * seconds:.1f} ms"
+        text = f"fleetmetrics: rank {self.rank}, {label}: {sizes}, {1000 * seconds:.1f} ms"
         if self._came and not self._waits:
             text += "; rank 0 came last"  # by how much, the others see
         elif self._came:
@@ -84,10 +89,15 @@ class Watch:
         if len(self._last) < LATE_EXCHANGES:
             return
         [(rank, times)] = Counter(each for each, _ in self._last).most_common(1)
-        text = f"rank {rank} came last at {times} of the last {LATE_EXCHANGES} exchanges at which a worker was late,"
-        text += f" by {sum(late for each, late in self._last if each == rank):.1f} s in all: look at what it does "
+        seconds = sum(late for each, late in self._last if each == rank)
+        text = (
+            f"fleetmetrics: rank {rank} came last at {times} of the last {LATE_EXCHANGES} exchanges at which a worker"
+        )
+        text += (
+            f" was late, by {seconds:.1f} s in all: look at what it does besides, and how its samples and its machine"
+        )
         if times >= 0.8 * LATE_EXCHANGES:
-            logger.warning(text + "besides, and how its samples and its machine differ")
+            logger.warning(f"{text} differ")
         self._last.clear()
 
 
@@ -116,11 +126,11 @@ def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None
                         bar = tqdm(desc=what, total=total, initial=number, leave=False)
                         continue
                 of = "" if total is None else f" of {total}"
-                text = f"{what}: {number}{of} pieces after {time.monotonic() - began:.0f} s"
-                if quiet or logger.isEnabledFor(logging.INFO):
-                    logger.info(f"rank {rank}, {text}")
-                else:
-                    print(f"fleetmetrics: {text}", file=sys.stderr, flush=True)
+                text = f"fleetmetrics: rank {rank}, {what}: {number}{of} pieces after {time.monotonic() - began:.0f} s"
+                if _asked():
+                    logger.info(text)
+                elif not quiet:
+                    print(text, file=sys.stderr, flush=True)
     finally:
         if bar is not None:
             bar.close()
