@@ -196,18 +196,10 @@ class State:
         return self._combined([part[self][""] for part in parts if part[self]])
 
     def _combined(self, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        if not arrays:
-            return {}
-        dtype = np.result_type(*arrays)
-        return {"": combine(self.reduction, [array.astype(dtype) for array in arrays], "what is merged")}
+        return {"": combine(self.reduction, arrays, "what is merged")} if arrays else {}
 
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
-        """Raise InvalidInputError if it cannot `load` this, and StateNotFoundError if the scope does not hold it.
-
-        Args:
-            held: what it and those beside it are going to load.
-            scope: see `read`.
-        """
+        """Raise InvalidInputError if it cannot `load` its own of this, StateNotFoundError if it is not in the scope."""
         for array in held[self].values():
             self._check(array, (self._whole(scope) if self.static is not None else self).shape)
             if self.static is not None and self.dtype == "int64" and array.dtype.kind == "f":

@@ -383,9 +383,8 @@ class Rows(InPlace):
         if not filled:
             return {}
         arrays = [part[self][""] for part in filled]
-        dtype = np.result_type(*arrays)
         union = self.table.union([part[self.table] for part in filled])
-        return {"": union.reduced(self.reduction, [array.astype(dtype) for array in arrays])}
+        return {"": union.reduced(self.reduction, [array.astype(np.result_type(*arrays)) for array in arrays])}
 
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
         """See `State.check`."""
