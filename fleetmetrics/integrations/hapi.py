@@ -12,9 +12,7 @@ What hapi hands to a metric depends on the mode:
     evaluation, PIR                         this worker's batch
 
 Of that each worker adds what is its own and no padding. All exchange once, after the last batch, before any callback
-hears that the pass is over.
-
-Importing this module imports Paddle.
+hears that the pass is over. Importing this module imports Paddle.
 """
 
 from __future__ import annotations
@@ -122,7 +120,7 @@ class ModelMetric(paddle.metric.Metric):
         if self.running and self._pass is not None and not self._pass.skipped:
             try:
                 with muted(UndefinedMetricWarning, BucketWarning):
-                    return list(self._by_name(self.metric.compute_local()).values())
+                    return [_shown(value) for value in self._by_name(self.metric.compute_local()).values()]
             except FleetMetricsError:
                 pass  # compute raises it
         return [math.nan] * len(self.name())
@@ -135,7 +133,7 @@ class ModelMetric(paddle.metric.Metric):
     def _by_name(self, value: Any) -> dict[str, Any]:
         return value if isinstance(self.metric, MetricCollection) else {self.metric.name: value}
 
-    def _begin(self, one: _Pass) -> None:
+    def _enter(self, one: _Pass | None) -> None:
         self.metric.reset()
         self._pass, self._trouble = one, None
 
@@ -146,16 +144,12 @@ class ModelMetric(paddle.metric.Metric):
         get_communicator().consult(f"ModelMetric {self.metric.name}", lambda _: Letter(None), trouble=self._trouble)
         return self._by_name(self.metric.compute())
 
-    def _end(self) -> None:
-        self._pass = None
-        self.metric.reset()
-
 
 class GlobalValues(paddle.callbacks.Callback):
     """Puts the values over all workers into the logs at the end of an epoch and of an evaluation.
 
-    Its place among the callbacks does not matter. It stays with the model: a later evaluation needs none. What is in a
-    value that is a dict stands in the logs on its own, too, as ``name/key``.
+    Its place among the callbacks does not matter. It stays with the model: a later evaluation needs none. Named tuples
+    become dicts; what is in a dict stands on its own, too, as ``name/key``; ``logs["fleetmetrics"]`` has all as it is.
 
     Args:
         report: called on every worker at the end of each pass, with "train" or "eval" and the values by name.
@@ -196,19 +190,25 @@ class GlobalValues(paddle.callbacks.Callback):
             raise InvalidInputError(f"metrics: two would be logged under one name, of {', '.join(names)}; rename one")
         try:
             for metric in metrics:
-                metric._begin(_Pass(model, loader, mode, skipped=mode == "train" and not metric.training))
+                metric._enter(_Pass(model, loader, mode, skipped=mode == "train" and not metric.training))
             logs = run()
             values = {name: value for metric in metrics for name, value in metric._values().items()}
         finally:
             for metric in metrics:
-                metric._end()
+                metric._enter(None)
         self.values[mode] = values
-        logs.update(values)
-        for name, value in values.items():
-            logs.update({f"{name}/{key}": part for key, part in value.items()} if isinstance(value, Mapping) else {})
+        shown = {name: _shown(value) for name, value in values.items()}
+        whole = {name: value for name, value in shown.items() if isinstance(value, Mapping)}
+        parts = {f"{name}/{key}": part for name, value in whole.items() for key, part in value.items()}
+        logs.update({**shown, **parts, "fleetmetrics": values})
         if self.report is not None:
             self.report(mode, values)
         return logs
+
+
+def _shown(value: Any) -> Any:
+    """The value as Paddle's progress bar can print it: its % takes tuples apart."""
+    return dict(zip(getattr(value, "_fields", range(len(value))), value)) if isinstance(value, tuple) else value
 
 
 class _Pass:
@@ -218,10 +218,8 @@ class _Pass:
         where, world = paddle.distributed.ParallelEnv(), get_communicator().world_size
         self.workers, self.rank, self.loader, self.skipped = where.nranks, where.rank, loader, skipped
         if world not in (1, self.workers):
-            raise InvalidInputError(
-                f"paddle.Model knows of {self.workers} workers, and the channel of {world}; start them with "
-                "paddle.distributed.launch"
-            )
+            told = f"paddle.Model knows of {self.workers} workers, and the channel of {world}"
+            raise InvalidInputError(f"{told}; start them with paddle.distributed.launch")
         if self.workers == 1 or skipped:
             return
         self.seen = 0  # of this worker's samples, padding included

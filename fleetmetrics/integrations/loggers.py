@@ -102,7 +102,9 @@ class LogCallback:
         if callable(self.writer):
             self.writer = self.writer() if get_communicator().rank == 0 else None
         again = [f"{name}/" for name, value in logs.items() if isinstance(value, Mapping)]  # its items stand there, too
-        kept = [name for name in logs if name not in ("step", "batch_size") and not name.startswith(tuple(again))]
+        logs = {**logs, **logs.get("fleetmetrics", {})}  # where curves are what they are
+        about = ("step", "batch_size", "fleetmetrics")
+        kept = [name for name in logs if name not in about and not name.startswith(tuple(again))]
         values = {name: each[0] if isinstance(each := logs[name], list) and len(each) == 1 else each for name in kept}
         log(self.writer, values, self.epoch, prefix=prefix)
 

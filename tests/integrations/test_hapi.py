@@ -21,16 +21,16 @@ class Records(fm.BaseMetric):
         return {"n": len(results[0])}
 
 
-def evaluated(*metrics: ModelMetric, callbacks: Any, batch_size: int = 2) -> dict[str, Any]:
+def evaluated(*metrics: ModelMetric, callbacks: Any, verbose: int = 0) -> dict[str, Any]:
     data = paddle.io.TensorDataset([paddle.to_tensor(SCORES), paddle.to_tensor(CLICKS)])
     spec = paddle.static.InputSpec
     model = paddle.Model(paddle.nn.Identity(), spec([None, 1], "float32", "x"), spec([None, 1], "int64", "y"))
     model.prepare(metrics=list(metrics))
-    return model.evaluate(data, batch_size=batch_size, verbose=0, callbacks=callbacks)
+    return model.evaluate(data, batch_size=2, verbose=verbose, callbacks=callbacks)
 
 
 class Steps(paddle.callbacks.Callback):
-    """The logs after every batch."""
+    """The logs after every batch, and at last."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,6 +38,9 @@ class Steps(paddle.callbacks.Callback):
 
     def on_eval_batch_end(self, step: int, logs: Any = None) -> None:
         self.seen.append(dict(logs))
+
+    def on_eval_end(self, logs: Any = None) -> None:
+        self.last = dict(logs)
 
 
 def test_outputs_and_labels_are_what_add_takes_in_that_order() -> None:
@@ -58,6 +61,14 @@ def test_the_values_so_far_stand_in_the_logs_but_for_metrics_that_keep_every_sam
     assert all(math.isnan(logs[name]) for logs in steps.seen for name in ("silent", "exact", "Records"))
     assert values == {"n": 5, "silent": 5, "exact": 5 / 6, "Records": {"n": 5}}
     assert told == [("eval", values)] and callbacks[1].values == {"eval": values}
+
+
+@pytest.mark.parametrize("verbose", [1, 2])
+def test_named_tuples_are_printed_and_what_is_in_them_can_be_watched(verbose: int) -> None:
+    window, heard = fm.Windowed(fm.MeanAbsoluteError(), last=1, name="error"), Steps()
+    values = evaluated(ModelMetric(window), callbacks=[GlobalValues(), heard], verbose=verbose)
+    assert values["error"]["window"] == pytest.approx(0.3) and heard.last["error/window"] == values["error"]["window"]
+    assert heard.last["fleetmetrics"]["error"].lifetime == values["error"]["lifetime"]
 
 
 def test_an_undefined_value_so_far_is_no_warning() -> None:

@@ -16,6 +16,7 @@ from fleetmetrics.integrations.hapi import GlobalValues, ModelMetric, own_predic
 
 RANK = paddle.distributed.ParallelEnv().rank
 WORKERS = paddle.distributed.ParallelEnv().nranks
+NOT_OURS = ("loss", "step", "batch_size", "fleetmetrics")
 
 
 class Samples(paddle.io.Dataset):
@@ -87,7 +88,7 @@ class Heard(paddle.callbacks.Callback):
 
 def kept(logs: Any) -> dict[str, Any]:
     """Without the loss, which is hapi's own, and what is not JSON's."""
-    return {name: repr(value) for name, value in logs.items() if name not in ("loss", "step", "batch_size")}
+    return {name: repr(value) for name, value in logs.items() if name not in NOT_OURS}
 
 
 def model_of(*metrics: Any, labels: bool = True) -> Any:
