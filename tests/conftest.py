@@ -55,6 +55,7 @@ WAITING = (
     "tests/distributed/test_metrics.py",
     "tests/distributed/",
     "tests/examples/",
+    "tests/test_docs_scripts.py",
     "tests/test_docs.py",
 )
 
