@@ -116,7 +116,6 @@ class Bootstrap(Wrapper):
             self._partition()
 
     def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
-        """Become part of a collection; see `Metric.adopt`."""
         self.metric.collection = self.collection
         self.metric.adopt(prefix, shared)
         states = list(self.metric.own_states())

@@ -219,11 +219,7 @@ class KeyTable(State):
 
     def plan(self, column: np.ndarray) -> Plan:
         """Find the rows for samples with these keys, from `host_keys`, without changing anything; at least one."""
-        return self.planned(self.known, column)
-
-    def planned(self, known: Known, column: np.ndarray) -> Plan:
-        """As `plan`, given the known keys."""
-        keys, rows = known
+        keys, rows = known = self.known
         check_kind(keys, column, self.by)
         if 0 < len(keys) < 16 * len(column) and keys.dtype.kind == "i":
             # Without new keys, as nearly always, there is no need to sort.
@@ -263,11 +259,10 @@ class KeyTable(State):
         return Keys(self.name, self.known.keys, self.limit)
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
-        """See `State.saved`."""
         return {"": self.known.keys.copy()} if len(self.known.keys) else {}
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
-        """See `State.together`: the smallest keys of all."""
+        """The smallest keys of all."""
         kept = self.union([part[self] for part in parts]).kept
         return {"": kept} if len(kept) else {}
 
@@ -284,7 +279,6 @@ class KeyTable(State):
             raise InvalidInputError(f"{self.name} must hold rising integers or texts, at most {self.limit}")
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
-        """See `State.load`."""
         self.value = Known(held[""], np.arange(1, len(held[""]) + 1)) if held else None
 
 
@@ -313,11 +307,9 @@ class Rows(InPlace):
         self.known = _NOTHING
 
     def mark(self) -> Any:
-        """See `State.mark`."""
         return super().mark(), self.known
 
     def back_to(self, mark: Any) -> None:
-        """See `State.back_to`."""
         value, self.known = mark
         super().back_to(value)
 
@@ -374,11 +366,10 @@ class Rows(InPlace):
         return KeyedRows(self.name, self.reduction, self.read(), self.table.name)
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
-        """See `State.saved`: rows in the order of the keys, that of all other keys last."""
+        """Its rows in the order of the keys, that of all other keys last."""
         return {"": self.read()} if self.value is not None or len(self.known.keys) else {}
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
-        """See `State.together`."""
         filled = [part for part in parts if part[self]]
         if not filled:
             return {}
@@ -387,7 +378,6 @@ class Rows(InPlace):
         return {"": union.reduced(self.reduction, [array.astype(np.result_type(*arrays)) for array in arrays])}
 
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
-        """See `State.check`."""
         keys = held[self.table].get("", _NOTHING.keys)
         for array in held[self].values():
             self._check(array, (len(keys) + 1, *self.shape))
@@ -395,7 +385,7 @@ class Rows(InPlace):
             raise InvalidInputError(f"{self.name} has no rows for the {len(keys)} keys of {self.table.name}")
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
-        """See `State.load`; after the table of the keys."""
+        """Hold what was `saved`; after the table of the keys."""
         self.reset()
         if held:
             self.known, self.value = self.table.known, np.roll(held[""], 1, axis=0)

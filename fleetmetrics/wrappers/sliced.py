@@ -109,7 +109,6 @@ class Sliced(Wrapper):
         self.adopt(self.name, {})
 
     def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
-        """Become part of a collection; see `Metric.adopt`."""
         if self._slicing.kind not in shared:
             shared[self._slicing.kind] = self._slicing.fresh(prefix)
         self._slicing = slicing = shared[self._slicing.kind]
@@ -161,12 +160,8 @@ class Sliced(Wrapper):
         result = {}
         warnings: dict[type[Warning], dict[Any, str]] = {UndefinedMetricWarning: {}, BucketWarning: {}}
         for place, key in enumerate(names):
-            place = place if place < len(keys) else -1
             own = {state: values[entry][place, ...] for state, entry in self._entries.items()}
-            carry = {
-                metric: records.carry_of(carries[records], place % (len(keys) + 1))
-                for metric, records in self._records.items()
-            }
+            carry = {metric: records.known(carries[records])(place) for metric, records in self._records.items()}
             part = f"{self.by} {key!r}"
             with part_named(part), gathered(*warnings) as said:
                 result[key] = self.metric.evaluate(own, carry)

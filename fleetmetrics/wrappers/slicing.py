@@ -33,28 +33,29 @@ class Slicing:
         by: the column of the keys.
         other: the name of the slice of all other keys.
         prefix: of the names of its states.
+        kept: the slices, or how many of those in the data.
     """
 
     #: The keys, where they grow.
     table: KeyTable | None = None
 
-    def __init__(self, by: str, other: str, prefix: str) -> None:
-        self.by = by
-        self.other = other
-        self.prefix = prefix
+    # What derives from it says:
+    _new_state: Any  # the state with an entry for each slice of a state
+    _enter: Any  # a batch in lanes, as `enter` returns it
+    keys: Any  # the sorted keys of all workers, from the global states
+
+    def __init__(self, by: str, other: str, prefix: str, kept: Any) -> None:
+        self.by, self.other, self.prefix, self.kept = by, other, prefix, kept
+        #: Slicings of equal kind can replace each other.
+        self.kind = ("sliced", by, other, tuple(kept.tolist()) if isinstance(kept, np.ndarray) else kept)
         self.shared: dict[Any, Any] = {}  # states and tables of the metrics that are sliced, by what they count
         self.tables: dict[Table, Table] = {}
         self._entries: dict[State, State] = {}
         self.samples = self.state_of(State(f"{prefix}.samples", (), "int64", "sum", "samples of the slice"))
 
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """Slicings of equal kind can replace each other."""
-        raise NotImplementedError
-
     def fresh(self, prefix: str) -> Slicing:
         """A slicing of the same settings, without states."""
-        raise NotImplementedError
+        return type(self)(self.by, self.other, prefix, self.kept)
 
     def state_of(self, state: State) -> State:
         """The state with an entry for each slice of a state; the last entry is for other keys."""
@@ -62,97 +63,64 @@ class Slicing:
             self._entries[state] = self._new_state(state)
         return self._entries[state]
 
-    def _new_state(self, state: State) -> State:
-        raise NotImplementedError
-
-    def _check_size(self, setting: str, keys: int, state: State) -> None:
-        raise_if_too_large(setting, (keys + 1, *state.shape), f"{state.name!r} of all slices")
-
     def enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
         """A batch in lanes, one for each slice of its samples, and any plan for the table; None if no sample counts."""
         return batch.cached(("in slices", self), lambda: self._enter(batch))
-
-    def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
-        raise NotImplementedError
-
-    def keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
-        """The sorted keys of all workers, from the global states."""
-        raise NotImplementedError
 
     def warn_of_the_rest(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
         """Warn, in the name of the metric ``owner``, if there were too many keys to keep."""
 
 
 class FixedSlicing(Slicing):
-    """Given slices, with sorted unique ``keys``: states of a fixed size, in all modes."""
+    """Given slices, sorted and unique: states of a fixed size, in all modes."""
 
-    def __init__(self, by: str, other: str, prefix: str, keys: np.ndarray) -> None:
-        self._keys = keys
-        super().__init__(by, other, prefix)
-
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """See `Slicing.kind`."""
-        return ("sliced", self.by, self.other, tuple(self._keys.tolist()))
-
-    def fresh(self, prefix: str) -> Slicing:
-        """See `Slicing.fresh`."""
-        return FixedSlicing(self.by, self.other, prefix, self._keys)
+    kept: np.ndarray
 
     def _new_state(self, state: State) -> State:
-        self._check_size(f"keys, of which there are {len(self._keys)},", len(self._keys), state)
-        shape = (len(self._keys) + 1, *state.shape)
+        shape = (len(self.kept) + 1, *state.shape)
+        setting = f"keys, of which there are {len(self.kept)},"
+        raise_if_too_large(setting, shape, f"{state.name!r} of all slices")
         return Lanes(state.name, shape, state.declared_dtype, state.reduction, (*self.kind, state.key))
 
     def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
         if batch.xp.FILTERS and not len(batch.prediction):
             return None
-        return batch.in_lanes(Groups(batch.xp, self._index(batch), len(self._keys) + 1)), None
+        return batch.in_lanes(Groups(batch.xp, self._index(batch), len(self.kept) + 1)), None
 
     def _index(self, batch: Batch) -> Any:
         """The slice of each sample, int64 ``[n]``."""
-        xp, column, size = batch.xp, batch.column(self.by), len(self._keys)
+        xp, column, size = batch.xp, batch.column(self.by), len(self.kept)
         if is_paddle(column) and xp is not numpy_ops:
             column = namespace(column).asarray(column, self.by)
-            if xp.kind(column) == "f" or self._keys.dtype.kind == "U":
-                what = "texts" if self._keys.dtype.kind == "U" else "integers"
+            if xp.kind(column) == "f" or self.kept.dtype.kind == "U":
+                what = "texts" if self.kept.dtype.kind == "U" else "integers"
                 raise InvalidInputError(f"{self.by} must hold {what}, as keys does, one per sample, not {column.dtype}")
-            keys = xp.integers(self._keys)
+            keys = xp.integers(self.kept)
             place = xp.position(keys, xp.cast(column, "int64"))
             nearest = xp.minimum(place, xp.full_like(place, size - 1))
             return xp.where(xp.equal(xp.take(keys, nearest), column), place, xp.full_like(place, size))
         if is_static(batch.prediction):
             raise InvalidInputError(f"{self.by} must be a variable of the static program, not an array")
         keys = host_keys(column, self.by)
-        check_kind(self._keys, keys, self.by)
-        return xp.asarray(found_in(self._keys, keys), self.by)
+        check_kind(self.kept, keys, self.by)
+        return xp.asarray(found_in(self.kept, keys), self.by)
 
     def keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
-        """See `Slicing.keys`."""
-        return self._keys
+        return self.kept
 
 
 class GrowingSlicing(Slicing):
-    """Slices found in the data, of which ``limit`` are kept; the states are on the host."""
+    """Slices found in the data; the states are on the host."""
 
+    kept: int
     table: KeyTable
 
-    def __init__(self, by: str, other: str, prefix: str, limit: int) -> None:
-        self.limit = limit
-        self.table = KeyTable(f"{prefix}.keys", by, limit, ("sliced", by, other, limit))
-        super().__init__(by, other, prefix)
-
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """See `Slicing.kind`."""
-        return ("sliced", self.by, self.other, self.limit)
-
-    def fresh(self, prefix: str) -> Slicing:
-        """See `Slicing.fresh`."""
-        return GrowingSlicing(self.by, self.other, prefix, self.limit)
+    def __init__(self, by: str, other: str, prefix: str, kept: int) -> None:
+        self.table = KeyTable(f"{prefix}.keys", by, kept, ("sliced", by, other, kept))
+        super().__init__(by, other, prefix, kept)
 
     def _new_state(self, state: State) -> State:
-        self._check_size(f"max_keys={self.limit}", self.limit, state)
+        raise_if_too_large(f"max_keys={self.kept}", (self.kept + 1, *state.shape), f"{state.name!r} of all slices")
         return Rows(state, self.table, state.name, (*self.kind, state.key))
 
     def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
@@ -179,15 +147,13 @@ class GrowingSlicing(Slicing):
         return batch.in_lanes(groups), plan
 
     def keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
-        """See `Slicing.keys`."""
         return values[self.table]
 
     def warn_of_the_rest(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
-        """See `Slicing.warn_of_the_rest`."""
         samples = values[self.samples]
         if samples[-1]:
             warn(
-                f"{owner}: {self.by} has more than {self.limit} keys; the {len(samples) - 1} smallest are kept, and "
+                f"{owner}: {self.by} has more than {self.kept} keys; the {len(samples) - 1} smallest are kept, and "
                 f"{samples[-1]} of {samples.sum()} samples, those of all other keys, are in {self.other!r}. Give a "
                 "larger max_keys=, or the keys that matter, keys=[...]"
             )
@@ -204,16 +170,9 @@ def _prepared(table: Table, records: Records) -> Records:
     """Prepare the records of each slice on their own, and sort them together."""
     if not len(records[KEY]):
         return records
-    keys, place = np.unique(records[KEY], return_inverse=True)
-    parts = []
-    for index, key in enumerate(keys):
-        part = records.taken(np.flatnonzero(place.reshape(-1) == index))
-        part.pop(KEY)
-        part = table.prepare(part)
-        size = next(len(column) for column in part.values() if column is not None)
-        parts.append({**part, KEY: np.full(size, key)})
-    joined = joined_records(table.name, parts)
-    return joined if table.order is None else joined.taken(np.argsort(joined[table.order], kind="stable"))
+    keys, index = np.unique(records[KEY], return_inverse=True)
+    parts = [(keys[place], table.prepare(part)) for place, part in _parts(records, index.reshape(-1))]
+    return table.sorted(joined_records(table.name, [{**part, KEY: np.full(part.length, key)} for key, part in parts]))
 
 
 class SlicedRecords:
@@ -243,7 +202,7 @@ class SlicedRecords:
 
     def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Let the metric fold each slice of a piece."""
-        slices, known = self._slices(records, states), self._known(carry)
+        slices, known = self._slices(records, states), self.known(carry)
         return _with(carry, ((place, self.metric.fold(known(place), *each)) for place, *each in slices))
 
     def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -252,7 +211,7 @@ class SlicedRecords:
 
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """What the metric makes of each slice of a piece."""
-        slices, known = self._slices(records, states), self._known(before)
+        slices, known = self._slices(records, states), self.known(before)
         return _with(self.start(), ((place, self.metric.piece(known(place), *each)) for place, *each in slices))
 
     def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
@@ -262,20 +221,17 @@ class SlicedRecords:
 
     def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
         """Let the metric join the carries of each slice."""
-        slices, known = zip(later["slices"], later["carries"]), self._known(carry)
+        slices, known = zip(later["slices"], later["carries"]), self.known(carry)
         return _with(carry, ((place, self.metric.join(known(place), each)) for place, each in slices))
 
     def _slices(self, records: Records, states: Mapping[str, np.ndarray]) -> list[tuple[int, Records, Any]]:
         """The slices in a piece: the place of each key, its samples, and the states of the metric."""
         keys = states["keys"] if "keys" in states else self.slicing.keys({})
-        parts = records.cached(("slices", self.slicing), lambda each: _parts(each, keys))
+        parts = records.cached(("slices", self.slicing), lambda each: _parts(each, found_in(keys, each[KEY])))
         return [(place, part, {name: states[f"own {name}"][place, ...] for name in self._own}) for place, part in parts]
 
-    def carry_of(self, carry: Mapping[str, Any], place: int) -> dict[str, Any]:
-        """The carry of the slice at a place among the keys; the number of keys for other keys."""
-        return self._known(carry)(place)
-
-    def _known(self, carry: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
+    def known(self, carry: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
+        """The metric's carry, by the place of a slice among the keys; the number of keys for other keys."""
         found = dict(zip(carry["slices"], carry["carries"]))
         return lambda place: found[place] if place in found else self.metric.start()
 
@@ -286,14 +242,11 @@ def _with(carry: Mapping[str, Any], slices: Iterable[tuple[int, Any]]) -> dict[s
     return {"slices": list(found), "carries": list(found.values())}
 
 
-def _parts(records: Records, keys: np.ndarray) -> list[tuple[int, Records]]:
-    """The slices in a piece, by the places of their keys, and their samples."""
-    index = found_in(keys, records[KEY])
+def _parts(records: Records, index: np.ndarray) -> list[tuple[int, Records]]:
+    """The samples of each slice, by its index."""
     order = np.argsort(index, kind="stable")
     places, starts = np.unique(index[order], return_index=True)
-    parts = []
-    for place, chosen in zip(places.tolist(), np.split(order, starts[1:])):
-        part = records.taken(chosen)
+    parts = [(place, records.taken(chosen)) for place, chosen in zip(places.tolist(), np.split(order, starts[1:]))]
+    for _, part in parts:
         part.pop(KEY)
-        parts.append((place, part))
     return parts

@@ -72,14 +72,7 @@ class Windowed(Wrapper):
 
     refused: ClassVar[dict[str, str]] = {"Windowed": "one window is enough; make two metrics for two windows"}
 
-    def __init__(
-        self,
-        metric: Metric,
-        last: int,
-        *,
-        lifetime: bool = True,
-        **common: Unpack[Common],
-    ) -> None:
+    def __init__(self, metric: Metric, last: int, *, lifetime: bool = True, **common: Unpack[Common]) -> None:
         self.last = whole_number_of("last", last, 1)
         self.lifetime = flag_of("lifetime", lifetime)
         super().__init__(metric, **common)
@@ -91,7 +84,6 @@ class Windowed(Wrapper):
         self.adopt(self.name, {})
 
     def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
-        """Become part of a collection; see `Metric.adopt`."""
         self.metric.collection = self.collection
         self.metric.adopt(prefix, shared if self.lifetime else shared.setdefault(("window alone", self.last), {}))
         rings = shared.setdefault(("window", self.last), {})
@@ -204,7 +196,6 @@ class Ring(InPlace):
         self.value = xp.replaced(ring, step.place, batch, step.doubt)
 
     def enter_program(self, dtype: str, share: bool) -> None:
-        """Move into the static program that is being built; see `State.enter_program`."""
         from fleetmetrics import static
 
         self.dtype = "float64" if "float64" in (self.dtype, dtype) else "int64"
@@ -212,18 +203,15 @@ class Ring(InPlace):
         self.static = static.create_state(self.name, shape, self.dtype, self.reduction, share=share)
 
     def read(self, scope: Any = None) -> np.ndarray:
-        """The last batches together; see `State.read`."""
-        return combine(self.reduction, list(self.places(scope)))
+        """The last batches together."""
+        return combine(self.reduction, list(self._whole(scope)))
 
-    def places(self, scope: Any = None) -> np.ndarray:
+    def _whole(self, scope: Any) -> np.ndarray:
         """The content of each place: an array with one more axis in front."""
         whole = (self.turn.size, *self.shape)
         if self.static is None and self.value is None:
             return np.full(whole, identity(self.reduction, self.dtype))
         return (read(self.value) if self.static is None else read(self.name, scope, "scope")).reshape(whole)
-
-    def _whole(self, scope: Any) -> np.ndarray:
-        return self.places(scope)
 
     def _check(self, array: np.ndarray, shape: tuple[int, ...]) -> None:
         super()._check(array, (self.turn.size, *self.shape))

@@ -79,11 +79,10 @@ class Wrapper(Metric):
             given["prediction"] = given.pop(order[0])
         super().add(**given)
 
-    def kind_name(self) -> str:  # noqa: D102
+    def kind_name(self) -> str:
         return f"{type(self).__name__}({self.metric.kind_name()})"
 
     def settings(self) -> dict[str, Any]:
-        """The public settings, which include the metric; see `Accumulator.settings`."""
         return {name: value for name, value in super().settings().items() if not name.startswith("_")}
 
     def refuse_records(self, instead: str) -> None:
@@ -100,7 +99,6 @@ class Wrapper(Metric):
             raise InvalidInputError(f"{type(self).__name__} takes metrics whose states have a fixed size; {instead}")
 
     def fresh(self, name: str | None = None) -> Metric:
-        """An empty metric of the same settings; see `Metric.fresh`."""
         new = copy.copy(self)
         Accumulator.__init__(new, name=name, validate=self.validate, share=self.share)
         new.collection = None
