@@ -120,7 +120,7 @@ class Evaluator(Resumable):
     def evaluate_local(self) -> dict[str, Any]:
         """Values by name over what this worker has processed, padding included; the results are kept."""
         fed = self._fed()
-        shares = [each.share(None, "cat", None) for each in fed if each.joins]
+        shares = [each.metric.share(None, "cat", None) for each in fed if each.joins]
         values = iter(gather("Evaluator.evaluate_local", lambda: shares, LocalCommunicator()))
         return _merged([next(values) if each.joins else each.ask_alone() for each in fed])
 
@@ -162,7 +162,7 @@ class Evaluator(Resumable):
                 size += len(samples)
                 if number % channel.world_size == channel.rank:
                     self.process(samples, None if batch is None else pseudo_collate(batch))
-            return [each.share(size, "batch", None) for each in fed if each.joins]
+            return [each.metric.share(size, "batch", None) for each in fed if each.joins]
 
         fed = self._fed()
         marks = [each.mark() for each in fed]
@@ -204,10 +204,10 @@ class Evaluator(Resumable):
         fed = [each for each in self._fed() if each.joins]
         if self._before is None:
             dealing = self._dealing()
-            return [each.share(size, self.collect_mode, dealing) for each in fed]
+            return [each.metric.share(size, self.collect_mode, dealing) for each in fed]
         if len(fed) < len(self.metrics):
             raise InvalidInputError("a metric that overrides evaluate cannot go on from the checkpoint of a sampler")
-        return [self._goes_on(each.share(size, "cat", None), place) for place, each in enumerate(fed)]
+        return [self._goes_on(each.metric.share(size, "cat", None), place) for place, each in enumerate(fed)]
 
     def joined(self, values: Iterator[dict[str, Any]], size: int | None) -> dict[str, Any]:
         """The values of all metrics in one dict."""

@@ -10,7 +10,6 @@ from fleetmetrics.comm import LocalCommunicator, get_communicator, set_communica
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, arrangement
 from fleetmetrics.records.batches import Columns
-from fleetmetrics.records.share import Share
 from fleetmetrics.sampling import Dealing
 from fleetmetrics.xp import together_to_host
 
@@ -98,11 +97,6 @@ class FedMetric:
     def records(self) -> int:
         """The number of its records."""
         return len(getattr(self.metric, "results", ()))
-
-    def share(self, size: int | None, mode: str, dealing: Dealing | None) -> Share:
-        """Its part of the common exchange."""
-        share: Share = self.metric.share(size, mode, dealing)
-        return share
 
     def ask(self, size: int | None, mode: str, dealing: Dealing | None, keep: bool = False) -> dict[str, Any]:
         """What its own ``evaluate`` returns."""

@@ -134,16 +134,12 @@ class Columns:
         if no_ids is bool(self.ids):
             had = "with" if no_ids else "without"
             raise InvalidInputError(f"ids: earlier batches came {had} them; give ids to every add, or to none")
-        if set(named) != (set(self.names) if isinstance(self.names, tuple) else set()) or len(columns) != self._unnamed:
+        if not (named.keys() == set(self.names) if isinstance(self.names, tuple) else len(columns) == self.names):
             raise InvalidInputError(
                 f"add was given {_names_text(tuple(named) or len(columns))}, and {_names_text(self.names)} before;"
                 " every batch must bring the same columns"
             )
         return tuple(named[name] for name in self.names) if named else columns
-
-    @property
-    def _unnamed(self) -> int:
-        return 0 if isinstance(self.names, tuple) else int(self.names)
 
     def clear(self) -> None:
         """Forget all batches."""

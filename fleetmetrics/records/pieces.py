@@ -100,8 +100,7 @@ class Spool:
     """
 
     def __init__(self, directory: str, token: str, rank: int, shared: bool) -> None:
-        self._shared = shared
-        self._rank = rank
+        self._rank, self._shared = rank, shared
         self._folder = Path(directory) / f"fleetmetrics-{token}"
         self._files: list[Path] = []
 

@@ -55,17 +55,11 @@ class Table:
         key: Any,
         prepare: Callable[[Records], Records] | None = None,
     ) -> None:
-        self.name = name
-        self.columns = columns
-        self.order = order
-        self.key = key
+        self.name, self.columns, self.order, self.key = name, columns, order, key
+        #: Tables of equal kind can replace each other.
+        self.kind = (columns, order, key)
         self._prepare = prepare
         self._batches: list[Kept] = []
-
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """Tables of equal kind can replace each other."""
-        return (self.columns, self.order, self.key)
 
     def __len__(self) -> int:
         return len(self._batches)

@@ -17,10 +17,11 @@ import hashlib
 import math
 import pickle
 import struct
+from collections import defaultdict
 from functools import cached_property, partial
-from itertools import chain, compress, cycle, repeat
+from itertools import chain, compress, count, cycle, repeat
 from operator import attrgetter, countOf, eq, is_, is_not, itemgetter, methodcaller
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
+from typing import Any, Callable, Iterable, Iterator, List, Sequence
 
 import numpy as np
 
@@ -98,15 +99,9 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-class _Numbers(Dict[Any, int]):
-    def __missing__(self, key: Any) -> int:
-        self[key] = number = len(self)
-        return number
-
-
 def _numbered(keys: Iterable[Any]) -> tuple[list[Any], np.ndarray]:
     """The distinct keys in order of appearance, and the number of each key as a byte; empty if more than 256 differ."""
-    numbers = _Numbers()
+    numbers: dict[Any, int] = defaultdict(count().__next__)
     try:
         codes = bytes(map(numbers.__getitem__, keys))
     except ValueError:  # does not fit into a byte
