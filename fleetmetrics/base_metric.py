@@ -23,19 +23,9 @@ __all__ = ["BaseMetric"]
 class BaseMetric(Recorder, Resumable):
     """A metric over records: ``add`` appends them, ``compute`` gathers those of all workers.
 
-    Derive from it, and compute the value in ``compute_metric``:
-
-        class SpearmanCorrelation(fleetmetrics.BaseMetric):
-            def compute_metric(self, results):
-                return {"spearman": spearmanr(results["score"], results["target"]).statistic}
-
-        metric = SpearmanCorrelation(sampler=batch_sampler)
-        for x, y in loader:
-            metric.add(score=model(x), target=y)
-        metric.compute()                               # the same dict on every worker
-
-    ``add`` takes a batch as columns. A class written for MMEval works unchanged: it overrides ``add``, appends one
-    record per sample to ``self._results``, and gets the list of all of them in ``compute_metric``.
+    Derive from it, and compute the value in ``compute_metric``. ``add`` takes a batch as columns. A class written for
+    MMEval works unchanged: it overrides ``add``, appends one record per sample to ``self._results``, and gets the list
+    of all of them in ``compute_metric``.
 
     Where sums suffice, define ``summarize(results)``, which condenses records to a dict of arrays, and
     ``compute_from(states)``, which computes the value from their sums: workers then exchange only these.

@@ -40,8 +40,6 @@ class DumpResults(BaseMetric):
         [{'pred_label': 1}]
     """
 
-    default_prefix = None
-
     def __init__(
         self,
         out_file_path: str,

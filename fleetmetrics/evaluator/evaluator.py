@@ -53,7 +53,6 @@ class Evaluator(Resumable):
         self._dataset_meta: dict[str, Any] | None = None
         entries = metrics if isinstance(metrics, Sequence) else [metrics]
         self.metrics = [METRICS.build(entry) if isinstance(entry, Mapping) else entry for entry in entries]
-        self._known: dict[int, FedMetric] = {}
         self._fed()  # raises for anything that is not a metric
         self.sampler = sampler
         self.collect_mode = check_mode("collect_mode", collect_mode)
@@ -217,10 +216,7 @@ class Evaluator(Resumable):
 
     def _fed(self) -> list[FedMetric]:
         """One `FedMetric` for each of ``metrics``, which users may change."""
-        for metric in self.metrics:
-            if id(metric) not in self._known:
-                self._known[id(metric)] = FedMetric(metric)
-        return [self._known[id(metric)] for metric in self.metrics]
+        return list(map(FedMetric, self.metrics))
 
     def _dealing(self) -> Dealing | None:
         if self.sampler is None:

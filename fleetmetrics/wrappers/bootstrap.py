@@ -136,10 +136,6 @@ class Bootstrap(Wrapper):
         raise_if_too_large(f"replicates={self.replicates}", shape, f"{state.name!r} of all replicates")
         return Lanes(name, shape, state.declared_dtype, state.reduction, (*self._kind, state.key))
 
-    def own_states(self) -> Iterable[State]:
-        """With ids the sample count and a state per replicate of each; and the metric's."""
-        return self.states.values()
-
     def _partition(self) -> tuple[State, State | None]:
         """The state that counts each sample in one entry, and any that counts all; an error for other metrics."""
         leaves: Iterable[Any] = self.metric.leaves()

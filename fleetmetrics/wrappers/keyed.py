@@ -209,8 +209,7 @@ class KeyTable(State):
 
     def __init__(self, name: str, by: str, limit: int, key: Any) -> None:
         super().__init__(name, (), "int64", "sum", key)
-        self.by = by
-        self.limit = limit
+        self.by, self.limit = by, limit
 
     @property
     def known(self) -> Known:

@@ -120,10 +120,6 @@ class Sliced(Wrapper):
         states = (*first, slicing.samples, *self._entries.values())
         self.states = {state.name: state for state in states}
 
-    def own_states(self) -> Iterable[State]:
-        """Any growing table of keys, and the states with an entry for each slice."""
-        return self.states.values()
-
     def record_metrics(self) -> Iterable[Any]:
         """Those that keep every sample, by slice."""
         return self._records.values()

@@ -179,9 +179,7 @@ class SlicedRecords:
     """Takes the place of a metric that keeps every sample where records are folded, and folds each slice separately."""
 
     def __init__(self, metric: RecordMetric, slicing: Slicing) -> None:
-        self.metric = metric
-        self.name = metric.name
-        self.slicing = slicing
+        self.metric, self.name, self.slicing = metric, metric.name, slicing
         self.table = slicing.tables.setdefault(metric.table, _sliced_table(metric.table))
         self._own = {name: slicing.state_of(state) for name, state in metric.states.items()}
 

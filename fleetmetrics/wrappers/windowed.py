@@ -97,10 +97,6 @@ class Windowed(Wrapper):
         whole = own if self.lifetime else ()
         self.states = {state.name: state for state in (self._turn, *self._rings.values(), *whole)}
 
-    def own_states(self) -> Iterable[State]:
-        """The turn, the rings, and with ``lifetime`` the metric's states."""
-        return self.states.values()
-
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """What a batch adds to the metric's states also goes into the rings."""
         increments = list(self.metric.statistics(batch))
