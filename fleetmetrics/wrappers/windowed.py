@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -126,17 +127,13 @@ class Windowed(Wrapper):
         return WindowedValue(window, self.metric.evaluate(values, carries)) if self.lifetime else window
 
 
+@dataclass(eq=False)
 class Step:
-    """The place of a batch in the rings.
+    """The place of a batch in the rings."""
 
-    Args:
-        turn: that of the rings.
-        counts: an int64: 1, or 0 for a batch without samples that count, whose place goes to the next one.
-        surely: whether ``counts`` is known to be 1.
-    """
-
-    def __init__(self, turn: Turn, counts: Any, surely: bool) -> None:
-        self.turn, self.counts, self.surely = turn, counts, surely
+    turn: Turn  #: that of the rings
+    counts: Any  #: an int64: 1, or 0 for a batch without samples that count, whose place goes to the next one
+    surely: bool  #: whether ``counts`` is known to be 1
 
     @functools.cached_property
     def place(self) -> Any:
