@@ -10,6 +10,9 @@ from typing import Iterator
 import pytest
 from graphlib import TopologicalSorter
 
+from tests.mutations.mutate import place_of
+from tests.mutations.mutations import MUTATIONS
+
 pytestmark = pytest.mark.numpy_only
 
 PACKAGE = Path(__file__).resolve().parent.parent / "fleetmetrics"
@@ -83,3 +86,8 @@ def test_no_module_is_longer_than_450_lines():
 def test_the_package_stays_small():
     lines = sum(len(path.read_text().splitlines()) for path in MODULES.values())
     assert lines <= 27_000 and len(MODULES) <= 135, (lines, len(MODULES))
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.fault)
+def test_each_mutation_quotes_one_place(mutation):
+    place_of(mutation)
