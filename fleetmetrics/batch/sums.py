@@ -126,11 +126,7 @@ class Sums:
         """What each sample counts for, float64 ``[n]``."""
         if self.weight is not None:
             return self.weight
-        return (
-            self.xp.cast(self.xp.ones_like(self._each), "float64")
-            if self.keep is None
-            else self.xp.cast(self.keep, "float64")
-        )
+        return self.xp.cast(self.xp.ones_like(self._each) if self.keep is None else self.keep, "float64")
 
     @property
     def counted_weight(self) -> Any:

@@ -27,29 +27,47 @@ _DTYPES = {name: np.dtype(name) for name in ("bool", "int64", "float32", "float6
 _FLOAT64 = _DTYPES["float64"]
 _KEPT = frozenset(_DTYPES.values())
 
+#: NumPy's own; `fleetmetrics.xp.paddle_ops` says what each does.
 absolute = np.absolute
 add = np.add
+arange = np.arange
+at_least = np.maximum
+bitwise_and = np.bitwise_and
 bitwise_xor = np.bitwise_xor
+concat = np.concatenate
+count = np.size
 divide = np.divide
 equal = np.equal
 exp = np.exp
-isfinite = np.isfinite
+filled = np.full  # with a NumPy scalar
+first_zero = np.argmin
+full_like = np.full_like
 greater = np.greater
+isfinite = np.isfinite
 log = np.log
 log1p = np.log1p
-filled = np.full  # with a NumPy scalar
-full_like = np.full_like
 logical_and = np.logical_and
 logical_not = np.logical_not
 logical_or = np.logical_or
 minimum = np.minimum
 multiply = np.multiply
+number = np.int64
+ones_like = np.ones_like
+power = np.power
+quotient = np.floor_divide
+remainder = np.remainder
+scale = np.multiply
 sinh = np.sinh
 square = np.square
 subtract = np.subtract
+sum_by = np.bincount
 where = np.where
 zeros_like = np.zeros_like
-ones_like = np.ones_like
+all_rows = functools.partial(np.all, axis=1)
+highest_of_rows = functools.partial(np.argmax, axis=1)
+largest_of_rows = functools.partial(np.max, axis=1)
+sum_of_rows = functools.partial(np.sum, axis=1)
+repeat = functools.partial(np.repeat, axis=0)
 
 
 def asarray(value: Any, argument: str) -> np.ndarray:
@@ -75,6 +93,9 @@ def _as_array(value: Any, argument: str) -> np.ndarray:
 def host(array: np.ndarray) -> np.ndarray:
     """The array as NumPy's."""
     return array
+
+
+constant = integers = host
 
 
 def is_eager(array: np.ndarray) -> bool:
@@ -145,16 +166,6 @@ def is_class(array: np.ndarray, classes: int) -> Any:
     return flags & (array == np.floor(array)) if array.dtype.kind == "f" else flags
 
 
-def at_least(array: np.ndarray, low: float) -> np.ndarray:
-    """The array with smaller entries raised to ``low``, a power of two."""
-    return np.maximum(array, low)
-
-
-def count(array: np.ndarray) -> Any:
-    """The number of entries."""
-    return array.size
-
-
 def sum(array: np.ndarray) -> Any:
     """The sum: of bools and integers an integer, of floats a float64."""
     if array.dtype == _FLOAT64 and array.size <= _FEW and array.ndim == 1:
@@ -202,45 +213,10 @@ def stack_last(arrays: Any) -> np.ndarray:
     return np.stack(arrays, axis=-1) if np.ndim(arrays[0]) else np.array(arrays)
 
 
-def concat(arrays: Any, axis: int) -> np.ndarray:
-    """Arrays concatenated along an axis."""
-    return np.concatenate(arrays, axis)
-
-
 def sigmoid(array: np.ndarray) -> np.ndarray:
     """The logistic function, float64, without overflow."""
     small = np.exp(-np.abs(array.astype(np.float64, copy=False)))
     return np.where(array >= 0, 1.0, small) / (1.0 + small)
-
-
-def arange(size: int) -> np.ndarray:
-    """The numbers from 0 to ``size - 1``, int64."""
-    return np.arange(size)
-
-
-def constant(values: np.ndarray) -> np.ndarray:
-    """A float64 constant of the program, to the last bit."""
-    return values
-
-
-def number(value: int) -> Any:
-    """An int64 constant of the program, of less than 53 bits."""
-    return np.int64(value)
-
-
-def bitwise_and(array: np.ndarray, value: int) -> Any:
-    """Each int64 bitwise and one number."""
-    return np.bitwise_and(array, value)
-
-
-def quotient(array: np.ndarray, divisor: int) -> Any:
-    """Integers divided by one number, rounded down; they are at least 0, or multiples of it."""
-    return np.floor_divide(array, divisor)
-
-
-def integers(values: np.ndarray) -> np.ndarray:
-    """An int64 constant of the program, to the last bit."""
-    return values
 
 
 def position(edges: np.ndarray, array: np.ndarray, right: bool = False) -> np.ndarray:
@@ -248,39 +224,9 @@ def position(edges: np.ndarray, array: np.ndarray, right: bool = False) -> np.nd
     return np.searchsorted(edges, array, side="right" if right else "left")
 
 
-def power(array: np.ndarray, exponent: float) -> np.ndarray:
-    """Each float64 entry to the power of one number."""
-    return np.power(array, exponent)
-
-
-def highest_of_rows(array: np.ndarray) -> np.ndarray:
-    """The place of the largest entry of each row of a matrix, the first one of equals: int64."""
-    return array.argmax(axis=1)
-
-
-def sum_of_rows(array: np.ndarray) -> Any:
-    """The sum of each row of a float64 matrix."""
-    return array.sum(axis=1)
-
-
-def scale(array: np.ndarray, factor: float) -> np.ndarray:
-    """A float64 array times one number."""
-    return array * factor
-
-
-def largest_of_rows(array: np.ndarray) -> Any:
-    """The largest entry of each row of a matrix."""
-    return array.max(axis=1)
-
-
 def take(array: np.ndarray, index: np.ndarray) -> np.ndarray:
     """The entries at these positions of the first axis; valid ones only."""
     return array[index]
-
-
-def sum_by(index: np.ndarray, amount: np.ndarray, size: int) -> np.ndarray:
-    """``result[k] = sum of amount where index == k``, float64, of length ``size``."""
-    return np.bincount(index, amount, size)
 
 
 def matvec(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
@@ -320,11 +266,6 @@ def dot_of_columns(weight: np.ndarray, array: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->j", weight, array)
 
 
-def remainder(array: np.ndarray, divisor: int) -> Any:
-    """Non-negative integers modulo one number."""
-    return np.remainder(array, divisor)
-
-
 def replaced(array: np.ndarray, place: Any, row: Any, wanted: Any) -> np.ndarray:
     """The array, perhaps changed in place, with a new entry on its first axis, unless ``wanted`` is 0."""
     if wanted is None or wanted:
@@ -334,24 +275,9 @@ def replaced(array: np.ndarray, place: Any, row: Any, wanted: Any) -> np.ndarray
     return array
 
 
-def repeat(array: np.ndarray, times: int) -> np.ndarray:
-    """Each entry, or row of a matrix, repeated ``times`` times."""
-    return np.repeat(array, times, axis=0)
-
-
 def all_true(flags: np.ndarray) -> bool:
     """Whether all flags are true."""
     return bool(flags.all())
-
-
-def all_rows(flags: np.ndarray) -> Any:
-    """Whether all flags of a row of a matrix are true."""
-    return flags.all(axis=1)
-
-
-def first_zero(counts: np.ndarray) -> Any:
-    """The position of the first 0 among an int64's zeros and ones; 0 if there is none."""
-    return counts.argmin()
 
 
 def bucket(score: np.ndarray, top: int) -> np.ndarray:
