@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Common", "Declared", "Expression", "Metric", "Settings", "Undefinable"]
 
+_Operator = Callable[["Metric", Any], "Expression"]
+
 
 class Common(TypedDict, total=False):
     """What every metric can be made with; see `Metric`."""
@@ -60,6 +62,38 @@ class Declared(NamedTuple):
     dtype: str = "int64"
     reduction: str = "sum"
     key: Any = None
+
+
+def _quotient(one: Any, other: Any) -> Any:
+    if np.ndim(one) == np.ndim(other) == 0:
+        return one / other if other else undefined("a quotient of metrics", "the divisor is 0")
+    below = np.asarray(other)
+    if (below == 0).any():
+        undefined("a quotient of metrics", f"{np.count_nonzero(below == 0)} of {below.size} divisors are 0")
+    return np.where(below == 0, np.nan, one / np.where(below == 0, 1, below))
+
+
+def _power(one: Any, other: Any) -> Any:
+    base, exponent = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    with np.errstate(all="ignore"):
+        value = np.power(base, exponent)
+    none = ~np.isfinite(value) & ~np.isnan(base) & ~np.isnan(exponent)
+    if none.any():
+        undefined("a power of metrics", f"{np.count_nonzero(none)} of {none.size} are no finite number")
+        value = np.where(none, np.nan, value)
+    return value if value.ndim else value.item()
+
+
+def _both_ways(symbol: str, function: Callable[[Any, Any], Any]) -> tuple[_Operator, _Operator]:
+    """The methods for an operation with the metric on its left, and on its right."""
+
+    def with_other(self: Metric, other: Any) -> Expression:
+        return Expression(symbol, function, self, other)
+
+    def to_other(self: Metric, other: Any) -> Expression:
+        return Expression(symbol, function, other, self)
+
+    return with_other, to_other
 
 
 class Metric(Accumulator):
@@ -201,35 +235,11 @@ class Metric(Accumulator):
 
     __array_ufunc__ = None  # or an array times a metric would be an array of objects
 
-    def __add__(self, other: Any) -> Expression:
-        return Expression("+", operator.add, self, other)
-
-    def __radd__(self, other: Any) -> Expression:
-        return Expression("+", operator.add, other, self)
-
-    def __sub__(self, other: Any) -> Expression:
-        return Expression("-", operator.sub, self, other)
-
-    def __rsub__(self, other: Any) -> Expression:
-        return Expression("-", operator.sub, other, self)
-
-    def __mul__(self, other: Any) -> Expression:
-        return Expression("*", operator.mul, self, other)
-
-    def __rmul__(self, other: Any) -> Expression:
-        return Expression("*", operator.mul, other, self)
-
-    def __truediv__(self, other: Any) -> Expression:
-        return Expression("/", _quotient, self, other)
-
-    def __rtruediv__(self, other: Any) -> Expression:
-        return Expression("/", _quotient, other, self)
-
-    def __pow__(self, other: Any) -> Expression:
-        return Expression("**", _power, self, other)
-
-    def __rpow__(self, other: Any) -> Expression:
-        return Expression("**", _power, other, self)
+    __add__, __radd__ = _both_ways("+", operator.add)
+    __sub__, __rsub__ = _both_ways("-", operator.sub)
+    __mul__, __rmul__ = _both_ways("*", operator.mul)
+    __truediv__, __rtruediv__ = _both_ways("/", _quotient)
+    __pow__, __rpow__ = _both_ways("**", _power)
 
     def __neg__(self) -> Expression:
         return Expression("-", operator.neg, self)
@@ -331,23 +341,3 @@ class Expression(Composite, Metric):
         new = Expression(self.symbol, self.function, *[made.get(each, each) for each in self.operands])
         new.validate = self.validate
         return new if name is None else new.rename(name)
-
-
-def _quotient(one: Any, other: Any) -> Any:
-    if np.ndim(one) == np.ndim(other) == 0:
-        return one / other if other else undefined("a quotient of metrics", "the divisor is 0")
-    below = np.asarray(other)
-    if (below == 0).any():
-        undefined("a quotient of metrics", f"{np.count_nonzero(below == 0)} of {below.size} divisors are 0")
-    return np.where(below == 0, np.nan, one / np.where(below == 0, 1, below))
-
-
-def _power(one: Any, other: Any) -> Any:
-    base, exponent = np.asarray(one, np.float64), np.asarray(other, np.float64)
-    with np.errstate(all="ignore"):
-        value = np.power(base, exponent)
-    none = ~np.isfinite(value) & ~np.isnan(base) & ~np.isnan(exponent)
-    if none.any():
-        undefined("a power of metrics", f"{np.count_nonzero(none)} of {none.size} are no finite number")
-        value = np.where(none, np.nan, value)
-    return value if value.ndim else value.item()
