@@ -26,6 +26,7 @@ __all__ = [
     "edges_of",
     "flag_of",
     "number_of",
+    "positive_of",
     "raise_if_positional",
     "raise_if_too_large",
     "raise_if_unknown",
@@ -135,6 +136,11 @@ def number_of(argument: str, value: Any, low: float = -math.inf, high: float = m
         allowed = "a finite number" if math.isinf(low) else f"a number from {low:g} to {high:g}"
         allowed = f"a finite number of at least {low:g}" if math.isinf(high) and not math.isinf(low) else allowed
     raise InvalidInputError(f"{argument} must be {allowed}, not {value!r}")
+
+
+def positive_of(argument: str, value: Any, least: float = 5e-324) -> float:
+    """A finite number above 0, and at least the smallest float64 that is, or ``least``."""
+    return number_of(argument, value, least, allowed="a finite number above 0")
 
 
 def _is_number(value: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.formulas.given import histograms_given, number_given
-from fleetmetrics.formulas.ratio import ratio, stand_in
+from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, stand_in
 
 __all__ = [
     "bucket_error",
@@ -23,8 +23,6 @@ __all__ = [
     "normalized_entropy",
     "predicted_click_through_rate",
 ]
-
-_NO_SAMPLES = "there are no samples (their total weight is 0)"
 
 
 def click_through_rate(clicks: Any, total: Any, zero_division: float = math.nan) -> float:
@@ -56,7 +54,7 @@ def calibration_ratio(predicted: Any, clicks: Any, total: Any, zero_division: fl
         >>> calibration_ratio(1.5, 1, 4)
         1.5
     """
-    reason = "no sample is labelled 1" if np.any(total) else _NO_SAMPLES
+    reason = "no sample is labelled 1" if np.any(total) else NO_SAMPLES
     return ratio(predicted, clicks, "calibration", zero_division, reason)
 
 
@@ -69,7 +67,7 @@ def copc(clicks: Any, predicted: Any, total: Any, zero_division: float = math.na
         >>> copc(1, 2.0, 4)
         0.5
     """
-    reason = "all predictions are 0" if np.any(total) else _NO_SAMPLES
+    reason = "all predictions are 0" if np.any(total) else NO_SAMPLES
     return ratio(clicks, predicted, "copc", zero_division, reason)
 
 
@@ -95,7 +93,7 @@ def normalized_entropy(
     positive = number_given("clicks", clicks)
     negative = number_given("total", total) - positive if others is None else number_given("others", others)
     if positive <= 0 or negative <= 0:
-        reason = f"all labels are {int(positive > 0)}" if positive or negative else _NO_SAMPLES
+        reason = f"all labels are {int(positive > 0)}" if positive or negative else NO_SAMPLES
         return stand_in("normalized_entropy", reason, zero_division)
     entropy = -positive * _log_share(positive, negative) - negative * _log_share(negative, positive)
     return max(0.0, -float(number_given("log_likelihood", log_likelihood))) / entropy
@@ -157,5 +155,5 @@ def bucket_error(
     if weight:
         return error / weight
     known = np.any(positive) or np.any(negative)
-    reason = "no group of buckets holds enough samples to tell its rate" if known else _NO_SAMPLES
+    reason = "no group of buckets holds enough samples to tell its rate" if known else NO_SAMPLES
     return stand_in("bucket_error", reason, zero_division)

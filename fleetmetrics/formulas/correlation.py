@@ -14,17 +14,15 @@ import numpy as np
 
 from fleetmetrics.formulas.aggregation import spread
 from fleetmetrics.formulas.given import moments_given, number_given, samples_given, sums_before
-from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
 
 __all__ = ["explained_variance", "pearson_correlation", "r2_score", "rank_comoments", "spearman_correlation"]
-
-_NO_SAMPLES = "there are no samples (their total weight is 0)"
 
 
 def _trouble(what: str, weight: float, mean: float, squares: float, two_words: bool) -> str:
     """Why a variance cannot be divided by; empty if it can."""
     if not weight:
-        return _NO_SAMPLES
+        return NO_SAMPLES
     return "" if spread(weight, mean, squares, two_words) else f"all {what} are equal"
 
 

@@ -179,9 +179,7 @@ def cumulative_gain(positive: Any, negative: Any, fractions: Any, zero_division:
         >>> cumulative_gain([0, 1, 3], [4, 1, 1], [0.25, 0.5, 1.0]).tolist()
         [0.46875, 0.875, 1.0]
     """
-    fractions = _fractions(fractions)
-    gain = _gain(positive, negative, fractions)
-    return _no_gain("cumulative_gain", fractions, zero_division) if gain is None else gain
+    return _gain("cumulative_gain", positive, negative, _fractions(fractions), 1.0, zero_division)
 
 
 def lift(positive: Any, negative: Any, fractions: Any, zero_division: float = math.nan) -> np.ndarray:
@@ -195,8 +193,7 @@ def lift(positive: Any, negative: Any, fractions: Any, zero_division: float = ma
         [1.875, 1.75, 1.0]
     """
     fractions = _fractions(fractions)
-    gain = _gain(positive, negative, fractions)
-    return _no_gain("lift", fractions, zero_division) if gain is None else gain / fractions
+    return _gain("lift", positive, negative, fractions, fractions, zero_division)
 
 
 def _fractions(fractions: Any) -> np.ndarray:
@@ -206,20 +203,19 @@ def _fractions(fractions: Any) -> np.ndarray:
     return array
 
 
-def _gain(positive: Any, negative: Any, fractions: np.ndarray) -> np.ndarray | None:
+def _gain(
+    metric: str, positive: Any, negative: Any, fractions: np.ndarray, divisor: Any, zero_division: float
+) -> np.ndarray:
+    """The cumulative gain over the divisor, of the shape of the fractions."""
     table = as_integers(np.stack(histograms_given(positive, negative)))[:, ::-1]
     p, both = [0, *table[0].tolist()], table.sum(axis=0).tolist()
     tp, population = list(itertools.accumulate(p)), list(itertools.accumulate([0, *both]))
     if not tp[-1]:
-        return None
+        return np.full(fractions.shape, stand_in(metric, "no sample is labelled 1", zero_division))
     found = []
     for fraction in fractions.ravel().tolist():
         place = Fraction(fraction) * population[-1]  # exact: a bucket may be narrower than rounding
         bucket = max(1, bisect.bisect_left(population, place))
         inside = (place - population[bucket - 1]) / (population[bucket] - population[bucket - 1])
         found.append(float((tp[bucket - 1] + inside * p[bucket]) / tp[-1]))
-    return np.array(found).reshape(fractions.shape)
-
-
-def _no_gain(metric: str, fractions: np.ndarray, zero_division: float) -> np.ndarray:
-    return np.full(fractions.shape, stand_in(metric, "no sample is labelled 1", zero_division))
+    return np.array(found).reshape(fractions.shape) / divisor

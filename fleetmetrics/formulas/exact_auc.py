@@ -196,11 +196,8 @@ def _pairs_of(keys: np.ndarray) -> tuple[int, int, int]:
 def _places(flags: np.ndarray) -> tuple[int, int]:
     """How many of the bytes are 1, and not 0, and the sum of their positions."""
     side = math.isqrt(len(flags))
-    square, rest, place = (
-        flags[: side * side].reshape(side, side),
-        np.flatnonzero(flags[side * side :]),
-        np.arange(side),
-    )
+    square, rest = flags[: side * side].reshape(side, side), np.flatnonzero(flags[side * side :])
+    place = np.arange(side)
     rows, columns = (np.add.reduce(square, axis=axis, dtype=np.uint8).astype(np.int64) for axis in (1, 0))
     more = int(rest.sum()) + len(rest) * side * side
     return int(rows.sum()) + len(rest), int(side * rows.dot(place) + columns.dot(place)) + more

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.curves import points
+from fleetmetrics.formulas.curves import Points, points
 from fleetmetrics.formulas.given import array_given, histograms_given
 from fleetmetrics.formulas.ratio import stand_in, undefined
 
@@ -53,9 +53,10 @@ def recall_at_fixed_precision(
         >>> recall_at_fixed_precision([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_precision=0.6)
         OperatingPoint(value=1.0, threshold=0.25)
     """
-    return _best_of_precision_and_recall(
-        positive, negative, thresholds, "recall_at_fixed_precision", zero_division, min_precision=min_precision
-    )
+    at = points(positive, negative, thresholds)
+    if not at.tp[-1]:
+        return OperatingPoint(stand_in("recall_at_fixed_precision", "no sample is labelled 1", zero_division), math.nan)
+    return _best(at, at.tp / at.tp[-1], at.precision >= min_precision)
 
 
 def precision_at_fixed_recall(
@@ -70,9 +71,10 @@ def precision_at_fixed_recall(
         >>> precision_at_fixed_recall([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], min_recall=0.5)
         OperatingPoint(value=1.0, threshold=0.75)
     """
-    return _best_of_precision_and_recall(
-        positive, negative, thresholds, "precision_at_fixed_recall", zero_division, min_recall=min_recall
-    )
+    at = points(positive, negative, thresholds)
+    if not at.tp[-1]:
+        return OperatingPoint(stand_in("precision_at_fixed_recall", "no sample is labelled 1", zero_division), math.nan)
+    return _best(at, at.precision, at.tp / at.tp[-1] >= min_recall, lowest=True)
 
 
 def sensitivity_at_specificity(
@@ -90,9 +92,8 @@ def sensitivity_at_specificity(
     at = points(positive, negative, thresholds)
     if at.one_class:
         return OperatingPoint(stand_in("sensitivity_at_specificity", at.one_class, zero_division), math.nan)
-    allowed = at.tn / at.tn[0] >= min_specificity
-    best = int(np.argmax(np.where(allowed, at.tp, -1.0)))  # the first of equal ones: the highest threshold
-    return OperatingPoint(float(at.tp[best] / at.tp[-1]), float(at.thresholds[best]))
+    best = _best(at, at.tp, at.tn / at.tn[0] >= min_specificity)
+    return best._replace(value=best.value / float(at.tp[-1]))
 
 
 def specificity_at_sensitivity(
@@ -110,31 +111,14 @@ def specificity_at_sensitivity(
     at = points(positive, negative, thresholds)
     if at.one_class:
         return OperatingPoint(stand_in("specificity_at_sensitivity", at.one_class, zero_division), math.nan)
-    specificity = np.where(at.tp / at.tp[-1] >= min_sensitivity, at.tn / at.tn[0], -1.0)
-    best = int(np.flatnonzero(specificity == specificity.max())[-1])
-    return OperatingPoint(float(specificity[best]), float(at.thresholds[best]))
+    return _best(at, at.tn / at.tn[0], at.tp / at.tp[-1] >= min_sensitivity, lowest=True)
 
 
-def _best_of_precision_and_recall(
-    positive: Any,
-    negative: Any,
-    thresholds: Any,
-    metric: str,
-    zero_division: float,
-    *,
-    min_precision: float | None = None,
-    min_recall: float = 0.0,
-) -> OperatingPoint:
-    at = points(positive, negative, thresholds)
-    if not at.tp[-1]:
-        return OperatingPoint(stand_in(metric, "no sample is labelled 1", zero_division), math.nan)
-    recall, precision, falling = at.tp / at.tp[-1], at.precision, at.thresholds
-    if min_precision is not None:
-        best = int(np.argmax(np.where(precision >= min_precision, recall, -1.0)))
-        return OperatingPoint(float(recall[best]), float(falling[best]))
-    allowed = np.where(recall >= min_recall, precision, -1.0)
-    best = int(np.flatnonzero(allowed == allowed.max())[-1])
-    return OperatingPoint(float(precision[best]), float(falling[best]))
+def _best(at: Points, values: np.ndarray, allowed: np.ndarray, *, lowest: bool = False) -> OperatingPoint:
+    """The highest of the allowed values; of equal ones that at the highest threshold, or at the lowest."""
+    kept = np.where(allowed, values, -1.0)
+    best = int(np.flatnonzero(kept == kept.max())[-1 if lowest else 0])
+    return OperatingPoint(float(values[best]), float(at.thresholds[best]))
 
 
 class Sweep(NamedTuple):
@@ -204,10 +188,8 @@ def threshold_sweep(
         if empty.any():
             undefined_at.append(f"{name} at {np.count_nonzero(empty)}")
     if undefined_at and math.isnan(zero_division):
-        reason = f"nothing to divide by for {', '.join(undefined_at)} of {len(tp)} thresholds"
-        undefined("threshold_sweep", reason)
+        undefined("threshold_sweep", f"nothing to divide by for {', '.join(undefined_at)} of {len(tp)} thresholds")
     f_beta = values["f_beta"]
-    known = ~np.isnan(f_beta)
-    best = int(np.argmax(np.where(known, f_beta, -1.0))) if known.any() else None
-    where = (math.nan, math.nan) if best is None else (float(at[best]), float(f_beta[best]))
+    best = int(np.argmax(np.where(np.isnan(f_beta), -1.0, f_beta)))
+    where = (math.nan, math.nan) if np.isnan(f_beta).all() else (float(at[best]), float(f_beta[best]))
     return Sweep(at.copy(), **values, best_threshold=where[0], best_f_beta=where[1])

@@ -14,7 +14,7 @@ import numpy as np
 from fleetmetrics.formulas.correlation import root_of_product
 from fleetmetrics.formulas.given import samples_given, sums_before
 from fleetmetrics.formulas.groups import starts_of, sums_of
-from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
 
 __all__ = ["PairCounts", "kendall_correlation", "pair_counts", "xauc"]
 
@@ -149,5 +149,5 @@ def xauc(pairs: PairCounts, zero_division: float = math.nan) -> float:
 
 def _trouble(pairs: PairCounts) -> str:
     if not pairs.samples:
-        return "there are no samples (their total weight is 0)"
+        return NO_SAMPLES
     return "" if pairs.by_label else "all labels are equal"

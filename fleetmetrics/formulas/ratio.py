@@ -18,6 +18,8 @@ from fleetmetrics.formulas.given import array_given, number_given, weights_given
 
 __all__ = ["ratio"]
 
+NO_SAMPLES = "there are no samples (their total weight is 0)"
+
 _part: contextvars.ContextVar[str] = contextvars.ContextVar("_part", default="")
 
 
@@ -53,7 +55,7 @@ def ratio(
     denominator: Any,
     metric: str,
     zero_division: float = math.nan,
-    reason: str = "there are no samples (their total weight is 0)",
+    reason: str = NO_SAMPLES,
 ) -> float:
     """Divide two totals.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetmetrics.arguments import number_of
 from fleetmetrics.formulas.given import number_given
-from fleetmetrics.formulas.ratio import ratio, root_of_ratio, stand_in
+from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, root_of_ratio, stand_in
 
 __all__ = [
     "log_cosh_error",
@@ -106,7 +106,7 @@ def weighted_mean_absolute_percentage_error(
         >>> weighted_mean_absolute_percentage_error(1.0, 8.0, 4)
         0.125
     """
-    reason = "all labels are 0" if np.any(total) else "there are no samples (their total weight is 0)"
+    reason = "all labels are 0" if np.any(total) else NO_SAMPLES
     return ratio(absolute_error, absolute_label, "weighted_mean_absolute_percentage_error", zero_division, reason)
 
 

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["AUC", "AveragePrecision"]
 
-CURVES = ("ROC", "PR")
+#: Of each curve, the area of one class, the same with bounds, and the areas of several classes.
+_FORMULAS: dict[str, tuple[Any, Any, Any]] = {
+    "ROC": (formulas.auc_from_histogram, formulas.auc_bounds, formulas.auc_of_classes),
+    "PR": (
+        formulas.average_precision_from_histogram,
+        formulas.average_precision_bounds,
+        formulas.average_precision_of_classes,
+    ),
+}
 
 
 class AreaSettings(ClassSettings, total=False):
@@ -31,6 +39,9 @@ class AreaSettings(ClassSettings, total=False):
 class _Area(ClassHistograms):
     """An area over buckets: with its bounds, or with a warning if they are far apart; arguments as for `AUC`."""
 
+    curve = "PR"
+    max_fpr: float | None = None
+
     def __init__(
         self, *, bounds: bool = False, tolerance: float | None = 0.01, **settings: Unpack[ClassSettings]
     ) -> None:
@@ -42,7 +53,13 @@ class _Area(ClassHistograms):
 
     def area(self, histogram: np.ndarray, bounds: bool) -> Any:
         """The area, or a `fleetmetrics.formulas.BoundedArea`."""
-        raise NotImplementedError
+        plain, bounded, of_classes = _FORMULAS[self.curve]
+        limit = (self.max_fpr,) if self.curve == "ROC" else ()
+        if self.task.kind != "binary":
+            settings = self.average, *limit, self.zero_division
+            return of_classes(histogram, *settings, bounds=bounds, of=self.entry)
+        negative, positive = histogram
+        return (bounded if bounds else plain)(positive, negative, *limit, self.zero_division)
 
     def formula(self, histogram: np.ndarray) -> Any:
         if self.bounds or math.isinf(self.tolerance) or issubclass(BucketWarning, muted_now()):
@@ -136,40 +153,15 @@ class AUC(_Area):
     """
 
     def __init__(
-        self,
-        *,
-        curve: Literal["ROC", "PR"] = "ROC",
-        max_fpr: float | None = None,
-        **settings: Unpack[AreaSettings],
+        self, *, curve: Literal["ROC", "PR"] = "ROC", max_fpr: float | None = None, **settings: Unpack[AreaSettings]
     ) -> None:
         super().__init__(**settings)
         self.curve, self.max_fpr = curve_of(curve, max_fpr)
 
-    def area(self, histogram: np.ndarray, bounds: bool) -> Any:
-        if self.curve == "PR":
-            return average_precision(self, histogram, bounds)
-        if self.task.kind != "binary":
-            settings = self.average, self.max_fpr, self.zero_division
-            return formulas.auc_of_classes(histogram, *settings, bounds=bounds, of=self.entry)
-        negative, positive = histogram
-        area: Any = formulas.auc_bounds if bounds else formulas.auc_from_histogram
-        return area(positive, negative, self.max_fpr, self.zero_division)
-
-
-def average_precision(metric: AUC | AveragePrecision, histogram: np.ndarray, bounds: bool) -> Any:
-    """Average precision by a metric's arguments, from its global histogram."""
-    if metric.task.kind != "binary":
-        return formulas.average_precision_of_classes(
-            histogram, metric.average, metric.zero_division, bounds=bounds, of=metric.entry
-        )
-    negative, positive = histogram
-    area: Any = formulas.average_precision_bounds if bounds else formulas.average_precision_from_histogram
-    return area(positive, negative, metric.zero_division)
-
 
 def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:
     """The arguments; raises if they are invalid, or ``max_fpr`` is given for another curve than ROC."""
-    choice_of("curve", curve, CURVES)
+    choice_of("curve", curve, tuple(_FORMULAS))
     area_fraction(max_fpr)
     if max_fpr is not None and curve != "ROC":
         raise InvalidInputError(f"max_fpr is for curve='ROC', not for curve={curve!r}; leave it out")
@@ -203,6 +195,3 @@ class AveragePrecision(_Area):
         >>> metric.compute()
         0.8333333333333333
     """
-
-    def area(self, histogram: np.ndarray, bounds: bool) -> Any:
-        return average_precision(self, histogram, bounds)

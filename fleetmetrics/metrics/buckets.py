@@ -82,13 +82,22 @@ class LogitSettings(Settings, total=False):
     from_logits: bool
 
 
-class BucketHistogram(Undefinable):
-    """A histogram of the scores of each class; in a collection, shared by all metrics with the same buckets."""
+def probability_rules(from_logits: bool) -> tuple[str | Requirement, ...]:
+    """The requirements of a metric that takes probabilities of class 1, or logits, and labels 0 or 1."""
+    return ("finite_prediction" if from_logits else "probability", "class_label")
+
+
+class OfProbabilities(Undefinable):
+    """A metric of the probabilities, or logits, of class 1."""
 
     def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
         self.from_logits = flag_of("from_logits", from_logits)
-        self.requirements = ("finite_prediction" if self.from_logits else "probability", "class_label")
+        self.requirements = probability_rules(self.from_logits)
+
+
+class BucketHistogram(OfProbabilities):
+    """A histogram of the scores of each class; in a collection, shared by all metrics with the same buckets."""
 
     def declare_buckets(self, buckets: int, spacing: str) -> None:
         """Declare the histogram: row 0 holds the samples labelled 0, row 1 those labelled 1."""

@@ -12,10 +12,10 @@ from fleetmetrics.arguments import choice_of, edges_of, flag_of, zero_division_o
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Common, Metric, Settings, Undefinable
+from fleetmetrics.metric import Common, Metric
+from fleetmetrics.metrics.buckets import LogitSettings, OfProbabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores, probability_rules_of
 from fleetmetrics.metrics.classification.task import task_of
-from fleetmetrics.metrics.click_through import probability_rules
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -30,7 +30,7 @@ def _squared_error(batch: Batch, from_logits: bool) -> Any:
     return batch.weighted_sum(xp.square(error), zero_at_zero=not from_logits)
 
 
-class BrierScore(Undefinable):
+class BrierScore(OfProbabilities):
     """Brier score: the mean squared error of predicted probabilities.
 
     Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 whatever the dtype of the inputs. Inputs as for
@@ -50,10 +50,8 @@ class BrierScore(Undefinable):
         0.15625
     """
 
-    def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
+    def __init__(self, **settings: Unpack[LogitSettings]) -> None:
         super().__init__(**settings)
-        self.from_logits = flag_of("from_logits", from_logits)
-        self.requirements = probability_rules(self.from_logits)
         self.declare("squared_error", dtype="float64", key=("squared error of a probability", self.from_logits))
         self.declare("total", key="total")
 

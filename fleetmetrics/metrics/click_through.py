@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import MOST_ENTRIES, flag_of, number_of, whole_number_of
+from fleetmetrics.arguments import MOST_ENTRIES, positive_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.metric import Declared, Settings, Undefinable
-from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings
+from fleetmetrics.metric import Declared, Undefinable
+from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings, OfProbabilities
 from fleetmetrics.metrics.classification.losses import log_likelihood
 
 if TYPE_CHECKING:
@@ -33,11 +32,8 @@ __all__ = [
 
 #: The lowest probability of a label, as in `fleetmetrics.LogLoss`: keeps the loss finite.
 _EPSILON = float(np.finfo(np.float64).eps)
-
-
-def probability_rules(from_logits: bool) -> tuple[str | Requirement, ...]:
-    """The requirements of a metric that takes probabilities of class 1, or logits, and labels 0 or 1."""
-    return ("finite_prediction" if from_logits else "probability", "class_label")
+#: The smallest number that a float64 holds to full precision.
+_NORMAL = float(np.finfo(np.float64).tiny)
 
 
 @statistic
@@ -108,7 +104,7 @@ class ClickThroughRate(Undefinable):
         return formulas.click_through_rate(clicks, total, self.zero_division)
 
 
-class PredictedClickThroughRate(Undefinable):
+class PredictedClickThroughRate(OfProbabilities):
     """Predicted click-through rate: the mean of the predicted probabilities.
 
     Formula: ``sum(w * p) / sum(w)``, in float64 whatever the dtype of the inputs.
@@ -127,10 +123,9 @@ class PredictedClickThroughRate(Undefinable):
         0.25
     """
 
-    def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
+    def __init__(self, **settings: Unpack[LogitSettings]) -> None:
         super().__init__(**settings)
-        self.from_logits = flag_of("from_logits", from_logits)
-        self.requirements = probability_rules(self.from_logits)[:1]
+        self.requirements = self.requirements[:1]
         self.declare("predicted", dtype="float64", key=("predicted clicks", self.from_logits))
         self.declare("total", key="total")
 
@@ -141,7 +136,7 @@ class PredictedClickThroughRate(Undefinable):
         return formulas.predicted_click_through_rate(predicted, total, self.zero_division)
 
 
-class Calibration(Undefinable):
+class Calibration(OfProbabilities):
     """Predicted clicks per actual click: above 1 where the model promises too many.
 
     Formula: ``sum(w * p) / sum(w * y)``, in float64 whatever the dtype of the inputs; TorchRec's calibration.
@@ -161,10 +156,8 @@ class Calibration(Undefinable):
         1.5
     """
 
-    def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
+    def __init__(self, **settings: Unpack[LogitSettings]) -> None:
         super().__init__(**settings)
-        self.from_logits = flag_of("from_logits", from_logits)
-        self.requirements = probability_rules(self.from_logits)
         self.declare("predicted", dtype="float64", key=("predicted clicks", self.from_logits))
         self.declare("clicks", key="clicks")
         self.declare("total", key="total")
@@ -193,7 +186,7 @@ class COPC(Calibration):
         return formulas.copc(clicks, predicted, total, self.zero_division)
 
 
-class NormalizedEntropy(Undefinable):
+class NormalizedEntropy(OfProbabilities):
     """Log loss relative to that of the constant prediction of the actual rate: below 1 where the model knows more.
 
     Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability given to the
@@ -214,10 +207,8 @@ class NormalizedEntropy(Undefinable):
         1.232622906807
     """
 
-    def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
+    def __init__(self, **settings: Unpack[LogitSettings]) -> None:
         super().__init__(**settings)
-        self.from_logits = flag_of("from_logits", from_logits)
-        self.requirements = probability_rules(self.from_logits)
         self._declare(1.0)
 
     def _declare(self, coefficient: float) -> None:
@@ -257,7 +248,7 @@ class RecalibratedNormalizedEntropy(NormalizedEntropy):
 
     def __init__(self, *, recalibration_coefficient: float = 1.0, **settings: Unpack[LogitSettings]) -> None:
         super().__init__(**settings)
-        self._declare(_above_0("recalibration_coefficient", recalibration_coefficient))
+        self._declare(positive_of("recalibration_coefficient", recalibration_coefficient, _NORMAL))
 
 
 class BucketError(BucketHistogram):
@@ -294,15 +285,11 @@ class BucketError(BucketHistogram):
     ) -> None:
         super().__init__(**settings)
         self.declare_buckets(whole_number_of("buckets", buckets, 2, MOST_ENTRIES // 2), "linear")
-        self.max_span = _above_0("max_span", max_span)
-        self.relative_error_bound = _above_0("relative_error_bound", relative_error_bound)
+        self.max_span = positive_of("max_span", max_span, _NORMAL)
+        self.relative_error_bound = positive_of("relative_error_bound", relative_error_bound, _NORMAL)
 
     def formula(self, histogram: np.ndarray) -> float:
         table = histogram[:, :-1].copy()
         table[:, -1] += histogram[:, -1]
         bounds = {"max_span": self.max_span, "relative_error_bound": self.relative_error_bound}
         return formulas.bucket_error(table[1], table[0], self.zero_division, **bounds)
-
-
-def _above_0(argument: str, value: Any) -> float:
-    return number_of(argument, value, float(np.finfo(np.float64).tiny), allowed="a finite number above 0")

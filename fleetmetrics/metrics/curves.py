@@ -158,12 +158,8 @@ def _fractions(given: Any) -> np.ndarray:
     if values.ndim == 0:
         number = whole_number_of("fractions", given, 1, MOST_EDGES)
         return np.arange(1, number + 1) / number
-    if (
-        values.ndim != 1
-        or not values.size
-        or values.dtype.kind not in "iuf"
-        or not ((values > 0) & (values <= 1)).all()
-    ):
+    numbers = values.ndim == 1 and values.size > 0 and values.dtype.kind in "iuf"
+    if not numbers or not ((values > 0) & (values <= 1)).all():
         raise InvalidInputError(
             f"fractions must be an integer of at least 1, or numbers above 0 and at most 1; not {given!r}"
         )

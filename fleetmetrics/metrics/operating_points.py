@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import MOST_EDGES, array_of, flag_of, number_of, whole_number_of
+from fleetmetrics.arguments import MOST_EDGES, array_of, number_of, positive_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.operating_points import OperatingPoint, Sweep
-from fleetmetrics.metric import Settings, Undefinable
-from fleetmetrics.metrics.buckets import HistogramSettings, ScoreHistogram
+from fleetmetrics.metrics.buckets import HistogramSettings, LogitSettings, OfProbabilities, ScoreHistogram
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -144,7 +143,7 @@ def _between_thresholds(batch: Batch, thresholds: tuple[float, ...], from_logits
     return batch.histogram(xp.cast(batch.labels, "int64"), place)
 
 
-class ThresholdSweep(Undefinable):
+class ThresholdSweep(OfProbabilities):
     """Precision, recall, F-beta, accuracy and specificity at each of the given thresholds, and the best threshold.
 
     Formula: see `fleetmetrics.formulas.threshold_sweep`. A sample is predicted positive where ``p >= threshold``; both
@@ -172,20 +171,11 @@ class ThresholdSweep(Undefinable):
     cells = ("counts",)
 
     def __init__(
-        self,
-        *,
-        thresholds: int | Sequence[float] = 101,
-        beta: float = 1.0,
-        from_logits: bool = False,
-        **settings: Unpack[Settings],
+        self, *, thresholds: int | Sequence[float] = 101, beta: float = 1.0, **settings: Unpack[LogitSettings]
     ) -> None:
         super().__init__(**settings)
         self.thresholds = _thresholds(thresholds)
-        self.beta = number_of("beta", beta, allowed="a finite number above 0")
-        if self.beta <= 0:
-            raise InvalidInputError(f"beta must be a finite number above 0, not {beta!r}")
-        self.from_logits = flag_of("from_logits", from_logits)
-        self.requirements = ("finite_prediction" if from_logits else "probability", "class_label")
+        self.beta = positive_of("beta", beta)
         key = ("classes between thresholds", self.thresholds, self.from_logits)
         self.declare("counts", (2, len(self.thresholds) + 1), key=key)
 

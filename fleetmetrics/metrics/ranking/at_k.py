@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import number_of
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.arguments import positive_of
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.metrics.ranking.queries import QueryMetric, QuerySettings, RankingMetric, where_relevant
@@ -133,16 +132,10 @@ class FBetaAtK(RankingMetric):
     title = "f-beta at k"
 
     def __init__(
-        self,
-        k: int | Sequence[int] | None = None,
-        *,
-        beta: float = 1.0,
-        **settings: Unpack[QuerySettings],
+        self, k: int | Sequence[int] | None = None, *, beta: float = 1.0, **settings: Unpack[QuerySettings]
     ) -> None:
         super().__init__(k, **settings)
-        self.beta = number_of("beta", beta, allowed="a finite number above 0")
-        if self.beta <= 0:
-            raise InvalidInputError(f"beta must be a finite number above 0, not {beta!r}")
+        self.beta = positive_of("beta", beta)
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         square = min(self.beta, 1e100) ** 2  # a larger one changes no digit

@@ -33,9 +33,7 @@ def _has_a_gain(batch: Batch) -> Any:
 
 _GAIN = Requirement("label", "a relevance from 0 to 1e280, so that sums of them are finite numbers", _has_a_sum)
 _EXPONENT = Requirement(
-    "label",
-    "a relevance from 0 to 1000, so that the gain 2**relevance - 1 is a finite number",
-    _has_a_gain,
+    "label", "a relevance from 0 to 1000, so that the gain 2**relevance - 1 is a finite number", _has_a_gain
 )
 
 

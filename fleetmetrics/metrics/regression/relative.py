@@ -11,11 +11,7 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metric import Declared, Undefinable
 from fleetmetrics.metrics.regression.differences import MeanError, absolute_error
 
-__all__ = [
-    "MeanAbsolutePercentageError",
-    "SymmetricMeanAbsolutePercentageError",
-    "WeightedMeanAbsolutePercentageError",
-]
+__all__ = ["MeanAbsolutePercentageError", "SymmetricMeanAbsolutePercentageError", "WeightedMeanAbsolutePercentageError"]
 
 #: The smallest size of a label, as in scikit-learn for float64.
 _LEAST = float(np.finfo(np.float64).eps)
