@@ -17,4 +17,4 @@ def test_a_computation_on_two_workers_passes_few_modules():
     reports = run(Path(__file__).parent / "workers" / "modules.py", args={"metrics": list(MOST)})
     for rank, told in enumerate(reports):
         for name, modules in told["modules"].items():
-            assert len(modules) <= MOST[name], (rank, name, modules)
+            assert len(modules) <= MOST[name], f"{rank} {name} {sorted(modules)}"
