@@ -250,22 +250,6 @@ def of_cases(names: Iterable[str], on_cpu: bool) -> tuple[str, list[str]]:
 # What an add costs
 
 
-def metrics(validate: bool = True) -> Any:
-    """AUC, accuracy, MAE, MSE and log loss."""
-    import fleetmetrics as fm
-
-    return fm.MetricCollection(
-        {
-            "auc": fm.AUC(num_thresholds=BUCKETS - 1),
-            "accuracy": fm.Accuracy(),
-            "mae": fm.MeanAbsoluteError(),
-            "mse": fm.MeanSquaredError(),
-            "log_loss": fm.LogLoss(),
-        },
-        validate=validate,
-    )
-
-
 class ByHand:
     """The same statistics as one writes them: each batch is looked at, and its sums become Python's numbers."""
 
@@ -309,15 +293,16 @@ def of_costs(factor: float, device: str) -> tuple[str, list[str]]:
     import numpy as np
     import paddle
     from _report import seconds, table
+    from step import collection
 
     rng = np.random.default_rng(0)
     score = (1 / (1 + np.exp(-rng.normal(-2, 1.2, BATCH_SIZE)))).astype("float32")
     label = (rng.random(BATCH_SIZE) < score).astype(np.int64)
     makers: dict[str, tuple[Callable[[], Any], str]] = {
-        "fleetmetrics": (metrics, device),
-        "fleetmetrics, `validate=False`": (lambda: metrics(validate=False), device),
+        "fleetmetrics": (collection, device),
+        "fleetmetrics, `validate=False`": (lambda: collection(validate=False), device),
         "by hand, looking at each batch": (ByHand, device),
-        "fleetmetrics on the CPU": (metrics, "cpu"),
+        "fleetmetrics on the CPU": (collection, "cpu"),
     }
     calls: dict[str, list[float]] = {name: [] for name in makers}
     whole: dict[str, list[float]] = {name: [] for name in makers}
@@ -392,6 +377,7 @@ def work(device: str, steps: int, report: Path) -> None:
     """A worker of it."""
     import numpy as np
     import paddle
+    from step import collection
 
     import comparison
     import fleetmetrics as fm
@@ -419,10 +405,9 @@ def work(device: str, steps: int, report: Path) -> None:
         adam.clear_grad()
         losses.append(loss)
 
-    held_out = metrics()
     held_out = fm.MetricCollection(
         {
-            **{name: each.fresh() for name, each in held_out.metrics.items()},
+            **{name: each.fresh() for name, each in collection().metrics.items()},
             "rmse": fm.RootMeanSquaredError(),
             "samples": fm.Count(),
         }

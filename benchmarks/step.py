@@ -160,11 +160,11 @@ def extend(program: Any, names: tuple[str, str], maker: Callable[..., Any]) -> t
     return Variant(copy, len(block.ops) - before, executor), made
 
 
-def with_metrics(prediction: Any, label: Any, validate: bool = True) -> Any:
-    """AUC, accuracy, MAE, MSE and log loss with fleetmetrics."""
+def collection(validate: bool = True) -> Any:
+    """AUC, accuracy, MAE, MSE and log loss."""
     import fleetmetrics
 
-    metrics = fleetmetrics.MetricCollection(
+    return fleetmetrics.MetricCollection(
         {
             "auc": fleetmetrics.AUC(num_thresholds=BUCKETS - 1),
             "accuracy": fleetmetrics.Accuracy(),
@@ -174,6 +174,11 @@ def with_metrics(prediction: Any, label: Any, validate: bool = True) -> Any:
         },
         validate=validate,
     )
+
+
+def with_metrics(prediction: Any, label: Any, validate: bool = True) -> Any:
+    """What fleetmetrics adds to a program for the collection."""
+    metrics = collection(validate)
     metrics.add(prediction, label)
     return metrics
 
