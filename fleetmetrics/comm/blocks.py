@@ -27,9 +27,8 @@ from fleetmetrics.numbers import REDUCTIONS, combine
 
 __all__ = [
     "Block", "Decide", "Layout", "Letter", "agree", "answered", "as_column", "column_in", "column_of", "combined",
-    "describe",
-    "divided", "join", "layout_of", "narrowed", "pack", "read_each", "reduced", "size_of", "split", "spoken",
-    "unpack", "widened",
+    "describe", "divided", "join", "layout_of", "narrowed", "pack", "read_each", "reduced", "size_of", "split",
+    "spoken", "unpack", "widened",
 ]  # fmt: skip
 
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype

@@ -47,8 +47,11 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
 def write_arrays(path: str, arrays: Arrays, note: Any) -> int:
     """Write plain arrays and a note, fit for JSON, or leave the file as it is; returns the number of bytes."""
     packed = [pack_arrays([array]) for array in arrays.values()]
-    digests = [hashlib.sha256(b"".join(each.buffers)).hexdigest() for each in packed]
-    entries = [[*name, *each.layout[0], digest] for name, each, digest in zip(arrays, packed, digests)]
+    digests = [hashlib.sha256() for _ in packed]
+    for digest, each in zip(digests, packed):
+        for buffer in each.buffers:  # joined they would be there twice
+            digest.update(buffer)
+    entries = [[*name, *each.layout[0], digest.hexdigest()] for name, each, digest in zip(arrays, packed, digests)]
     header = json.dumps([note, entries]).encode()
     header += b" " * (-(len(header) + _HEAD.size) % 16)
     with whole_file(path) as file:
