@@ -164,14 +164,22 @@ def attempt(make: Callable[[], Job], use: Callable[[Job], Any]) -> Any:
         make: starts a job.
         use: waits for it, and returns what came of it.
     """
-    with make() as job:
-        try:
+
+    def once() -> Any:
+        with make() as job:
             return use(job)
-        except AssertionError as error:
-            if not is_paddles_own(error):
-                raise
-    with make() as job:
-        return use(job)
+
+    return unless_paddles_own(once)
+
+
+def unless_paddles_own(work: Callable[[], Any]) -> Any:
+    """What the work returns; it is done once more if it failed through Paddle's own fault."""
+    try:
+        return work()
+    except AssertionError as error:
+        if not is_paddles_own(error):
+            raise
+    return work()
 
 
 def is_paddles_own(error: AssertionError) -> bool:
