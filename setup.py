@@ -39,6 +39,11 @@ EXTRAS = {
     # The writers of `fleetmetrics.integrations.loggers`, and matplotlib for its pictures.
     "visualdl": ["visualdl>=2.5", "matplotlib"],
     "tensorboard": ["tensorboardX>=2.6", "matplotlib", "pillow"],
+    # What reads files and data frames, draws pictures, and writes reports; `report` is all that `fleetmetrics evaluate`
+    # can use. pyarrow reads every format and streams; jinja2 escapes; rich and tqdm are for a terminal.
+    "files": ["pyarrow>=14", "tqdm"],
+    "plot": ["matplotlib>=3.6"],
+    "report": ["pyarrow>=14", "tqdm", "matplotlib>=3.6", "jinja2>=3", "rich"],
     "examples": ["pandas", "scikit-learn", "statsmodels", "tqdm"],
     "test": [
         "hypothesis",
@@ -50,7 +55,16 @@ EXTRAS = {
         "mpich",
         "visualdl>=2.5",
         "tensorboardX>=2.6",
+        "pyarrow>=14",
+        "matplotlib>=3.6",
+        "jinja2>=3",
+        "rich",
+        "pandas",
+        "polars",
+        "pytest-mpl",
     ],
+    # The engines of `fleetmetrics.engines`; Spark wants Java 17 or newer.
+    "engines": ["pyspark>=4", "ray[default]", "dask[distributed]", "pandas", "pyarrow>=14", "pytest", "scikit-learn"],
     # The peers that benchmarks/metrics.py and benchmarks/catalogue.py time beside this package; a CPU wheel will do.
     # And what benchmarks/scale.py draws with.
     "bench": ["torch==2.13.0", "torchmetrics", "torcheval", "scikit-learn", "matplotlib"],
