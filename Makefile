@@ -27,7 +27,7 @@ PS_NAME := paddlepaddle $(PS_PADDLE)
 PS_INSTALLS := -e '.[ps,examples,test]' paddlepaddle==$(PS_PADDLE)
 CPU := .venv-cpu
 CPU_NAME := paddlepaddle $(CPU_PADDLE)
-CPU_INSTALLS := -e '.[cpu,examples,test]' paddlepaddle==$(CPU_PADDLE)
+CPU_INSTALLS := -e '.[cpu,examples,test,mlflow]' paddlepaddle==$(CPU_PADDLE)
 DEV := .venv-dev
 DEV_NAME := the tools for style, types and docs
 DEV_INSTALLS := -e '.[dev,docs]'

@@ -44,6 +44,8 @@ EXTRAS = {
     "files": ["pyarrow>=14", "tqdm"],
     "plot": ["matplotlib>=3.6"],
     "report": ["pyarrow>=14", "tqdm", "matplotlib>=3.6", "jinja2>=3", "rich"],
+    # Whose file store takes what `flatten` returns; version 3 wants a protobuf that Paddle 2.6 does not know.
+    "mlflow": ["mlflow-skinny<3"],
     "examples": ["pandas", "scikit-learn", "statsmodels", "tqdm"],
     "test": [
         "hypothesis",

@@ -256,3 +256,20 @@ def test_intervals_of_a_curve_are_scalars_and_no_picture() -> None:
     writer = Writer()
     log(writer, {"gain": metric.compute()}, 0)
     assert not writer.images and ("gain/value/1.0", 1.0, 0) in writer.scalars
+
+
+@pytest.mark.numpy_only
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # mlflow's own, of pydantic
+def test_mlflow_takes_what_flatten_returns_and_its_file_store_gives_it_back(tmp_path):
+    import mlflow
+
+    store = mlflow.MlflowClient(tracking_uri=tmp_path.as_uri())
+    job = store.create_run(store.create_experiment("evaluation")).info.run_id
+    flat = fm.flatten(values(), "eval")
+    mlflow.set_tracking_uri(tmp_path.as_uri())
+    mlflow.log_metrics(flat, step=3, run_id=job)
+    found = store.get_run(job).data.metrics
+    assert found.keys() == flat.keys() and len(flat) > 20
+    for name, value in flat.items():
+        assert found[name] == value or (np.isnan(value) and np.isnan(found[name])), name
+    assert store.get_metric_history(job, next(iter(flat)))[0].step == 3
