@@ -13,7 +13,8 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import RECORDS, Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.ledger import Ledger, samples_added
-from fleetmetrics.records.share import Recorder, Resumable, Share, check_mode, plain_settings
+from fleetmetrics.records.resumable import Resumable, plain_settings
+from fleetmetrics.records.share import Recorder, Share, check_mode
 from fleetmetrics.sampling import Dealing, epoch_under_way
 from fleetmetrics.xp import together_to_host
 
@@ -202,11 +203,6 @@ class BaseMetric(Recorder, Resumable):
             blocks = self._blocks(columns)
             return Share(self, self.name, columns, size, "batch", blocks=blocks, block=self.batch_size)
         return Share(self, self.name, columns, size, None if self._guessed else self.dist_collect_mode)
-
-    def _dealing(self) -> Dealing | None:
-        if self.sampler is None:
-            return None
-        return Dealing(self.sampler, epoch_under_way(self.sampler) if self._epoch is None else self._epoch)
 
     def settings(self) -> dict[str, Any]:
         """What a checkpoint compares: what it was told, as far as it is plain and public."""

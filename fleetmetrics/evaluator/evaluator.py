@@ -14,7 +14,8 @@ from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.logs import progress
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
-from fleetmetrics.records.share import Resumable, Share, check_mode, plain_settings
+from fleetmetrics.records.resumable import Resumable, plain_settings
+from fleetmetrics.records.share import Share, check_mode
 from fleetmetrics.sampling import Dealing, epoch_under_way
 
 __all__ = ["Evaluator", "Evaluators", "get_metric_value"]
@@ -58,7 +59,7 @@ class Evaluator(Resumable):
         self.collect_mode = check_mode("collect_mode", collect_mode)
         if sampler is not None:
             Dealing(sampler, 0)  # raises for any other kind of sampler
-        self._epoch: int | None = None  # the sampler's epoch at the first batch
+        self._epoch = None
 
     @property
     def dataset_meta(self) -> dict[str, Any] | None:
@@ -217,11 +218,6 @@ class Evaluator(Resumable):
     def _fed(self) -> list[FedMetric]:
         """One `FedMetric` for each of ``metrics``, which users may change."""
         return list(map(FedMetric, self.metrics))
-
-    def _dealing(self) -> Dealing | None:
-        if self.sampler is None:
-            return None
-        return Dealing(self.sampler, epoch_under_way(self.sampler) if self._epoch is None else self._epoch)
 
 
 class Evaluators:
