@@ -128,6 +128,7 @@ from fleetmetrics.metrics.regression.ranks import XAUC as XAUC
 from fleetmetrics.metrics.regression.relative import MeanAbsolutePercentageError as MeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import SymmetricMeanAbsolutePercentageError as SymmetricMeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import WeightedMeanAbsolutePercentageError as WeightedMeanAbsolutePercentageError
+from fleetmetrics.partial import merge_all as merge_all
 from fleetmetrics.patch import patch_fleet as patch_fleet
 from fleetmetrics.sampling import padding_mask as padding_mask
 from fleetmetrics.sampling import remaining_indices as remaining_indices
@@ -267,6 +268,7 @@ __all__ = [
     "list_all_backends",
     "load",
     "mae",
+    "merge_all",
     "mse",
     "padding_mask",
     "paired_difference",

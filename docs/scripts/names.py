@@ -38,6 +38,7 @@ OTHERS: dict[str, list[str] | None] = {
     "formulas.bootstrap": ["BootstrapResult", "PairedDifference", "paired_difference"],
     "functional": None,
     "metric": ["Declared", "Metric"],
+    "partial": None,
     "patch": None,
     "sampling": ["padding_mask", "remaining_indices"],
     "scalars": ["flatten"],
