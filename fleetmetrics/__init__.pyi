@@ -26,6 +26,7 @@ from fleetmetrics.errors import DuplicateStateError as DuplicateStateError
 from fleetmetrics.errors import FleetMetricsError as FleetMetricsError
 from fleetmetrics.errors import IntegerOverflowError as IntegerOverflowError
 from fleetmetrics.errors import InvalidInputError as InvalidInputError
+from fleetmetrics.errors import MissingLibraryError as MissingLibraryError
 from fleetmetrics.errors import NoChannelError as NoChannelError
 from fleetmetrics.errors import RecordError as RecordError
 from fleetmetrics.errors import ServerProcessError as ServerProcessError
@@ -209,6 +210,7 @@ __all__ = [
     "Metric",
     "MetricCollection",
     "Min",
+    "MissingLibraryError",
     "NDCG",
     "NoChannelError",
     "NormalizedEntropy",

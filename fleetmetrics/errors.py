@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import importlib
 import sys
 import warnings
 from typing import Any, Iterator
@@ -24,6 +25,7 @@ __all__ = [
     "FleetMetricsError",
     "IntegerOverflowError",
     "InvalidInputError",
+    "MissingLibraryError",
     "NoChannelError",
     "RecordError",
     "ServerProcessError",
@@ -80,6 +82,10 @@ class DuplicateStateError(FleetMetricsError, ValueError):
 
 class StaticProgramError(FleetMetricsError, RuntimeError):
     """A metric is used with a static program in a way that cannot give a right number."""
+
+
+class MissingLibraryError(FleetMetricsError, ImportError):
+    """An optional library cannot be imported; the message says which extra brings it."""
 
 
 class IntegerOverflowError(FleetMetricsError, OverflowError):
@@ -144,6 +150,28 @@ def gathered(*categories: type[Warning]) -> Iterator[dict[type[Warning], list[st
         yield texts
     finally:
         _gathered.reset(token)
+
+
+def library(name: str, extra: str) -> Any:
+    """Import an optional library.
+
+    Args:
+        name: of the module, such as ``"pyarrow.parquet"``.
+        extra: of this package, which brings it.
+
+    Raises:
+        MissingLibraryError: it is not installed, or broken.
+
+    Examples:
+        >>> library("numpy", "files").__name__
+        'numpy'
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingLibraryError(
+            f"{name} cannot be imported ({error}); install it by pip install 'fleetmetrics[{extra}]'"
+        ) from error
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.errors import library
 from tests.contract import static_mode
 
 
@@ -93,3 +94,10 @@ def test_an_error_of_a_value_names_the_member():
     metrics = fm.MetricCollection({"fine": fm.Count(), "prime": Broken()}, name="test")
     metrics.add([1.0])
     assert told(metrics.compute) == told(metrics.compute_local) == "test['prime'] (Broken): total must be prime"
+
+
+@pytest.mark.numpy_only
+def test_a_library_that_is_not_installed_is_an_error_that_says_which_extra_brings_it():
+    with pytest.raises(fm.MissingLibraryError, match=r"no_such_library.*pip install 'fleetmetrics\[files\]'") as caught:
+        library("no_such_library", "files")
+    assert isinstance(caught.value, (ImportError, fm.FleetMetricsError))
