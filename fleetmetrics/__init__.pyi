@@ -21,6 +21,7 @@ from fleetmetrics.errors import AuthenticationError as AuthenticationError
 from fleetmetrics.errors import BucketWarning as BucketWarning
 from fleetmetrics.errors import CommunicatorError as CommunicatorError
 from fleetmetrics.errors import CorruptFileError as CorruptFileError
+from fleetmetrics.errors import DataError as DataError
 from fleetmetrics.errors import DeadlineError as DeadlineError
 from fleetmetrics.errors import DuplicateStateError as DuplicateStateError
 from fleetmetrics.errors import FleetMetricsError as FleetMetricsError
@@ -170,6 +171,7 @@ __all__ = [
     "Count",
     "CumulativeGain",
     "DCG",
+    "DataError",
     "DeadlineError",
     "Declared",
     "DuplicateStateError",

@@ -228,6 +228,32 @@ class Accumulator(Checkpointed):
                 state.accumulate(increment)
             self.program = program  # and not before: an add that fails may be mended
 
+    def add_frame(self, frame: Any, **columns: Any) -> None:
+        """Accumulate a data frame, as one batch.
+
+        Args:
+            frame: of pandas, polars or pyarrow, or anything with ``__arrow_c_stream__``.
+            **columns: the column of the frame for each argument of ``add``, ``prediction="p", label="y", user="uid"``;
+                a list of columns, or a column of lists, gives several predictions or labels per sample. Keys
+                (users, slots) may be integers, texts, categories, bools, dates and times; the latter become texts in
+                ISO's form.
+
+        Raises:
+            InvalidInputError: a column is missing, of another type, or has nulls; or as for `add`. Nothing was added.
+
+        Examples:
+            >>> import pyarrow
+            >>> from fleetmetrics import Accuracy, Sliced
+            >>> frame = pyarrow.table({"p": [0.9, 0.2, 0.7], "y": [1, 0, 0], "slot": ["a", "a", "b"]})
+            >>> metric = Sliced(Accuracy(), by="slot")
+            >>> metric.add_frame(frame, prediction="p", label="y", slot="slot")
+            >>> metric.compute()
+            {'a': 1.0, 'b': 0.0}
+        """
+        from fleetmetrics.dataframes import arguments_of
+
+        self.add(**arguments_of(self, frame, columns))
+
     def _accumulate(self, increments: Mapping[Any, Any], look: bool) -> None:
         """Merge what a batch adds into every state, or into none.
 

@@ -20,6 +20,7 @@ __all__ = [
     "BucketWarning",
     "CommunicatorError",
     "CorruptFileError",
+    "DataError",
     "DeadlineError",
     "DuplicateStateError",
     "FleetMetricsError",
@@ -48,10 +49,17 @@ class FleetMetricsError(Exception):
     """The base of every error that fleetmetrics raises on purpose."""
 
     about: Any = None  # the metric, or the requirement that a sample broke, while nobody has said whose
+    broken: Any = None  # where samples break a requirement: the argument, what is allowed, and flags of such samples
 
 
 class InvalidInputError(FleetMetricsError, ValueError):
     """An argument is not what it should be: the message names it, its value and what is allowed."""
+
+
+class DataError(InvalidInputError):
+    """Data in a file or a frame are not what they should be: the message names the file, the column and the row."""
+
+    evaluated: Any = None  # what was made of the files that could be used
 
 
 class AssertedInputError(InvalidInputError, AssertionError):

@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping
 
 import numpy as np
 
-from fleetmetrics.batch.keys import keys_of
+from fleetmetrics.batch.keys import Coded, coded_of, keys_of
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.batch.rules import FLAGS, Requirement, applicable, raise_unless
 from fleetmetrics.batch.sums import Sums, statistic
@@ -109,7 +109,11 @@ class Batch(Sums):
         return self.xp.cast(self.xp.zeros_like(self._each), "float64") + 1.0
 
     def _column(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
-        """A further column, flat; texts are in NumPy's namespace even if the batch is not."""
+        """A further column, flat; texts are in NumPy's namespace even if the batch is not, or are `Coded`."""
+        coded = coded_of(value, argument)
+        if coded is not None:
+            _same_size(full[:1], (len(coded),), "prediction", argument)
+            return coded if self.width == 1 else Coded(np.repeat(coded.codes, self.width), coded.values)
         array = value if is_paddle(value) else keys_of(value, argument)
         xp = namespace(array)
         if xp is not numpy_ops and xp.kind(array) != "i":
@@ -285,6 +289,11 @@ class Batch(Sums):
 
     def column(self, name: str) -> Any:
         """A further column: a NumPy array, tensor or variable ``[n]``, to which ``keep`` still applies."""
+        column = self.columns[name]
+        return self.cached(("texts", name), column.texts) if isinstance(column, Coded) else column
+
+    def key_column(self, name: str) -> Any:
+        """The same; texts that have a dictionary are `Coded`."""
         return self.columns[name]
 
     # -- the same samples in lanes, in parts, by row ----------------------------------------------------------

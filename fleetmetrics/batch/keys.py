@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Sequence
 
 import numpy as np
@@ -10,13 +11,67 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_paddle, to_host
 from fleetmetrics.xp.kinds import of_torch
 
-__all__ = ["joined_arrays", "keys_of"]
+__all__ = ["Coded", "coded_of", "joined_arrays", "keys_of"]
 
 _HOW = {
     "S": "; decode it: numpy.char.decode({0}, 'utf-8')",
     "b": "; make integers of it: numpy.asarray({0}, int)",
     "f": "; fill in what is missing, and make integers of it: numpy.asarray({0}, int)",
 }
+
+
+class Coded:
+    """Texts ``[n]`` as places in a dictionary: who looks at the dictionary alone makes no text of a sample.
+
+    Args:
+        codes: integers ``[n]``, the place of each sample's text among the values.
+        values: texts; some may be the text of no sample.
+    """
+
+    def __init__(self, codes: np.ndarray, values: np.ndarray) -> None:
+        self.codes, self.values = codes, values
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, place: Any) -> Coded:
+        return Coded(self.codes[place], self.values)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """That of the texts."""
+        return self.values.dtype
+
+    def texts(self) -> np.ndarray:
+        """The text of each sample."""
+        return self.values[self.codes] if len(self.codes) else self.values[:0]
+
+    @functools.cached_property
+    def distinct(self) -> tuple[np.ndarray, np.ndarray]:
+        """The texts that samples have, sorted, and the place of each sample's among them."""
+        values, place = np.unique(self.values, return_inverse=True)
+        place = place.reshape(-1)
+        met = np.zeros(len(values), bool)
+        met[place[np.bincount(self.codes, minlength=len(place)) > 0]] = True
+        return values[met], (np.cumsum(met) - 1)[place][self.codes]
+
+
+def coded_of(values: Any, argument: str) -> Coded | None:
+    """What is a dictionary of texts already: Arrow's dictionary arrays, pandas' categories; None: anything else."""
+    if isinstance(values, Coded):
+        return values
+    values = getattr(values, "cat", values)  # of a pandas Series
+    if hasattr(values, "indices") and hasattr(values, "dictionary"):
+        if values.null_count or values.dictionary.null_count:
+            return None
+        codes, entries = np.asarray(values.indices), values.dictionary.to_pylist()
+    elif hasattr(values, "codes") and hasattr(values, "categories"):
+        codes, entries = np.asarray(values.codes), list(values.categories)
+    else:
+        return None
+    if not entries or not all(isinstance(each, str) for each in entries) or (len(codes) and codes.min() < 0):
+        return None
+    return Coded(codes, keys_of(entries, argument))
 
 
 def keys_of(values: Any, argument: str) -> np.ndarray:

@@ -110,11 +110,13 @@ def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch
     first = int(broken.argmax())
     value = xp.host(getattr(batch, requirement.argument))[first]
     way = "make flags of it, such as mask > 0.5" if requirement is FLAGS else "mask such samples"
-    raise InvalidInputError(
+    error = InvalidInputError(
         f"{requirement.argument} must be {requirement.allowed}; {broken.sum()} of {broken.size} samples "
         f"are not, the first at position {first}: {value}. Nothing of this batch was added; {way}, or "
         "pass validate=False to skip the check"
     )
+    error.broken = requirement.argument, requirement.allowed, broken
+    raise error
 
 
 class Check:

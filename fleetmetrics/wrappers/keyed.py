@@ -13,7 +13,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.batch import keys_of
+from fleetmetrics.batch.keys import Coded, keys_of
 from fleetmetrics.comm import Block, Communicator
 from fleetmetrics.comm.blocks import agree, layout_of
 from fleetmetrics.comm.communicator import Letter
@@ -31,8 +31,10 @@ __all__ = ["KeyTable", "Known", "Plan", "Rows", "check_kind", "found_in", "host_
 _AT_ONCE = 32 << 20
 
 
-def host_keys(values: Any, argument: str) -> np.ndarray:
-    """Keys on the host, as `keys_of` has them; InvalidInputError for one of 2**63 or more."""
+def host_keys(values: Any, argument: str) -> Any:
+    """Keys on the host, as `keys_of` has them, or `Coded`; InvalidInputError for one of 2**63 or more."""
+    if isinstance(values, Coded):
+        return values
     array = keys_of(values, argument)
     if array.dtype == np.uint64:
         raise InvalidInputError(
@@ -41,15 +43,17 @@ def host_keys(values: Any, argument: str) -> np.ndarray:
     return array
 
 
-def check_kind(keys: np.ndarray, values: np.ndarray, argument: str) -> None:
+def check_kind(keys: np.ndarray, values: Any, argument: str) -> None:
     """Raise InvalidInputError if some keys are texts, and some integers."""
     if len(keys) and len(values) and (keys.dtype.kind == "U") != (values.dtype.kind == "U"):
         kinds = ["texts" if each.dtype.kind == "U" else "integers" for each in (values, keys)]
         raise InvalidInputError(f"{argument} holds {kinds[0]}, and the keys so far are {kinds[1]}; give one of the two")
 
 
-def found_in(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+def found_in(keys: np.ndarray, values: Any) -> np.ndarray:
     """The places of values among sorted keys of their kind, ``len(keys)`` for those not found."""
+    if isinstance(values, Coded):
+        return found_in(keys, values.values)[values.codes]
     if not len(keys):
         return np.zeros(len(values), np.int64)
     place = np.searchsorted(keys, values)
@@ -216,7 +220,7 @@ class KeyTable(State):
         """The keys and their rows."""
         return _NOTHING if self.value is None else self.value
 
-    def plan(self, column: np.ndarray) -> Plan:
+    def plan(self, column: Any) -> Plan:
         """Find the rows for samples with these keys, from `host_keys`, without changing anything; at least one."""
         keys, rows = known = self.known
         check_kind(keys, column, self.by)
@@ -281,8 +285,10 @@ class KeyTable(State):
         self.value = Known(held[""], np.arange(1, len(held[""]) + 1)) if held else None
 
 
-def _distinct(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _distinct(column: Any) -> tuple[np.ndarray, np.ndarray]:
     """The distinct values, sorted, and the place of each entry among them."""
+    if isinstance(column, Coded):
+        return column.distinct
     if column.dtype.kind != "U":
         values, place = np.unique(column, return_inverse=True)
         return values, place.reshape(-1)

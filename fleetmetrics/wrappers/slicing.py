@@ -12,6 +12,7 @@ import numpy as np
 
 from fleetmetrics.arguments import raise_if_too_large
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.keys import Coded
 from fleetmetrics.batch.lanes import Groups
 from fleetmetrics.errors import InvalidInputError, StaticProgramError, warn
 from fleetmetrics.record_metric import RecordMetric
@@ -89,7 +90,7 @@ class FixedSlicing(Slicing):
 
     def _index(self, batch: Batch) -> Any:
         """The slice of each sample, int64 ``[n]``."""
-        xp, column, size = batch.xp, batch.column(self.by), len(self.kept)
+        xp, column, size = batch.xp, batch.key_column(self.by), len(self.kept)
         if is_paddle(column) and xp is not numpy_ops:
             column = namespace(column).asarray(column, self.by)
             if xp.kind(column) == "f" or self.kept.dtype.kind == "U":
@@ -129,12 +130,13 @@ class GrowingSlicing(Slicing):
                 f"{self.prefix}: states that grow with the keys of {self.by} cannot live in a static program; list the "
                 "keys, Sliced(..., keys=[...]); or fetch what add takes, and give it the arrays after each run"
             )
-        keys = host_keys(batch.column(self.by), self.by)
+        keys = host_keys(batch.key_column(self.by), self.by)
         keep = None if batch.keep is None else np.asarray(to_host(batch.keep))
         counted = keys if keep is None else keys[keep]
         if not len(counted):
             return None
-        if counted.dtype.kind == "U" and (counted == self.other).any():
+        values = counted.distinct[0] if isinstance(counted, Coded) else counted
+        if values.dtype.kind == "U" and (values == self.other).any():
             raise InvalidInputError(
                 f"{self.by} holds {self.other!r}, which stands for all other keys; give Sliced another other="
             )

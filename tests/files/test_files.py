@@ -1,0 +1,98 @@
+"""`fleetmetrics.files`: any format gives the number that `add` gives, and what is wrong is named or counted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics import files
+from fleetmetrics.errors import DataError
+
+pytestmark = pytest.mark.numpy_only
+pa = pytest.importorskip("pyarrow")
+
+COLUMNS = {"prediction": "p", "label": "y", "slot": "slot"}
+ROWS = 3000
+
+
+def make():
+    return fm.MetricCollection(
+        {"auc": fm.AUC(), "mae": fm.MeanAbsoluteError(), "slots": fm.Sliced(fm.AUC(), by="slot")}
+    )
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(5)
+    score = rng.integers(0, 1024, ROWS) / 1024  # the same as text
+    return pa.table(
+        {
+            "y": (rng.random(ROWS) < score).astype(np.int64),
+            "p": score,
+            "slot": np.array(["news", "feed", "émile"])[rng.integers(0, 3, ROWS)],
+            "other": rng.random(ROWS),
+        }
+    )
+
+
+def write(table, path):
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    kind = path.suffixes[0]
+    if kind == ".parquet":
+        pyarrow.parquet.write_table(table, path, row_group_size=700)
+    elif kind in (".csv", ".tsv"):
+        options = pyarrow.csv.WriteOptions(delimiter="\t" if kind == ".tsv" else ",")
+        with pa.output_stream(path, compression="detect") as file:
+            pyarrow.csv.write_csv(table, file, options)
+    elif kind == ".jsonl":
+        with pa.output_stream(path, compression="detect") as file:
+            file.write("\n".join(map(json.dumps, table.to_pylist())).encode())
+    elif kind == ".npz":
+        np.savez(path, **{name: np.array(table[name].to_pylist()) for name in table.column_names})
+    else:
+        new = pa.ipc.new_file if kind == ".arrow" else pa.ipc.new_stream
+        with new(path, table.schema) as writer:
+            writer.write_table(table, 500)
+    return path
+
+
+FORMATS = ["parquet", "csv", "tsv", "csv.gz", "csv.zst", "jsonl", "jsonl.gz", "jsonl.zst", "npz", "arrow", "arrows"]
+
+
+@pytest.mark.parametrize("name", [f"a.{each}" for each in FORMATS])
+def test_every_format_gives_the_number_that_add_gives(table, tmp_path, name):
+    want = make()
+    want.add(table["p"].to_numpy(), table["y"].to_numpy(), slot=table["slot"].to_pylist())
+    found = files.evaluate_file(write(table, tmp_path / name), make, COLUMNS)
+    assert found.metrics.compute() == want.compute()
+    assert found.read == files.Read((str(tmp_path / name),), ROWS)
+
+
+def test_processes_and_orders_give_the_same_bits(table, tmp_path):
+    for place in range(5):
+        write(table.slice(600 * place, 600), tmp_path / f"{place}.parquet")
+    one = files.evaluate(tmp_path, make, COLUMNS, processes=1)
+    two = files.evaluate(str(tmp_path / "*.parquet"), make, COLUMNS, processes=2)
+    assert one.metrics.compute() == two.metrics.compute()
+    assert one.read == two.read and one.read.rows == ROWS
+    assert one.read.files == tuple(str(tmp_path / f"{place}.parquet") for place in range(5))
+
+
+def test_a_missing_column_is_told_with_the_nearest(table, tmp_path):
+    path = write(table, tmp_path / "a.parquet")
+    with pytest.raises(
+        DataError, match=r"a.parquet: no column 'ys', which label is .* Did you mean 'y'\? There are 'y', 'p'"
+    ):
+        files.evaluate(path, make, {**COLUMNS, "label": "ys"})
+
+
+def test_gzip_of_several_members_is_read_to_the_end(tmp_path):
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"p,y\n0.5,1\n") + gzip.compress(b"0.25,0\n"))
+    assert files.evaluate(path, fm.AUC, {"prediction": "p", "label": "y"}).read.rows == 2
