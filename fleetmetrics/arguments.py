@@ -1,4 +1,7 @@
-"""Checks of settings: each is looked at when a metric is made."""
+"""Checks of settings: each is looked at when a metric is made.
+
+The error is an `InvalidInputError`, which names the argument, its value, and what is allowed.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +16,6 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.hints import hint_of_argument
-
-__all__ = [
-    "MOST_EDGES",
-    "MOST_ENTRIES",
-    "AllArguments",
-    "array_of",
-    "choice_of",
-    "column_of",
-    "described",
-    "difference",
-    "edges_of",
-    "flag_of",
-    "number_of",
-    "positive_of",
-    "raise_if_positional",
-    "raise_if_too_large",
-    "raise_if_unknown",
-    "whole_number_of",
-    "zero_division_of",
-]
 
 
 class AllArguments:
@@ -54,11 +37,7 @@ class AllArguments:
 
 
 def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
-    """Raise if a class is given a setting by position that it takes by keyword; the message guesses which.
-
-    Raises:
-        InvalidInputError: it is.
-    """
+    """Raise if a class is given a setting by position that it takes by keyword; the message guesses which."""
     parameters = inspect.signature(kind).parameters.values()
     taken = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     if len(given) <= len(taken) or any(each.kind is each.VAR_POSITIONAL for each in parameters):
@@ -74,11 +53,7 @@ def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
 
 
 def raise_if_unknown(kind: type, given: Iterable[str]) -> None:
-    """Raise if a class is given settings that it does not have.
-
-    Raises:
-        InvalidInputError: it is.
-    """
+    """Raise if a class is given settings that it does not have."""
     for name in given:
         known = list(inspect.signature(kind).parameters)
         raise InvalidInputError(
@@ -91,11 +66,7 @@ MOST_ENTRIES = 2**30
 
 
 def flag_of(argument: str, value: Any) -> bool:
-    """True or False. 0 and 1 are refused: they are more often a misplaced number than a flag.
-
-    Raises:
-        InvalidInputError: it is neither.
-    """
+    """True or False. 0 and 1 are refused: they are more often a misplaced number than a flag."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise InvalidInputError(f"{argument} must be True or False, not {value!r}")
@@ -115,13 +86,14 @@ def raise_if_too_large(setting: str, shape: Sequence[int], state: str) -> None:
 MOST_EDGES = 2**24
 
 
-def whole_number_of(argument: str, value: Any, least: int, most: int | None = None) -> int:
-    """An integer in a range.
+def is_whole(value: Any) -> bool:
+    """Whether a value is an integer, of Python or NumPy."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
-    Raises:
-        InvalidInputError: it is not.
-    """
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+
+def whole_number_of(argument: str, value: Any, least: int, most: int | None = None) -> int:
+    """An integer in a range."""
+    if not is_whole(value) or value < least:
         raise InvalidInputError(f"{argument} must be an integer of at least {least}, not {value!r}")
     if most is not None and value > most:
         raise InvalidInputError(f"{argument} must be at most {most}, not {value!r}")
@@ -153,11 +125,7 @@ def _is_number(value: Any) -> bool:
 
 
 def choice_of(argument: str, value: Any, allowed: Sequence[str | None]) -> Any:
-    """One of several texts, or None where that is among them.
-
-    Raises:
-        InvalidInputError: it is something else.
-    """
+    """One of several texts, or None where that is among them."""
     if not any(value is None if each is None else isinstance(value, str) and value == each for each in allowed):
         raise InvalidInputError(f"{argument} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
     return value
@@ -172,11 +140,7 @@ def column_of(argument: str, value: Any, taken: Sequence[str]) -> str:
 
 
 def zero_division_of(value: Any) -> float:
-    """``zero_division``: nan, or the value to use without a warning.
-
-    Raises:
-        InvalidInputError: it is neither nan nor a finite number.
-    """
+    """``zero_division``: nan, or the value to use without a warning."""
     if _is_number(value) or (isinstance(value, (float, np.floating)) and math.isnan(value)):
         return float(value)
     raise InvalidInputError(f"zero_division must be nan or a finite number, not {value!r}")
@@ -193,12 +157,7 @@ def array_of(value: Any) -> np.ndarray:
 
 
 def edges_of(bins: Any, low: float, high: float) -> tuple[float, ...]:
-    """The edges of bins: ``bins`` of equal width between ``low`` and ``high``; or ``bins`` itself, if it holds edges.
-
-    Raises:
-        InvalidInputError: it is neither an integer of at least 1 nor finite, rising numbers; or float64 has too few
-            numbers between ``low`` and ``high``.
-    """
+    """The edges of bins: ``bins`` of equal width between ``low`` and ``high``, or those that ``bins`` itself holds."""
     edges = array_of(bins)
     if edges.ndim == 0:
         number = whole_number_of("bins", bins, 1, MOST_EDGES)

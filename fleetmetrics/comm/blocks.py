@@ -25,12 +25,6 @@ from fleetmetrics.errors import (
 )
 from fleetmetrics.numbers import REDUCTIONS, combine
 
-__all__ = [
-    "Block", "Decide", "Layout", "Letter", "agree", "answered", "as_column", "column_in", "column_of", "combined",
-    "describe", "divided", "join", "layout_of", "narrowed", "pack", "read_each", "reduced", "size_of", "split",
-    "spoken", "unpack", "widened",
-]  # fmt: skip
-
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
 _NUMBERS = "biufc"
 #: NumPy makes room for an element of an array that has none, however wide a peer says that it is.

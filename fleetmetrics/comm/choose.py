@@ -68,12 +68,7 @@ class LocalCommunicator(Communicator):
         return Letter(answer.note, joined(answer.payload))
 
     def reduce(
-        self,
-        call: str,
-        blocks: Sequence[Block],
-        *,
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
+        self, call: str, blocks: Sequence[Block], *, timeout: float | None = None, trouble: BaseException | None = None
     ) -> list[np.ndarray]:
         """Return copies of the blocks' arrays; see `Communicator`."""
         self.consult(call, lambda letters: Letter(None), timeout=timeout, trouble=trouble)

@@ -8,26 +8,8 @@ from typing import Any, Callable, Sequence, TypeVar
 
 import numpy as np
 
-from fleetmetrics.comm.blocks import (
-    Block,
-    Decide,
-    Letter,
-    agree,
-    as_column,
-    column_in,
-    combined,
-    describe,
-    divided,
-    join,
-    layout_of,
-    narrowed,
-    pack,
-    read_each,
-    reduced,
-    split,
-    unpack,
-    widened,
-)  # fmt: skip
+from fleetmetrics.comm import blocks as wire
+from fleetmetrics.comm.blocks import Block, Decide, Letter, divided, read_each
 from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.frames import Payload, joined
@@ -93,12 +75,7 @@ class Communicator(ABC):
         """
 
     def reduce(
-        self,
-        call: str,
-        blocks: Sequence[Block],
-        *,
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
+        self, call: str, blocks: Sequence[Block], *, timeout: float | None = None, trouble: BaseException | None = None
     ) -> list[np.ndarray]:
         """Reduce many states in one exchange.
 
@@ -116,24 +93,24 @@ class Communicator(ABC):
         """
         deadline, trouble = began(timeout, trouble)
         try:
-            layout, arrays = describe(call, blocks), [block.array for block in blocks]
+            layout, arrays = wire.describe(call, blocks), [block.array for block in blocks]
         except Exception as error:  # the others must hear of it, whatever it is
-            layout, arrays, trouble = describe(call, ()), [], trouble or error
+            layout, arrays, trouble = wire.describe(call, ()), [], trouble or error
         large = layout.nbytes > CHUNK_BYTES
 
         def decide(letters: Sequence[Letter]) -> Letter:
-            layouts = read_each(letters, lambda letter: layout_of(letter.note))
-            agreed = agree(layouts)
+            layouts = read_each(letters, lambda letter: wire.layout_of(letter.note))
+            agreed = wire.agree(layouts)
             note = None if all(layout is agreed for layout in layouts) else agreed.text
             # the shapes agree, so all workers have large states or none
-            return Letter(note, b"" if large else reduced(layouts, agreed, [letter.payload for letter in letters]))
+            return Letter(note, b"" if large else wire.reduced(layouts, agreed, [letter.payload for letter in letters]))
 
-        payload = b"" if large else pack(layout, arrays)
+        payload = b"" if large else wire.pack(layout, arrays)
         told = self.consult(call, decide, layout.text, payload, timeout=deadline.timeout, trouble=trouble)
         if told.note is not None:
-            [layout] = read_each([told.note], layout_of)
+            [layout] = read_each([told.note], wire.layout_of)
         if not large:
-            return read_each([joined(told.payload)], lambda payload: unpack(layout, payload))[0]
+            return read_each([joined(told.payload)], lambda payload: wire.unpack(layout, payload))[0]
         return [
             self._reduce_large(call, Block(name, how, array.astype(dtype, copy=False)), deadline)
             for name, how, dtype, array in zip(layout.names, layout.reductions, layout.dtypes, arrays)
@@ -143,11 +120,11 @@ class Communicator(ABC):
         """Reduce a state chunk by chunk, after all have agreed."""
 
         def numbers(letter: Letter) -> np.ndarray:
-            return widened(letter.note, joined(letter.payload), len(part))
+            return wire.widened(letter.note, joined(letter.payload), len(part))
 
         def decide(letters: Sequence[Letter]) -> Letter:
             try:
-                return Letter(*narrowed(combined(block.reduction, read_each(letters, numbers))))
+                return Letter(*wire.narrowed(wire.combined(block.reduction, read_each(letters, numbers))))
             except IntegerOverflowError as error:
                 raise IntegerOverflowError(f"{call}, state {block.name!r}: {error}") from None
 
@@ -156,7 +133,7 @@ class Communicator(ABC):
         step = CHUNK_BYTES // flat.itemsize
         for start in range(0, len(flat), step):
             part = flat[start : start + step]
-            told = self.consult(call, decide, *narrowed(part), timeout=deadline.left)
+            told = self.consult(call, decide, *wire.narrowed(part), timeout=deadline.left)
             result[start : start + step] = read_each([told], numbers)[0]
         return result.reshape(block.array.shape)
 
@@ -200,22 +177,22 @@ class Communicator(ABC):
             if source is not None and source not in range(self.world_size):
                 raise InvalidInputError(f"source is {source!r}; it must be a rank from 0 to {self.world_size - 1}.")
             if source in (None, self.rank):
-                column = as_column(array)
+                column = wire.as_column(array)
         except Exception as error:  # the others must hear of it, whatever it is
             trouble = trouble or error
         data = memoryview(column.tobytes())
 
         def decide(letters: Sequence[Letter]) -> Letter:
-            sources, *parts = zip(*read_each(letters, lambda each: column_in(each, CHUNK_BYTES)))
+            sources, *parts = zip(*read_each(letters, lambda each: wire.column_in(each, CHUNK_BYTES)))
             if len(set(sources)) > 1:
                 calls = by_rank(f"{call} from rank {each}" for each in sources)
                 raise AgreementError(f"the workers disagree: {calls}.")
-            large = max(join(source, list(zip(*parts)))[1]) > CHUNK_BYTES
+            large = max(wire.join(source, list(zip(*parts)))[1]) > CHUNK_BYTES
             return Letter(list(zip(*parts)), b"" if large else [letter.payload for letter in letters])
 
         def read(letter: Letter) -> tuple[str, list[int], list[np.ndarray]]:
-            common, sizes = join(source, letter.note)
-            return common, sizes, [] if max(sizes) > CHUNK_BYTES else split(joined(letter.payload), sizes)
+            common, sizes = wire.join(source, letter.note)
+            return common, sizes, [] if max(sizes) > CHUNK_BYTES else wire.split(joined(letter.payload), sizes)
 
         note, small = [source, column.dtype.str, column.shape], b"" if len(data) > CHUNK_BYTES else data
         told = self.consult(call, decide, note, small, timeout=deadline.timeout, trouble=trouble)
@@ -231,7 +208,7 @@ class Communicator(ABC):
         """Return every worker's bytes, gathered chunk by chunk."""
 
         def cut(payload: Any, *sizes: int) -> list[np.ndarray]:
-            return split(joined(payload), [min(CHUNK_BYTES, max(0, size - start)) for size in sizes])
+            return wire.split(joined(payload), [min(CHUNK_BYTES, max(0, size - start)) for size in sizes])
 
         def decide(letters: Sequence[Letter]) -> Letter:
             parts = read_each(zip(letters, sizes), lambda each: cut(each[0].payload, each[1])[0])

@@ -22,11 +22,6 @@ from typing import Any, NamedTuple, Sequence, Union
 
 import numpy as np
 
-__all__ = [
-    "ACK", "ANSWER", "ARRIVAL", "CLOSED", "ERROR", "GAVE_UP", "JOINED", "LEFT", "TROUBLE",
-    "Buffer", "Frame", "Garbled", "Keys", "Payload", "Poll", "Stream", "joined",
-]  # fmt: skip
-
 Buffer = Union[bytes, bytearray, memoryview]
 # What is sent may lie in pieces; what arrives is one buffer.
 Payload = Union[Buffer, Sequence[Buffer]]

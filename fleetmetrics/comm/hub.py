@@ -11,19 +11,7 @@ from typing import NoReturn, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import Trouble, late_text, raise_trouble, ranks_text
-from fleetmetrics.comm.frames import (
-    ACK,
-    ANSWER,
-    ARRIVAL,
-    CLOSED,
-    GAVE_UP,
-    LEFT,
-    TROUBLE,
-    Frame,
-    Garbled,
-    Poll,
-    Stream,
-)
+from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, GAVE_UP, LEFT, TROUBLE, Frame, Garbled, Poll, Stream
 from fleetmetrics.comm.handshake import OTHER_WORLD, TAKEN, Door, Guest, refusal_text
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.star import ACKNOWLEDGING, Answer, Channel, Combine, Member, after, error_frame, interruption

@@ -51,11 +51,7 @@ def stand_in(metric: str, reason: str, zero_division: float = math.nan) -> float
 
 
 def ratio(
-    numerator: Any,
-    denominator: Any,
-    metric: str,
-    zero_division: float = math.nan,
-    reason: str = NO_SAMPLES,
+    numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan, reason: str = NO_SAMPLES
 ) -> float:
     """Divide two totals.
 

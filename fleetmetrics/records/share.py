@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import flag_of
+from fleetmetrics.arguments import flag_of, is_whole
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError, UnknownNameError, warn
 from fleetmetrics.numbers import REDUCTIONS, combine, widen
@@ -44,7 +44,7 @@ class Share:
 
     def __post_init__(self) -> None:
         size = self.size
-        if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
+        if size is not None and not (is_whole(size) and size >= 0):
             raise InvalidInputError(
                 f"size is {size!r}; it must be None, or the number of samples of the whole data set."
             )

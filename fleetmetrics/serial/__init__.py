@@ -15,21 +15,6 @@ import numpy as np
 
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, RecordError
 
-__all__ = [
-    "MISFITS",
-    "PICKLE_TERMS",
-    "Packed",
-    "Payload",
-    "are_sizes",
-    "bytes_of",
-    "described_array",
-    "is_plain",
-    "misfits_named",
-    "pack_arrays",
-    "pack_chunks",
-    "unpack_arrays",
-]
-
 #: What errors say of pickles.
 PICKLE_TERMS = (
     "a pickle takes both allow_pickle=True and workers that have proved who they are (FLEETMETRICS_SECRET, where they"

@@ -1,9 +1,10 @@
-"""The array namespace on NumPy."""
+"""The array namespace on NumPy; `fleetmetrics.xp.paddle_ops` says what each of its functions does."""
 
 from __future__ import annotations
 
 import functools
 import math
+import operator
 import sys
 from typing import Any
 
@@ -27,7 +28,6 @@ _DTYPES = {name: np.dtype(name) for name in ("bool", "int64", "float32", "float6
 _FLOAT64 = _DTYPES["float64"]
 _KEPT = frozenset(_DTYPES.values())
 
-#: NumPy's own; `fleetmetrics.xp.paddle_ops` says what each does.
 absolute = np.absolute
 add = np.add
 arange = np.arange
@@ -44,6 +44,7 @@ first_zero = np.argmin
 full_like = np.full_like
 greater = np.greater
 isfinite = np.isfinite
+kind = operator.attrgetter("dtype.kind")
 log = np.log
 log1p = np.log1p
 logical_and = np.logical_and
@@ -57,10 +58,12 @@ power = np.power
 quotient = np.floor_divide
 remainder = np.remainder
 scale = np.multiply
+shape = operator.attrgetter("shape")
 sinh = np.sinh
 square = np.square
 subtract = np.subtract
 sum_by = np.bincount
+take = operator.getitem
 where = np.where
 zeros_like = np.zeros_like
 all_rows = functools.partial(np.all, axis=1)
@@ -71,7 +74,6 @@ repeat = functools.partial(np.repeat, axis=0)
 
 
 def asarray(value: Any, argument: str) -> np.ndarray:
-    """An array: bool, int64, float32 or float64; an error, naming the argument, if it cannot be widened to these."""
     if type(value) is not np.ndarray:
         value = _as_array(value, argument)
     if value.dtype in _KEPT:
@@ -91,7 +93,6 @@ def _as_array(value: Any, argument: str) -> np.ndarray:
 
 
 def host(array: np.ndarray) -> np.ndarray:
-    """The array as NumPy's."""
     return array
 
 
@@ -99,27 +100,14 @@ constant = integers = host
 
 
 def is_eager(array: np.ndarray) -> bool:
-    """Whether its values can be looked at now without waiting for a device."""
     return True
 
 
-def kind(array: np.ndarray) -> str:
-    """``"b"``, ``"i"`` or ``"f"``: bool, integer, floating."""
-    return array.dtype.kind
-
-
-def shape(array: np.ndarray) -> tuple[int, ...]:
-    """The shape; -1 where a static program leaves a size open."""
-    return array.shape
-
-
 def cast(array: np.ndarray, dtype: str) -> np.ndarray:
-    """The array as another dtype, by its NumPy name."""
     return array if array.dtype == _DTYPES[dtype] else array.astype(_DTYPES[dtype])
 
 
 def reshape(array: np.ndarray, shape: list[int]) -> np.ndarray:
-    """The array in another shape; one size may be -1."""
     return array.reshape(shape)
 
 
@@ -149,17 +137,14 @@ def known_finite(array: np.ndarray) -> bool:
 
 
 def is_probability(array: np.ndarray) -> Any:
-    """Flags of the entries in [0, 1]; false for nan."""
     return (array >= 0) & (array <= 1)
 
 
 def is_weight(array: np.ndarray) -> Any:
-    """Flags of the finite entries that are at least 0."""
     return (array >= 0) & np.isfinite(array)
 
 
 def is_class(array: np.ndarray, classes: int) -> Any:
-    """Flags of the whole numbers from 0 to ``classes - 1``; None if all are, being bools."""
     if array.dtype.kind == "b":
         return None
     flags = (array >= 0) & (array < classes)
@@ -167,7 +152,6 @@ def is_class(array: np.ndarray, classes: int) -> Any:
 
 
 def sum(array: np.ndarray) -> Any:
-    """The sum: of bools and integers an integer, of floats a float64."""
     if array.dtype == _FLOAT64 and array.size <= _FEW and array.ndim == 1:
         return array.dot(_ONES[array.size])
     if array.dtype.kind == "b":
@@ -176,7 +160,6 @@ def sum(array: np.ndarray) -> Any:
 
 
 def dot(one: np.ndarray, other: np.ndarray) -> Any:
-    """The sum of the products of two float64 arrays ``[n]``."""
     return one.dot(other) if one.size <= _FEW else np.add.reduce(one * other)
 
 
@@ -204,7 +187,6 @@ def _about_mean(values: np.ndarray) -> tuple[float, float, np.ndarray]:
 
 
 def or_one(array: np.ndarray) -> Any:
-    """The array with 1 for 0, to divide by."""
     return np.where(array == 0, 1.0, array) if isinstance(array, np.ndarray) else array or 1.0
 
 
@@ -214,41 +196,30 @@ def stack_last(arrays: Any) -> np.ndarray:
 
 
 def sigmoid(array: np.ndarray) -> np.ndarray:
-    """The logistic function, float64, without overflow."""
     small = np.exp(-np.abs(array.astype(np.float64, copy=False)))
     return np.where(array >= 0, 1.0, small) / (1.0 + small)
 
 
 def position(edges: np.ndarray, array: np.ndarray, right: bool = False) -> np.ndarray:
-    """How many of the rising edges are below (with ``right``: or equal to) each finite float64 entry: int64."""
     return np.searchsorted(edges, array, side="right" if right else "left")
 
 
-def take(array: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """The entries at these positions of the first axis; valid ones only."""
-    return array[index]
-
-
 def matvec(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """``matrix.T @ vector``, float64."""
     return vector @ matrix
 
 
 def extreme(array: np.ndarray, keep: np.ndarray | None, reduction: str) -> Any:
-    """The largest (``"max"``) or smallest entry of those kept; the reduction's identity if there is none."""
     array = array if keep is None else array[keep]
     find = np.max if reduction == "max" else np.min
     return find(array, initial=identity(reduction, array.dtype))
 
 
 def extreme_by_column(array: np.ndarray, keep: np.ndarray, reduction: str) -> Any:
-    """Of ``[n, 1]`` entries and flags ``[n, m]`` the extreme of those kept in each column: ``[m]``."""
     array = np.where(keep, array, identity(reduction, array.dtype))
     return array.max(axis=0) if reduction == "max" else array.min(axis=0)
 
 
 def extreme_by(index: np.ndarray, array: np.ndarray, keep: np.ndarray | None, size: int, reduction: str) -> Any:
-    """The extreme of the kept entries (None: all) where ``index == k``, for each k below ``size``: ``[size]``."""
     found = np.full(size, identity(reduction, array.dtype))
     if keep is not None:
         index, array = index[keep], array[keep]
@@ -257,17 +228,14 @@ def extreme_by(index: np.ndarray, array: np.ndarray, keep: np.ndarray | None, si
 
 
 def sum_of_columns(array: np.ndarray) -> Any:
-    """The sum over the first axis, int64 or float64."""
     return array.sum(axis=0, dtype=None if array.dtype.kind == "f" else np.int64)
 
 
 def dot_of_columns(weight: np.ndarray, array: np.ndarray) -> np.ndarray:
-    """The sum over the rows of the product of two float64 matrices, of which either may have one column."""
     return np.einsum("ij,ij->j", weight, array)
 
 
 def replaced(array: np.ndarray, place: Any, row: Any, wanted: Any) -> np.ndarray:
-    """The array, perhaps changed in place, with a new entry on its first axis, unless ``wanted`` is 0."""
     if wanted is None or wanted:
         row = np.asarray(row)
         array = array.astype(np.result_type(array, row), copy=False)
@@ -276,19 +244,16 @@ def replaced(array: np.ndarray, place: Any, row: Any, wanted: Any) -> np.ndarray
 
 
 def all_true(flags: np.ndarray) -> bool:
-    """Whether all flags are true."""
     return bool(flags.all())
 
 
 def bucket(score: np.ndarray, top: int) -> np.ndarray:
-    """``int(score * top)`` in the precision of the score, float32 or float64: Paddle's buckets."""
     if score.dtype != np.float32:
         score = score.astype(np.float64, copy=False)
     return (score * score.dtype.type(top)).astype(np.int64)
 
 
 def log_odds_bucket(score: np.ndarray, buckets: int) -> np.ndarray:
-    """The log-odds bucket of each probability, see `fleetmetrics.xp.score_buckets`; int64."""
     layout = log_odds(buckets)
     score = score.astype(np.float64, copy=False).clip(layout.low, layout.high)
     odds = np.subtract(1.0, score)
@@ -300,7 +265,6 @@ def log_odds_bucket(score: np.ndarray, buckets: int) -> np.ndarray:
 
 
 def rank_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """How many classes come before the label's: higher scores, then equal ones of a lower class."""
     label = label.astype(np.int64, copy=False)[:, None]
     try:
         own = np.take_along_axis(scores, label, axis=1)
@@ -311,7 +275,6 @@ def rank_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
 
 
 def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
-    """The state with an increment (an array or `Scattered`) merged into it."""
     counts: Any
     if isinstance(increment, Scattered):
         flat = increment.indices[0]

@@ -62,6 +62,13 @@ subtract = paddle.subtract
 where = paddle.where
 zeros_like = paddle.zeros_like
 ones_like = paddle.ones_like
+concat = paddle.concat  # of tensors, along an axis
+first_zero = paddle.argmin  # the position among an int64's zeros and ones; 0 if there is none
+take = paddle.gather  # the entries at these positions of the first axis; valid ones only
+all_rows = functools.partial(paddle.all, axis=1)  # whether all flags of a row of a matrix are true
+largest_of_rows = functools.partial(paddle.max, axis=1)
+sum_of_rows = functools.partial(paddle.sum, axis=1)
+sum_of_columns = functools.partial(paddle.sum, axis=0)
 
 
 def equal(one: Any, other: Any) -> Any:
@@ -146,11 +153,6 @@ def stack_last(tensors: Any) -> Any:
     return paddle.stack(tensors, axis=-1)
 
 
-def concat(tensors: Any, axis: int) -> Any:
-    """Tensors concatenated along an axis."""
-    return paddle.concat(tensors, axis)
-
-
 def sigmoid(tensor: Any) -> Any:
     """The logistic function, float64, without overflow."""
     return paddle.nn.functional.sigmoid(cast(tensor, "float64"))
@@ -181,24 +183,9 @@ def highest_of_rows(tensor: Any) -> Any:
     return paddle.argmax(cast(tensor, "int64") if kind(tensor) == "b" else tensor, axis=1)
 
 
-def sum_of_rows(tensor: Any) -> Any:
-    """The sum of each row of a float64 matrix."""
-    return paddle.sum(tensor, axis=1)
-
-
 def scale(tensor: Any, factor: float) -> Any:
     """A float64 tensor times one number, which as a Python number would pass through float32."""
     return paddle.multiply(tensor, paddle.full([], factor, "float64"))
-
-
-def largest_of_rows(tensor: Any) -> Any:
-    """The largest entry of each row of a matrix."""
-    return paddle.max(tensor, axis=1)
-
-
-def take(tensor: Any, index: Any) -> Any:
-    """The entries at these positions of the first axis; valid ones only."""
-    return paddle.gather(tensor, index)
 
 
 def sum_by(index: Any, amount: Any, size: int) -> Any:
@@ -235,11 +222,6 @@ def extreme_by(index: Any, tensor: Any, keep: Any, size: int, reduction: str) ->
     return extreme_by_column(paddle.reshape(tensor, [-1, 1]), members, reduction)
 
 
-def sum_of_columns(tensor: Any) -> Any:
-    """The sum over the first axis, int64 or float64."""
-    return paddle.sum(tensor, axis=0)
-
-
 def dot(one: Any, other: Any) -> Any:
     """The sum of the products of two float64 tensors ``[n]``."""
     return paddle.sum(paddle.multiply(one, other))
@@ -271,16 +253,6 @@ def repeat(tensor: Any, times: int) -> Any:
     """Each entry, or row of a matrix, repeated ``times`` times."""
     row = list(tensor.shape[1:])
     return paddle.reshape(paddle.tile(paddle.reshape(tensor, [-1, 1, *row]), [1, times, *[1] * len(row)]), [-1, *row])
-
-
-def all_rows(flags: Any) -> Any:
-    """Whether all flags of a row of a matrix are true."""
-    return paddle.all(flags, axis=1)
-
-
-def first_zero(counts: Any) -> Any:
-    """The position of the first 0 among an int64's zeros and ones; 0 if there is none."""
-    return paddle.argmin(counts)
 
 
 def bucket(score: Any, top: int) -> Any:

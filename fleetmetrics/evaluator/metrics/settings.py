@@ -7,14 +7,11 @@ from typing import Any, Iterable, Sequence
 
 import numpy as np
 
+from fleetmetrics.arguments import is_whole
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
 
 AVERAGES = ("micro", "macro", None)
 ITEMS = ("precision", "recall", "f1-score", "support")
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _entries(value: Any) -> tuple[Any, ...]:
@@ -25,7 +22,7 @@ def _entries(value: Any) -> tuple[Any, ...]:
 def top_ks(topk: Any, message: str = "topk must be an integer of at least 1, or several of them") -> tuple[int, ...]:
     """One k or several as a tuple."""
     entries = _entries(topk)
-    if not entries or not all(_is_integer(k) and k >= 1 for k in entries):
+    if not entries or not all(is_whole(k) and k >= 1 for k in entries):
         raise InvalidInputError(f"{message}, not {topk!r}")
     return tuple(int(k) for k in entries)
 
@@ -88,7 +85,7 @@ def check_items(items: Any, metric: str) -> tuple[str, ...]:
 
 def check_class_count(num_classes: Any) -> int | None:
     """The number of classes as an int; None stays None."""
-    if num_classes is not None and (not _is_integer(num_classes) or num_classes < 1):
+    if num_classes is not None and (not is_whole(num_classes) or num_classes < 1):
         raise InvalidInputError(f"num_classes must be an integer of at least 1, or None, not {num_classes!r}")
     return None if num_classes is None else int(num_classes)
 

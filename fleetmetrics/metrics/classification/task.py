@@ -5,9 +5,15 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, number_of, raise_if_too_large, whole_number_of
+from fleetmetrics.arguments import (
+    MOST_ENTRIES,
+    choice_of,
+    flag_of,
+    is_whole,
+    number_of,
+    raise_if_too_large,
+    whole_number_of,
+)  # fmt: skip
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
@@ -168,18 +174,8 @@ def task_of(
 ) -> Task:
     """The task that the arguments of a classification metric describe.
 
-    ``num_classes`` means multiclass, ``num_labels`` multilabel, neither binary; ``task`` states it.
-
-    Args:
-        task: one of ``allowed``, or None.
-        num_classes: for multiclass only.
-        num_labels: for multilabel only.
-        threshold: above which a probability means class 1.
-        from_logits: whether predictions are logits.
-        ignore_index: a label that does not count.
-        top_k: how many of the highest scores count as predicted.
-        allowed: the tasks of the metric.
-        by_shape: the metric keeps nothing per class, so their number may be left to the scores of each batch.
+    ``num_classes`` means multiclass, ``num_labels`` multilabel, neither binary; ``task``, one of ``allowed``, states
+    it. ``by_shape``: the metric keeps nothing per class, so their number may be left to the scores of each batch.
     """
     if task is not None:
         choice_of("task", task, allowed)
@@ -194,7 +190,7 @@ def task_of(
     for name, value, owner in (("num_classes", num_classes, "multiclass"), ("num_labels", num_labels, "multilabel")):
         if task == owner and not left_open:
             least = 2 if owner == "multiclass" else 1
-            if not _is_whole(value) or value < least:  # type: ignore[operator]
+            if not is_whole(value) or value < least:  # type: ignore[operator]
                 raise InvalidInputError(
                     f"{name} must be an integer of at least {least} with task={task!r}, not {value!r}"
                 )
@@ -203,7 +199,7 @@ def task_of(
             raise InvalidInputError(
                 f"{name} belongs to task={owner!r}; with task={task!r} it must be None, not {value!r}"
             )
-    if ignore_index is not None and not (_is_whole(ignore_index) and -(2**63) <= ignore_index < 2**63):
+    if ignore_index is not None and not (is_whole(ignore_index) and -(2**63) <= ignore_index < 2**63):
         raise InvalidInputError(f"ignore_index must be an integer or None, not {ignore_index!r}")
     bound = number_of("threshold", threshold, 0, 1)
     if whole_number_of("top_k", top_k, 1) > 1 and task != "multiclass":
@@ -217,10 +213,6 @@ def task_of(
     size = int(size)  # type: ignore[arg-type]
     # top_k beyond the number of classes means all of them
     return Task(str(task), size, bound, flag_of("from_logits", from_logits), ignored, min(int(top_k), size))
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def average_of(task: Task, average: str | None) -> str | None:

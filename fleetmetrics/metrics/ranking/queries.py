@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import column_of
+from fleetmetrics.arguments import column_of, is_whole
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
@@ -33,8 +33,7 @@ _RELEVANCE = Requirement("label", "a relevance: a finite number of at least 0", 
 def _cutoffs(k: Any) -> list[int | None]:
     asked = list(k) if isinstance(k, (list, tuple, set, range)) or np.ndim(k) == 1 else [k]
     for each in asked:
-        whole = isinstance(each, (int, np.integer)) and not isinstance(each, bool) and 1 <= each < 2**63
-        if not whole and not (each is None and asked == [k]):
+        if not (is_whole(each) and 1 <= each < 2**63) and not (each is None and asked == [k]):
             raise InvalidInputError(f"k must be None, an integer of at least 1, or a sequence of them, not {k!r}")
     if not asked or len(set(asked)) < len(asked):
         raise InvalidInputError(f"k must name each number of places once, not {k!r}")
