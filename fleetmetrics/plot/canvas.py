@@ -1,0 +1,194 @@
+"""What all pictures share: the style, a figure of their own, bands, numbers as texts, SVG."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import zlib
+from typing import Any, Iterator, Mapping
+
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError, library
+
+__all__ = ["style", "svg"]
+
+#: Makes the names inside an SVG the same in every run, and tells that `style` is on.
+_SALT = "fleetmetrics"
+#: What is narrower in axes from 0 to 1 is hidden under a line.
+_HIDDEN = 1 / 512
+#: By background: Okabe and Ito's colours, those that stand out, some of them darker; each has a line of its own, too.
+_COLORS = ("#0072B2 #D55E00 #008F68 #AF4F88 #222222 #3E8EBE", "#56B4E9 #E69F00 #2BC79A #DE9BC0 #F0E442 #F2F2F2")
+_LINES = ["-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2))]
+#: Text, background, what is between them, and the grid.
+_INKS = (("#1a1a1a", "#ffffff", "#6a6a6a", "#e2e2e2"), ("#ececec", "#16191d", "#a0a4a8", "#30353b"))
+#: matplotlib's own font has no Chinese characters; of these the first one that is installed comes after it.
+_CHINESE = ("Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "PingFang SC", "Microsoft YaHei")
+
+
+@contextlib.contextmanager
+def style(dark: bool = False) -> Iterator[None]:
+    """Have pictures drawn inside for a width of 80 mm, in colours that the colour-blind tell apart.
+
+    Whatever matplotlib was told before does not matter inside, and is as it was afterwards.
+
+    Args:
+        dark: for a dark background.
+
+    Raises:
+        MissingLibraryError: matplotlib is not installed.
+
+    Examples:
+        >>> import fleetmetrics
+        >>> with fleetmetrics.plot.style(dark=True):
+        ...     axes = fleetmetrics.plot.at_k({1: 0.25, 10: 0.5})
+        >>> max(axes.figure.get_facecolor()[:3]) < 0.2
+        True
+    """
+    there = {font.name for font in library("matplotlib.font_manager", "plot").fontManager.ttflist}
+    text, back, quiet, grid = _INKS[dark]
+    alike = [
+        (text, "text.color axes.labelcolor xtick.labelcolor ytick.labelcolor"),
+        (back, "figure.facecolor"),
+        ("none", "axes.facecolor"),
+        (quiet, "axes.edgecolor xtick.color ytick.color"),
+        (grid, "grid.color"),
+        (7.5, "font.size axes.labelsize legend.fontsize axes.titlesize"),
+        (7, "xtick.labelsize ytick.labelsize"),
+        (0, "xtick.major.size ytick.major.size xtick.minor.size ytick.minor.size"),
+        (0.5, "axes.linewidth grid.linewidth hatch.linewidth"),
+        (True, "axes.grid axes.axisbelow"),
+        (False, "axes.spines.top axes.spines.right legend.frameon"),
+    ]
+    settings = {name: value for value, names in alike for name in names.split()}
+    cycler = library("cycler", "plot").cycler(color=_COLORS[dark].split()) + library("cycler", "plot").cycler(
+        linestyle=_LINES
+    )
+    settings.update({"axes.prop_cycle": cycler, "figure.dpi": 150, "lines.linewidth": 1.2, "lines.markersize": 4})
+    settings.update({"svg.hashsalt": _SALT, "path.simplify_threshold": 0.5, "legend.handlelength": 2.6})
+    settings["font.family"] = ["DejaVu Sans", *[name for name in _CHINESE if name in there][:1]]
+    with library("matplotlib.style", "plot").context(["default", settings]):
+        yield
+
+
+@contextlib.contextmanager
+def canvas(ax: Any = None, height: float = 60) -> Iterator[Any]:
+    """Axes to draw on: those given, or of a new figure, ``height`` mm high, light unless `style` says otherwise."""
+    if ax is not None:
+        yield ax
+        return
+    figure, rc = library("matplotlib.figure", "plot").Figure, library("matplotlib", "plot").rcParams
+    with contextlib.nullcontext() if rc["svg.hashsalt"] == _SALT else style():
+        ax = figure(figsize=(80 / 25.4, height / 25.4), layout="constrained").add_subplot()
+        colors = {"color": rc["xtick.color"], "labelcolor": rc["text.color"], "grid_color": rc["grid.color"]}
+        # Ticks that are made when it is drawn, perhaps in another style, look like these.
+        ax.tick_params(length=0, labelsize=rc["xtick.labelsize"], grid_linewidth=rc["grid.linewidth"], **colors)
+        yield ax
+
+
+def finish(ax: Any, x: str, y: str, unit: str = "", above: int = 0, corner: str = "left", **more: Any) -> None:
+    """Name the axes and the curves.
+
+    Args:
+        ax: with labels.
+        x: name.
+        y: name.
+        unit: the axes that go from 0 to 1: ``"x"``, ``"xy"``.
+        above: columns of the legend above the axes; 0: one, and a single entry is inside, where there is room.
+        corner: at which the legend is above.
+        **more: for ``ax.set``.
+    """
+    for side in unit:
+        ax.set(**{f"{side}lim": (-0.02, 1.02)})
+        getattr(ax, f"{side}axis").set_ticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
+    for axis in (ax.xaxis, ax.yaxis):
+        if isinstance(axis.get_major_locator(), library("matplotlib.ticker", "plot").MaxNLocator):
+            axis.get_major_locator().set_params(nbins=5)
+    ax.set(xlabel=x, ylabel=y, **more)
+    labels = ax.get_legend_handles_labels()[1]
+    if labels:
+        above = above or len(labels) > 1
+        place = (corner == "right", 1)
+        over = {"loc": f"lower {corner}", "bbox_to_anchor": place, "borderaxespad": 0.2, "borderpad": 0.1}
+        ax.legend(**(over if above else {"loc": "best"}), ncol=above or 1, columnspacing=1.2)
+
+
+def quiet(ax: Any) -> Any:
+    """The colour of what stands behind the data."""
+    return ax.spines["left"].get_edgecolor()
+
+
+def reference(ax: Any, x: Any, y: Any) -> None:
+    """A dotted line to compare with; once in a picture."""
+    if not ax.lines:
+        ax.plot(x, y, color=quiet(ax), linestyle=(0, (1, 2)), linewidth=0.9)
+
+
+def band(ax: Any, x: np.ndarray, low: np.ndarray, high: np.ndarray, color: Any, top: float = 1.0) -> None:
+    """A rectangle between each two x in which the curve may run, unless the line hides it; y goes to ``top``."""
+    shown = np.minimum(np.diff(x), (high - low) / top) > _HIDDEN
+    if shown.any():
+        low, high, where = (np.repeat(each, 2) for each in (low, high, shown))
+        ax.fill_between(np.repeat(x, 2)[1:-1], low, high, where=where, color=color, alpha=0.25, linewidth=0)
+
+
+def interval(value: Any) -> tuple[float, float, float]:
+    """A value with the ends of its interval, nan where there are none; a number, or what has a value, low and high."""
+    parts = value._asdict() if hasattr(value, "_asdict") else value if isinstance(value, Mapping) else {"value": value}
+    found = [parts.get(name) for name in ("value", "low", "high")]
+    try:
+        one, low, high = (np.nan if each is None else float(each) for each in found)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"a value must be a number, or have value, low and high, not {value!r:.80}") from None
+    return one, low, high
+
+
+def spoken(name: str, value: float, low: float = np.nan, high: float = np.nan) -> str:
+    """A value with its bounds, if three digits tell them apart."""
+    if np.isnan(value):
+        return f"{name} undefined"
+    digits = 3 if value >= 0.1 else 5 if value >= 0.001 else 7
+    bounds = f" ({low:.{digits}f} to {high:.{digits}f})" if high - low > 0.5 * 10**-digits else ""
+    return f"{name} {value:.{digits}f}{bounds}"
+
+
+def short(number: float, _: Any = None) -> str:
+    """A count in few characters: 12k, 3.4M."""
+    size, letter = next((each for each in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if number >= each[0]), (1, ""))
+    return f"{number / size:.3g}{letter}"
+
+
+def plain(key: Any) -> str:
+    """A key as matplotlib shall write it: not as mathematics, and not too long."""
+    text = str(key)
+    return (text if len(text) < 22 else f"{text[:20]}…").replace("$", r"\$")
+
+
+def svg(figure: Any, name: str = "") -> str:
+    """A figure as an ``<svg>`` element for HTML: small, the same bytes in every run, texts as texts, no background.
+
+    The ids inside begin with a hash of the picture, so that different pictures do not disturb each other on a page.
+
+    Args:
+        figure: matplotlib's, such as ``ax.figure``.
+        name: to be told from an equal picture on the same page: letters, digits, ``-`` and ``_``.
+
+    Examples:
+        >>> import fleetmetrics
+        >>> text = svg(fleetmetrics.plot.at_k({1: 0.25, 10: 0.5}).figure)
+        >>> text[:4], text[-6:]
+        ('<svg', '</svg>')
+    """
+    buffer, nothing = io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with library("matplotlib", "plot").rc_context({"svg.hashsalt": _SALT, "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata=nothing, facecolor="none")
+    text = re.search(r"<svg.*</svg>", buffer.getvalue(), re.DOTALL)[0]  # type: ignore[index]
+    # The rules of a <style> would hold for the whole page.
+    text = text.replace("<svg", '<svg style="stroke-linejoin: round; stroke-linecap: butt"', 1)
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", text, flags=re.DOTALL)
+    text = re.sub(r"'DejaVu Sans'[^;\"]*", "sans-serif", text)
+    referred, prefix = set(re.findall(r"#([-\w]+)", text)), f"f{zlib.crc32(text.encode()):08x}{name}"
+    text = re.sub(r' id="([^"]+)"', lambda each: f' id="{prefix}{each[1]}"' if each[1] in referred else "", text)
+    text = re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\.\d\d)\d+| ?transform=\"rotate\(-0 .*?\"|\n", r"\1", tag[0]), text)
+    return re.sub(r"(<g ?/>|\s)*\n\s*", "\n", re.sub(r"(href=\"|url\()#", rf"\1#{prefix}", text))

@@ -1,0 +1,182 @@
+"""What the pictures are drawn from: lines, bands and intervals against scikit-learn's numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import precision_recall_curve, roc_curve
+
+import fleetmetrics as fm
+from fleetmetrics import plot
+
+pytestmark = pytest.mark.numpy_only
+
+RNG = np.random.default_rng(0)
+ODDS = RNG.normal(-1, 1.5, 4000)
+SCORES = 1 / (1 + np.exp(-ODDS))
+LABELS = (RNG.random(4000) < SCORES).astype(int)
+BINNED = RNG.integers(0, 41, 4000) / 40  # each score has a linear bucket of its own
+
+
+def held(metric: Any, scores: Any = SCORES, labels: Any = LABELS, **columns: Any) -> Any:
+    metric.add(scores, labels, **columns)
+    return metric
+
+
+def texts(ax: Any) -> list[str]:
+    return [each.get_text() for each in ax.get_legend().get_texts()]
+
+
+def rectangles(ax: Any) -> np.ndarray:
+    """Left, lower, right and upper end of each part of a band; those that touch are one shape."""
+    shapes = [path.vertices for each in ax.collections for path in each.get_paths()]
+    return np.array([[*each.min(axis=0), *each.max(axis=0)] for each in shapes])
+
+
+# -- curves ----------------------------------------------------------------------------------------------------
+
+
+def test_the_roc_curve_of_scores_that_are_alone_in_their_buckets_is_scikit_learns() -> None:
+    metric = held(fm.AUC(num_thresholds=40), BINNED)
+    fpr, tpr, _ = roc_curve(LABELS, BINNED, drop_intermediate=False)
+    curve = plot.roc(metric).lines[1]
+    np.testing.assert_allclose(curve.get_xdata(), fpr, atol=1e-15)
+    np.testing.assert_allclose(curve.get_ydata(), tpr, atol=1e-15)
+
+
+def test_the_roc_curve_of_the_scores_runs_in_the_band() -> None:
+    ax = plot.roc(held(fm.AUC(buckets=16, spacing="linear")))
+    x, y = ax.lines[1].get_data()
+    boxes = [(x[k], y[k], x[k + 1], y[k + 1]) for k in range(len(x) - 1)]
+    fpr, tpr, _ = roc_curve(LABELS, SCORES, drop_intermediate=False)
+    for a, b in zip(fpr, tpr):
+        assert any(x0 <= a <= x1 and y0 <= b <= y1 for x0, y0, x1, y1 in boxes)
+    drawn = rectangles(ax)
+    wide = np.array([each for each in boxes if min(each[2] - each[0], each[3] - each[1]) > 1 / 512])
+    assert len(wide) > 8 and drawn[:, 0].min() == wide[:, 0].min() and drawn[:, 3].max() == wide[:, 3].max()
+
+
+def test_the_legend_has_the_area_and_its_bounds() -> None:
+    metric = held(fm.AUC(buckets=16, spacing="linear", bounds=True))
+    value, low, high = metric.compute()
+    assert texts(plot.roc(metric, label="new")) == [f"new AUC {value:.3f} ({low:.3f} to {high:.3f})"]
+    value, low, high = held(fm.AveragePrecision(buckets=16, spacing="linear", bounds=True)).compute()
+    assert texts(plot.precision_recall(metric)) == [f"AP {value:.3f} ({low:.3f} to {high:.3f})"]
+
+
+def test_the_precision_recall_curve_of_scores_that_are_alone_in_their_buckets_is_scikit_learns() -> None:
+    metric = held(fm.AveragePrecision(num_thresholds=40), BINNED)
+    precision, recall, _ = precision_recall_curve(LABELS, BINNED)
+    ax = plot.precision_recall(metric)
+    np.testing.assert_allclose(ax.lines[1].get_data(), [recall, precision], atol=1e-15)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), LABELS.mean())
+
+
+def test_the_precision_recall_curve_of_the_scores_runs_in_the_band() -> None:
+    metric = held(fm.AveragePrecision(buckets=16, spacing="linear"))
+    drawn = [path.vertices for each in plot.precision_recall(metric).collections for path in each.get_paths()]
+    precision, recall, _ = precision_recall_curve(LABELS, SCORES)
+    for a, b in list(zip(recall, precision))[:-1:50]:
+        near = np.concatenate([shape[np.isclose(shape[:, 0], a, atol=0.12)] for shape in drawn])
+        assert near[:, 1].min() - 1e-9 <= b <= near[:, 1].max() + 1e-9
+
+
+@pytest.mark.parametrize("value", ["metric", "value"])
+def test_a_value_is_drawn_like_the_metric_that_computed_it(value: str) -> None:
+    for make, draw in ((fm.ROCCurve, plot.roc), (fm.PrecisionRecallCurve, plot.precision_recall)):
+        metric = held(make())
+        ax = draw(metric if value == "metric" else metric.compute())
+        assert [len(each.get_xdata()) for each in ax.lines] == [2, len(metric.compute()[0])]
+
+
+def test_each_class_has_a_curve_and_more_than_six_have_one_together() -> None:
+    scores = RNG.dirichlet(np.ones(3), 300)
+    metric = held(fm.AUC(task="multiclass", num_classes=3, average=None), scores, RNG.integers(0, 3, 300))
+    ax, areas = plot.roc(metric), metric.compute()
+    assert [each[:13] for each in texts(ax)] == [f"class {k} AUC {areas[k]:.3f}"[:13] for k in range(3)]
+    many = held(fm.AUC(task="multilabel", num_labels=8), RNG.random((50, 8)), RNG.integers(0, 2, (50, 8)))
+    assert [each[:5] for each in texts(plot.roc(many))] == ["all 8"] and len(plot.roc(many).lines) == 2
+
+
+# -- calibration and scores --------------------------------------------------------------------------------------
+
+
+def test_calibration_shows_wilsons_intervals_and_the_number_of_each_bin() -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
+    metric = held(fm.CalibrationCurve(bins=8))
+    curve = metric.compute()
+    for drawn in (metric, curve):
+        ax = plot.calibration(drawn)
+        np.testing.assert_array_equal(ax.lines[1].get_data(), [curve.predicted, curve.actual])
+        bars = np.array([each[:, 1] for each in ax.collections[0].get_segments()])
+        ends = proportion_confint(curve.actual * curve.weight, curve.weight, method="wilson")
+        np.testing.assert_allclose(bars.T, ends, atol=1e-4)
+        [counts] = ax.child_axes[0].patches
+        assert counts.get_data().values.tolist() == np.histogram(SCORES, 8, (0, 1))[0].tolist()
+
+
+def test_weighted_samples_have_no_intervals() -> None:
+    metric = held(fm.CalibrationCurve(bins=8), weight=np.full(4000, 0.5))
+    assert not any(map(len, plot.calibration(metric).collections[0].get_segments()))
+
+
+def test_bins_of_unequal_width_have_logarithmic_axes() -> None:
+    ax = plot.calibration(held(fm.CalibrationCurve(bins=[0, 0.01, 0.1, 1])))
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_thresholds": 4095}])
+def test_the_area_of_each_class_in_the_histogram_is_one(settings: Any) -> None:
+    ax = plot.score_histogram(held(fm.AUC(**settings)))
+    for stairs in ax.patches[1::2]:
+        share, edges, _ = stairs.get_data()
+        place = edges if settings else np.log(edges / (1 - edges))
+        assert 20 < len(share) <= 50 and np.sum(share * np.diff(place)) == pytest.approx(1)
+    assert texts(ax) == [f"label 0 ({4 - LABELS.sum() / 1000:.3g}k)", f"label 1 ({LABELS.sum() / 1000:.3g}k)"]
+
+
+# -- numbers with intervals --------------------------------------------------------------------------------------
+
+
+def bars(ax: Any) -> dict[float, list[float]]:
+    """Left and right end of the bar in each row."""
+    return {each[0, 1]: each[:, 0].tolist() for some in ax.collections for each in some.get_segments() if len(each)}
+
+
+def test_slices_show_the_intervals_in_the_order_given_and_which_are_within_chance() -> None:
+    rows = [
+        {
+            "key": "b$",
+            "value": 0.7,
+            "low": 0.65,
+            "high": 0.75,
+            "rows": 1200,
+            "difference": -0.1,
+            "within_chance": False,
+        },
+        {"key": "a", "value": 0.9, "low": 0.6, "high": 0.95, "difference": 0.1, "within_chance": True, "metric": "auc"},
+        {"key": 7, "value": None, "low": None, "high": None, "within_chance": True},
+    ]
+    ax = plot.slices(rows)
+    assert [each.get_text() for each in ax.get_yticklabels()] == [r"b\$", "a", "7"]
+    assert bars(ax) == {0: [0.65, 0.75], 1: [0.6, 0.95]}
+    assert ax.lines[0].get_xdata() == pytest.approx([0.8, 0.8])  # over all of them
+    full, hollow = (each for each in ax.lines if each.get_marker() == "o")
+    assert full.get_data()[1].tolist() == [0] and hollow.get_data()[1].tolist() == [1, 2]
+    assert hollow.get_markerfacecolor() == "none" and texts(ax) == ["differs", "within chance"]
+    assert [each.get_text() for each in ax.texts] == ["1.2k"]
+    assert "the first 2 of 3" in plot.slices(rows, most=2).get_xlabel()
+
+
+def test_slices_are_drawn_of_what_sliced_computes() -> None:
+    metric = fm.Sliced(fm.Bootstrap(fm.AUC(), replicates=20), by="slot")
+    slots = RNG.integers(0, 3, 4000)
+    metric.add(SCORES, LABELS, slot=slots)
+    value = metric.compute()
+    for drawn in (metric, value):
+        assert bars(plot.slices(drawn)) == {key: [each.low, each.high] for key, each in value.items()}
+    with pytest.raises(fm.InvalidInputError, match="a value must be a number, or have value, low and high, not"):
+        plot.slices({"a": "b"})
