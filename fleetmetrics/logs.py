@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import Counter
-from typing import Any, Iterable, Iterator, TypeVar
+from typing import Any, Generator, Iterable, TypeVar
 
 from fleetmetrics.errors import InvalidInputError
 
@@ -106,7 +106,7 @@ def _size(payload: Any) -> int:
     return sum(memoryview(part).nbytes for part in (payload if isinstance(payload, (list, tuple)) else [payload]))
 
 
-def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None) -> Iterator[_T]:
+def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None) -> Generator[_T, None, None]:
     """The items; where they take long, it shows how far it is: by a bar on rank 0's terminal, else by lines."""
     quiet = rank != 0 or _level() == "WARNING"
     began, pause, bar = time.monotonic(), LONG_SECONDS, None

@@ -1,21 +1,23 @@
-"""One file through one metric: read ahead in a thread, checked, added, and told of."""
+"""One file through metrics: read ahead in a thread, checked, added, and told of."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import queue
-import threading
-from collections import Counter
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
+from collections import Counter, deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Generator, Iterable, Mapping, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.dataframes import Columns, columns_of
+from fleetmetrics.batch.hashing import integer_ids
+from fleetmetrics.batch.keys import Coded
+from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import Piece, pieces_of
+from fleetmetrics.logs import progress as shown
 
-__all__ = ["Evaluated", "Read", "add_file", "evaluate_file", "together"]
+__all__ = ["Evaluated", "Read", "Share", "evaluate_file", "together"]
 
 #: So many rows that were left out are described.
 _EXAMPLES = 5
@@ -27,14 +29,14 @@ class Read(NamedTuple):
     Attributes:
         files: the files that were.
         rows: how many rows they have, with those that were left out.
-        nulls: how many rows have no value in a column, by column; only the columns with such rows.
+        nulls: how many rows have no value in a column, by column.
         skipped: how many rows were left out.
         examples: some of these, each with its file, its place and what is wrong.
     """
 
     files: tuple[str, ...] = ()
     rows: int = 0
-    nulls: dict[str, int] = {}  # noqa: RUF012  # never changed
+    nulls: Mapping[str, int] = {}  # never changed
     skipped: int = 0
     examples: tuple[str, ...] = ()
 
@@ -43,12 +45,10 @@ def together(parts: Iterable[Read]) -> Read:
     """What was read in several parts.
 
     Args:
-        parts: in any order; the files are sorted, and the examples are those of the first files.
+        parts: in any order; the files are sorted, and the examples are those of the first.
     """
     parts = sorted(parts, key=lambda part: part.files)
-    nulls: Counter[str] = Counter()
-    for part in parts:
-        nulls.update(part.nulls)
+    nulls = sum((Counter(part.nulls) for part in parts), Counter[str]())
     return Read(
         tuple(file for part in parts for file in part.files),
         sum(part.rows for part in parts),
@@ -70,36 +70,19 @@ class Evaluated(NamedTuple):
     read: Read
 
 
-class Tally:
-    """What is read of one file; refuses rows that are at fault, or leaves them out.
+class Share(NamedTuple):
+    """Some of the users, or queries: those whose hash says so."""
 
-    Args:
-        path: the file.
-        skip: whether to leave them out.
-    """
+    by: str  #: the argument of ``add`` that names them
+    number: int
+    of: int
 
-    def __init__(self, path: str, skip: bool) -> None:
-        self.path, self.skip = path, skip
-        self.rows = self.skipped = 0
-        self.nulls: Counter[str] = Counter()
-        self.examples: list[str] = []
-
-    def bad(self, text: str, rows: int = 1) -> None:
-        """Leave out rows, the first of which is described, or raise DataError."""
-        if not self.skip:
-            raise DataError(f"{text}. Mend the data, or leave such rows out and count them: skip_bad_rows=True")
-        self.skipped += rows
-        if len(self.examples) < _EXAMPLES:
-            self.examples.append(text)
-
-    def line(self, text: str) -> None:
-        """Leave out a line that is no row."""
-        self.bad(text)
-        self.rows += 1
-
-    def read(self) -> Read:
-        """The result."""
-        return Read((self.path,), self.rows, dict(self.nulls), self.skipped, tuple(self.examples))
+    def flags(self, given: Mapping[str, Any]) -> np.ndarray:
+        """Flags of their samples, of the arguments of ``add``."""
+        column = given[self.by]
+        ids = integer_ids(column.values if isinstance(column, Coded) else column).view(np.uint64)
+        mine = (ids * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) % np.uint64(self.of) == self.number
+        return mine[column.codes] if isinstance(column, Coded) else mine
 
 
 def evaluate_file(
@@ -109,9 +92,10 @@ def evaluate_file(
     *,
     skip_bad_rows: bool = False,
     format: str | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: bool = False,
+    share: Share | None = None,
 ) -> Evaluated:
-    """Metrics of one file, in bounded memory: what tasks of an engine call.
+    """Metrics of one file, in bounded memory: what the tasks of an engine call.
 
     Args:
         path: the file; see `evaluate` for formats, and for what else is alike.
@@ -119,7 +103,8 @@ def evaluate_file(
         columns: the column of the file for each argument of ``add``.
         skip_bad_rows: whether to leave out rows without a value or with one that is not allowed, and count them.
         format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: the first bytes tell.
-        progress: called with the number of rows that have been read so far.
+        progress: whether a bar shows how far it is, on a terminal.
+        share: which users' samples to add; None: all.
 
     Returns:
         The metrics, and what was read.
@@ -127,31 +112,58 @@ def evaluate_file(
     Raises:
         DataError: the file cannot be read, has no such column, or has a row that is not allowed.
     """
-    metrics = make_metrics()
-    return Evaluated(metrics, add_file(metrics, os.fspath(path), columns, skip_bad_rows, format, progress))
+    path, metrics = os.fspath(path), make_metrics()
+    wanted, tally = Columns(metrics, columns), _Tally(path, skip_bad_rows, share is None or share.number == 0)
+    try:
+        before = _stamp(path)
+        with contextlib.closing(_ahead(pieces_of(path, format, wanted, skip_bad_rows, tally.line))) as pieces:
+            for piece in shown(pieces, path, 0) if progress else pieces:
+                tally.rows += piece.table.num_rows
+                _add(metrics, piece, wanted, tally, share)
+        if _stamp(path) != before:
+            raise DataError("it changed while it was read; evaluate files that are complete")
+    except InvalidInputError as error:
+        raise DataError(f"{path}: {error}") from None
+    return Evaluated(metrics, tally.read())
 
 
-def add_file(
-    metrics: Any,
-    path: str,
-    columns: Mapping[str, Any],
-    skip: bool = False,
-    format: str | None = None,
-    progress: Callable[[int], None] | None = None,
-    keep: Callable[[dict[str, Any]], np.ndarray] | None = None,
-) -> Read:
-    """Add a file to metrics; ``keep`` flags the samples to add, of the arguments of ``add``."""
-    wanted, tally = columns_of(metrics, columns), Tally(path, skip)
-    before = _stamp(path)
-    with _ahead(pieces_of(path, format, wanted, skip, tally.line)) as pieces:
-        for piece in pieces:
-            tally.rows += piece.table.num_rows
-            _add(metrics, piece, wanted, tally, keep)
-            if progress is not None:
-                progress(tally.rows)
-    if _stamp(path) != before:
-        raise DataError(f"{path} changed while it was read; evaluate files that are complete")
-    return tally.read()
+class _Tally:
+    """What is read of one file; refuses rows that are at fault, or leaves them out.
+
+    What every share of the users meets is told of by the first.
+    """
+
+    def __init__(self, path: str, skip: bool, first: bool) -> None:
+        self.path, self.skip, self.first = path, skip, first
+        self.rows = self.skipped = 0
+        self.nulls: Counter[str] = Counter()
+        self.examples: list[str] = []
+
+    def bad(self, text: str, rows: int = 1) -> None:
+        """Leave out rows, of which the first is described, or raise."""
+        if not self.skip:
+            raise DataError(f"{text} (the first row is row 0). Mend it, or leave such rows out: skip_bad_rows")
+        self.skipped += rows
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(f"{self.path}: {text}")
+
+    def line(self, text: str) -> None:
+        """Leave out a line that is no row."""
+        if self.first:
+            self.bad(text)
+            self.rows += 1
+
+    def null(self, text: str, flags: Mapping[str, np.ndarray], rows: int) -> None:
+        """Leave out rows without a value."""
+        if self.first:
+            self.bad(text, rows)
+            self.nulls.update({name: int(each.sum()) for name, each in flags.items()})
+
+    def read(self) -> Read:
+        """The result."""
+        files = (self.path,) if self.first else ()
+        rows = self.rows if self.first else 0
+        return Read(files, rows, dict(self.nulls), self.skipped, tuple(self.examples))
 
 
 def _stamp(path: str) -> tuple[int, ...]:
@@ -161,86 +173,47 @@ def _stamp(path: str) -> tuple[int, ...]:
     try:
         stat = os.stat(path)
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+        raise DataError(f"it cannot be read: {error.strerror}") from None
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
-def _add(metrics: Any, piece: Piece, columns: Columns, tally: Tally, keep: Any) -> None:
+def _add(metrics: Any, piece: Piece, columns: Columns, tally: _Tally, share: Share | None) -> None:
     """Add a piece but for the rows that are at fault."""
-    path = tally.path
     nulls = columns.nulls(piece.table)
     if nulls:
         rows = np.logical_or.reduce(list(nulls.values()))
         first = int(rows.argmax())
         name = next(name for name, flags in nulls.items() if flags[first])
-        tally.bad(f"{path}, row {piece.row(first)}, column {name!r}: null", int(rows.sum()))
-        tally.nulls.update({name: int(flags.sum()) for name, flags in nulls.items()})
+        tally.null(f"row {piece.row(first)}, column {name!r}: no value", nulls, int(rows.sum()))
         piece = piece.taken(~rows)
-
-    def wrong(name: str, row: int, text: str) -> DataError:
-        return DataError(f"{path}, row {piece.row(row)}: column {name!r} {text}")
-
     while piece.table.num_rows:
-        given = columns.arguments(piece.table, wrong)
+        given, places = columns.arguments(piece.table), np.arange(piece.table.num_rows)
+        if share is not None:
+            places = np.flatnonzero(share.flags(given))
+            given = {name: array[places] for name, array in given.items()}
         try:
-            if keep is not None:
-                flags = keep(given)
-                given = {name: array[flags] for name, array in given.items()}
             metrics.add(**given)
             return
         except InvalidInputError as error:
-            if error.broken is None or keep is not None:
-                raise type(error)(f"{path}: {error}") from None
-            argument, allowed, broken = error.broken
-            broken = broken.reshape(piece.table.num_rows, -1).any(axis=1)
-            first = int(broken.argmax())
-            names = columns.by_argument.get(argument, [argument])
-            value = given[argument][first].tolist() if argument in given else None
-            column = f"column{'s' * (len(names) > 1)} {', '.join(map(repr, names))}"
-            text = f"{path}, row {piece.row(first)}, {column}: {argument} must be {allowed}, not {value!r}"
-            tally.bad(text, int(broken.sum()))
-            piece = piece.taken(~broken)
+            if error.broken is None:
+                raise
+            argument, allowed, flags = error.broken
+            flags = flags.reshape(len(places), -1).any(axis=1)
+            first = int(flags.argmax())
+            which = f"row {piece.row(int(places[first]))}, column {', '.join(map(repr, columns.of(argument)))}"
+            value = given[argument][first].tolist() if argument in given else ""
+            tally.bad(f"{which}: {value} where {argument} must be {allowed}", int(flags.sum()))
+            keep = np.ones(piece.table.num_rows, bool)
+            keep[places[flags]] = False
+            piece = piece.taken(keep)
 
 
-@contextlib.contextmanager
-def _ahead(items: Iterator[Any]) -> Iterator[Iterator[Any]]:
+def _ahead(items: Generator[Any, None, None]) -> Generator[Any, None, None]:
     """The items, made by one thread that is two items ahead at most."""
-    line: queue.Queue[Any] = queue.Queue(2)
-    left = threading.Event()
-    end: list[BaseException | None] = []
-
-    def put(item: Any) -> bool:
-        while not left.is_set():
-            with contextlib.suppress(queue.Full):
-                line.put(item, timeout=0.05)
-                return True
-        return False
-
-    def make() -> None:
-        error = None
-        try:
-            with contextlib.closing(items):  # type: ignore[type-var]
-                for item in items:
-                    if not put((item,)):
-                        return
-        except BaseException as caught:  # of any kind: it is raised where the items are used
-            error = caught
-        end.append(error)
-        put(())
-
-    def taken() -> Iterator[Any]:
-        while True:
-            item = line.get()
-            if not item:
-                break
-            yield item[0]
-        if end[0] is not None:
-            raise end[0]
-
-    thread = threading.Thread(target=make, name="fleetmetrics reader", daemon=True)
-    thread.start()
-    try:
-        yield taken()
-    finally:
-        left.set()
-        thread.join()
+    with contextlib.closing(items), ThreadPoolExecutor(1, "fleetmetrics reader") as thread:
+        waiting = deque(thread.submit(next, items, None) for _ in range(2))
+        item = waiting.popleft().result()
+        while item is not None:
+            waiting.append(thread.submit(next, items, None))
+            yield item
+            item = waiting.popleft().result()

@@ -1,139 +1,108 @@
 """Processes that share tasks: started for one call, and gone when it ends, however it ends.
 
-They are started as plain interpreters, which import neither the program's main module nor anything of it that the tasks
-do not name: a script needs no ``if __name__ == "__main__"``, and a notebook works.
+They are plain interpreters that do not import the program's main module: a script needs no ``if __name__ ==
+"__main__"``, and a notebook works.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import queue
 import subprocess
 import sys
 import threading
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Generator, Sequence
 
-from fleetmetrics.errors import FleetMetricsError, warn
+from fleetmetrics.errors import warn
 
 __all__ = ["results_of", "serve"]
 
-_START = "import sys; sys.path[:] = {path!r}; from fleetmetrics.files.processes import serve; serve()"
+_START = "import sys; sys.path[:] = {!r}; from fleetmetrics.files.processes import serve; serve()"
 
 
-def results_of(
-    function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], processes: int
-) -> Iterator[tuple[int, Any]]:
-    """The place of each task and ``function(*task)``, or the FleetMetricsError that it raised, as they are done.
-
-    Args:
-        function: of a module.
-        tasks: what it is called with; all of it can be pickled, or one process, this one, does everything.
-        processes: how many; there are never more than tasks.
+def results_of(function: Callable[..., Any], tasks: Sequence[Any], processes: int) -> Generator[Any, None, None]:
+    """``function(*task)`` of each task, in any order; one process, or tasks that cannot be sent: all done here.
 
     Raises:
-        Exception: a task raised anything else, or its process died.
+        Exception: what a task raised, or that its process died.
     """
     processes = min(processes, len(tasks))
     letters = _pickled(function, tasks) if processes > 1 else []
     if not letters:
-        for place, task in enumerate(tasks):
-            yield place, _result(function, task)
+        for task in tasks:
+            yield function(*task)
         return
-    waiting: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
-    for each in enumerate(letters):
-        waiting.put(each)
-    done: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-    workers = [_Worker(waiting, done) for _ in range(processes)]
-    try:
+    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for letter in letters:
+        waiting.put(letter)
+    with contextlib.ExitStack() as workers:
+        for _ in range(processes):
+            workers.callback(_start(waiting, done).kill)
         for _ in tasks:
-            place, result = done.get()
-            if isinstance(result, Exception) and not isinstance(result, FleetMetricsError):
+            result = done.get()
+            if isinstance(result, Exception):
                 raise result
-            yield place, result
-    finally:
-        for worker in workers:
-            worker.process.kill()
-        for worker in workers:
-            worker.thread.join()
+            yield result
 
 
-def _pickled(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[bytes]:
+def _pickled(function: Callable[..., Any], tasks: Sequence[Any]) -> list[bytes]:
     """The tasks for other processes; none, with a warning, if those could not read them."""
     try:
         letters = [pickle.dumps((function, task)) for task in tasks]
-        reason = "are defined in the program itself" if any(b"__main__" in letter for letter in letters) else ""
+        if not any(b"__main__" in letter for letter in letters):
+            return letters
+        reason = "something that they need is defined in the main program"
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        letters, reason = [], f"cannot be pickled ({error})"
-    if not reason:
-        return letters
-    warn(f"the metrics {reason}, so one process does all; define what they need in a module to use all cores")
+        reason = str(error)
+    warn(f"one process does all, for the metrics cannot be sent to others: {reason}; define it in a module")
     return []
 
 
-def _result(function: Callable[..., Any], task: tuple[Any, ...]) -> Any:
-    try:
-        return function(*task)
-    except FleetMetricsError as error:
-        return error
+def _start(waiting: queue.SimpleQueue[bytes], done: queue.SimpleQueue[Any]) -> subprocess.Popen[bytes]:
+    """Start a process, and a thread that gives it one task after the other."""
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    command, pipe = [sys.executable, *flags, "-c", _START.format(sys.path)], subprocess.PIPE
+    # In a session of its own: Ctrl-C comes to this process alone, which ends the others.
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
 
-
-class _Worker:
-    """A process, and the thread that gives it tasks one by one."""
-
-    def __init__(self, waiting: queue.SimpleQueue[Any], done: queue.SimpleQueue[Any]) -> None:
-        command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _START.format(path=sys.path)]  # type: ignore[attr-defined]
-        # A session of its own: Ctrl-C comes to this process alone, which ends the others.
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=-1, start_new_session=True
-        )
-        self.thread = threading.Thread(target=self._work, args=(waiting, done), daemon=True)
-        self.thread.start()
-
-    def _work(self, waiting: queue.SimpleQueue[Any], done: queue.SimpleQueue[Any]) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        with self.process, self.process.stdin as tasks, self.process.stdout as results:
+    def give() -> None:
+        with process, contextlib.suppress(queue.Empty):
             while True:
+                letter = waiting.get_nowait()
                 try:
-                    place, letter = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                try:
-                    pickle.dump(letter, tasks)
-                    tasks.flush()
-                    done.put((place, pickle.load(results)))
+                    pickle.dump(letter, process.stdin)  # type: ignore[arg-type]
+                    process.stdin.flush()  # type: ignore[union-attr]
+                    done.put(pickle.load(process.stdout))  # type: ignore[arg-type]
                 except (EOFError, OSError, pickle.UnpicklingError):
-                    status = self.process.wait()
-                    how = f"by signal {-status}, perhaps for want of memory" if status < 0 else f"with status {status}"
-                    done.put((place, RuntimeError(f"a process ended {how}; fewer processes= need less memory")))
+                    how = f"with status {process.wait()}, by a signal if that is negative, perhaps for want of memory"
+                    done.put(RuntimeError(f"a process that read files ended {how}; give fewer processes="))
                     return
+
+    threading.Thread(target=give, daemon=True).start()
+    return process
 
 
 def serve() -> None:
     """Do the tasks that come on the standard input, and answer on the standard output, until the former ends."""
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    source = sys.stdin.buffer
 
     def read() -> None:
-        try:
+        with contextlib.suppress(EOFError, OSError):
             while True:
-                tasks.put(pickle.load(source))
-        except (EOFError, OSError):
-            os._exit(0)  # whoever gave the tasks is gone, or has no more
+                tasks.put(pickle.load(sys.stdin.buffer))
+        os._exit(0)  # who gave the tasks has no more, or is gone
 
-    with os.fdopen(os.dup(1), "wb") as results:
-        os.dup2(2, 1)  # what a task prints is not an answer
-        threading.Thread(target=read, daemon=True).start()
-        while True:
-            try:
-                function, task = pickle.loads(tasks.get())
-                result = _result(function, task)
-            except Exception as error:
-                result = error
-            try:
-                letter = pickle.dumps(result)
-            except Exception:
-                letter = pickle.dumps(RuntimeError(f"{type(result).__name__}: {result}"))
-            results.write(letter)
-            results.flush()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a task prints is no answer
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            function, task = pickle.loads(tasks.get())
+            letter = pickle.dumps(function(*task))
+        except Exception as error:
+            letter = pickle.dumps(error)
+        answers.write(letter)
+        answers.flush()

@@ -1,0 +1,221 @@
+"""What is wrong with data is refused with its file and row, or left out and counted; never dropped in silence."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics import files
+from fleetmetrics.errors import DataError
+
+pytestmark = pytest.mark.numpy_only
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+COLUMNS = {"prediction": "p", "label": "y"}
+FINE = {"p": [0.9, 0.2, 0.7, 0.4], "y": [1, 0, 1, 0], "w": [1.0, 2.0, 1.0, 1.0], "slot": ["a", "b", "a", "b"]}
+
+
+def parquet(path, **columns):
+    pq.write_table(pa.table({**FINE, **columns}), path)
+    return path
+
+
+def refused(path, columns=COLUMNS, make=fm.AUC, **more):
+    with pytest.raises(DataError) as caught:
+        files.evaluate(path, make, columns, **more)
+    return str(caught.value)
+
+
+BAD = {
+    "null": ({"p": [0.9, None, 0.7, None]}, {}, "row 1, column 'p': no value"),
+    "nan": ({"p": [0.9, 0.2, float("nan"), 0.4]}, {}, "row 2, column 'p': nan where prediction must be a probability"),
+    "label": ({"y": [1, 0, 1, 7]}, {}, "row 3, column 'y': 7 where label must be a class"),
+    "weight": ({"w": [1.0, -2.0, 1.0, 1.0]}, {"weight": "w"}, "row 1, column 'w': -2.0 where weight must be a finite"),
+    "slot": ({"slot": ["a", None, "a", "b"]}, {"slot": "slot"}, "row 1, column 'slot': no value"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_row_is_refused_with_its_file_and_place(tmp_path, kind):
+    given, more, told = BAD[kind]
+    make = (lambda: fm.Sliced(fm.AUC(), by="slot")) if "slot" in more else fm.AUC
+    text = refused(parquet(tmp_path / "a.parquet", **given), {**COLUMNS, **more}, make)
+    assert text.startswith(f"{tmp_path / 'a.parquet'}: {told}")
+    assert "skip_bad_rows" in text
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_rows_are_left_out_counted_and_described(tmp_path, kind):
+    given, more, told = BAD[kind]
+    make = (lambda: fm.Sliced(fm.Count(), by="slot")) if "slot" in more else fm.Count
+    path = parquet(tmp_path / "a.parquet", **given)
+    columns = {**COLUMNS, **more}
+    if kind in ("nan", "label", "weight"):
+        make = fm.AUC
+    metrics, read = files.evaluate(path, make, columns, skip_bad_rows=True)
+    wrong = 2 if kind == "null" else 1
+    assert (read.rows, read.skipped) == (4, wrong)
+    assert read.examples[0].startswith(f"{path}: {told}")
+    assert read.nulls == ({"p": 2} if kind == "null" else {"slot": 1} if kind == "slot" else {})
+    if make is fm.Count:
+        assert metrics.compute() == 4 - wrong
+
+
+def test_rows_are_named_by_their_place_in_the_file_after_others_were_left_out(tmp_path):
+    path = parquet(tmp_path / "a.parquet", p=[None, 0.2, 0.7, 3.0])
+    _, read = files.evaluate(path, fm.AUC, COLUMNS, skip_bad_rows=True)
+    assert [each.split(": ", 1)[1][:5] for each in read.examples] == ["row 0", "row 3"]
+
+
+def test_the_place_counts_over_all_pieces(tmp_path, monkeypatch):
+    from fleetmetrics.files import formats
+
+    monkeypatch.setattr(formats, "_ROWS", 1000)
+    score = np.full(5000, 0.5)
+    score[4321] = np.nan
+    pq.write_table(pa.table({"p": score, "y": np.arange(5000) % 2}), tmp_path / "a.parquet", row_group_size=700)
+    assert "row 4321, column 'p': nan" in refused(tmp_path / "a.parquet")
+    _, read = files.evaluate(tmp_path / "a.parquet", fm.AUC, COLUMNS, skip_bad_rows=True)
+    assert (read.rows, read.skipped) == (5000, 1)
+
+
+def test_lines_of_csv_that_are_no_rows_are_refused_with_their_number_or_counted(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("p,y,slot\n0.9,1,a\n0.2,0\n0.7,x,b\n,1,c\n0.4,0,d\n")
+    assert "line 3: 2 values, where the header has 3: '0.2,0'" in refused(path)
+    metrics, read = files.evaluate(path, fm.Count, COLUMNS, skip_bad_rows=True)
+    assert metrics.compute() == 2
+    assert (read.rows, read.skipped, read.nulls) == (5, 3, {"p": 1})
+    assert [each.split(": ", 1)[1] for each in read.examples] == [
+        "line 3: 2 values, where the header has 3: '0.2,0'",
+        "row 1, column 'y': 'x' is no double",
+        "row 2, column 'p': no value",
+    ]
+
+
+def test_a_value_of_csv_that_is_no_number_is_refused_with_row_and_column(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("p,y\n" + "0.9,1\n" * 100 + "0.9,maybe\n")
+    assert "row 100, column 'y': 'maybe' is no double" in refused(path)
+
+
+def test_lines_of_json_that_are_no_rows_are_refused_with_their_number_or_counted(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"p": 0.9, "y": 1}\n{"p": 0.2, "y"\n\n{"p": "high", "y": 1}\n[1]\n{"p": 0.4, "y": 0}\n{"y": 1}')
+    assert "row 1: Expecting ':' delimiter" in refused(path)
+    metrics, read = files.evaluate(path, fm.Count, COLUMNS, skip_bad_rows=True)
+    assert metrics.compute() == 2
+    assert (read.rows, read.skipped, read.nulls) == (6, 4, {"p": 1})
+    assert [each.split(": ")[1] for each in read.examples] == [
+        "row 1",
+        "row 2",
+        "row 3",
+        "row 5, column 'p'",
+    ]
+
+
+def test_a_wrong_type_names_column_type_and_value(tmp_path):
+    path = parquet(tmp_path / "a.parquet", p=["high", "low", "low", "low"])
+    assert "column 'p' must hold numbers or bools, not string; the first row has 'high'" in refused(path)
+    path = parquet(tmp_path / "a.parquet", slot=[0.5, 1.5, 0.5, 1.5])
+    text = refused(path, {**COLUMNS, "slot": "slot"}, lambda: fm.Sliced(fm.AUC(), by="slot"))
+    assert "column 'slot' must hold integers, texts, bools, dates or times, not double; the first row has 0.5" in text
+
+
+def test_what_matches_nothing_is_refused(tmp_path):
+    assert "no pattern that one matches" in refused(tmp_path / "*.parquet")
+    assert "no folder with files" in refused(tmp_path)
+    assert "files is empty" in refused([])
+
+
+def test_a_file_that_would_count_twice_is_refused(tmp_path):
+    path = parquet(tmp_path / "a.parquet")
+    assert "would count twice" in refused([path, tmp_path / "*.parquet"])
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.npz", "a.arrow", "a.arrows", "a.csv.gz", "a.csv.zst"])
+def test_a_truncated_file_is_refused(tmp_path, name):
+    path = tmp_path / name
+    table = pa.table({"p": np.random.default_rng(0).random(20_000), "y": np.arange(20_000) % 2})
+    if name.endswith("parquet"):
+        pq.write_table(table, path)
+    elif name.endswith("npz"):
+        np.savez(path, p=table["p"].to_numpy(), y=table["y"].to_numpy())
+    elif ".csv" in name:
+        import pyarrow.csv
+
+        with pa.output_stream(path, compression="detect") as file:
+            pyarrow.csv.write_csv(table, file)
+    else:
+        with (pa.ipc.new_file if name.endswith("arrow") else pa.ipc.new_stream)(path, table.schema) as writer:
+            writer.write_table(table, 5000)
+    path.write_bytes(path.read_bytes()[: os.path.getsize(path) * 2 // 3])
+    assert f"{path}: it cannot be read" in refused(path)
+
+
+@pytest.mark.parametrize("data, told", [(b"", "it is empty"), (b"\x80\x04\x95\0\0", "known are Parquet, CSV")])
+def test_what_is_no_data_is_refused(tmp_path, data, told):
+    (tmp_path / "a.pkl").write_bytes(data)
+    assert told in refused(tmp_path / "a.pkl")
+
+
+def test_a_file_that_cannot_be_opened_is_refused(tmp_path):
+    (tmp_path / "a.parquet").symlink_to(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a.parquet: it cannot be read: Too many levels"):
+        files.evaluate_file(tmp_path / "a.parquet", fm.AUC, COLUMNS)
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path = parquet(tmp_path / "a.parquet")
+    add = fm.AUC.add
+
+    def add_and_touch(self, *args, **given):
+        add(self, *args, **given)
+        os.utime(path, (1, 1))
+
+    monkeypatch.setattr(fm.AUC, "add", add_and_touch)
+    assert refused(path) == f"{path}: it changed while it was read; evaluate files that are complete"
+
+
+def test_what_was_made_of_other_files_is_kept(tmp_path):
+    for place in range(4):
+        parquet(tmp_path / f"{place}.parquet", **({"p": [None] * 4} if place == 2 else {}))
+    with pytest.raises(DataError, match=r"2.parquet: row 0, column 'p'") as caught:
+        files.evaluate(tmp_path, fm.Count, COLUMNS)
+    metrics, read = caught.value.evaluated
+    assert metrics.compute() == 12
+    assert [os.path.basename(file) for file in read.files] == ["0.parquet", "1.parquet", "3.parquet"]
+
+
+def test_no_thread_stays_when_a_file_is_refused(tmp_path, monkeypatch):
+    from fleetmetrics.files import formats
+
+    monkeypatch.setattr(formats, "_ROWS", 100)
+    before = threading.active_count()
+    pq.write_table(pa.table({"p": np.full(5000, 7.0), "y": np.zeros(5000)}), tmp_path / "a.parquet")
+    refused(tmp_path / "a.parquet")
+    assert threading.active_count() == before
+
+
+def test_a_compressed_parquet_file_says_what_to_do(tmp_path):
+    (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(parquet(tmp_path / "a.parquet").read_bytes()))
+    assert "parquet cannot be read from a pipe or a compressed stream" in refused(tmp_path / "a.parquet.gz")
+
+
+def test_settings_that_cannot_be_are_refused(tmp_path):
+    path = parquet(tmp_path / "a.parquet")
+    for columns, told in (
+        ({}, "columns is empty"),
+        ({"prediction": 3}, "prediction must be the name of a column"),
+        ({"prediction": []}, "prediction must be the name of a column, or a list"),
+    ):
+        with pytest.raises(fm.InvalidInputError, match=told):
+            files.evaluate(path, fm.AUC, columns)
+    with pytest.raises(fm.InvalidInputError, match="processes must be an integer of at least 1, not 0"):
+        files.evaluate(path, fm.AUC, COLUMNS, processes=0)

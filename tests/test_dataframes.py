@@ -1,0 +1,169 @@
+"""``add_frame``: data frames of pandas, polars and Arrow, by the names of their columns."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.errors import DataError
+
+pytestmark = pytest.mark.numpy_only
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+
+DATA = {"p": [0.9, 0.2, 0.7, 0.4], "y": [1, 0, 1, 0], "w": [1.0, 2.0, 0.5, 1.0], "uid": [7, 7, 8, 8]}
+DATA["slot"] = ["b", "a", "b", "ünï"]
+
+
+class Foreign:
+    """A frame of a library that nobody knows."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+FRAMES = {
+    "pandas": pd.DataFrame,
+    "pandas by Arrow": lambda data: pd.DataFrame(data).convert_dtypes(dtype_backend="pyarrow"),
+    "polars": pl.DataFrame,
+    "Arrow": pa.table,
+    "Arrow in chunks": lambda data: pa.concat_tables([pa.table(data).slice(0, 3), pa.table(data).slice(3)]),
+    "a batch": lambda data: pa.RecordBatch.from_pydict(data),
+    "anything with a stream": lambda data: Foreign(pa.table(data)),
+}
+
+
+def make():
+    return fm.MetricCollection({"auc": fm.AUC(), "gauc": fm.GAUC(), "slots": fm.Sliced(fm.Count(), by="slot")})
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_frame_is_added_as_its_columns_are(kind):
+    want, found = make(), make()
+    want.add(DATA["p"], DATA["y"], DATA["w"], user=DATA["uid"], slot=DATA["slot"])
+    found.add_frame(FRAMES[kind](DATA), prediction="p", label="y", weight="w", user="uid", slot="slot")
+    assert found.compute() == want.compute()
+
+
+def slices(column, frame=pa.table):
+    metric = fm.Sliced(fm.Count(), by="day")
+    metric.add_frame(frame({"p": np.ones(len(column)), "d": column}), prediction="p", day="d")
+    return metric.compute()
+
+
+MOMENT = datetime.datetime(2026, 11, 22, 18, 0, 0, 250_000)
+KEYS = {
+    "dates": (pa.array([datetime.date(2026, 11, 22)] * 2), {"2026-11-22": 2}),
+    "dates in milliseconds": (pa.array([datetime.date(2026, 11, 22)] * 2, pa.date64()), {"2026-11-22": 2}),
+    "times": (pa.array([MOMENT] * 2), {"2026-11-22T18:00:00.25": 2}),
+    "whole seconds": (pa.array([MOMENT.replace(microsecond=0)] * 2, pa.timestamp("ns")), {"2026-11-22T18:00:00": 2}),
+    "times with a zone": (pa.array([MOMENT] * 2, pa.timestamp("ms", "Asia/Tokyo")), {"2026-11-22T18:00:00.25Z": 2}),
+    "bools": (pa.array([True, False]), {"false": 1, "true": 1}),
+    "bytes": (pa.array([b"a", b"b"]), {"a": 1, "b": 1}),
+    "long texts": (pa.array(["a", "b"], pa.large_string()), {"a": 1, "b": 1}),
+    "views": (pa.array(["a", "b"], pa.string_view()), {"a": 1, "b": 1}),
+    "categories": (pa.array(["b", "a", "b"]).dictionary_encode(), {"a": 1, "b": 2}),
+    "categories of integers": (pa.array([3, 1, 3]).dictionary_encode(), {1: 1, 3: 2}),
+    "small integers": (pa.array([3, 1, 3], pa.int8()), {1: 1, 3: 2}),
+    "a dictionary with more": (pa.DictionaryArray.from_arrays([2, 0, 2], ["a", "c", "b"]), {"a": 1, "b": 2}),
+    "a dictionary with one twice": (pa.DictionaryArray.from_arrays([2, 0, 1], ["a", "b", "b"]), {"a": 1, "b": 2}),
+    "no rows": (pa.array([], pa.string()), {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_any_type_become_integers_or_texts(kind):
+    column, want = KEYS[kind]
+    found = slices(column)
+    assert found == want
+    assert list(map(type, found)) == list(map(type, want))
+
+
+def test_dates_and_categories_of_pandas_and_polars_are_slices():
+    days = pd.to_datetime(["2026-11-22", "2026-11-23", "2026-11-22"])
+    assert slices(days, pd.DataFrame) == {"2026-11-22T00:00:00": 2, "2026-11-23T00:00:00": 1}
+    assert slices(pd.Categorical(["b", "a", "b"]), pd.DataFrame) == {"a": 1, "b": 2}
+    assert slices(pl.Series(["b", "a", "b"], dtype=pl.Categorical), pl.DataFrame) == {"a": 1, "b": 2}
+    assert slices(pl.Series([datetime.date(2026, 11, 22)] * 3), pl.DataFrame) == {"2026-11-22": 3}
+
+
+NUMBERS = {
+    "halves": (pa.array(np.array([0.75, 0.25], np.float16)), pa.array([True, False])),
+    "decimals": (pa.array([decimal.Decimal("0.75"), decimal.Decimal("0.25")]), pa.array([1.0, 0.0])),
+    "categories": (pa.array([0.75, 0.25]).dictionary_encode(), pa.array([1, 0], pa.uint8())),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_numbers_of_any_type_are_numbers(kind):
+    score, label = NUMBERS[kind]
+    metric = fm.MeanSquaredError()
+    metric.add_frame(pa.table({"p": score, "y": label}), prediction="p", label="y")
+    assert metric.compute() == 0.0625
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_a_column_of_lists_is_a_matrix_and_so_are_several_columns(sized):
+    scores = np.array([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7], [0.3, 0.4, 0.3]])
+    label = [0, 1, 1]
+    want, lists, columns = fm.Accuracy(num_classes=3), fm.Accuracy(num_classes=3), fm.Accuracy(num_classes=3)
+    want.add(scores, label)
+    kind = pa.list_(pa.float64(), 3) if sized else pa.list_(pa.float64())
+    lists.add_frame(pa.table({"p": pa.array(scores.tolist(), kind), "y": label}), prediction="p", label="y")
+    three = pa.table({"a": scores[:, 0], "b": scores[:, 1], "c": scores[:, 2], "y": label})
+    columns.add_frame(three, prediction=["a", "b", "c"], label="y")
+    assert lists.compute() == columns.compute() == want.compute() == 2 / 3
+
+
+def test_only_the_columns_that_are_asked_for_are_converted():
+    frame = pd.DataFrame({**DATA, "object": [object()] * 4})
+    metric = fm.AUC()
+    metric.add_frame(frame, prediction="p", label="y")
+    assert metric.compute() == 1.0
+
+
+def refused(frame, metric=None, **columns):
+    metric = metric or fm.AUC()
+    with pytest.raises(fm.InvalidInputError) as caught:
+        metric.add_frame(frame, **{"prediction": "p", "label": "y", **columns})
+    assert not metric.holds_samples()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "Arrow"])
+def test_what_a_frame_lacks_is_told(kind):
+    frame = FRAMES[kind]
+    assert refused(frame(DATA), label="lable").startswith("frame: no column 'lable' for label. There are 'p', 'y'")
+    assert refused(frame(DATA), label="slott").startswith("frame: no column 'slott' for label. Did you mean 'slot'?")
+    text = refused(frame({**DATA, "p": [0.1, None, 0.3, None]}))
+    assert text.startswith("frame: column 'p': 2 of 4 rows have no value, the first at position 1")
+    assert refused(frame({**DATA, "p": ["0.1"] * 4})).startswith("frame: column 'p' must hold numbers or bools, not ")
+    assert "the first at position 2: 7.0" in refused(frame({**DATA, "p": [0.1, 0.2, 7.0, 0.4]}))
+
+
+def test_a_null_in_a_list_and_lists_of_different_lengths_are_refused():
+    rows = [[0.5, 0.5], [0.5, None], [0.5, 0.5], [1.0, 0.0]]
+    assert "column 'p': 1 of 4 rows have no value, the first at position 1" in refused(pa.table({**DATA, "p": rows}))
+    short = pa.table({**DATA, "p": [rows[0], [0.5], rows[2], rows[3]]})
+    assert "must hold lists of one length, not of 2 and 1" in refused(short)
+
+
+def test_what_is_no_frame_is_refused():
+    assert refused([1, 2]).startswith("frame must be a data frame of pandas, polars or pyarrow")
+    assert refused(pl.DataFrame(DATA).lazy()).endswith("not LazyFrame; call collect() first")
+
+
+def test_metrics_with_arguments_of_their_own_take_their_columns():
+    metric = fm.Mean()
+    metric.add_frame(pa.table({"v": [1.0, 3.0], "w": [3.0, 1.0]}), value="v", weight="w")
+    assert metric.compute() == 1.5
+    assert isinstance(DataError("x"), fm.InvalidInputError)
