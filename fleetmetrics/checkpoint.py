@@ -24,6 +24,7 @@ from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import began
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.errors import AgreementError, CorruptFileError, InvalidInputError
+from fleetmetrics.numbers import REST
 from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way, remaining_indices
 from fleetmetrics.serial import MISFITS, described_array
 from fleetmetrics.serial.container import read_arrays, write_arrays
@@ -46,7 +47,7 @@ _PART = re.compile(r"(?:part-([0-9a-f]{16})-\d+|checkpoint)\.fms(\.[0-9a-f]{16})
 
 
 def _key(place: int, holder: Any, name: str) -> str:
-    return f"{place}:{name}" if holder.dealt else f"{place}.{holder.name.rpartition('.')[2]}"
+    return f"{place}:{name}" if holder.dealt else f"{place}.{holder.name.rpartition('.')[2]}{name}"
 
 
 class Checkpointed:
@@ -132,7 +133,8 @@ class Checkpointed:
         known = {ABOUT}
         for place, holder in enumerate(self._holders()):
             start = _key(place, holder, "")
-            keys = [key for key in layout if key == start or (holder.dealt and key.startswith(start))]
+            keys = [key for key in layout if key.startswith(start)]
+            keys = keys if holder.dealt else [key for key in keys if key[len(start) :] in ("", REST)]
             known.update(keys)
             if whole or not holder.dealt:
                 held[holder] = {key[len(start) :]: self._array(state, key, layout[key]) for key in keys}

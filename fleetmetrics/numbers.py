@@ -4,99 +4,45 @@
 >>> combine("sum", [np.array([1e100, 1.0]), np.array([1.0, 1.0]), np.array([-1e100, 1.0])])
 array([1., 3.])
 
-The moments of one variable are ``[w, m, s, r]``: the weight of the samples, their mean, the sum of their squared
-deviations from it, and what the mean is more than the float64 m. The comoments of two are ``[w, mx, my, sxx, sxy, syy,
-rx, ry]``. A mean of two words keeps the deviations of timestamps as exact as those of small numbers.
-
-Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37 (1983),
-for the merge; Knuth, The Art of Computer Programming 2, section 4.2.2, for sums of two words.
+Source: Knuth, The Art of Computer Programming 2, section 4.2.2, for sums of two words; Ogita, Rump and Oishi, "Accurate
+sum and dot product", SIAM Journal on Scientific Computing 26 (2005), for those of more.
 """
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any, Sequence
 
 import numpy as np
 
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
+from fleetmetrics.moments import RESTS, WIDTHS, merged_exactly, places_of, two_sum, units_of, words_of
 
 __all__ = [
     "OF_BATCHES",
     "REDUCTIONS",
-    "WIDTHS",
+    "REST",
     "combine",
+    "combine_exactly",
+    "held_of",
     "identity",
-    "merged",
-    "merged_floats",
+    "is_rest",
     "sum_of_numbers",
-    "two_sum",
     "widen",
 ]
 
-#: How many numbers each reduction keeps, in the last axis of a state.
-WIDTHS = {"moments": 4, "comoments": 8}
-
-
-def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Knuth's TwoSum: a + b is exactly the rounded sum plus the error."""
-    total = a + b
-    shadow = total - a
-    return total, (a - (total - shadow)) + (b - shadow)
-
-
-def merged(xp: Any, groups: Any) -> Any:
-    """The moments, or comoments, of groups of samples together.
-
-    Args:
-        xp: the array namespace.
-        groups: float64, ``[groups, ..., 4]`` or ``[groups, ..., 8]``.
-    """
-    total_of = xp.sum_of_columns
-    variables = xp.shape(groups)[-1] // 4
-    weight, mean = groups[..., :1], groups[..., 1 : 1 + variables]
-    total = total_of(weight)
-    share = weight / xp.or_one(total)
-    middle = total_of(share * mean)
-    near = (mean - middle) + groups[..., -variables:]
-    step = total_of(share * near)  # what rounding has left of the mean
-    near = near - step
-    one, other = near, near
-    if variables == 2:  # xx, xy, yy
-        one, other = xp.concat([near[..., :1], near], -1), xp.concat([near, near[..., 1:]], -1)
-    products = total_of(xp.concat([groups[..., 1 + variables : -variables], weight * one * other], 0))
-    mean, rest = two_sum(middle, step)
-    return xp.concat([total, mean, products, rest], -1)
-
-
-def merged_floats(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    """The same for the numbers of two groups: as Python's, several times faster than as arrays."""
-    if one[0] < other[0]:
-        one, other = other, one  # from the mean of more weight the step to that of all is short, and rounded little
-    total = one[0] + other[0]
-    share = other[0] / (total or 1.0)
-    lever = one[0] * share
-    if len(one) == 4:
-        _, x, xx, r = one
-        dx = (other[1] - x) + (other[3] - r)
-        x, r = two_sum(x, dx * share + r)
-        return [total, x, xx + other[2] + dx * dx * lever, r]
-    _, x, y, xx, xy, yy, r, s = one
-    dx, dy = (other[1] - x) + (other[6] - r), (other[2] - y) + (other[7] - s)
-    x, r = two_sum(x, dx * share + r)
-    y, s = two_sum(y, dy * share + s)
-    xx, xy, yy = xx + other[3] + dx * dx * lever, xy + other[4] + dx * dy * lever, yy + other[5] + dy * dy * lever
-    return [total, x, y, xx, xy, yy, r, s]
-
 
 REDUCTIONS = ("sum", "max", "min", *WIDTHS)
+#: What the exact total is called in what is saved, less the value.
+REST = ":rest"
 #: What is summed by the adds of one worker.
 OF_BATCHES = "the batches of this worker"
 _INT64 = np.iinfo(np.int64)
 #: Up to so many elements, Python adds faster than NumPy.
 _FEW = 32
+#: So many arrays are summed at a time.
+_AT_ONCE = 64
 _LOW_32_BITS = np.int64(0xFFFFFFFF)
 
 
@@ -146,7 +92,7 @@ def combine(reduction: str, arrays: Sequence[np.ndarray], over: str = "") -> np.
 
     Integers are summed as integers; an `IntegerOverflowError` says what they are of (``over``; empty: as many workers).
     Floats are summed to the correctly rounded value of the exact sum. Not a number wins over everything, and 0.0 counts
-    as larger than -0.0. Moments are merged about their common mean. Arrays that differ in dtype become float64.
+    as larger than -0.0. Moments are those of all samples, rounded once. Arrays that differ in dtype become float64.
 
     Examples:
         >>> combine("max", [np.array([1, 5]), np.array([3, 2])])
@@ -157,15 +103,70 @@ def combine(reduction: str, arrays: Sequence[np.ndarray], over: str = "") -> np.
     if len(same) == 1 or same[0].size == 0:
         return same[0].copy()
     if reduction in WIDTHS:
-        groups = np.stack([array.reshape(-1, WIDTHS[reduction]) for array in same])  # of several states, maybe
-        with np.errstate(all="ignore"):
-            return merged(_IN_ANY_ORDER, groups.astype(np.float64, copy=False)).reshape(same[0].shape)
+        return merged_exactly(reduction, same, [None] * len(same), keep=False)[0]
     if same[0].dtype == np.int64:
         return _sum_integers(same, over) if reduction == "sum" else _extreme(reduction, same)
     result = _sum_floats(same) if reduction == "sum" else _signed_zero_extreme(reduction, same)
     # The bits of a nan that IEEE leaves open would otherwise tell the order of the ranks.
     np.copyto(result, np.nan, where=np.isnan(result))
     return result
+
+
+def combine_exactly(
+    reduction: str, values: Sequence[np.ndarray], rests: Sequence[np.ndarray | None], over: str = ""
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Reduce parts as `combine` does, and keep what rounding takes: so they may be merged in any order, and any tree.
+
+    Args:
+        reduction: one of `REDUCTIONS`.
+        values: of the parts.
+        rests: what each part is more than its value, float64 ``[words, ...]``: of sums as they are, of moments in what
+            can be summed, see
+            `fleetmetrics.moments.RESTS`; None: nothing.
+        over: as for `combine`.
+
+    Returns:
+        The value, and its rest: words each of which is what those before lack, rounded; exact within float64's range.
+
+    Examples:
+        >>> value, rest = combine_exactly("sum", [np.array(1e100), np.array(1.0)], [None, None])
+        >>> value.item(), combine_exactly("sum", [value, np.array(-1e100)], [rest, None])[0].item()
+        (1e+100, 1.0)
+    """
+    floats = any(value.dtype == np.float64 for value in values)
+    if reduction in WIDTHS and (len(values) > 1 or rests[0] is not None):
+        return merged_exactly(reduction, values, rests)
+    if reduction != "sum" or not floats or values[0].size == 0:
+        return combine(reduction, values, over), None
+    terms: list[np.ndarray] = []
+    for value, rest in zip(values, rests):
+        exact = value.dtype == np.float64  # of 64 bits, an integer may not be a float's
+        terms += [value] if exact else [(value >> 32) * 2.0**32, (value & _LOW_32_BITS).astype(np.float64)]
+        terms += () if rest is None else [*rest]
+    flat = [term.reshape(-1) for term in terms]
+    words = flat[:1]
+    for start in range(1, len(flat), _AT_ONCE):
+        words = _words([*words, *flat[start : start + _AT_ONCE]])
+    result, *rest_words = [word.reshape(values[0].shape) for word in words]
+    zero = result == 0
+    if zero.any():
+        negative = np.logical_and.reduce([np.signbit(value) & (value == 0) for value in values])
+        result = np.where(zero, np.where(negative, -0.0, 0.0), result)
+    return result, np.stack(rest_words) if rest_words else None
+
+
+def held_of(value: np.ndarray, rest: np.ndarray | None) -> dict[str, np.ndarray]:
+    """A value and any rest, as they are saved."""
+    return {"": value} if rest is None else {"": value, REST: rest}
+
+
+def is_rest(reduction: str, value: np.ndarray, rest: np.ndarray | None) -> bool:
+    """Whether this can be the rest of a value; see `combine_exactly`."""
+    if rest is None:
+        return True
+    shape = (*value.shape[:-1], RESTS[reduction]) if reduction in RESTS else value.shape
+    fits = reduction not in ("max", "min") and rest.dtype == value.dtype == np.float64 and rest.shape[1:] == shape
+    return fits and rest.ndim > 0 and bool(np.isfinite(rest).all())
 
 
 def sum_of_numbers(one: Any, other: Any) -> Any:
@@ -199,21 +200,6 @@ def _as_same_dtype(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     if len(dtypes) > 1:
         return [array.astype(np.float64) for array in given]
     return given
-
-
-def _sum_sorted(terms: np.ndarray) -> Any:
-    """The sum over the first axis, the same bits in every order of the terms, and rounded about once."""
-    total, errors = _accumulate(list(np.sort(terms, axis=0)))
-    return total + sum(errors)
-
-
-#: What `merged` needs of a namespace, with sums that do not depend on the order.
-_IN_ANY_ORDER = SimpleNamespace(
-    shape=np.shape,
-    or_one=lambda array: np.where(array == 0, 1.0, array),
-    concat=np.concatenate,
-    sum_of_columns=_sum_sorted,
-)
 
 
 def _extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -319,3 +305,27 @@ def _sum_exactly(values: Sequence[float]) -> float:
         return float(exact)
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
+
+
+def _words(terms: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The exact sum: rounded, and then word by word what is left of it."""
+    with np.errstate(all="ignore"):
+        head, errors = _accumulate(terms)
+        tail, rests = _accumulate([np.zeros_like(head), *errors])
+        head, tail = two_sum(head, tail)
+    words, hard = [head, tail], ~np.isfinite(head)
+    for rest in rests:
+        hard |= rest != 0
+    for place in np.flatnonzero(hard):
+        values = [float(term[place]) for term in terms]
+        try:
+            bits = places_of(values)
+            found = words_of(sum([units_of(value, bits) for value in values]), bits)
+        except (OverflowError, ValueError):  # not finite, or it would not be
+            found = [_sum_exactly(values)]
+        words += [np.zeros_like(head) for _ in found[len(words) :]]
+        for word, each in zip(words, found + [0.0] * len(words)):
+            word[place] = each
+    while len(words) > 1 and not words[-1].any():
+        words.pop()
+    return words

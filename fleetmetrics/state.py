@@ -11,7 +11,8 @@ import numpy as np
 
 from fleetmetrics.comm.blocks import Block
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError, StaticProgramError
-from fleetmetrics.numbers import combine, identity, merged_floats, sum_of_numbers, widen
+from fleetmetrics.moments import merged_floats
+from fleetmetrics.numbers import REST, combine_exactly, held_of, identity, is_rest, sum_of_numbers, widen
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_paddle, is_static, namespace, numpy_ops, together_to_host
 
 __all__ = ["InPlace", "Lanes", "State", "blocks_of", "name_of", "read"]
@@ -23,6 +24,7 @@ _SHORT = 16
 _SORTED = 2**16
 #: Formulas add the entries of histograms and matrices up, and multiply them by small numbers.
 _MOST_IN_ALL = 2.0**1014
+_NO_NUMBERS = np.empty(0, bool)
 #: A state of one number is Python's between batches, and moments are a list: a fifth of the time of NumPy's.
 _NUMBERS = frozenset([float, int])
 _ON_HOST = frozenset([*_NUMBERS, list, np.ndarray, type(None)])
@@ -53,6 +55,8 @@ class State:
 
     #: What reduces a call's states over the workers if this is one of them; None: `Communicator.reduce_made`.
     reduce: ClassVar[Callable[..., list[np.ndarray]] | None] = None
+    #: What the exact total of merged states is more than the value, see `combine_exactly`; no `accumulate` changes it.
+    rest: np.ndarray | None = None
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, reduction: str, key: Any = None) -> None:
         self.name = name
@@ -178,7 +182,7 @@ class State:
         """Return to the identity element."""
         if self.static is not None:
             self.static.reset(scope)
-        self.value = None
+        self.value = self.rest = None
 
     # -- checkpoints and merging: what it holds as arrays, none at the identity; see `fleetmetrics.checkpoint`
 
@@ -187,24 +191,32 @@ class State:
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         """What it holds, copied."""
-        return {} if self.value is None and self.static is None else {"": np.array(self._whole(scope))}
+        none = self.value is None and self.static is None
+        return {} if none else held_of(np.array(self._whole(scope)), self.rest)
 
     def _whole(self, scope: Any) -> np.ndarray:
         return self.read(scope)
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
         """What several of them hold together, rounded once, from what each and those beside it have `saved`."""
-        return self._combined([part[self][""] for part in parts if part[self]])
+        return self._combined([part[self] for part in parts if part[self]])
 
-    def _combined(self, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        return {"": combine(self.reduction, arrays, "what is merged")} if arrays else {}
+    def _combined(self, parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        both = [part[""] for part in parts], [part.get(REST) for part in parts]
+        return held_of(*combine_exactly(self.reduction, *both, "what is merged")) if parts else {}
 
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
         """Raise InvalidInputError if it cannot `load` its own of this, StateNotFoundError if it is not in the scope."""
-        for array in held[self].values():
-            self._check(array, (self._whole(scope) if self.static is not None else self).shape)
+        if held[self]:
+            array = self._checked(held[self], (self._whole(scope) if self.static is not None else self).shape)
             if self.static is not None and self.dtype == "int64" and array.dtype.kind == "f":
                 raise InvalidInputError(f"{self.name} is int64 in its static program, and floats are to be loaded")
+
+    def _checked(self, held: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+        self._check(held.get("", _NO_NUMBERS), shape)
+        if not is_rest(self.reduction, held[""], held.get(REST)):
+            raise InvalidInputError(f"{self.name} has a rest that is none: {list(held[REST].shape)} {held[REST].dtype}")
+        return held[""]
 
     def _check(self, array: np.ndarray, shape: tuple[int, ...]) -> None:
         if array.dtype not in (np.int64, np.float64) or array.shape != shape:
@@ -213,11 +225,11 @@ class State:
             )
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
-        """Hold what was `saved`, which is its own from now on."""
+        """Hold what was `saved`, which is its own from now on; a static program has no place for the rest."""
+        self.reset(scope)
         if held:
             self.write(held[""], scope)
-        else:
-            self.reset(scope)
+            self.rest = held.get(REST) if self.static is None else None
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles and copies, where a tensor becomes an array: the next one brings it back to the device."""
@@ -254,7 +266,7 @@ class InPlace(State):
     def mark(self) -> Any:
         """See `State.mark`."""
         self._before = []
-        return super().mark()
+        return super().mark(), self.rest
 
     def back_to(self, mark: Any) -> None:
         """See `State.back_to`."""
@@ -264,7 +276,8 @@ class InPlace(State):
             else:
                 array[place] = entries
         self._before = None
-        super().back_to(mark)
+        value, self.rest = mark
+        super().back_to(value)
 
     def remember(self, array: Any, place: Any) -> None:
         """Remember entries of an array that are going to change; of a tensor one of its first axis."""

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
+import re
+import warnings
+
 import numpy as np
 import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.errors import InvalidInputError
+from tests import contract
+from tests.contract import CASES
+from tests.fakes import together
 
 pytestmark = pytest.mark.numpy_only
 
@@ -33,10 +42,150 @@ def test_parts_of_other_settings_are_refused():
         fm.merge_all([fm.Sliced(fm.AUC()), fm.Sliced(fm.AUC(), by="day")])
 
 
-def test_sums_of_many_parts_are_rounded_once():
+# -- any order, any tree: the whole catalogue -----------------------------------------------------------------
+
+PARTS = 16
+
+
+def held(metric):
+    """All that it holds, but for records and windows, whose order is that of the merges."""
+    arrays = metric.state_dict()
+    return {name: array.tobytes() for name, array in arrays.items() if not re.match(r"\d+:|fleetmetrics$", name)}
+
+
+def quiet(call):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call()
+
+
+def by_tree(rng, parts):
+    """Merge any two or three parts at a time until one is left."""
+    parts = list(parts)
+    while len(parts) > 1:
+        rng.shuffle(parts)
+        some, parts = parts[:3], parts[3:]
+        if rng.random() < 0.5:
+            first = copy.deepcopy(some[0])
+            first.merge(some[1:])
+            parts.append(first)
+        else:
+            parts.append(fm.merge_all(some))
+    return parts[0]
+
+
+def parts_of(name, weight):
+    """The metric of a case over 16 parts of its data, one of which is empty, and over all of it."""
+    data = contract.draw(name, contract.first_dtypes(name), weight, samples=8 * PARTS)
+    cuts = [0, *np.sort(np.random.default_rng(7).integers(0, 8 * PARTS, PARTS - 2)), 8 * PARTS, 8 * PARTS]
+    metrics = [CASES[name].make() for _ in range(PARTS + 1)]
+    for metric, start, stop in zip(metrics, [*cuts[:-1], 0], [*cuts[1:], 8 * PARTS]):
+        contract.feed(metric, contract.batches(data.rows(start, stop)), "numpy")
+    return metrics[:-1], metrics[-1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_order_and_any_tree_of_merges_gives_the_same_bits(name):
+    for weight, times in ((None, 1), ("real", 4)):
+        parts, whole = parts_of(name, weight)
+        rng = np.random.default_rng(0)
+        merged = [fm.merge_all([parts[place] for place in rng.permutation(PARTS)]) for _ in range(times + 1)]
+        merged += [by_tree(rng, parts) for _ in range(times)]
+        values = [quiet(each.compute) for each in merged]
+        if "window" in name:  # whose batches stand side by side with those of the first part
+            assert len({repr(contract.plain(value)) for value in values}) == 1
+            continue
+        assert all(held(each) == held(merged[0]) for each in merged)
+        for mine, its in zip(merged[0]._states(), whole._states()):
+            assert mine.read().dtype != np.int64 or mine.read().tobytes() == its.read().tobytes()
+        assert all(contract.same(value, quiet(whole.compute), False, 1e-13) for value in values)
+        if weight is None or not any(whole.record_metrics()):  # the weights of a user are summed in the records' order
+            assert len({repr(contract.plain(value)) for value in values}) == 1
+
+
+def test_thirty_orders_and_trees_of_sixteen_parts_give_the_same_bits():
+    rng = np.random.default_rng(1)
     parts = []
-    for value in np.random.default_rng(0).normal(size=16):
-        parts.append(fm.MetricCollection({"sum": fm.Sum(), "count": fm.Count()}))
-        parts[-1].add([value])
-    orders = [np.random.default_rng(seed).permutation(16) for seed in range(30)]
-    assert len({fm.merge_all([parts[place] for place in order]).compute()["sum"] for order in orders}) == 1
+    for size in [0, *rng.integers(1, 99, PARTS - 1)]:
+        members = {"loss": fm.LogLoss(), "copc": fm.COPC(), "r2": fm.R2Score(), "by": fm.Sliced(fm.COPC(), max_keys=9)}
+        parts.append(fm.MetricCollection(members))
+        for rows in np.array_split(np.arange(size), 3):
+            score, weight = rng.random(len(rows)), np.exp(4 * rng.normal(size=len(rows)))
+            parts[-1].add(score, rng.random(len(rows)) < score, weight=weight, slot=rng.integers(0, 20, len(rows)))
+    found = [fm.merge_all([parts[place] for place in rng.permutation(PARTS)]) for _ in range(30)]
+    found += [by_tree(rng, parts) for _ in range(15)]
+    assert len({str(held(each)) for each in found}) == len({str(quiet(each.compute)) for each in found}) == 1
+    rests = {name: array for name, array in found[0].state_dict().items() if name.endswith(":rest")}
+    assert len(rests) > 5 and all(array.any() for array in rests.values())
+
+
+def test_a_sum_keeps_what_rounding_takes_until_it_is_needed():
+    parts = [fm.Sum() for _ in range(4)]
+    for part, value in zip(parts, (1.0, 1e100, 1e-30, -1e100)):
+        part.add([value])
+    total = fm.Sum()
+    for part in parts:
+        total.merge(part)
+    assert total.compute() == 1.0
+    total.add([-1.0])
+    assert fm.merge_all([total]).compute() == 1e-30
+
+
+@pytest.mark.parametrize("how", ["pickle", "state dict", "file", "another number"])
+def test_what_rounding_took_is_saved_too(how, tmp_path):
+    def part(values, **columns):
+        metrics = fm.MetricCollection({"sum": fm.Sum(), "by": fm.Sliced(fm.Sum()), "r": fm.StandardDeviation()})
+        metrics.add(values, slot=np.arange(len(values)))
+        return metrics
+
+    total = fm.merge_all([part([1.0, 1.0, 3.0]), part([1e100, 2**-80]), part([2.5])])
+    again = total.fresh()
+    if how == "pickle":
+        again = pickle.loads(pickle.dumps(total))
+    elif how == "state dict":
+        again.set_state_dict(total.state_dict())
+    elif how == "file":
+        fm.save(tmp_path / "state.fms", total)
+        fm.load(tmp_path / "state.fms", again)
+    else:
+        together(
+            [lambda channel: fm.save(tmp_path, total if channel.rank else total.fresh(), communicator=channel)] * 2
+        )
+        fm.load(tmp_path, again)
+    assert held(again) == held(total)
+    again.merge(part([-1e100]))
+    assert again.compute()["sum"] == 7.5 and again.compute()["by"] == {0: 3.5, 1: 1.0, 2: 3.0}
+    again.reset()
+    assert list(again.state_dict()) == ["fleetmetrics"]
+
+
+def test_a_rest_that_does_not_fit_is_refused():
+    one, other = fm.Sum(), fm.Sum()
+    one.add([1.0])
+    other.add([1e-20])
+    one.merge(other)
+    good = one.state_dict()
+    (name,) = [name for name in good if name.endswith(":rest")]
+    for wrong in (np.full(1, np.nan), np.zeros(1, np.int64), np.zeros((1, 2)), np.zeros(())):
+        about = json.loads(good["fleetmetrics"].tobytes())
+        about["arrays"][name] = [wrong.dtype.str, list(wrong.shape)]
+        bad = {**good, name: wrong, "fleetmetrics": np.frombuffer(json.dumps(about).encode(), np.uint8)}
+        with pytest.raises(InvalidInputError, match="has a rest that is none"):
+            fm.Sum().set_state_dict(bad)
+
+
+def test_slices_that_are_evicted_after_a_merge_take_their_rest_along():
+    def part(value, slot):
+        metric = fm.Sliced(fm.Sum(), max_keys=2)
+        metric.add([value], slot=[slot])
+        return metric
+
+    total = fm.merge_all([part(1.0, 7), part(2**-80, 7), part(1.0, 5), part(2**-80, 5)])
+    with pytest.raises(InvalidInputError, match="no longer be finite"):
+        total.add([1e308, 1.7e308], slot=[1, 1])
+    before = held(total)
+    total.add([4.0], slot=[1])  # in the place of 7
+    assert held(total) != before
+    total.merge([part(-1.0, 5), part(-4.0, 1), part(0.0, 1)])
+    with pytest.warns(UserWarning):
+        assert total.compute() == {1: 0.0, 5: 2**-80, "other": 1.0}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Sequence
 
-from fleetmetrics.numbers import two_sum
+from fleetmetrics.moments import two_sum
 from fleetmetrics.xp import Scattered
 
 __all__ = ["Groups", "Nested", "Replicates", "Whole"]

@@ -20,7 +20,7 @@ from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
-from fleetmetrics.numbers import combine, identity
+from fleetmetrics.numbers import REST, combine, combine_exactly, held_of, identity
 from fleetmetrics.serial import pack_arrays, unpack_arrays
 from fleetmetrics.state import InPlace, State, read
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
@@ -156,7 +156,7 @@ def _merged(call: str, items: Sequence[Any], letters: Sequence[Letter]) -> list[
         arrays = [array.astype(dtype, copy=False) for array in column]
         try:
             if isinstance(each, KeyedRows):
-                result.append(unions[each.keys].reduced(each.reduction, arrays))
+                result.append(unions[each.keys].reduced(each.reduction, arrays, [None] * len(arrays))[0])
             else:
                 result.append(combine(each.reduction, arrays))
         except IntegerOverflowError as error:
@@ -177,24 +177,41 @@ class _Union:
         self.kept = union[:limit]
         self._places = [np.searchsorted(union, each) if len(each) else np.empty(0, np.int64) for each in keys]
 
-    def reduced(self, reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The rows of the kept keys, and a last one of all others, from arrays ``[keys + 1, ...]`` by rank."""
-        size, shape, dtype = len(self.kept), arrays[0].shape[1:], arrays[0].dtype
-        result = np.empty((size + 1, *shape), dtype)
-        nothing = identity(reduction, dtype)
+    def reduced(
+        self, reduction: str, arrays: Sequence[np.ndarray], rests: Sequence[np.ndarray | None]
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """The rows of the kept keys, and a last one of all others, from arrays ``[keys + 1, ...]`` by rank; and a rest.
+
+        See `combine_exactly`; the rests are ``[words, keys + 1, ...]``.
+        """
+        size = len(self.kept)
+        result = np.empty((size + 1, *arrays[0].shape[1:]), np.result_type(*arrays))
+        left: list[tuple[int, np.ndarray]] = []
         step = max(1, _AT_ONCE // max(1, len(arrays) * result[0].nbytes))
         for start in range(0, size, step):
             stop = min(start + step, size)
-            parts = []
-            for places, array in zip(self._places, arrays):
+            parts, more = [], []
+            for places, array, rest in zip(self._places, arrays, rests):
                 first, last = np.searchsorted(places, [start, stop])
-                part = np.full((stop - start, *shape), nothing)
-                part[places[first:last] - start] = array[first:last]
-                parts.append(part)
-            result[start:stop] = combine(reduction, parts)
-        rest = [array[place, ...] for places, array in zip(self._places, arrays) for place in _beyond(places, size)]
-        result[size] = combine(reduction, rest)
-        return result
+                parts.append(np.full((stop - start, *array.shape[1:]), identity(reduction, array.dtype)))
+                parts[-1][places[first:last] - start] = array[first:last]
+                words = None if rest is None else np.zeros((len(rest), stop - start, *rest.shape[2:]))
+                if rest is not None and words is not None:
+                    words[:, places[first:last] - start] = rest[:, first:last]
+                more.append(words)
+            result[start:stop], found = combine_exactly(reduction, parts, more)
+            left += [] if found is None else [(start, found)]
+        others = [_beyond(places, size) for places in self._places]
+        parts = [array[place, ...] for array, beyond in zip(arrays, others) for place in beyond]
+        more = [None if r is None else r[:, place, ...] for r, beyond in zip(rests, others) for place in beyond]
+        result[size], found = combine_exactly(reduction, parts, more)
+        left += [] if found is None else [(size, found[:, None])]
+        if not left:
+            return result, None
+        whole = np.zeros((max(len(each) for _, each in left), size + 1, *left[0][1].shape[2:]))
+        for start, each in left:
+            whole[: len(each), start : start + each.shape[1]] = each
+        return result, whole
 
 
 def _beyond(places: np.ndarray, size: int) -> range:
@@ -358,6 +375,9 @@ class Rows(InPlace):
         rows = rows[rows < len(value)] if value is not None else rows[:0]
         if len(rows):
             self.remember(value, np.append(rows, 0))
+            if self.rest is not None:  # what it holds of these rows is rounded away, as by any add
+                self.rest = self.rest.copy()
+                self.rest[:, rows[rows < self.rest.shape[1]]] = 0
             value[0] = combine(self.reduction, [value[0, ...], *[value[row, ...] for row in rows]])
             value[rows] = identity(self.reduction, value.dtype)
 
@@ -372,20 +392,25 @@ class Rows(InPlace):
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         """Its rows in the order of the keys, that of all other keys last."""
-        return {"": self.read()} if self.value is not None or len(self.known.keys) else {}
+        if self.value is None and not len(self.known.keys):
+            return {}
+        order, rest = np.append(self.known.rows, 0), self.rest
+        if rest is not None:  # which has no rows for keys that are new
+            rest = np.concatenate([rest, np.zeros((len(rest), int(order.max()) + 1, *rest.shape[2:]))], 1)[:, order]
+        return held_of(self.read(), rest)
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
         filled = [part for part in parts if part[self]]
         if not filled:
             return {}
-        arrays = [part[self][""] for part in filled]
         union = self.table.union([part[self.table] for part in filled])
-        return {"": union.reduced(self.reduction, [array.astype(np.result_type(*arrays)) for array in arrays])}
+        both = [part[self][""] for part in filled], [part[self].get(REST) for part in filled]
+        return held_of(*union.reduced(self.reduction, *both))
 
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
         keys = held[self.table].get("", _NOTHING.keys)
-        for array in held[self].values():
-            self._check(array, (len(keys) + 1, *self.shape))
+        if held[self]:
+            self._checked(held[self], (len(keys) + 1, *self.shape))
         if len(keys) and not held[self]:
             raise InvalidInputError(f"{self.name} has no rows for the {len(keys)} keys of {self.table.name}")
 
@@ -394,3 +419,4 @@ class Rows(InPlace):
         self.reset()
         if held:
             self.known, self.value = self.table.known, np.roll(held[""], 1, axis=0)
+            self.rest = np.roll(held[REST], 1, axis=1) if REST in held else None

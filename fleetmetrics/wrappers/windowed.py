@@ -12,7 +12,7 @@ from fleetmetrics.arguments import flag_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas.ratio import part_named
 from fleetmetrics.metric import Common, Metric
-from fleetmetrics.numbers import combine, identity
+from fleetmetrics.numbers import REST, combine_exactly, identity
 from fleetmetrics.state import InPlace, State, read, spread
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import Directed, Scattered, is_paddle, is_static, namespace
@@ -186,6 +186,9 @@ class Ring(InPlace):
         batch = xp.merge(self.reduction, xp.filled(self.shape, nothing), spread(increment) if on_host else increment)
         ring = xp.filled((self.turn.size, *self.shape), nothing) if ring is None else ring
         self.remember(ring, step.place)
+        if self.rest is not None and read(step.counts):  # of another batch, and merged
+            self.rest = self.rest.copy()
+            self.rest[:, int(read(step.place))] = 0
         self.value = xp.replaced(ring, step.place, batch, step.doubt)
 
     def enter_program(self, dtype: str, share: bool) -> None:
@@ -197,7 +200,9 @@ class Ring(InPlace):
 
     def read(self, scope: Any = None) -> np.ndarray:
         """The last batches together."""
-        return combine(self.reduction, list(self._whole(scope)))
+        whole = self._whole(scope)
+        rests = [None] * len(whole) if self.rest is None else [*self.rest.swapaxes(0, 1)]
+        return combine_exactly(self.reduction, list(whole), rests)[0]
 
     def _whole(self, scope: Any) -> np.ndarray:
         """The content of each place: an array with one more axis in front."""
@@ -212,6 +217,7 @@ class Ring(InPlace):
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
         """Place by place, the latest with the latest: as if the batches had been added side by side."""
         turns = [part[self.turn][""].item() if part[self.turn] else 0 for part in parts]
+        filled = [(part[self], turns[0] - turn) for part, turn in zip(parts, turns) if part[self]]
         return self._combined(
-            [np.roll(part[self][""], turns[0] - turn, axis=0) for part, turn in zip(parts, turns) if part[self]]
+            [{name: np.roll(array, by, int(name == REST)) for name, array in part.items()} for part, by in filled]
         )

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.moments import WIDTHS, merged, merged_floats, two_sum
 from fleetmetrics.numbers import OF_BATCHES as _OF_BATCHES
-from fleetmetrics.numbers import WIDTHS, combine, identity, merged, merged_floats, sum_of_numbers, two_sum, widen
+from fleetmetrics.numbers import combine, identity, sum_of_numbers, widen
 from fleetmetrics.xp.kinds import Scattered, of_torch
 from fleetmetrics.xp.score_buckets import log_odds
 

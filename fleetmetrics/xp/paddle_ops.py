@@ -14,7 +14,7 @@ from typing import Any
 
 import paddle
 
-from fleetmetrics.numbers import WIDTHS, merged
+from fleetmetrics.moments import WIDTHS, merged
 from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor
 from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, too
     all_true,
