@@ -134,7 +134,7 @@ class Metric(Accumulator):
             shape: its shape.
             dtype: ``"int64"`` (becomes float64 when floats, such as weighted counts, are added) or ``"float64"``.
             reduction: ``"sum"``, ``"max"`` or ``"min"``; or ``"moments"`` of shape ``[..., 4]`` and ``"comoments"`` of
-                shape ``[..., 8]``, float64, see `fleetmetrics.numbers`.
+                shape ``[..., 8]``, float64, see `fleetmetrics.moments`.
             key: what it counts, if metrics of one collection may share it; None: never shared.
         """
         raise_if_too_large(f"{self.name}: one of the settings", shape, f"the state {name!r}")

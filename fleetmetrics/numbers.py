@@ -157,7 +157,7 @@ def combine_exactly(
 
 def held_of(value: np.ndarray, rest: np.ndarray | None) -> dict[str, np.ndarray]:
     """A value and any rest, as they are saved."""
-    return {"": value} if rest is None else {"": value, REST: rest}
+    return {"": value} if rest is None else {"": value, REST: rest.copy()}
 
 
 def is_rest(reduction: str, value: np.ndarray, rest: np.ndarray | None) -> bool:

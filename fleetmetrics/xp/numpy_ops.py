@@ -165,7 +165,7 @@ def dot(one: np.ndarray, other: np.ndarray) -> Any:
 
 
 def moments(x: np.ndarray, y: np.ndarray | None) -> list[float]:
-    """Moments without weights, see `fleetmetrics.numbers`: as from `Whole.moments`, but faster."""
+    """Moments without weights, see `fleetmetrics.moments`: as from `Whole.moments`, but faster."""
     size = float(x.size)
     middle, step, a = _about_mean(x)
     mean, rest = two_sum(middle, step)

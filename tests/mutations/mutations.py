@@ -29,9 +29,22 @@ MUTATIONS = [
     # -- checkpoints ------------------------------------------------------------------------------------------
     Mutation(
         "the parts of a checkpoint are merged one after the other, each with a rounding",
-        'return {"": combine(self.reduction, arrays, "what is merged")} if arrays else {}',
-        'return {"": functools.reduce(lambda a, b: combine(self.reduction, [a, b]), arrays)} if arrays else {}',
+        'return held_of(*combine_exactly(self.reduction, *both, "what is merged")) if parts else {}',
+        "two = functools.partial(combine_exactly, self.reduction, rests=[None, None]); "
+        'return {"": functools.reduce(lambda a, b: two([a, b])[0], both[0])} if parts else {}',
         "tests/test_resume.py -k last_bit",
+    ),
+    Mutation(
+        "what rounding takes of merged sums is lost",
+        'both = [part[""] for part in parts], [part.get(REST) for part in parts]',
+        'both = [part[""] for part in parts], [None for part in parts]',
+        "tests/test_partial.py -k same_bits",
+    ),
+    Mutation(
+        "a row of an evicted slice keeps what the words held",
+        "self.rest[:, rows[rows < self.rest.shape[1]]] = 0",
+        "pass",
+        "tests/test_partial.py -k evicted",
     ),
     Mutation(
         "what was done of a pass counts padding",
@@ -41,8 +54,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a state dict shares memory with the metric",
-        'return {} if self.value is None and self.static is None else {"": np.array(self._whole(scope))}',
-        'return {} if self.value is None and self.static is None else {"": self._whole(scope)}',
+        "return {} if none else held_of(np.array(self._whole(scope)), self.rest)",
+        "return {} if none else held_of(self._whole(scope), self.rest)",
         "tests/test_checkpoint.py -k is_a_copy",
     ),
     Mutation(
