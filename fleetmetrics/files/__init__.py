@@ -12,11 +12,11 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import rows_of
-from fleetmetrics.files.one_file import Evaluated, Read, Share, evaluate_file, together
+from fleetmetrics.files.one_file import ROW, Evaluated, Read, Share, evaluate_file, together
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.logs import progress as shown
 
-__all__ = ["Evaluated", "Read", "evaluate", "evaluate_file", "find", "together"]
+__all__ = ["ROW", "Evaluated", "Read", "evaluate", "evaluate_file", "find", "together"]
 
 #: Another process is worth its start, a second or so, if it reads so many bytes.
 _WORTH = 1 << 25

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +18,14 @@ from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import Piece, pieces_of
 from fleetmetrics.logs import progress as shown
 
-__all__ = ["Evaluated", "Read", "Share", "evaluate_file", "together"]
+__all__ = ["ROW", "Evaluated", "Read", "Share", "evaluate_file", "together"]
 
 #: So many rows that were left out are described.
 _EXAMPLES = 5
+#: In place of a column's name: a number that no other row has, wherever its file lies and whatever it is called.
+ROW = "\0row"
+#: A file is known by so many bytes of its beginning and its end.
+_EDGE = 1 << 16
 
 
 class Read(NamedTuple):
@@ -113,9 +118,12 @@ def evaluate_file(
         DataError: the file cannot be read, has no such column, or has a row that is not allowed.
     """
     path, metrics = os.fspath(path), make_metrics()
-    wanted, tally = Columns(metrics, columns), _Tally(path, skip_bad_rows, share is None or share.number == 0)
+    there = {argument: column for argument, column in columns.items() if column != ROW}
+    wanted, tally = Columns(metrics, there), _Tally(path, skip_bad_rows, share is None or share.number == 0)
     try:
         before = _stamp(path)
+        with contextlib.suppress(OSError):  # which reading will meet, too
+            tally.numbers = {argument: _first_number(path) for argument in columns.keys() - there.keys()}
         with contextlib.closing(_ahead(pieces_of(path, format, wanted, skip_bad_rows, tally.line))) as pieces:
             for piece in shown(pieces, path, 0) if progress else pieces:
                 tally.rows += piece.table.num_rows
@@ -138,6 +146,7 @@ class _Tally:
         self.rows = self.skipped = 0
         self.nulls: Counter[str] = Counter()
         self.examples: list[str] = []
+        self.numbers: dict[str, int] = {}  # that of the first row, by the argument which is to have them
 
     def bad(self, text: str, rows: int = 1) -> None:
         """Leave out rows, of which the first is described, or raise."""
@@ -177,6 +186,19 @@ def _stamp(path: str) -> tuple[int, ...]:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
+def _first_number(path: str) -> int:
+    """The `ROW` of a file's first row, a hash of its size, its beginning and its end; those of others follow."""
+    if path == "-":
+        return 0
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        digest = hashlib.blake2b(str(size).encode(), digest_size=8)
+        for start in (0, max(0, size - _EDGE)):
+            file.seek(start)
+            digest.update(file.read(_EDGE))
+    return int.from_bytes(digest.digest(), "little")
+
+
 def _add(metrics: Any, piece: Piece, columns: Columns, tally: _Tally, share: Share | None) -> None:
     """Add a piece but for the rows that are at fault."""
     nulls = columns.nulls(piece.table)
@@ -188,6 +210,9 @@ def _add(metrics: Any, piece: Piece, columns: Columns, tally: _Tally, share: Sha
         piece = piece.taken(~rows)
     while piece.table.num_rows:
         given, places = columns.arguments(piece.table), np.arange(piece.table.num_rows)
+        for argument, first in tally.numbers.items():
+            number = (piece.kept if piece.kept is not None else places).astype(np.uint64)
+            given[argument] = (number + np.uint64((first + piece.start) % 2**64)).view(np.int64)
         if share is not None:
             places = np.flatnonzero(share.flags(given))
             given = {name: array[places] for name, array in given.items()}

@@ -94,3 +94,30 @@ def test_gzip_of_several_members_is_read_to_the_end(tmp_path):
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"p,y\n0.5,1\n") + gzip.compress(b"0.25,0\n"))
     assert files.evaluate(path, fm.AUC, {"prediction": "p", "label": "y"}).read.rows == 2
+
+
+def test_a_row_has_a_number_of_its_own_wherever_its_file_lies(table, tmp_path):
+    """What resampling draws: equal for the same data, and for no two rows."""
+
+    class Numbers(fm.Metric):
+        columns = ("row",)
+
+        def add(self, prediction, row):
+            self.seen = [*getattr(self, "seen", []), *row.tolist()]
+
+    def numbers(*parts):
+        found = []
+        for part in parts:
+            folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+            folder.mkdir()
+            write(part, folder / "part.parquet")
+            columns = {"prediction": "p", "row": files.ROW}
+            found += files.evaluate_file(folder / "part.parquet", Numbers, columns, skip_bad_rows=True).metrics.seen
+        return found
+
+    whole = numbers(table)
+    assert len(set(whole)) == ROWS and numbers(table.slice(0), table.slice(9))[:ROWS] == whole
+    assert len(set(numbers(table.slice(0, 9), table.slice(9, 9), table.slice(18)))) == ROWS
+    holes = table.set_column(1, "p", pa.array([None, *table["p"].to_pylist()[1:]]))
+    left = numbers(holes)
+    assert len(left) == ROWS - 1 and left[-1] - left[0] == ROWS - 2
