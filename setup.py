@@ -97,7 +97,7 @@ setup(
         "Typing :: Typed",
     ],
     packages=find_packages(include=["fleetmetrics", "fleetmetrics.*"]),
-    package_data={"fleetmetrics": ["py.typed", "*.pyi"]},
+    package_data={"fleetmetrics": ["py.typed", "*.pyi"], "fleetmetrics.report": ["*.html", "*.css", "*.js"]},
     zip_safe=False,
     # Tests run on 3.11; `make lint` refuses syntax and library calls that 3.8 does not have.
     python_requires=">=3.8",

@@ -1,0 +1,213 @@
+"""The report: a result as one HTML file that opens anywhere, light, dark, printed or on a phone, without a network."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import hashlib
+import json
+import math
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Iterator, Mapping
+
+from fleetmetrics import plot
+from fleetmetrics.errors import InvalidInputError, library
+
+__all__ = ["html"]
+
+#: Of more files so many are named; values of more classes are not listed.
+_FILES, _CLASSES = 100, 20
+_NOT_METRICS = ("asked", "baseline", "data", "rows", "slices", "warnings")
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+#: What is drawn of the metrics, with a caption.
+_PICTURES = {
+    "roc": ("ROC curve; the exact one runs within the shaded band", "ROC 曲线；精确的曲线在阴影带之内"),
+    "precision_recall": ("Precision and recall at each threshold", "各阈值下的精确率与召回率"),
+    "calibration": ("Calibration: what was predicted against what happened", "校准：预测与实际"),
+    "score_histogram": ("Scores of each class", "各类别的分数"),
+}
+#: What pictures say, in both languages.
+_SAID = {"false positive rate": "假正率", "true positive rate": "真正率", "precision": "精确率", "recall": "召回率"}
+_SAID.update({"density in the class": "类内密度", "score": "分数", "label": "标签", "undefined": "无定义"})
+_SAID.update({"predicted": "预测", "actual": "实际", "new": "新值", "baseline": "基线", " to ": " 至 "})
+
+
+def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: str = "en") -> str:
+    """Write a result as one HTML page that needs no other file and no network.
+
+    It says what data were read and what was asked, shows the metrics with intervals and against a baseline, pictures,
+    and the slices in the order of the harm that they do, and holds the result as JSON in the element ``#result``. What
+    comes from the data is escaped, and the page's policy lets no other script run and nothing be loaded.
+
+    Args:
+        result: what ``fleetmetrics evaluate --json`` prints. Beside the metrics, every key may be missing.
+        metrics: the metric or collection whose pictures are drawn, by every worker; None: no pictures.
+        baseline: that of the baseline, drawn beside it.
+        lang: ``"en"`` or ``"zh"``.
+
+    Returns:
+        The page; write it as UTF-8.
+
+    Raises:
+        InvalidInputError: ``lang`` is another, or the result holds what JSON cannot.
+        MissingLibraryError: jinja2 or, for the pictures, matplotlib is not installed.
+
+    Examples:
+        >>> import fleetmetrics.report
+        >>> page = fleetmetrics.report.html({"auc": 0.77, "data": {"files": ["day.parquet"], "rows": 2000000}})
+        >>> "2,000,000 rows" in page
+        True
+    """
+    if lang not in ("en", "zh"):
+        raise InvalidInputError(f"lang must be 'en' or 'zh', not {lang!r}")
+    jinja2, raw = library("jinja2", "report"), library("markupsafe", "report").Markup
+    result = {"data": {}, "asked": {}, "slices": {}, "baseline": None, "warnings": [], **_plain(result)}
+    numbers = re.sub("[<>&]", lambda each: f"\\u{ord(each[0]):04x}", json.dumps(result, ensure_ascii=False))
+    words = _Words(lang)
+    inks = list(zip(_inks(dark=False), _inks(dark=True))) if metrics is not None else []
+    flags = dict.fromkeys(("autoescape", "lstrip_blocks", "trim_blocks"), True)
+    folder = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(loader=folder, undefined=jinja2.StrictUndefined, **flags)
+    script = folder.get_source(environment, "report.js")[0]
+    environment.filters.update(number=words.number, date=words.date)
+    page = environment.get_template("report.html").render(
+        t=words,
+        result=result,
+        rows=list(_rows(result)),
+        tables=[_table(by, slices, result) for by, slices in result["slices"].items() if slices],
+        pictures=[(raw(svg), caption) for svg, caption in _pictures(metrics, baseline, words, inks)],
+        inks=inks,
+        numbers=raw(numbers),
+        script=raw(script),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+    return page.encode("utf-8", "backslashreplace").decode("utf-8")  # a file's name may hold bytes that are no text
+
+
+class _Words:
+    """Texts, numbers and dates in one of the two languages."""
+
+    def __init__(self, lang: str) -> None:
+        self.lang = lang
+
+    def __call__(self, english: str, chinese: str) -> str:
+        return chinese if self.lang == "zh" else english
+
+    def number(self, value: Any) -> str:
+        """Five digits, or all of an integer; ``1.2 × 10⁻⁵`` where zeros would hide them."""
+        if value is None:
+            return self("undefined", "无定义")
+        if isinstance(value, list):
+            return self(f"{len(value):,} entries, in the JSON", f"{len(value):,} 项，见 JSON")
+        if isinstance(value, (bool, str)):
+            return str(value)
+        size = abs(value)
+        if isinstance(value, int) or 1e5 <= size < 1e15 or not size:
+            text = f"{size:,.0f}"
+        elif 1e-4 <= size < 1e15:
+            text = f"{size:,.{min(5, 4 - math.floor(math.log10(size)))}f}"
+        else:
+            mantissa, exponent = f"{size:.1e}".split("e")
+            text = f"{mantissa} × 10{str(int(exponent)).translate(_RAISED)}"
+        return f"−{text}" if value < 0 else text
+
+    def date(self, text: str) -> str:
+        """An ISO date as people read it."""
+        with contextlib.suppress(ValueError):
+            then = datetime.fromisoformat(text.replace("Z", "+00:00"))
+            text = self(f"{then:%Y-%m-%d}", f"{then.year}年{then.month}月{then.day}日") + f"{then: %H:%M %Z}".rstrip()
+        return text
+
+
+def _plain(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result as JSON holds it: nan and infinity are null. Of thousands of files a hundred, and how many more."""
+    try:
+        text = json.dumps(result, default=lambda value: value.tolist())
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InvalidInputError(f"result must be what JSON holds, numbers, texts, lists and dicts: {error}") from None
+    found = json.loads(text, parse_constant=lambda _: None)
+    for data in (found.get("data", {}), (found.get("baseline") or {}).get("data", {})):
+        if len(data.get("files", [])) > _FILES:
+            data.update(files_left_out=len(data["files"]) - _FILES, files=data["files"][:_FILES])
+    return found
+
+
+def _rows(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A row for each number of each metric, by the name that ``--fail-if`` calls it."""
+    about = [f"{name}{more}" for name in result for more in ("_interval", "_delta")]
+    for name, value in result.items():
+        if name in _NOT_METRICS or name in about:
+            continue
+        old = dict(_leaves(name, (result["baseline"] or {}).get(name)))
+        interval, delta = (result.get(f"{name}{more}") or {} for more in ("_interval", "_delta"))
+        low, high = delta.get("low"), delta.get("high")
+        by_chance = None if low is None or high is None else low <= 0 <= high
+        more = {"interval": interval, "delta": delta, "difference": delta.get("value"), "within_chance": by_chance}
+        for path, leaf in _leaves(name, value):
+            yield {"name": path, "value": leaf, "old": old.get(path), **more}
+
+
+def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
+    """The numbers of a value, by their paths: those of classes one by one; a longer array, or several, as a whole."""
+    if isinstance(value, dict):
+        return [leaf for key, each in value.items() for leaf in _leaves(f"{name}.{key}", each)]
+    if isinstance(value, list) and len(value) <= _CLASSES and not any(isinstance(each, (list, dict)) for each in value):
+        return [(f"{name}.{place}", each) for place, each in enumerate(value)]
+    return [(name, value)]
+
+
+def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, Any]:
+    """One slicing: its rows, and where their bars lie between the outermost values, in percent."""
+    metric, whole = slices[0]["metric"] or "—", result.get(slices[0]["metric"])
+    sure = [row["value"] for row in slices if not row.get("within_chance")]  # the others may be anywhere
+    values = [each for each in (whole, *sure) if each is not None] or [0]
+    room = (max(values) - min(values)) / 6 or 1
+    least, width = min(values) - room, max(values) - min(values) + 2 * room
+    rows = []
+    for row in slices:
+        ends = [("whole", whole), *((end, row.get(end)) for end in ("value", "low", "high"))]
+        bar = {end: round(100 * min(max((at - least) / width, 0), 1), 1) for end, at in ends if at is not None}
+        rows.append({"within_chance": None, **row, "bar": bar})
+    more = slices[0].get("metrics", {}).items()
+    others = [name for name, value in more if name != metric and not isinstance(value, (list, dict))]
+    return {"by": by, "metric": metric, "whole": whole, "rows": rows, "others": others}
+
+
+def _pictures(metrics: Any, baseline: Any, words: _Words, inks: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """A picture of each kind that a metric has, as SVG in the colours of the page's style, and its caption."""
+    for kind, captions in _PICTURES.items():
+        with plot.style():
+            axes = _drawn(getattr(plot, kind), metrics, None, "" if baseline is None else "new")
+            axes = _drawn(getattr(plot, kind), baseline, axes, "baseline")
+        if axes:
+            svg = plot.svg(axes.figure, kind)
+            title = "; ".join([words(*captions), *axes.get_legend_handles_labels()[1]])
+            svg = svg.replace(">", f' role="img"><title>{title}</title>', 1)
+            for place, (light, _) in enumerate(inks):
+                svg = svg.replace(light, f"var(--ink{place})")
+            if words.lang == "zh":
+                svg = re.sub(">[^<>]+</t", _in_chinese, svg)
+            yield svg, words(*captions)
+
+
+def _in_chinese(found: re.Match[str]) -> str:
+    return functools.reduce(lambda text, pair: text.replace(*pair), _SAID.items(), found[0])
+
+
+def _drawn(draw: Any, metrics: Any, axes: Any, label: str) -> Any:
+    """The axes with the first of the metrics that has such a picture."""
+    for metric in getattr(metrics, "metrics", {"": metrics}).values():
+        with contextlib.suppress(InvalidInputError):
+            return draw(metric, axes, label)
+    return axes
+
+
+def _inks(dark: bool) -> list[str]:
+    """The colours of a style."""
+    with plot.style(dark=dark):
+        rc = library("matplotlib", "plot").rcParams
+        named = [rc[name].lower() for name in ("text.color", "axes.edgecolor", "grid.color")]
+        return [*map(str.lower, rc["axes.prop_cycle"].by_key()["color"]), *named]

@@ -1,0 +1,36 @@
+"use strict";
+
+function sort(table, head) {
+  const place = head.cellIndex, before = head.getAttribute("aria-sort"), lang = document.documentElement.lang;
+  const rising = before ? before === "descending" : place === 0 || head.className === "text";
+  const written = row => row.cells[place].dataset.sort ?? row.cells[place].textContent.trim();
+  const compare = (one, other) => {
+    if (one === "" || other === "") return (one === "") - (other === "");  // what is undefined comes last in both orders
+    const order = isNaN(one) || isNaN(other) ? one.localeCompare(other, lang, { numeric: true }) : one - other;
+    return rising ? order : -order;
+  };
+  table.querySelector("[aria-sort]").removeAttribute("aria-sort");
+  head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+  table.tBodies[0].append(...[...table.tBodies[0].rows].sort((one, other) => compare(written(one), written(other))));
+}
+
+for (const table of document.querySelectorAll(".slices")) {
+  for (const head of table.tHead.rows[0].cells) {
+    const button = Object.assign(document.createElement("button"), { type: "button", onclick: () => sort(table, head) });
+    button.append(...head.childNodes);
+    head.append(button);
+  }
+  const controls = table.closest("section").querySelector(".controls"), rows = [...table.tBodies[0].rows];
+  const [text, beyond] = controls.querySelectorAll("input"), shown = controls.querySelector("output");
+  controls.hidden = false;
+  controls.oninput = () => {
+    const wanted = text.value.trim().toLowerCase(), named = row => row.cells[0].textContent.toLowerCase().includes(wanted);
+    for (const row of rows) row.hidden = !named(row) || (beyond.checked && row.className !== "beyond");
+    shown.value = shown.dataset.text.replace("{0}", rows.filter(row => !row.hidden).length).replace("{1}", rows.length);
+  };
+  controls.oninput();
+}
+
+const numbers = JSON.parse(document.getElementById("result").textContent);
+document.querySelector("pre").textContent = JSON.stringify(numbers, null, 2);
+addEventListener("beforeprint", () => document.querySelectorAll("dd details").forEach(each => (each.open = true)));

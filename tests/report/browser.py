@@ -1,0 +1,181 @@
+"""Look at the report in a real browser: `python -m tests.report.browser FOLDER` with Debian's chromium installed.
+
+It writes screenshots (light, dark, phone, print; English and Chinese) into FOLDER, sorts and filters by keyboard, and
+fails if a page asks the network for anything, overflows a phone, runs what the data hold, or leaves a message on the
+console. Not among the tests: where they run there is no browser.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from fleetmetrics import report
+from tests.report import sample
+
+
+class Browser:
+    """Chromium without a window, told what to do through a pipe by the DevTools protocol."""
+
+    def __init__(self) -> None:
+        ours, theirs = os.pipe(), os.pipe()
+        self.home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        command = f"exec chromium --headless=new --no-sandbox --disable-gpu --user-data-dir={self.home.name} "
+        command += f"--remote-debugging-pipe about:blank 3<&{ours[0]} 4>&{theirs[1]}"
+        self.process = subprocess.Popen(
+            ["bash", "-c", command], pass_fds=(ours[0], theirs[1]), stderr=subprocess.DEVNULL
+        )
+        os.close(ours[0]), os.close(theirs[1])
+        self.write, self.read = os.fdopen(ours[1], "wb", 0), os.fdopen(theirs[0], "rb", 0)
+        self.session, self.number, self.rest = "", 0, b""
+        self.events: list[dict[str, Any]] = []
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "Runtime", "Log", "Accessibility"):
+            self.send(f"{domain}.enable")
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.session = ""
+        self.send("Browser.close")
+        self.process.wait(30)
+        self.home.cleanup()
+
+    def message(self) -> dict[str, Any]:
+        while b"\0" not in self.rest:
+            self.rest += os.read(self.read.fileno(), 1 << 20)
+        text, _, self.rest = self.rest.partition(b"\0")
+        return json.loads(text)
+
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
+        self.number += 1
+        told = {"id": self.number, "method": method, "params": params}
+        self.write.write(json.dumps({**told, "sessionId": self.session} if self.session else told).encode() + b"\0")
+        while True:
+            message = self.message()
+            if message.get("id") == self.number:
+                assert "error" not in message, (method, message)
+                return message["result"]
+            self.events.append(message)
+
+    def open(self, path: Path, width: int, scheme: str) -> None:
+        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500
+        )
+        self.events.clear()
+        self.send("Page.navigate", url=path.as_uri())
+        while not any(each.get("method") == "Page.loadEventFired" for each in self.events):
+            self.events.append(self.message())
+
+    def value(self, code: str) -> Any:
+        found = self.send("Runtime.evaluate", expression=code, returnByValue=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def press(self, key: str) -> None:
+        code = {"Tab": 9, "Enter": 13, " ": 32}[key]
+        for kind in ("keyDown", "keyUp"):
+            text = {"Enter": "\r", " ": " "}.get(key, "") if kind == "keyDown" else ""
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=code)
+
+    def picture(self, path: Path) -> None:
+        found = self.send("Page.captureScreenshot", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(found["data"]))
+
+
+#: The keys of the slices that are shown, in their order, and how they are sorted.
+SHOWN = """(() => { const table = document.querySelector(".slices");
+    const head = table.querySelector("[aria-sort]");
+    return [[...table.tBodies[0].rows].filter(row => row.offsetHeight).map(row => row.cells[0].textContent),
+        head.textContent, head.getAttribute("aria-sort"), table.closest("section").querySelector("output").value];
+})()"""
+
+
+def sorts_and_filters(browser: Browser) -> None:
+    """By keyboard alone."""
+    rows = sample.result()["slices"]["slot"]
+
+    def keys(by: str, down: bool) -> list[str]:
+        return [row["key"] for row in sorted(rows, key=lambda row: row[by], reverse=down)]
+
+    assert browser.value(SHOWN)[:3] == [keys("harm", True), "Harm", "descending"]
+    browser.value("document.querySelector('.slices [aria-sort] button').focus()")
+    browser.press("Enter")
+    assert browser.value(SHOWN)[:3] == [keys("harm", False), "Harm", "ascending"]
+    browser.press("Tab")
+    browser.press(" ")
+    assert browser.value(SHOWN)[:3] == [keys("value", True), "auc", "descending"]
+    browser.press(" ")
+    assert browser.value(SHOWN)[:3] == [keys("value", False), "auc", "ascending"]
+    browser.value("document.querySelector('.slices th button').focus()")
+    browser.press("Enter")
+    found, head, order, _ = browser.value(SHOWN)
+    numbered = [key for key in found if re.fullmatch(r"slot-\d+", key)]
+    assert (head, order) == ("Slice", "ascending") and numbered == [f"slot-{each}" for each in range(43)]
+    browser.value("document.querySelector('[type=search]').focus()")
+    browser.send("Input.insertText", text=" SLOT-4")
+    assert browser.value(SHOWN)[0] == ["slot-4", "slot-40", "slot-41", "slot-42"]
+    browser.press("Tab")
+    browser.press(" ")
+    beyond = [row["key"] for row in rows if row["key"].startswith("slot-4") and not row["within_chance"]]
+    found, *_, said = browser.value(SHOWN)
+    assert sorted(found) == sorted(beyond) and said == f"{len(beyond)} of 50 shown"
+    browser.value("document.querySelector('[type=search]').focus(); document.execCommand('selectAll')")
+    browser.send("Input.insertText", text="<SCRIPT>alert(1)<")
+    browser.press("Tab")
+    browser.press(" ")
+    assert browser.value(SHOWN)[0] == [sample.HOSTILE[0]]
+    assert json.loads(browser.value("document.querySelector('details.json pre').textContent")) == json.loads(
+        json.dumps(sample.result())
+    )
+
+
+def is_in_order(browser: Browser, width: int) -> None:
+    """Nothing overflows, runs, is asked for or complained of; what is read aloud has a name."""
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    assert browser.value("document.title") in ("Evaluation report", "评估报告")
+    asked = [
+        each["params"]["request"]["url"] for each in browser.events if each["method"] == "Network.requestWillBeSent"
+    ]
+    assert len(asked) == 1 and asked[0].startswith("file:"), asked
+    kinds = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Page.javascriptDialogOpening")
+    assert not [each for each in browser.events if each["method"] in kinds]
+    nodes = browser.send("Accessibility.getFullAXTree")["nodes"]
+    roles = ("table", "img", "image", "button", "searchbox", "checkbox", "navigation", "region", "columnheader")
+    told = [node for node in nodes if node.get("role", {}).get("value") in roles and not node["ignored"]]
+    assert len(told) > 40 and not [node for node in told if not node["name"]["value"]]
+
+
+def main(folder: Path) -> None:
+    """Write the pages and the screenshots, and check them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    metrics, baseline = sample.collection(1.5), sample.collection(1.3)
+    with Browser() as browser:
+        for lang in ("en", "zh"):
+            path = folder.resolve() / f"{lang}.html"
+            path.write_text(report.html(sample.result(), metrics, baseline, lang=lang), encoding="utf-8")
+            for width in (1200, 360):
+                for scheme in ("light", "dark"):
+                    browser.open(path, width, scheme)
+                    browser.picture(folder / f"{lang}-{width}-{scheme}.png")
+                    is_in_order(browser, width)
+            printed = browser.send("Page.printToPDF", preferCSSPageSize=True)["data"]
+            (folder / f"{lang}.pdf").write_bytes(base64.b64decode(printed))
+        browser.open(folder.resolve() / "en.html", 1200, "light")
+        sorts_and_filters(browser)
+        browser.picture(folder / "en-sorted.png")
+    print(f"all is well; look at {folder}/*.png")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

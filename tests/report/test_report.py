@@ -1,0 +1,366 @@
+"""The report: complete, in two languages, and whatever the data hold, only shown.
+
+How it looks, and that its script sorts and filters, is for `python -m tests.report.browser`, which needs Chromium.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from distutils.core import run_setup
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics import report
+from tests.report.sample import HOSTILE, collection, result
+
+pytestmark = pytest.mark.numpy_only
+
+ROOT = Path(__file__).resolve().parents[2]
+EMPTY = ("meta", "input", "path", "use", "img", "line", "rect")
+
+
+class Element:
+    def __init__(self, tag: str, attributes: dict[str, Any], parent: Element | None) -> None:
+        self.tag, self.attributes, self.parent = tag, attributes, parent
+        self.parts: list[Element | str] = []
+
+    def all(self, tag: str = "", **attributes: str) -> list[Element]:
+        """The elements inside, in order."""
+        found = []
+        for part in self.parts:
+            if isinstance(part, Element):
+                wanted = {name.rstrip("_"): value for name, value in attributes.items()}
+                if tag in ("", part.tag) and wanted.items() <= part.attributes.items():
+                    found.append(part)
+                found += part.all(tag, **attributes)
+        return found
+
+    @property
+    def text(self) -> str:
+        return "".join(part if isinstance(part, str) else part.text for part in self.parts)
+
+
+class Reader(HTMLParser):
+    """A page as a tree; that every element is closed in its turn is a test of every page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.here = self.root = Element("", {}, None)
+        self.feed(page)
+        self.close()
+        assert self.here is self.root
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, dict(attributes), self.here)
+        self.here.parts.append(element)
+        if tag not in EMPTY:
+            self.here = element
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.here.parts.append(Element(tag, dict(attributes), self.here))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in EMPTY:
+            assert self.here.tag == tag, (tag, self.here.tag, self.getpos())
+            self.here = self.here.parent or self.root
+
+    def handle_data(self, text: str) -> None:
+        self.here.parts.append(text)
+
+
+def read(*arguments: Any, **more: Any) -> Element:
+    return Reader(report.html(*arguments, **more)).root
+
+
+def shown(page: Element) -> str:
+    """The texts that a reader sees."""
+    [body] = page.all("body")
+    return " ".join(part.text for part in body.all() if part.tag not in ("script", "svg") and not part.all())
+
+
+@pytest.fixture(scope="module", params=["en", "zh"])
+def lang(request: Any) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def text(lang: str) -> str:
+    return report.html(result(), collection(1.5), collection(1.3), lang=lang)
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> Element:
+    return Reader(text).root
+
+
+# -- what it says ----------------------------------------------------------------------------------------------
+
+
+def test_it_says_what_was_read_and_what_was_asked(page: Element, lang: str) -> None:
+    words = shown(page)
+    wanted = ["2,000,000", "1,950,000", "16", "row 17: w is null", "binary", "log_loss", "0.1.0"]
+    wanted += ["fleetmetrics evaluate 'new/*.parquet' --label y --score p", "12 rows were skipped: w is null"]
+    wanted += {"en": ["2026-11-22 18:00 UTC", "95% interval"], "zh": ["2026年11月22日 18:00 UTC", "95% 区间"]}[lang]
+    wanted += [*result()["data"]["files"], *result()["baseline"]["data"]["files"]]
+    assert [each for each in wanted if each not in words] == []
+    assert page.all("html")[0].attributes == {"lang": {"en": "en", "zh": "zh-CN"}[lang]}
+
+
+def test_each_metric_has_a_row_with_its_interval_and_its_difference(page: Element, lang: str) -> None:
+    table = page.all("table")[0]
+    rows = {row.all("th")[0].text: [cell.text.strip() for cell in row.all("td")] for row in table.all("tr")[1:]}
+    to, higher, chance, undefined = {
+        "en": ("to", "higher", "within chance", "undefined"),
+        "zh": ("至", "更高", "偶然范围内", "无定义"),
+    }[lang]
+    assert rows["auc"][:3] == ["0.77123", f"0.77010 {to} 0.77230", "0.76920"]
+    assert rows["auc"][3:] == ["+0.00203", f"0.00101 {to} 0.00305", higher]
+    assert rows["gauc"][-3:] == ["+0.00040", f"−0.00120 {to} 0.00200", chance]
+    assert rows["calibration"][-3:] == ["−0.01000", "—", "—"]  # a difference without an interval has no verdict
+    assert rows["f1.2"][:2] == [undefined, "—"] and rows["expected_calibration_error"][0] == "2.1 × 10⁻⁵"
+    assert rows["count"][0] == "2,000,000" and not {"rows", "auc_interval", "auc_delta", "data"} & set(rows)
+
+
+def test_slices_come_by_harm_and_chance_is_said_in_words(page: Element, lang: str) -> None:
+    tables = page.all("table", class_="slices")
+    for table, slices in zip(tables, result()["slices"].values()):
+        rows = table.all("tbody")[0].all("tr")
+        assert [row.all("th")[0].text for row in rows] == [each["key"] for each in slices]
+        harms = [float(row.all("td")[0].attributes["data-sort"]) for row in rows]
+        assert harms == sorted(harms, reverse=True) and len(harms) == 50
+        within = {"en": "within chance", "zh": "偶然范围内"}[lang]
+        said = [row.all("td", class_="text")[0].text == within for row in rows]
+        assert said == [each["within_chance"] for each in slices] and len({*said}) == 2
+        bars = "".join(row.all("span")[0].attributes["style"] for row in rows)
+        places = [float(at) for at in re.findall(r":([\d.]+)%;", bars)]
+        assert len(places) == 200 and all(0 <= at <= 100 for at in places)
+    assert len(tables) == 2
+
+
+def test_every_number_is_there_once_more_as_json(page: Element, text: str) -> None:
+    [script] = page.all("script", id="result")
+    assert json.loads(script.text) == json.loads(json.dumps(result()))
+    assert not {"<", ">", "&"} & set(script.text)
+
+
+def test_a_report_with_hundred_slices_and_all_pictures_is_small(page: Element, text: str) -> None:
+    assert len(page.all("figure")) == 4
+    assert len(text.encode()) < 0.4 * 2**20
+
+
+# -- what data may contain -------------------------------------------------------------------------------------
+
+
+def test_whatever_names_contain_is_shown_and_not_run(page: Element) -> None:
+    scripts = page.all("script")
+    assert len(scripts) == 2 and scripts[0].attributes["type"] == "application/json" and not page.all("img")
+    names = [each.text for each in page.all("bdi")]
+    assert [name for name in HOSTILE if name not in names] == []
+    assert len(page.all("b")) == len(page.all("table")[0].all("tr")) - 1  # none from the name of the file
+    asked = {**result(), "task": HOSTILE[1], "asked": {"command": HOSTILE[1], "columns": {HOSTILE[1]: [HOSTILE[0]]}}}
+    asked["slices"] = {HOSTILE[2]: [{**asked["slices"]["slot"][0], "metrics": {HOSTILE[1]: 1.0}}]}
+    for key in ("en", "zh"):
+        other = read({HOSTILE[1]: 0.5, **asked}, lang=key)
+        assert len(other.all("script")) == 2 and not other.all("img")
+        assert shown(other).count(HOSTILE[1]) == 5
+
+
+def test_classes_are_listed_one_by_one_and_curves_are_left_to_the_json() -> None:
+    given = {"f1": [0.5, 0.25], "matrix": [[1, 2], [3, 4]], "curve": {"x": list(range(200)), "area": 0.75}}
+    rows = read(given).all("table")[0].all("tbody")[0].all("tr")
+    texts = {row.all("th")[0].text: row.all("b")[0].text for row in rows}
+    assert texts == {
+        "f1.0": "0.50000",
+        "f1.1": "0.25000",
+        "matrix": "2 entries, in the JSON",
+        "curve.x": "200 entries, in the JSON",
+        "curve.area": "0.75000",
+    }
+
+
+@pytest.mark.parametrize("name", ["\udcff.parquet", "\ud800", "\x00\x08"])
+def test_names_that_are_no_text_do_not_keep_the_page_from_being_written(name: str, lang: str) -> None:
+    text = report.html({"auc": 0.5, "data": {"files": [name]}}, lang=lang)
+    assert "".join(text.encode("utf-8").decode("utf-8")) == text
+    [script] = Reader(text).root.all("script", id="result")
+    assert json.loads(script.text)["data"]["files"] == [name]
+
+
+def test_the_page_asks_for_nothing_and_lets_nothing_else_run(page: Element, text: str) -> None:
+    policy = page.all("meta")[1].attributes["content"]
+    script = page.all("script")[1].text
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert "default-src 'none'" in policy and f"script-src 'sha256-{digest}'" in policy
+    for element in page.all():
+        for name, value in element.attributes.items():
+            assert name not in ("src", "srcset", "action", "data") and not name.startswith("on"), element.tag
+            assert "href" not in name or value.startswith("#")
+    assert "@import" not in text and not re.findall(r"url\((?!#)", text)
+
+
+def test_of_ten_thousand_files_a_hundred_are_named(lang: str) -> None:
+    data = {"files": [f"part-{each:05d}" for each in range(10_000)], "rows": 1}
+    page = read({"auc": 0.5, "data": data, "baseline": {"data": data}}, lang=lang)
+    assert shown(page).count("part-") == 200 and shown(page).count("9,900") == 2 and "10,000" in shown(page)
+    kept = json.loads(page.all("script", id="result")[0].text)["data"]
+    assert len(kept["files"]) == 100 and kept["files_left_out"] == 9_900
+
+
+# -- two languages ---------------------------------------------------------------------------------------------
+
+
+def test_in_chinese_every_text_is_chinese() -> None:
+    given = json.loads(json.dumps(result()))
+    given["data"].update(files=["甲", "乙"], examples=["丙"], nulls={"丁": 3})
+    given["baseline"]["data"].update(files=["甲"] * 200)
+    given.update(warnings=["戊"], curve=list(range(100)), asked={"columns": {"己": "庚"}, "ci": 0.9, "by": ["己"]})
+    given["slices"] = {"己": given["slices"]["channel"]}
+    for row in given["slices"]["己"]:
+        row.update(key="辛", metric="auc")
+    page = read(given, collection(1.5), collection(1.3), lang="zh")
+    names = {"auc", "log_loss", "gauc", "calibration", "expected_calibration_error", "f1", "count", "ctr", "curve"}
+    words = shown(page) + " ".join(each.text for each in page.all("svg"))
+    said = " ".join(value for each in page.all() for name, value in each.attributes.items() if name == "aria-label")
+    found = set(re.findall(r"[A-Za-z_]\w+", words + said + page.all("output")[0].attributes["data-text"]))
+    assert found - names == {"JSON", "UTC", "fleetmetrics", "ROC", "AUC", "AP"}
+    assert "目录" in said and "100 项，见 JSON" in words
+
+
+def test_both_languages_say_the_same() -> None:
+    pages = [read(result(), lang=each) for each in ("en", "zh")]
+    tags = [[element.tag for element in page.all()] for page in pages]
+    assert tags[0] == tags[1]
+    numbers = [re.findall(r"\d\.\d{4,}", shown(page)) for page in pages]
+    assert numbers[0] == numbers[1] and len(numbers[0]) > 400
+
+
+# -- for everybody ---------------------------------------------------------------------------------------------
+
+
+def test_it_can_be_read_aloud_and_used_by_keyboard(page: Element) -> None:
+    levels = [int(each.tag[1]) for each in page.all() if re.fullmatch("h[1-6]", each.tag)]
+    assert levels[0] == 1 and levels.count(1) == 1 and all(b - a <= 1 for a, b in zip(levels, levels[1:]))
+    for table in page.all("table"):
+        assert table.all("caption")[0].text
+        assert all(each.attributes.get("scope") in ("col", "row") for each in table.all("th"))
+        width = len(table.all("thead")[0].all("th"))
+        assert all(len(row.all("th") + row.all("td")) == width for row in table.all("tr"))
+    for table in page.all("table", class_="slices"):
+        assert [th.attributes.get("aria-sort") for th in table.all("thead")[0].all("th")].count("descending") == 1
+    for svg in page.all("svg"):
+        first = svg.parts[0]
+        assert svg.attributes["role"] == "img" and isinstance(first, Element) and first.tag == "title" and first.text
+    ids = [each.attributes["id"] for each in page.all() if "id" in each.attributes]
+    assert len(ids) == len(set(ids))
+    for each in page.all():
+        assert each.attributes.get("aria-labelledby", ids[0]) in ids
+        assert each.attributes.get("href", "#" + ids[0])[1:] in ids
+    assert all(each.parent and each.parent.tag == "label" for each in page.all("input"))
+
+
+# -- what may be missing ---------------------------------------------------------------------------------------
+
+
+def test_without_anything_it_is_still_a_page(lang: str) -> None:
+    for given in ({}, {"auc": 0.5}, {"auc": None, "asked": {}, "slices": {"slot": []}, "baseline": None}):
+        page = read(given, lang=lang)
+        assert not page.all("figure") and not page.all("table", class_="slices")
+        assert len(page.all("table")[0].all("tr")) == 1 + ("auc" in given)
+
+
+def test_slices_without_intervals_have_no_verdict(lang: str) -> None:
+    row = {"key": 7, "rows": 10, "share": 0.5, "metric": "auc", "value": 0.5, "difference": -0.1, "harm": 0.05}
+    undefined = {**row, **dict.fromkeys(("key", "value", "difference", "harm", "low", "within_chance"))}
+    page = read({"auc": 0.6, "slices": {"slot": [row, undefined]}}, lang=lang)
+    first, second = page.all("table", class_="slices")[0].all("tbody")[0].all("tr")
+    assert [cell.text.strip() for cell in first.all("td")][2:5] == ["—", "−0.10000", "—"]
+    assert second.all("td")[0].attributes["data-sort"] == ""
+    assert "--value" not in second.all("span")[0].attributes["style"]
+    page = read({"matrix": [[1]], "slices": {"slot": [{**undefined, "metric": None, "metrics": {}}]}}, lang=lang)
+    assert len(page.all("table", class_="slices")[0].all("tbody")[0].all("tr")) == 1
+
+
+def test_what_is_no_number_is_null_and_arrays_are_lists(lang: str) -> None:
+    given = {"auc": np.float64("nan"), "loss": float("inf"), "f1": np.array([0.25, 0.5]), "n": np.int64(3)}
+    page = read(given, lang=lang)
+    kept = json.loads(page.all("script", id="result")[0].text)
+    assert [kept[name] for name in given] == [None, None, [0.25, 0.5], 3]
+    names = [each.text for each in page.all("table")[0].all("tbody")[0].all("th")]
+    assert names == ["auc", "loss", "f1.0", "f1.1", "n"]
+
+
+def test_numbers_are_written_so_that_digits_count() -> None:
+    texts = {
+        0.7712345: "0.77123",
+        -0.5: "−0.50000",
+        1.03124: "1.0312",
+        12.3456: "12.346",
+        99999.4: "99,999",
+        123456.7: "123,457",
+        0.000123: "0.00012",
+        0.0000213: "2.1 × 10⁻⁵",
+        -3e17: "−3.0 × 10¹⁷",
+        0.0: "0",
+        2000000: "2,000,000",
+    }
+    cells = read({f"metric {place}": value for place, value in enumerate(texts)}).all("table")[0].all("b")
+    assert [cell.text for cell in cells] == list(texts.values())
+
+
+def test_other_languages_and_values_are_refused() -> None:
+    with pytest.raises(fm.InvalidInputError, match="lang must be 'en' or 'zh', not 'fr'"):
+        report.html({}, lang="fr")
+    with pytest.raises(fm.InvalidInputError, match="result must be what JSON holds"):
+        report.html({"auc": fm.AUC()})
+
+
+def test_without_jinja2_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(fm.MissingLibraryError, match=r"fleetmetrics\[report\]"):
+        report.html({"auc": 0.5})
+
+
+# -- pictures --------------------------------------------------------------------------------------------------
+
+
+def test_pictures_follow_the_pages_colours_and_say_what_they_show(page: Element, text: str, lang: str) -> None:
+    [style] = page.all("style")
+    light = dict(re.findall(r"(--ink\d+): (#\w{6});", style.text.split("@media screen")[-2]))
+    dark = dict(re.findall(r"(--ink\d+): (#\w{6});", style.text.split("@media screen")[-1]))
+    assert light.keys() == dark.keys() and len(light) > 6 and all(light[name] != dark[name] for name in light)
+    drawn = text[text.index("<figure") : text.rindex("</figure>")]
+    assert set(re.findall(r"var\((--ink\d+)\)", drawn)) <= light.keys()
+    assert not re.findall(r"(?:fill|stroke|color): (?!none|var)", drawn)
+    titles = [each.all("title")[0].text for each in page.all("svg")]
+    assert "AUC 0.8" in titles[0] and "AP 0." in titles[1]
+    assert all({"en": "new", "zh": "新值"}[lang] in title for title in titles)
+
+
+def test_each_picture_is_drawn_once_and_only_of_what_has_it() -> None:
+    numbers = fm.MetricCollection({"mae": fm.MeanAbsoluteError()})
+    numbers.add([0.5, 0.25], [0.0, 1.0])
+    assert not read({"mae": 0.5}, numbers).all("figure")
+    auc = fm.AUC()
+    auc.add([0.9, 0.1, 0.4], [1, 0, 1])
+    assert [len(read({"auc": 1.0}, each).all("figure")) for each in (auc, None)] == [3, 0]
+    both = read({"auc": 1.0}, auc, numbers)  # a baseline without the metric
+    assert len(both.all("figure")) == 3
+
+
+# -- the package -----------------------------------------------------------------------------------------------
+
+
+def test_the_wheel_holds_what_the_page_is_made_of() -> None:
+    command = run_setup(str(ROOT / "setup.py"), stop_after="init").get_command_obj("build_py")
+    command.ensure_finalized()
+    [files] = [names for package, *_, names in command.data_files if package == "fleetmetrics.report"]
+    assert {Path(name).name for name in files} == {"report.html", "report.css", "report.js"}
