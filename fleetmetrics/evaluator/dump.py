@@ -1,60 +1,71 @@
-"""Predictions in a file, for `Evaluator.offline_evaluate`."""
+"""Data samples in files: `DumpResults` writes what `Evaluator.offline_evaluate` reads.
+
+In Parquet and NPZ a field is a column of numbers, of texts, or of arrays of one shape; that of a dict in a dict has a
+dot in its name.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
-from typing import Any, Sequence
+import zipfile
+from typing import Any, BinaryIO, Iterator, Mapping, NamedTuple, Sequence
 
-from fleetmetrics.errors import InvalidInputError
+import numpy as np
+
+from fleetmetrics.errors import DataError, InvalidInputError, library
 from fleetmetrics.evaluator.engine_metric import BaseMetric, logger, to_cpu
 from fleetmetrics.evaluator.registry import ENGINE
+from fleetmetrics.files import find
+from fleetmetrics.records.batches import are_alike
 from fleetmetrics.serial.container import whole_file
-from fleetmetrics.xp import is_eager_tensor, namespace
+from fleetmetrics.xp import is_eager_tensor, namespace, to_host
 
-__all__ = ["DumpResults"]
+__all__ = ["DumpResults", "samples_in"]
+
+_PICKLES = (".pkl", ".pickle")
+_ENDINGS = (".parquet", ".npz", *_PICKLES)
+_HELP = "leave it out, make all samples alike, or write a .pkl file, which takes anything"
+#: So many rows of a Parquet file are in memory together.
+_ROWS = 65_536
 
 
 @ENGINE.register_module()
 class DumpResults(BaseMetric):
-    """Writes all data samples, in order and without padding, into a pickle file on rank 0.
+    """Writes all data samples, in order and without padding, into a file on rank 0.
 
     The file is written completely or not at all. If that fails, every worker raises and keeps its samples.
-    Read it with ``pickle.load``, and only if you trust its source.
+    `Evaluator.offline_evaluate` reads it.
 
     Args:
-        out_file_path: ends with ".pkl" or ".pickle"; its directory is created if missing.
+        out_file_path: its directory is created if missing. What it ends with says what is written: ".parquet" or ".npz"
+            a column for each field, whose values are numbers, texts, or arrays of one shape, in dicts in dicts too;
+            ".pkl" or ".pickle" anything, in a pickle, which only those should read who trust its source.
         collect_device, collect_dir, collect_dir_shared, allow_pickle: as in `BaseMetric`.
 
     Raises:
-        InvalidInputError: (a ValueError) for any other ending.
+        InvalidInputError: (a ValueError) for any other ending; from ``evaluate``, if a field is no column.
         OSError: on every worker, from ``evaluate``, if the file cannot be written.
 
     Examples:
         >>> import tempfile
-        >>> dump = DumpResults(os.path.join(tempfile.mkdtemp(), "predictions.pkl"))
-        >>> dump.process(None, [{"pred_label": 1}])
+        >>> dump = DumpResults(os.path.join(tempfile.mkdtemp(), "predictions.npz"))
+        >>> dump.process(None, [{"pred_score": [0.25, 0.75], "gt_label": 1}])
         >>> dump.evaluate(1)
         {}
-        >>> pickle.load(open(dump.out_file_path, "rb"))
-        [{'pred_label': 1}]
+        >>> np.load(dump.out_file_path)["pred_score"]
+        array([[0.25, 0.75]])
     """
 
     def __init__(
-        self,
-        out_file_path: str,
-        collect_device: str = "cpu",
-        collect_dir: str | None = None,
-        *,
-        collect_dir_shared: bool = True,
-        allow_pickle: bool = False,
+        self, out_file_path: str, collect_device: str = "cpu", collect_dir: str | None = None, **more: bool
     ) -> None:
-        super().__init__(
-            collect_device, "", collect_dir, collect_dir_shared=collect_dir_shared, allow_pickle=allow_pickle
-        )
-        if not str(out_file_path).endswith((".pkl", ".pickle")):
-            raise InvalidInputError("The output file must be a pkl file.")
+        super().__init__(collect_device, "", collect_dir, **more)
         self.out_file_path = str(out_file_path)
+        if not self.out_file_path.endswith(_ENDINGS):
+            allowed = f"or end with {', '.join(_ENDINGS[:2])}"  # MMEngine's words come first
+            raise InvalidInputError(f"The output file must be a pkl file. ({allowed}; it is {out_file_path!r})")
 
     def process(self, data_batch: Any, predictions: Sequence[dict[str, Any]]) -> None:
         """Keep the data samples, with their tensors on the host."""
@@ -65,9 +76,126 @@ class DumpResults(BaseMetric):
         path = os.path.abspath(self.out_file_path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with whole_file(path) as file:
-            _Pickler(file, protocol=4).dump(results)
+            if path.endswith(_PICKLES):
+                _Pickler(file, protocol=4).dump(results)
+            else:
+                _write_columns(file, path, _columns_of(results))
         logger.info("Results has been saved to %s.", self.out_file_path)
         return {}
+
+
+class _Sample(NamedTuple):
+    """A data sample that is a place in columns, until an `Evaluator` takes it as a dict."""
+
+    fields: Sequence[tuple[list[str], Any]]
+    place: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, those with a dot in their name in dicts."""
+        sample: dict[str, Any] = {}
+        for (*path, name), column in self.fields:
+            inner = sample
+            for key in path:
+                inner = inner.setdefault(key, {})
+            inner[name] = column[self.place]
+        return sample
+
+
+def samples_in(files: Any, allow_pickle: bool) -> Iterator[Any]:
+    """The data samples in files, in order; ``files`` as for `fleetmetrics.files.find`."""
+    for path in find(files):
+        if not path.endswith(_ENDINGS):
+            raise InvalidInputError(f"{path}: data samples are read from files that end with {', '.join(_ENDINGS)}")
+        if path.endswith(_PICKLES):
+            if not allow_pickle:
+                raise InvalidInputError(
+                    f"{path} can run any code when it is read; if you trust it, give allow_pickle=True"
+                )
+            with open(path, "rb") as file:
+                yield from pickle.load(file)
+            continue
+        try:
+            for columns in _read_parquet(path) if path.endswith(".parquet") else [dict(np.load(path))]:
+                lengths = set(map(len, columns.values()))
+                if len(lengths) > 1:
+                    raise ValueError("its columns differ in length")
+                fields = [(name.split("."), column) for name, column in columns.items()]
+                yield from (_Sample(fields, place) for place in range(max(lengths, default=0)))
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:  # pyarrow's derive from ValueError
+            raise DataError(f"{path}: {error}") from error
+
+
+def _read_parquet(path: str) -> Iterator[dict[str, Any]]:
+    first = 0
+    with library("pyarrow.parquet", "files").ParquetFile(path) as file:
+        for batch in file.iter_batches(_ROWS):
+            columns = {}
+            for name, column in zip(batch.schema.names, batch.columns):
+                if column.null_count:
+                    raise ValueError(f"{name!r} is null in row {first + np.flatnonzero(column.is_null())[0]}")
+                shape = [len(column)]
+                while hasattr(column.type, "list_size"):
+                    shape.append(column.type.list_size)
+                    column = column.flatten()
+                columns[name] = column.to_numpy(zero_copy_only=False).reshape(shape)
+            yield columns
+            first += len(batch)
+
+
+def _write_columns(file: BinaryIO, path: str, columns: Mapping[str, np.ndarray]) -> None:
+    """Write Parquet or NPZ, as the path says."""
+    if path.endswith(".npz"):
+        with zipfile.ZipFile(file, "w") as archive:  # a field of numpy.savez cannot be called "file"
+            for name, column in columns.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, column, allow_pickle=False)
+        return
+    pa, table = library("pyarrow", "files"), {}
+    for name, column in columns.items():
+        table[name] = pa.array(column.reshape(-1))
+        for length in reversed(column.shape[1:]):
+            table[name] = pa.FixedSizeListArray.from_arrays(table[name], length)
+    library("pyarrow.parquet", "files").write_table(pa.table(table), file)
+
+
+def _columns_of(samples: Sequence[Any]) -> dict[str, np.ndarray]:
+    """The fields of data samples by name; the error names the one that is no column, and the sample."""
+    rows = [dict(_fields("", sample)) for sample in samples]
+    for place, row in enumerate(rows):
+        for name in rows[0].keys() ^ row.keys():
+            raise InvalidInputError(f"only one of the samples 0 and {place} has the field {name!r}; {_HELP}")
+    return {name: _column(name, [row[name] for row in rows]) for name in (rows[0] if rows else ())}
+
+
+def _fields(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping) or not value:
+        yield name, value
+        return
+    for key, inner in value.items():
+        if not isinstance(key, str) or "." in key:
+            raise InvalidInputError(f"the name of the field {key!r} must be a text without a dot; {_HELP}")
+        yield from _fields(f"{name}.{key}" if name else key, inner)
+
+
+def _column(name: str, values: Sequence[Any]) -> np.ndarray:
+    arrays = [_array(value)[None] for value in values]
+    odd = [place for place, array in enumerate(arrays) if not name or array.dtype == object]
+    odd += [place for place, array in enumerate(arrays) if not are_alike([arrays[0], array])]
+    if odd:
+        kinds = [f"{type(values[i]).__name__} {list(np.shape(arrays[i]))[1:]} in sample {i}" for i in {0, odd[0]}]
+        what = f"the field {name!r}" if name else "a data sample"
+        allowed = "a field is numbers, texts, or arrays of numbers of one shape"
+        raise InvalidInputError(f"{what} is {', '.join(kinds)}; {allowed}; {_HELP}")
+    return np.concatenate(arrays)
+
+
+def _array(value: Any) -> np.ndarray:
+    """What fits into a column, else an array of objects."""
+    with contextlib.suppress(ValueError):  # ragged
+        array = np.asarray(to_host(value))
+        if array.size and (array.dtype.kind in "biuf" or (isinstance(value, str) and array.item() == value)):
+            return array  # NumPy drops NUL at the end of a text
+    return np.empty((), object)
 
 
 class _Pickler(pickle.Pickler):

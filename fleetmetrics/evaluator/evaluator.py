@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Iterable, Iterator, Mapping, Sequence, Sized
 
 from fleetmetrics.comm import LocalCommunicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.evaluator.dump import samples_in
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts, to_cpu
 from fleetmetrics.evaluator.feeding import FedMetric, paired_chunks, pseudo_collate, rows
 from fleetmetrics.evaluator.registry import METRICS
@@ -126,10 +128,11 @@ class Evaluator(Resumable):
 
     def offline_evaluate(
         self,
-        data_samples: Iterable[Any],
+        data_samples: Iterable[Any] | str | os.PathLike[str],
         data: Iterable[Any] | None = None,
         chunk_size: int = 1,
         *,
+        allow_pickle: bool = False,
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """Evaluate existing predictions, such as those that `DumpResults` wrote.
@@ -137,9 +140,11 @@ class Evaluator(Resumable):
         The workers share the work: give each of them all samples.
 
         Args:
-            data_samples: all of them, in the same order on every worker.
+            data_samples: all of them, in the same order on every worker; or a file, a folder, or a pattern such as
+                "predictions/*.parquet". In Parquet and NPZ a column is a field; a dot in its name is a dict in a dict.
             data: what the data loader would yield for each, or None.
             chunk_size: how many samples are processed at once.
+            allow_pickle: whether to read ".pkl" files, too, which can run any code.
             timeout: as in `evaluate`.
 
         Returns:
@@ -148,6 +153,7 @@ class Evaluator(Resumable):
         Raises:
             AssertedInputError: (an AssertionError) if data and samples differ in length.
             InvalidInputError: if ``chunk_size`` is not a positive integer; else as `evaluate`.
+            DataError: if there is no such file, or one is not what its name says.
         """
         channel = get_communicator()
         size = 0
@@ -156,8 +162,10 @@ class Evaluator(Resumable):
             nonlocal size
             if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
                 raise InvalidInputError(f"chunk_size is {chunk_size!r}; it must be an integer of at least 1.")
-            total = -(-len(data_samples) // chunk_size) if isinstance(data_samples, Sized) else None
-            chunks = paired_chunks(data_samples, data, chunk_size)
+            is_path = isinstance(data_samples, (str, os.PathLike))
+            given: Any = samples_in(data_samples, allow_pickle) if is_path else data_samples
+            total = -(-len(given) // chunk_size) if isinstance(given, Sized) else None
+            chunks = paired_chunks(given, data, chunk_size)
             for number, (samples, batch) in enumerate(progress(chunks, "offline_evaluate", channel.rank, total)):
                 size += len(samples)
                 if number % channel.world_size == channel.rank:

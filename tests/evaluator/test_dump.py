@@ -64,7 +64,7 @@ def test_the_path_may_be_any_of_a_pickle(tmp_path: Path, name: str, monkeypatch:
 
 @pytest.mark.parametrize("name", ["out.json", "out", "pkl", ""])
 def test_another_ending_is_a_value_error(name: str) -> None:
-    with pytest.raises(ValueError, match=r"The output file must be a pkl file.") as error:
+    with pytest.raises(ValueError, match=r"The output file must be a pkl file. .*\.parquet, \.npz") as error:
         DumpResults(out_file_path=name, collect_device="cpu", collect_dir=None)
     assert isinstance(error.value, FleetMetricsError)
 
@@ -94,6 +94,18 @@ def test_tensors_are_in_the_file(tmp_path: Path) -> None:
     assert np.asarray(record["score"]).tolist() == [0.5, 1.5]
     assert np.asarray(record["more"][0][0]).item() == 3
     assert record["more"][0][1] == "a"
+
+
+def test_tensors_are_columns_of_an_archive(tmp_path: Path) -> None:
+    dump(
+        tmp_path / "out.npz",
+        [{"score": paddle.to_tensor([0.5, n]), "more": {"n": paddle.to_tensor(n)}} for n in range(3)],
+    )
+    with np.load(tmp_path / "out.npz") as found:
+        assert {name: found[name].tolist() for name in found} == {
+            "score": [[0.5, 0], [0.5, 1], [0.5, 2]],
+            "more.n": [0, 1, 2],
+        }
 
 
 def test_a_record_that_cannot_be_pickled_leaves_the_older_file_and_the_results(tmp_path: Path) -> None:

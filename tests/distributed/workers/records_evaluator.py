@@ -116,6 +116,34 @@ def offline() -> list[Any]:
     return found
 
 
+def files() -> dict[str, Any]:
+    """All write a file together, each reads its part of it; one whose sample fits no file stops all."""
+
+    class Fields(BaseMetric):
+        default_prefix = "fields"
+
+        def process(self, data_batch: Any, data_samples: Any) -> None:
+            self.results.extend([sample["label"], *sample["more"]["scores"]] for sample in data_samples)
+
+        def compute_metrics(self, results: list[Any]) -> dict[str, Any]:
+            return {"records": [[int(each) for each in record] for record in results], "here": len(self.results)}
+
+    found: dict[str, Any] = {}
+    for ending in arguments()["endings"]:
+        sampler = make_sampler(13, 2, True)
+        dumping = Evaluator(DumpResults(HERE / f"dumped{ending}"), sampler=sampler)
+        for batch in sampler:
+            dumping.process([{"label": n, "more": {"scores": [n, -n]}} for n in batch])
+        dumping.evaluate()
+        channel.barrier()
+        values = Evaluator(Fields()).offline_evaluate(HERE / f"dum*{ending}", chunk_size=2)
+        found[ending] = values["fields/records"], values["fields/here"]
+    odd = Evaluator(DumpResults(HERE / "odd.npz"), sampler=sampler)
+    for batch in sampler:
+        odd.process([{"label": [n] * (1 + (n == 12))} for n in batch])
+    return {**found, "odd": attempt(odd.evaluate), "missing": attempt(lambda: Evaluator(Seen()).offline_evaluate("no"))}
+
+
 def exchanges() -> dict[str, Any]:
     """How many consultations there are for one metric, for several, and for several sets."""
 
@@ -229,5 +257,5 @@ if __name__ == "__main__":
     rank, world = channel.rank, channel.world_size
     last = rank == world - 1
     fm.set_communicator(channel)
-    report(passes=passes(), nones=nones(), offline=offline(), exchanges=exchanges())
+    report(passes=passes(), nones=nones(), offline=offline(), files=files(), exchanges=exchanges())
     report(directories=directories(), troubles=troubles(), warned=warned())
