@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import glob
 import os
-import pickle
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.arguments import whole_number_of
@@ -121,7 +121,7 @@ def evaluate(
         processes = max(1, min(cores, size // _WORTH))
     processes = whole_number_of("processes", processes, 1)
     settings = {"skip_bad_rows": skip_bad_rows, "format": format}
-    made = functools.partial(pickle.loads, pickle.dumps(metrics))
+    made = functools.partial(copy.deepcopy, metrics)
     show = progress is not False
     if complete_by is None:
         settings["progress"] = show and len(paths) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -121,3 +122,70 @@ def test_a_row_has_a_number_of_its_own_wherever_its_file_lies(table, tmp_path):
     holes = table.set_column(1, "p", pa.array([None, *table["p"].to_pylist()[1:]]))
     left = numbers(holes)
     assert len(left) == ROWS - 1 and left[-1] - left[0] == ROWS - 2
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl.zst", "a.arrows"])
+def test_the_standard_input_is_read_as_what_it_is(table, tmp_path, monkeypatch, name):
+    path = write(table, tmp_path / name)
+    want = files.evaluate_file(path, make, COLUMNS).metrics.compute()
+    with open(path, "rb") as file:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=file))
+        found = files.evaluate("-", make, COLUMNS)
+    assert found.metrics.compute() == want
+    assert found.read == files.Read(("-",), ROWS)
+
+
+def test_a_format_that_was_given_is_not_guessed(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("{p,y\n0.5,1\n0.25,0\n")
+    assert files.evaluate(path, fm.AUC, {"prediction": "{p", "label": "y"}, format="csv").read.rows == 2
+
+
+def test_folders_and_patterns_stand_for_the_files_of_data_in_them(tmp_path):
+    for name in ("b/x.csv", "a/y.csv", "a/_SUCCESS", "a/.part.crc", "_temporary/z.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("p\n")
+    both = [str(tmp_path / "a/y.csv"), str(tmp_path / "b/x.csv")]
+    assert files.find(tmp_path) == files.find([tmp_path / "b", tmp_path / "a"]) == both
+    assert files.find(f"{tmp_path}/**/[xy].csv") == both
+    assert files.find(tmp_path / "b/x.csv") == both[1:]
+
+
+def test_what_was_read_of_parts_adds_up():
+    one = files.Read(("b",), 3, {"p": 1}, 1, ("b: row 0",))
+    other = files.Read(("a",), 2, {"p": 1, "y": 1}, 2, ("a: row 0", "a: row 1"))
+    assert files.together([one, other]) == files.Read(
+        ("a", "b"), 5, {"p": 2, "y": 1}, 3, ("a: row 0", "a: row 1", "b: row 0")
+    )
+    assert files.together([]) == files.Read()
+
+
+def test_columns_of_lists_are_read_in_pieces_of_bounded_size(tmp_path):
+    import pyarrow.parquet as pq
+
+    scores = np.random.default_rng(0).random((3000, 4))
+    label = np.arange(3000) % 4
+    pq.write_table(pa.table({"p": scores.tolist(), "y": label}), tmp_path / "a.parquet")
+    np.savez(tmp_path / "a.npz", p=scores, y=label)
+    want = fm.Accuracy(num_classes=4)
+    want.add(scores, label)
+    for name in ("a.parquet", "a.npz"):
+        found = files.evaluate(tmp_path / name, lambda: fm.Accuracy(num_classes=4), {"prediction": "p", "label": "y"})
+        assert found.metrics.compute() == want.compute()
+
+
+def test_numbers_of_csv_may_look_like_integers_at_first(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("y,p,slot\n" + "1,1,3\n" * 400_000 + "0.5,0.5,4\n")  # beyond what is looked at first
+    found = files.evaluate(path, fm.MeanAbsoluteError, {"prediction": "p", "label": "y"})
+    assert (found.metrics.compute(), found.read.rows) == (0.0, 400_001)
+
+
+def test_a_long_job_shows_how_far_it_is(table, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fleetmetrics.logs.LONG_SECONDS", 0.0)
+    for place in range(2):
+        write(table, tmp_path / f"{place}.parquet")
+    files.evaluate(tmp_path, fm.AUC, {"prediction": "p", "label": "y"}, processes=1)
+    assert "files: 1 of 2 pieces after 0 s" in capsys.readouterr().err
+    files.evaluate(tmp_path, fm.AUC, {"prediction": "p", "label": "y"}, processes=1, progress=False)
+    assert capsys.readouterr().err == ""

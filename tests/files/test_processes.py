@@ -1,0 +1,130 @@
+"""Processes share files, and are gone however the call ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics import files
+from fleetmetrics.files.processes import results_of
+
+pytestmark = pytest.mark.numpy_only
+pq = pytest.importorskip("pyarrow.parquet")
+pa = pytest.importorskip("pyarrow")
+
+ROOT = Path(__file__).resolve().parents[2]
+COLUMNS = {"prediction": "p", "label": "y"}
+
+
+def start(code, *args, **more):
+    """A program that is a file, as a user's is, without a guard around its calls."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, args)], env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, **more
+    )
+
+
+def test_answers_of_processes_are_those_of_one():
+    assert sorted(results_of(divmod, [(7, 2), (9, 2), (11, 2)], 2)) == [(3, 1), (4, 1), (5, 1)]
+    assert list(results_of(print, [("not an answer",), ("neither",)], 2)) == [None, None]
+
+
+def test_what_a_task_raises_is_raised_and_a_process_that_dies_is_told():
+    with pytest.raises(ValueError, match="invalid literal"):
+        list(results_of(int, [("1",), ("one",)], 2))
+    with pytest.raises(RuntimeError, match="a process that read files ended with status 3"):
+        list(results_of(os._exit, [(3,), (3,)], 2))
+
+
+SCRIPT = """
+import sys
+import fleetmetrics
+from fleetmetrics import files
+found = files.evaluate(
+    sys.argv[1], lambda: fleetmetrics.MetricCollection([fleetmetrics.Count(name="n")]),
+    {"prediction": "p", "label": "y"}, processes=2)
+print(found.metrics.compute(), found.read.rows)
+"""
+
+
+def test_a_program_needs_no_guard_and_may_make_its_metrics_by_a_lambda(tmp_path):
+    for place in range(3):
+        pq.write_table(pa.table({"p": [0.5] * 10, "y": [1] * 10}), tmp_path / f"{place}.parquet")
+    (tmp_path / "script").mkdir()
+    (tmp_path / "script" / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script" / "script.py", tmp_path / "*.parquet"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.stderr) == ("{'n': 30} 30\n", "")
+
+
+def test_metrics_that_other_processes_cannot_make_are_made_here_with_a_warning(tmp_path):
+    for place in range(2):
+        pq.write_table(pa.table({"p": [0.5], "y": [1]}), tmp_path / f"{place}.parquet")
+
+    class Own(fm.Count):
+        pass
+
+    with pytest.warns(UserWarning, match="one process does all, for the metrics cannot be sent to others"):
+        assert files.evaluate(tmp_path, Own, COLUMNS, processes=2).read.rows == 2
+
+
+WAIT = """
+import time
+from fleetmetrics.files.processes import results_of
+print("ready", flush=True)
+try:
+    list(results_of(time.sleep, [(60,), (60,)], 2))
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
+
+def children(pid):
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(stat.parent.name))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_stays_when_the_program_is_stopped(how):
+    program = start(WAIT, stdout=subprocess.PIPE)
+    try:
+        assert program.stdout.readline() == "ready\n"
+        deadline = time.monotonic() + 30
+        while len(children(program.pid)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        others = children(program.pid)
+        assert len(others) == 2
+        time.sleep(0.5)
+        program.send_signal(how)
+        assert program.stdout.read() == ("stopped\n" if how == signal.SIGINT else "")
+        program.wait()
+        while not all(map(gone, others)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert all(map(gone, others))
+    finally:
+        program.kill()
+        program.stdout.close()
+        program.wait()
