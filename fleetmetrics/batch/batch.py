@@ -308,16 +308,16 @@ class Batch(Sums):
             batch.lanes = Nested(self.lanes, lanes)
         return batch
 
-    def part(self, start: int, stop: int) -> Batch:
-        """Some whole rows of elements along `prediction`'s first axis, without lanes; not in static programs."""
+    def part(self, place: Any) -> Batch:
+        """Whole rows of elements by their places along `prediction`, without lanes; not in static programs."""
         batch = copy.copy(self)
         batch.lanes, batch.memo = None, {}
         for name in ("prediction", "label", "weight", "keep"):
             array = getattr(self, name)
-            setattr(batch, name, None if array is None else array[start:stop])
-        batch.columns = {name: column[start:stop] for name, column in self.columns.items()}
+            setattr(batch, name, None if array is None else array[place])
+        batch.columns = {name: column[place] for name, column in self.columns.items()}
         if self.width > 1:
-            batch.memo["label_index"] = self.label_index[start:stop]
+            batch.memo["label_index"] = self.label_index[place]
         return batch
 
 

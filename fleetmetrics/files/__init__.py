@@ -19,7 +19,7 @@ from fleetmetrics.logs import progress as shown
 __all__ = ["ROW", "Evaluated", "Read", "evaluate", "evaluate_file", "find", "together"]
 
 #: Another process is worth its start, a second or so, if it reads so many bytes.
-_WORTH = 1 << 25
+_WORTH = 1 << 28
 #: So many results are put together at once; more would have to be in memory.
 _AT_ONCE = 32
 #: The bytes of a process without records, and of a row in each table of records while it is folded; measured.

@@ -14,6 +14,7 @@ from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, muted
 from fleetmetrics.formulas.bootstrap import bootstrap_result
 from fleetmetrics.metric import Common, Metric
+from fleetmetrics.numbers import identity
 from fleetmetrics.state import Lanes, State
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, without_strays
@@ -184,19 +185,41 @@ class Bootstrap(Wrapper):
         if any(state not in done for state in asked):
             totals = self._totals(batch, words_of_ids, step)
             for state in asked:
-                done.setdefault(state, totals[state].value if state in totals else None)
+                done.setdefault(state, totals.get(state))
         return [(state, done[state]) for state in asked if done[state] is not None]
 
-    def _totals(self, batch: Batch, words_of_ids: tuple[Any, Any], step: int) -> dict[State, State]:
-        groups = batch.lanes
+    def _totals(self, batch: Batch, words_of_ids: tuple[Any, Any], step: int) -> dict[State, Any]:
+        groups, samples = batch.lanes, len(batch.prediction)
         assert not isinstance(groups, (Nested, Replicates))
+        if groups is None or batch.xp is not numpy_ops:
+            parts: list[Any] = [slice(start, start + step) for start in range(0, samples, step)]
+            return {state: total.value for state, total in self._sums(batch, words_of_ids, groups, parts).items()}
+        # One group after the other: its replicates are sums of columns, and lie close together.
+        order = np.argsort(groups.index.astype(np.min_scalar_type(groups.size)), kind="stable")
+        bounds = np.searchsorted(groups.index[order], np.arange(groups.size + 1)).tolist()
+        found = []
+        for first, last in zip(bounds, bounds[1:]):
+            parts = [order[start : min(start + step, last)] for start in range(first, last, step)]
+            found.append(self._sums(batch, words_of_ids, None, parts))
+        states = dict.fromkeys(state for sums in found for state in sums)
+        return {state: np.stack([self._row(state, sums.get(state)) for sums in found]) for state in states}
+
+    def _row(self, state: State, total: State | None) -> np.ndarray:
+        if total is None:
+            return np.full(state.shape, identity(state.reduction, state.declared_dtype))
+        return total.value
+
+    def _sums(
+        self, batch: Batch, words_of_ids: tuple[Any, Any], groups: Any, parts: Iterable[Any]
+    ) -> dict[State, State]:
+        """What parts of a batch add, each with its places among the samples."""
         totals: dict[State, State] = {}
-        for start in range(0, len(batch.prediction), step):
-            part, stop = batch.part(start, start + step), start + step
+        one, two = words_of_ids
+        for place in parts:
+            part = batch.part(place)
             if groups is not None:
-                part = part.in_lanes(Groups(batch.xp, groups.index[start:stop], groups.size))
-            one, two = words_of_ids
-            for state, increment in self._of_replicates(self._resampled(part, (one[start:stop], two[start:stop]))):
+                part = part.in_lanes(Groups(batch.xp, groups.index[place], groups.size))
+            for state, increment in self._of_replicates(self._resampled(part, (one[place], two[place]))):
                 if state not in totals:
                     shape = state.shape if groups is None else (groups.size, *state.shape)
                     totals[state] = Lanes(state.name, shape, state.declared_dtype, state.reduction)
