@@ -24,7 +24,10 @@ _NOT_METRICS = ("asked", "baseline", "data", "rows", "slices", "warnings")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: What is drawn of the metrics, with a caption.
 _PICTURES = {
-    "roc": ("ROC curve; the exact one runs within the shaded band", "ROC 曲线；精确的曲线在阴影带之内"),
+    "roc": (
+        "ROC curve; where a band is to be seen, the exact curve runs in it",
+        "ROC 曲线；若可见阴影带，精确曲线在其中",
+    ),
     "precision_recall": ("Precision and recall at each threshold", "各阈值下的精确率与召回率"),
     "calibration": ("Calibration: what was predicted against what happened", "校准：预测与实际"),
     "score_histogram": ("Scores of each class", "各类别的分数"),
