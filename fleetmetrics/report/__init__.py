@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping
 
 from fleetmetrics import plot
+from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import InvalidInputError, library
 
 __all__ = ["html"]
@@ -31,11 +32,12 @@ _PICTURES = {
     "precision_recall": ("Precision and recall at each threshold", "各阈值下的精确率与召回率"),
     "calibration": ("Calibration: what was predicted against what happened", "校准：预测与实际"),
     "score_histogram": ("Scores of each class", "各类别的分数"),
+    "confusion_matrix": ("Confusion matrix, with shares of each true class", "混淆矩阵，及各真实类别中的占比"),
 }
 #: What pictures say, in both languages.
 _SAID = {"false positive rate": "假正率", "true positive rate": "真正率", "precision": "精确率", "recall": "召回率"}
 _SAID.update({"density in the class": "类内密度", "score": "分数", "label": "标签", "undefined": "无定义"})
-_SAID.update({"predicted": "预测", "actual": "实际", "new": "新值", "baseline": "基线", " to ": " 至 "})
+_SAID.update({"predicted": "预测", "actual": "实际", "true": "真实", "new": "新值", "baseline": "基线", " to ": " 至 "})
 
 
 def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: str = "en") -> str:
@@ -47,7 +49,7 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
 
     Args:
         result: what ``fleetmetrics evaluate --json`` prints. Beside the metrics, every key may be missing.
-        metrics: the metric or collection whose pictures are drawn, by every worker; None: no pictures.
+        metrics: the metric or collection of which what this process holds is drawn; None: no pictures.
         baseline: that of the baseline, drawn beside it.
         lang: ``"en"`` or ``"zh"``.
 
@@ -182,22 +184,19 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
 def _pictures(metrics: Any, baseline: Any, words: _Words, inks: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """A picture of each kind that a metric has, as SVG in the colours of the page's style, and its caption."""
     for kind, captions in _PICTURES.items():
-        with plot.style():
-            axes = _drawn(getattr(plot, kind), metrics, None, "" if baseline is None else "new")
-            axes = _drawn(getattr(plot, kind), baseline, axes, "baseline")
+        old = None if kind == "confusion_matrix" else baseline  # there is no room for two
+        with plot.style(), set_communicator(LocalCommunicator()):
+            axes = _drawn(getattr(plot, kind), metrics, None, "" if old is None else "new")
+            axes = _drawn(getattr(plot, kind), old, axes, "baseline")
         if axes:
             svg = plot.svg(axes.figure, kind)
             title = "; ".join([words(*captions), *axes.get_legend_handles_labels()[1]])
             svg = svg.replace(">", f' role="img"><title>{title}</title>', 1)
-            for place, (light, _) in enumerate(inks):
+            for place, (light, _) in enumerate(inks if "<image" not in svg else []):
                 svg = svg.replace(light, f"var(--ink{place})")
-            if words.lang == "zh":
-                svg = re.sub(">[^<>]+</t", _in_chinese, svg)
+            for text in set(re.findall(">[^<>]+</t", svg)) if words.lang == "zh" else ():
+                svg = svg.replace(text, functools.reduce(lambda said, pair: said.replace(*pair), _SAID.items(), text))
             yield svg, words(*captions)
-
-
-def _in_chinese(found: re.Match[str]) -> str:
-    return functools.reduce(lambda text, pair: text.replace(*pair), _SAID.items(), found[0])
 
 
 def _drawn(draw: Any, metrics: Any, axes: Any, label: str) -> Any:

@@ -1,5 +1,4 @@
 "use strict";
-
 function sort(table, head) {
   const place = head.cellIndex, before = head.getAttribute("aria-sort"), lang = document.documentElement.lang;
   const rising = before ? before === "descending" : place === 0 || head.className === "text";

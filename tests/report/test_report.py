@@ -275,6 +275,9 @@ def test_without_anything_it_is_still_a_page(lang: str) -> None:
         page = read(given, lang=lang)
         assert not page.all("figure") and not page.all("table", class_="slices")
         assert len(page.all("table")[0].all("tr")) == 1 + ("auc" in given)
+        assert page.all("header")[0].all("p")[0].text == ""
+    [head] = read({"data": {"rows": 3}}, lang=lang).all("header")
+    assert head.all("p")[0].text == {"en": "3 rows", "zh": "3 行"}[lang]
 
 
 def test_slices_without_intervals_have_no_verdict(lang: str) -> None:
@@ -354,6 +357,30 @@ def test_each_picture_is_drawn_once_and_only_of_what_has_it() -> None:
     assert [len(read({"auc": 1.0}, each).all("figure")) for each in (auc, None)] == [3, 0]
     both = read({"auc": 1.0}, auc, numbers)  # a baseline without the metric
     assert len(both.all("figure")) == 3
+
+
+def test_what_this_process_holds_is_drawn_without_asking_other_workers() -> None:
+    class Others(fm.LocalCommunicator):
+        def __getattribute__(self, name: str) -> Any:
+            assert name.startswith("__"), name
+            return super().__getattribute__(name)
+
+    with fm.set_communicator(Others()):
+        with pytest.raises(AssertionError):
+            collection(1.5).compute()
+        assert len(read({"auc": 1.0}, collection(1.5)).all("figure")) == 4
+
+
+def test_a_confusion_matrix_keeps_its_own_colours_and_stands_alone(lang: str) -> None:
+    metrics = [fm.MetricCollection({"f1": fm.F1(num_classes=3)}) for _ in range(2)]
+    for metric in metrics:
+        metric.add([0, 1, 2, 1], [0, 1, 2, 2])
+    page = read({"f1": [1.0, 0.5, 0.5]}, *metrics, lang=lang)
+    [svg] = page.all("svg")
+    assert (
+        svg.all("image") and {"en": "true", "zh": "真实"}[lang] in svg.text and "var(--ink" not in str(svg.attributes)
+    )
+    assert page.all("figcaption")[0].text == svg.all("title")[0].text
 
 
 # -- the package -----------------------------------------------------------------------------------------------
