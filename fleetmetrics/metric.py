@@ -231,6 +231,24 @@ class Metric(Accumulator):
         """
         raise NotImplementedError(f"{type(self).__name__} must define batch_statistics")
 
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw its picture, over the samples of all workers: every worker must call it, as ``compute``.
+
+        Args:
+            ax: matplotlib's axes; None: those of a new figure, 80 mm wide.
+            **options: those of the picture, such as ``label``; see `fleetmetrics.plot`.
+
+        Returns:
+            The axes; ``axes.figure.savefig("roc.png")`` writes a file.
+
+        Raises:
+            InvalidInputError: it has none; the message says which metrics do.
+            MissingLibraryError: matplotlib is not installed.
+        """
+        from fleetmetrics.plot import draw
+
+        return draw(self, ax, **options)
+
     # -- arithmetic: a formula that waits for the values
 
     __array_ufunc__ = None  # or an array times a metric would be an array of objects

@@ -18,6 +18,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 gc.disable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Pictures are always compared: pytest-mpl does so with --mpl only, which other environments do not know."""
+    config.option.mpl = True
+
+
 def pytest_collection_finish() -> None:
     """From here on there is garbage."""
     gc.collect()

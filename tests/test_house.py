@@ -32,6 +32,7 @@ BELOW = {
     "batch": {"accumulator", "metric", "metrics", "wrappers", "records", "evaluator", "static"},
     "state": {"accumulator", "metric", "metrics", "wrappers", "evaluator"},
     "records": {"accumulator", "metric", "metrics", "wrappers", "evaluator", "record_metric", "base_metric"},
+    "plot": {"batch", "state", "static", "accumulator", "metric", "metrics", "wrappers", "records", "evaluator"},
     "metric": {"metrics", "wrappers", "collection", "evaluator", "record_metric"},
     "metrics": {"wrappers", "collection", "evaluator"},
     "wrappers": {"evaluator"},

@@ -12,9 +12,11 @@ from typing import Any, Callable, Iterator, Mapping
 import numpy as np
 
 from fleetmetrics.comm import get_communicator
-from fleetmetrics.errors import InvalidInputError, warn
-from fleetmetrics.formulas import ROC, HistogramCounts, PrecisionRecall
+from fleetmetrics.errors import InvalidInputError, MissingLibraryError, library, warn
+from fleetmetrics.formulas import ROC, CalibrationPoints, HistogramCounts, PrecisionRecall, Sweep
 from fleetmetrics.formulas.bootstrap import BootstrapResult
+from fleetmetrics.metrics.curves import Shares
+from fleetmetrics.plot import confusion_matrix, draw
 from fleetmetrics.scalars import flatten, is_matrix, parts
 
 __all__ = ["LogCallback", "log"]
@@ -22,14 +24,8 @@ __all__ = ["LogCallback", "log"]
 #: VisualDL and TensorBoard show a curve at thresholds that lie evenly from 0 to 1; tensorboardX takes no more.
 THRESHOLDS = 127
 _NO_COUNTS = np.full((4, THRESHOLDS), -1)  # of true and false positives and negatives
-#: What is on the axes of the picture of a curve, by class.
-_AXES: dict[str, tuple[str, ...]] = {
-    "ROC": ("fpr", "tpr"),
-    "PrecisionRecall": ("recall", "precision"),
-    "CalibrationPoints": ("predicted", "actual"),
-    "Shares": ("fractions", "values"),
-    "Sweep": ("thresholds", "precision", "recall", "f_beta", "accuracy", "specificity"),
-}
+#: What is drawn; a dashboard has a form of its own for histograms.
+_CURVES = (ROC, PrecisionRecall, CalibrationPoints, Shares, Sweep)
 
 
 def log(writer: Any, values: Any, step: int, *, prefix: str = "", most: int = 100, hparams: Any = None) -> None:
@@ -37,7 +33,7 @@ def log(writer: Any, values: Any, step: int, *, prefix: str = "", most: int = 10
 
     Scalars have the names of `fleetmetrics.flatten`. ROC and precision-recall curves and histograms are written in the
     dashboard's own form, too (TensorBoard has none for ROC); curves and square matrices, such as a confusion matrix,
-    as pictures, with matplotlib. Of square matrices no scalars are made.
+    as pictures, see `fleetmetrics.plot`. Of square matrices no scalars are made.
 
     Args:
         writer: a `visualdl.LogWriter`, a `tensorboardX.SummaryWriter`, or that of `torch.utils.tensorboard`; None
@@ -141,39 +137,15 @@ def _to_tensorboard(writer: Any, name: str, value: Any, step: int) -> None:
 
 def _pictures(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
     """Pictures by name, uint8 ``[height, width, 3]``: one of a curve, one of each matrix."""
-    curve = type(value).__name__ in _AXES
+    curve = isinstance(value, _CURVES)
     if not curve and not is_matrix(value):
         return
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        warn(f"{name} is not drawn: pictures need matplotlib")
-        return
     for index in [("curve",)] if curve else np.ndindex(value.shape[:-2]):
-        figure = Figure(figsize=(5, 4), constrained_layout=True)
-        place = "/".join([name, *map(str, index)])
-        (_draw_curve if curve else _draw_matrix)(figure.add_subplot(title=place), value if curve else value[index])
-        canvas = FigureCanvasAgg(figure)
+        try:
+            axes = draw(value) if curve else confusion_matrix(value[index])
+        except MissingLibraryError:
+            warn(f"{name} is not drawn: pictures need matplotlib")
+            return
+        canvas = library("matplotlib.backends.backend_agg", "plot").FigureCanvasAgg(axes.figure)
         canvas.draw()
-        yield place, np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
-def _draw_curve(axes: Any, curve: Any) -> None:
-    across, *up = _AXES[type(curve).__name__]
-    for field in up:
-        axes.plot(getattr(curve, across), getattr(curve, field), label=field, marker="." if len(curve[0]) < 50 else "")
-    axes.set(xlabel=across)
-    axes.legend()
-
-
-def _draw_matrix(axes: Any, matrix: np.ndarray) -> None:
-    """Shades are shares of the row: of the samples of a true class."""
-    total = matrix.sum(axis=1, keepdims=True, dtype=np.float64)
-    shares = np.divide(matrix, total, out=np.zeros(matrix.shape), where=total > 0)
-    axes.figure.colorbar(axes.imshow(shares, cmap="Blues", vmin=0, vmax=1), label="share of the row")
-    axes.set(xlabel="predicted", ylabel="true")
-    axes.locator_params(integer=True)
-    for (row, column), number in np.ndenumerate(matrix if len(matrix) < 13 else matrix[:0]):
-        color = "white" if shares[row, column] > 0.5 else "black"
-        axes.text(column, row, f"{number:.4g}", ha="center", va="center", color=color, fontsize=8)
+        yield "/".join([name, *map(str, index)]), np.asarray(canvas.buffer_rgba())[..., :3].copy()

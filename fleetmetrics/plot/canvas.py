@@ -19,7 +19,7 @@ _SALT = "fleetmetrics"
 #: What is narrower in axes from 0 to 1 is hidden under a line.
 _HIDDEN = 1 / 512
 #: By background: Okabe and Ito's colours, those that stand out, some of them darker; each has a line of its own, too.
-_COLORS = ("#0072B2 #D55E00 #008F68 #AF4F88 #222222 #3E8EBE", "#56B4E9 #E69F00 #2BC79A #DE9BC0 #F0E442 #F2F2F2")
+_COLORS = ("#0072B2 #D55E00 #222222 #008F68 #AF4F88 #3E8EBE", "#56B4E9 #E69F00 #F2F2F2 #2BC79A #DE9BC0 #F0E442")
 _LINES = ["-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2))]
 #: Text, background, what is between them, and the grid.
 _INKS = (("#1a1a1a", "#ffffff", "#6a6a6a", "#e2e2e2"), ("#ececec", "#16191d", "#a0a4a8", "#30353b"))
@@ -47,27 +47,24 @@ def style(dark: bool = False) -> Iterator[None]:
         True
     """
     there = {font.name for font in library("matplotlib.font_manager", "plot").fontManager.ttflist}
-    text, back, quiet, grid = _INKS[dark]
+    fonts = ["DejaVu Sans", *[name for name in _CHINESE if name in there][:1]]
+    cycler = library("cycler", "plot").cycler
+    text, back, between, grid = _INKS[dark]
     alike = [
         (text, "text.color axes.labelcolor xtick.labelcolor ytick.labelcolor"),
-        (back, "figure.facecolor"),
-        ("none", "axes.facecolor"),
-        (quiet, "axes.edgecolor xtick.color ytick.color"),
-        (grid, "grid.color"),
+        (between, "axes.edgecolor xtick.color ytick.color"),
         (7.5, "font.size axes.labelsize legend.fontsize axes.titlesize"),
         (7, "xtick.labelsize ytick.labelsize"),
         (0, "xtick.major.size ytick.major.size xtick.minor.size ytick.minor.size"),
-        (0.5, "axes.linewidth grid.linewidth hatch.linewidth"),
+        (0.5, "axes.linewidth grid.linewidth"),
         (True, "axes.grid axes.axisbelow"),
         (False, "axes.spines.top axes.spines.right legend.frameon"),
     ]
-    settings = {name: value for value, names in alike for name in names.split()}
-    cycler = library("cycler", "plot").cycler(color=_COLORS[dark].split()) + library("cycler", "plot").cycler(
-        linestyle=_LINES
-    )
-    settings.update({"axes.prop_cycle": cycler, "figure.dpi": 150, "lines.linewidth": 1.2, "lines.markersize": 4})
+    settings: dict[str, Any] = {name: value for value, names in alike for name in names.split()}
+    settings.update({"figure.facecolor": back, "axes.facecolor": "none", "grid.color": grid, "font.family": fonts})
     settings.update({"svg.hashsalt": _SALT, "path.simplify_threshold": 0.5, "legend.handlelength": 2.6})
-    settings["font.family"] = ["DejaVu Sans", *[name for name in _CHINESE if name in there][:1]]
+    settings.update({"figure.dpi": 150, "lines.linewidth": 1.2, "lines.markersize": 4})
+    settings["axes.prop_cycle"] = cycler(color=_COLORS[dark].split()) + cycler(linestyle=_LINES)
     with library("matplotlib.style", "plot").context(["default", settings]):
         yield
 
@@ -88,16 +85,10 @@ def canvas(ax: Any = None, height: float = 60) -> Iterator[Any]:
 
 
 def finish(ax: Any, x: str, y: str, unit: str = "", above: int = 0, corner: str = "left", **more: Any) -> None:
-    """Name the axes and the curves.
+    """Name the axes and the curves, and leave few ticks; the axes of ``unit``, such as ``"xy"``, go from 0 to 1.
 
-    Args:
-        ax: with labels.
-        x: name.
-        y: name.
-        unit: the axes that go from 0 to 1: ``"x"``, ``"xy"``.
-        above: columns of the legend above the axes; 0: one, and a single entry is inside, where there is room.
-        corner: at which the legend is above.
-        **more: for ``ax.set``.
+    The legend is above, in ``above`` columns, at the left or right ``corner``; with 0 there, a single entry is inside,
+    where there is room. ``more`` is for ``ax.set``.
     """
     for side in unit:
         ax.set(**{f"{side}lim": (-0.02, 1.02)})
@@ -107,22 +98,20 @@ def finish(ax: Any, x: str, y: str, unit: str = "", above: int = 0, corner: str 
             axis.get_major_locator().set_params(nbins=5)
     ax.set(xlabel=x, ylabel=y, **more)
     labels = ax.get_legend_handles_labels()[1]
+    over = {"loc": f"lower {corner}", "bbox_to_anchor": (corner == "right", 1), "borderaxespad": 0.2, "borderpad": 0.1}
     if labels:
-        above = above or len(labels) > 1
-        place = (corner == "right", 1)
-        over = {"loc": f"lower {corner}", "bbox_to_anchor": place, "borderaxespad": 0.2, "borderpad": 0.1}
-        ax.legend(**(over if above else {"loc": "best"}), ncol=above or 1, columnspacing=1.2)
+        ax.legend(**(over if above or len(labels) > 1 else {"loc": "best"}), ncol=above or 1, columnspacing=1.2)
 
 
-def quiet(ax: Any) -> Any:
-    """The colour of what stands behind the data."""
-    return ax.spines["left"].get_edgecolor()
+def dotted(ax: Any) -> dict[str, Any]:
+    """How a line looks that is no data."""
+    return {"color": ax.spines["left"].get_edgecolor(), "linestyle": (0, (1, 2)), "linewidth": 0.9}
 
 
 def reference(ax: Any, x: Any, y: Any) -> None:
     """A dotted line to compare with; once in a picture."""
     if not ax.lines:
-        ax.plot(x, y, color=quiet(ax), linestyle=(0, (1, 2)), linewidth=0.9)
+        ax.plot(x, y, **dotted(ax))
 
 
 def band(ax: Any, x: np.ndarray, low: np.ndarray, high: np.ndarray, color: Any, top: float = 1.0) -> None:
@@ -133,24 +122,46 @@ def band(ax: Any, x: np.ndarray, low: np.ndarray, high: np.ndarray, color: Any, 
         ax.fill_between(np.repeat(x, 2)[1:-1], low, high, where=where, color=color, alpha=0.25, linewidth=0)
 
 
+def stairs(ax: Any, values: np.ndarray, edges: np.ndarray, label: str) -> None:
+    """A histogram."""
+    (line,) = ax.plot([], [], label=label.strip())
+    ax.stairs(values, edges, color=line.get_color(), alpha=0.2, fill=True)
+    ax.stairs(values, edges, color=line.get_color(), linestyle=line.get_linestyle(), linewidth=line.get_linewidth())
+
+
+def series(ax: Any, values: Mapping[Any, Any], label: str) -> None:
+    """Values by number, with a band where they have intervals."""
+    table = np.array([interval(each) for each in values.values()]).reshape(-1, 3)
+    (line,) = ax.plot(list(values), table[:, 0], marker="o", label=label)
+    ax.fill_between(list(values), table[:, 1], table[:, 2], color=line.get_color(), alpha=0.25, linewidth=0)
+
+
+def log_odds_axis(ax: Any, low: float, high: float) -> None:
+    """On it 0.001 is as far from 0.01 as that from 0.1, and 0.99 from 0.9."""
+    tens = [10.0**-k for k in range(12, 0, -1)]
+    inside = [each for each in (*tens, 0.5, *(1 - each for each in tens[:2:-1])) if low <= each <= high]
+    ticks = inside[:: -(-len(inside) // 6) or 1]
+    ax.set(xscale="logit", xlim=(max(low, 1e-15), min(high, 1 - 1e-15)))
+    ax.set_xticks(ticks, [f"{each:g}" for each in ticks])
+    ax.set_xticks([], minor=True)
+
+
 def interval(value: Any) -> tuple[float, float, float]:
     """A value with the ends of its interval, nan where there are none; a number, or what has a value, low and high."""
     parts = value._asdict() if hasattr(value, "_asdict") else value if isinstance(value, Mapping) else {"value": value}
-    found = [parts.get(name) for name in ("value", "low", "high")]
     try:
+        found = [parts.get(name) for name in ("value", "low", "high")]
         one, low, high = (np.nan if each is None else float(each) for each in found)
     except (TypeError, ValueError):
         raise InvalidInputError(f"a value must be a number, or have value, low and high, not {value!r:.80}") from None
     return one, low, high
 
 
-def spoken(name: str, value: float, low: float = np.nan, high: float = np.nan) -> str:
+def spoken(label: str, name: str, value: float, low: float = np.nan, high: float = np.nan) -> str:
     """A value with its bounds, if three digits tell them apart."""
-    if np.isnan(value):
-        return f"{name} undefined"
     digits = 3 if value >= 0.1 else 5 if value >= 0.001 else 7
     bounds = f" ({low:.{digits}f} to {high:.{digits}f})" if high - low > 0.5 * 10**-digits else ""
-    return f"{name} {value:.{digits}f}{bounds}"
+    return f"{label} {name} {'undefined' if np.isnan(value) else f'{value:.{digits}f}{bounds}'}".strip()
 
 
 def short(number: float, _: Any = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from sklearn.metrics import precision_recall_curve, roc_curve
 
 import fleetmetrics as fm
 from fleetmetrics import plot
+from tests.distributed.cluster import free_ports
+from tests.distributed.forks import member, run
 
 pytestmark = pytest.mark.numpy_only
 
@@ -114,8 +117,13 @@ def test_calibration_shows_wilsons_intervals_and_the_number_of_each_bin() -> Non
         bars = np.array([each[:, 1] for each in ax.collections[0].get_segments()])
         ends = proportion_confint(curve.actual * curve.weight, curve.weight, method="wilson")
         np.testing.assert_allclose(bars.T, ends, atol=1e-4)
-        [counts] = ax.child_axes[0].patches
-        assert counts.get_data().values.tolist() == np.histogram(SCORES, 8, (0, 1))[0].tolist()
+        counts = {each.get_x(): each.get_height() for each in ax.child_axes[0].patches}
+        assert counts == dict(zip(np.arange(8) / 8, np.histogram(SCORES, 8, (0, 1))[0].tolist()))
+
+
+def test_bins_without_samples_leave_a_gap() -> None:
+    [first, last] = plot.calibration(held(fm.CalibrationCurve(bins=4), [0.1, 0.9], [0, 1])).child_axes[0].patches
+    assert (first.get_x(), first.get_width(), last.get_x(), last.get_width()) == (0, 0.25, 0.75, 0.25)
 
 
 def test_weighted_samples_have_no_intervals() -> None:
@@ -167,7 +175,7 @@ def test_slices_show_the_intervals_in_the_order_given_and_which_are_within_chanc
     full, hollow = (each for each in ax.lines if each.get_marker() == "o")
     assert full.get_data()[1].tolist() == [0] and hollow.get_data()[1].tolist() == [1, 2]
     assert hollow.get_markerfacecolor() == "none" and texts(ax) == ["differs", "within chance"]
-    assert [each.get_text() for each in ax.texts] == ["1.2k"]
+    assert [each.get_text() for each in ax.texts] == ["1.2k", "", ""]
     assert "the first 2 of 3" in plot.slices(rows, most=2).get_xlabel()
 
 
@@ -180,3 +188,138 @@ def test_slices_are_drawn_of_what_sliced_computes() -> None:
         assert bars(plot.slices(drawn)) == {key: [each.low, each.high] for key, each in value.items()}
     with pytest.raises(fm.InvalidInputError, match="a value must be a number, or have value, low and high, not"):
         plot.slices({"a": "b"})
+
+
+def test_workers_stand_beside_the_value_over_all_of_them() -> None:
+    ax = plot.by_worker([0.75, fm.formulas.BoundedArea(0.5, 0.25, 0.625)], fm.formulas.BoundedArea(0.6, 0.5, 0.7))
+    assert bars(ax) == {1: [0.25, 0.625]} and ax.lines[0].get_xdata() == [0.6, 0.6]
+    assert [each.get_text() for each in ax.get_yticklabels()] == ["worker 0", "worker 1"]
+
+
+def test_passes_have_a_band_where_they_have_intervals() -> None:
+    ax = plot.over_passes(
+        {2: 0.5, 4: {"value": 0.6, "low": 0.5, "high": 0.75}, 6: {"value": 0.7, "low": 0.6, "high": 0.8}}
+    )
+    assert ax.lines[0].get_xydata().tolist() == [[2, 0.5], [4, 0.6], [6, 0.7]]
+    corners = ax.collections[0].get_paths()[0].vertices
+    assert {tuple(each) for each in corners} == {(4, 0.5), (4, 0.75), (6, 0.6), (6, 0.8)}
+    assert plot.over_passes([0.25, 0.5]).lines[0].get_xdata().tolist() == [1, 2]
+
+
+def test_places_are_drawn_of_a_metric_of_several_k() -> None:
+    metric = held(fm.NDCG(k=[1, 5, 10]), query=RNG.integers(0, 50, 4000))
+    line = plot.at_k(metric, label="NDCG").lines[0]
+    assert dict(line.get_xydata().tolist()) == metric.compute()
+
+
+# -- thresholds, shares, matrices, errors of predictions ----------------------------------------------------------
+
+
+def test_a_sweep_is_drawn_of_given_thresholds_and_of_the_buckets() -> None:
+    metric = held(fm.ThresholdSweep(thresholds=[0.25, 0.5, 0.75]))
+    sweep = metric.compute()
+    for drawn in (metric, sweep):
+        ax = plot.threshold_sweep(drawn)
+        values = [line.get_ydata().tolist() for line in ax.lines[:4]]
+        assert values == [each.tolist() for each in (sweep.precision, sweep.recall, sweep.f_beta, sweep.specificity)]
+        assert ax.lines[4].get_xdata() == [sweep.best_threshold] * 2
+    ax = plot.threshold_sweep(held(fm.AUC()))
+    for k in (0, 200, 400):
+        chosen = ax.lines[0].get_xdata()[k] <= SCORES
+        found = [line.get_ydata()[k] for line in ax.lines[:4]]
+        precision, recall = LABELS[chosen].mean(), LABELS[chosen].sum() / LABELS.sum()
+        specificity = (1 - LABELS[~chosen]).sum() / (1 - LABELS).sum()
+        assert found == pytest.approx([precision, recall, 2 / (1 / precision + 1 / recall), specificity])
+    assert texts(ax) == ["precision", "recall", "F1", "specificity"]
+
+
+def test_gain_and_lift_go_through_the_values_that_the_metrics_compute() -> None:
+    gain, lift = held(fm.CumulativeGain(fractions=[0.1, 0.5, 1])), held(fm.Lift(fractions=[0.1, 0.5, 1]))
+    for draw, metric in ((plot.gain, gain), (plot.lift, lift)):
+        value, line = metric.compute(), draw(metric).lines[1]
+        np.testing.assert_allclose(np.interp(value.fractions, *line.get_data()), value.values, rtol=1e-3)
+        assert draw(value).lines[1].get_xydata().tolist() == np.transpose(value).tolist()
+    assert plot.draw(lift.compute()).get_ylim()[1] > lift.compute().values[0]  # nobody says which of the two it is
+
+
+def test_a_confusion_matrix_shows_the_shares_of_the_rows() -> None:
+    ax = plot.confusion_matrix(held(fm.ConfusionMatrix(normalize="all")), classes=["no", "yes"])
+    matrix = held(fm.ConfusionMatrix()).compute()
+    np.testing.assert_allclose(ax.images[0].get_array(), matrix / matrix.sum(axis=1, keepdims=True))
+    shown = [each.get_text().split("\n") for each in ax.texts]
+    assert [each[1] for each in shown] == [f"{share:.0%}" for share in (matrix / matrix.sum(axis=1)[:, None]).ravel()]
+    assert [each.get_text() for each in ax.get_xticklabels()] == ["no", "yes"]
+    assert len(plot.confusion_matrix(np.eye(9)).texts) == 81 and not plot.confusion_matrix(np.eye(13)).texts
+
+
+def test_residuals_are_a_density_and_what_is_in_no_bin_is_said() -> None:
+    metric = fm.Histogram(bins=[-1, 0, 0.5, 1])
+    metric.add([-0.5, 0.25, 0.25, 3.0])
+    ax = plot.residuals(metric)
+    assert ax.patches[0].get_data().values.tolist() == [0.25, 1.0, 0.0] and texts(ax) == ["25.00% outside"]
+    assert ax.get_xlabel() == "prediction - label" and plot.histogram(metric.compute()).get_xlabel() == "value"
+
+
+# -- all of them -------------------------------------------------------------------------------------------------
+
+
+def test_plot_draws_the_picture_that_suits_a_metric() -> None:
+    assert held(fm.AUC()).plot().get_ylabel() == "true positive rate"
+    assert held(fm.AUC(curve="PR")).plot(label="new").get_ylabel() == "precision"
+    assert held(fm.F1()).plot().get_xlabel() == "predicted"
+    ax = held(fm.Lift()).plot()
+    assert held(fm.Lift()).plot(ax) is ax and len(ax.lines) == 3
+    with pytest.raises(fm.InvalidInputError, match=r"LogLoss has no picture; these have one: AUC, AveragePrecision, "):
+        held(fm.LogLoss()).plot()
+
+
+def test_every_name_in_the_table_is_a_class_of_the_package() -> None:
+    from fleetmetrics.metrics.classification.averaged import ConfusionMetric
+    from fleetmetrics.metrics.curves import Shares
+    from fleetmetrics.metrics.ranking.queries import RankingMetric
+
+    others = {each.__name__ for each in (ConfusionMetric, Shares, RankingMetric)}
+    assert all(hasattr(fm, name) or hasattr(fm.formulas, name) or name in others for name in plot.PICTURES)
+
+
+PUBLIC = [
+    each
+    for name, each in sorted(vars(plot).items())
+    if each in plot.PICTURES.values() and name not in ("slices", "_shares")
+]
+
+
+@pytest.mark.parametrize("draw", PUBLIC, ids=lambda each: each.__name__)
+def test_what_a_picture_cannot_show_is_an_error_that_says_what_it_can(draw: Any) -> None:
+    with pytest.raises(fm.InvalidInputError, match=r"drawn of .*; metric is Mean "):
+        draw(fm.Mean())
+    with pytest.raises(fm.InvalidInputError, match=r"drawn of .*; metric is str 'roc'"):
+        draw("roc")
+
+
+def test_metrics_without_samples_are_drawn_empty_and_undefined_ones_are_said_to_be() -> None:
+    for make in (fm.AUC, fm.AveragePrecision, fm.CalibrationCurve, fm.KolmogorovSmirnov, fm.Lift, fm.CumulativeGain):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fm.UndefinedMetricWarning)
+            plot.svg(make().plot().figure)
+            ax = held(make(), [0.25, 0.5], [0, 0]).plot()
+            plot.svg(ax.figure)
+        if make in (fm.AUC, fm.AveragePrecision):
+            assert texts(ax)[0].endswith("undefined")
+    with pytest.warns(fm.UndefinedMetricWarning):
+        held(fm.AUC(), [0.25, 0.5], [0, 0]).plot()
+    plot.svg(fm.ConfusionMatrix().plot().figure)
+    plot.svg(fm.Histogram().plot().figure)
+    plot.svg(plot.slices([]).figure)
+
+
+def test_the_picture_is_that_of_all_workers() -> None:
+    port = free_ports(1)[0]
+
+    def work(rank: int) -> Any:
+        with fm.set_communicator(member(rank, 2, port)):
+            metric = held(fm.AUC(name="it"), SCORES[rank::2], LABELS[rank::2])
+            return metric.plot().lines[1].get_xydata().tolist()
+
+    one, other = run(2, work)
+    assert one == other == held(fm.AUC()).plot().lines[1].get_xydata().tolist()

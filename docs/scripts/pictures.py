@@ -1,0 +1,149 @@
+"""Write the pictures of the documentation, docs/pictures/*.svg, light and dark, from made-up clicks.
+
+    python docs/scripts/pictures.py
+
+The tests compare these pictures, drawn anew, with tests/plot/baseline.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
+
+DOCS = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(DOCS.parent))
+
+import fleetmetrics as fm  # noqa: E402
+from fleetmetrics import plot  # noqa: E402
+
+
+class Clicks(NamedTuple):
+    """Made-up impressions: scores of a model that is a little too sure, and of an older one; clicks; slots."""
+
+    score: np.ndarray
+    old: np.ndarray
+    label: np.ndarray
+    slot: np.ndarray
+
+
+def clicks() -> Clicks:
+    random = np.random.default_rng(7)
+    slots = np.array(["banner", "cart", "feed", "search", "search, 搜索", "video"])
+    size = 40_000
+    place = random.integers(0, len(slots), size) ** 2 // 6
+    odds = random.normal(-2, 1.2, size) - 0.3 * place
+    label = (random.random(size) < 1 / (1 + np.exp(-odds))).astype(np.int64)
+    seen = [1 / (1 + np.exp(-(1.3 * odds + 0.5 + random.normal(0, noise, size)))) for noise in (0.5, 1.3)]
+    return Clicks(seen[0], seen[1], label, slots[place])
+
+
+CLICKS = clicks()
+
+
+def held(metric: Any, prediction: Any = CLICKS.score, label: Any = CLICKS.label, **columns: Any) -> Any:
+    metric.add(prediction, label, **columns)
+    return metric
+
+
+def roc() -> Any:
+    ax = plot.roc(held(fm.AUC()), label="new")
+    return plot.roc(held(fm.AUC(), CLICKS.old), ax, label="old")
+
+
+def threshold_sweep() -> Any:
+    return plot.threshold_sweep(held(fm.ThresholdSweep(thresholds=np.linspace(0.01, 0.9, 90))))
+
+
+def confusion_matrix() -> Any:
+    random = np.random.default_rng(7)
+    label = random.integers(0, 4, 5000)
+    shown = np.where(random.random(5000) < 0.7, label, random.integers(0, 4, 5000) * (label > 0))
+    metric = held(fm.ConfusionMatrix(task="multiclass", num_classes=4), shown, label)
+    return plot.confusion_matrix(metric, classes=["none", "click", "cart", "order"])
+
+
+def over_passes() -> Any:
+    passes = []
+    for size in (2_000, 4_000, 8_000, 16_000, 40_000):
+        metric = fm.Bootstrap(fm.AUC(), replicates=100)
+        metric.add(CLICKS.score[:size], CLICKS.label[:size])
+        passes.append(metric.compute())
+    ax = plot.over_passes(passes, label="AUC")
+    return plot.over_passes([each.value - 0.02 * 0.8**k for k, each in enumerate(passes)], ax, label="old")
+
+
+def slices() -> Any:
+    metric = held(fm.Sliced(fm.Bootstrap(fm.AUC(), replicates=100), by="slot"), slot=CLICKS.slot)
+    whole = held(fm.AUC()).compute()
+    rows = [
+        {
+            "key": key,
+            "value": each.value,
+            "low": each.low,
+            "high": each.high,
+            "rows": np.count_nonzero(key == CLICKS.slot),
+            "within_chance": each.low <= whole <= each.high,
+            "metric": "auc",
+        }
+        for key, each in metric.compute().items()
+    ]
+    return plot.slices(rows, whole=whole)
+
+
+def by_worker() -> Any:
+    parts = zip(np.split(CLICKS.score, 4), np.split(CLICKS.label, 4))
+    workers = [held(fm.AUC(bounds=True), *part) for part in parts]
+    return plot.by_worker([each.compute_local() for each in workers], fm.merge_all(workers).compute())
+
+
+def at_k() -> Any:
+    query = np.arange(len(CLICKS.label)) // 40
+    new, old = (
+        held(fm.NDCG(k=[1, 3, 5, 10, 20], zero_division=0), each, query=query) for each in (CLICKS.score, CLICKS.old)
+    )
+    return plot.at_k(old, plot.at_k(new, label="NDCG, new"), label="NDCG, old")
+
+
+def residuals() -> Any:
+    random = np.random.default_rng(7)
+    label = random.gamma(4, 1, 20_000)
+    prediction = label + 0.15 + random.normal(0, 0.3 + 0.1 * label)
+    metric = fm.Histogram(bins=50, range=(-3, 3))
+    metric.add(prediction - label)
+    return plot.residuals(metric)
+
+
+PICTURES: dict[str, Callable[[], Any]] = {
+    "roc": roc,
+    "roc_band": lambda: plot.roc(held(fm.AUC(buckets=16, spacing="linear"))),
+    "precision_recall": lambda: plot.precision_recall(held(fm.AveragePrecision())),
+    "calibration": lambda: plot.calibration(held(fm.CalibrationCurve(bins=12))),
+    "calibration_log": lambda: plot.calibration(held(fm.CalibrationCurve(bins=[0, 0.003, 0.01, 0.03, 0.1, 0.3, 1]))),
+    "score_histogram": lambda: plot.score_histogram(held(fm.AUC())),
+    "gain": lambda: plot.gain(held(fm.CumulativeGain())),
+    "lift": lambda: plot.lift(held(fm.Lift())),
+    "threshold_sweep": threshold_sweep,
+    "confusion_matrix": confusion_matrix,
+    "over_passes": over_passes,
+    "slices": slices,
+    "by_worker": by_worker,
+    "at_k": at_k,
+    "residuals": residuals,
+}
+
+
+def main() -> None:
+    folder = DOCS / "pictures"
+    folder.mkdir(exist_ok=True)
+    for name, picture in PICTURES.items():
+        for dark in (False, True):
+            with plot.style(dark=dark):
+                text = plot.svg(picture().figure)
+            (folder / f"{name}{'-dark' if dark else ''}.svg").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
