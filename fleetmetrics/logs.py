@@ -90,14 +90,12 @@ class Watch:
             return
         [(rank, times)] = Counter(each for each, _ in self._last).most_common(1)
         seconds = sum(late for each, late in self._last if each == rank)
-        text = (
-            f"fleetmetrics: rank {rank} came last at {times} of the last {LATE_EXCHANGES} exchanges at which a worker"
-        )
-        text += (
-            f" was late, by {seconds:.1f} s in all: look at what it does besides, and how its samples and its machine"
-        )
         if times >= 0.8 * LATE_EXCHANGES:
-            logger.warning(f"{text} differ")
+            logger.warning(
+                f"fleetmetrics: rank {rank} came last at {times} of the last {LATE_EXCHANGES} exchanges at which a"
+                f" worker was late, by {seconds:.1f} s in all: look at what it does besides, and how its samples and"
+                " its machine differ"
+            )
         self._last.clear()
 
 

@@ -31,12 +31,7 @@ _NUMBERS = "biufc"
 _WIDEST = 2**24
 #: Below it takes longer to look for the narrowest type than to send the bytes.
 _WORTH_NARROWING = 64
-_TYPES: dict[str, np.dtype[Any]] = {
-    "2": np.dtype(np.int16),
-    "4": np.dtype(np.int32),
-    "8": np.dtype(np.int64),
-    "d": np.dtype(np.float64),
-}
+_TYPES: dict[str, np.dtype[Any]] = {"2": np.dtype("i2"), "4": np.dtype("i4"), "8": np.dtype("i8"), "d": np.dtype("f8")}
 _ALIGNMENT = 8
 
 
@@ -92,24 +87,16 @@ class Block:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each block lies.
+    """Where each block lies."""
 
-    Args:
-        text: what crosses the wire, JSON.
-        call: what is computed.
-        names, reductions, dtypes, shapes: of the blocks, in the caller's order.
-        places: of each block: its group, the first element there and the one after the last.
-        groups: reduction, dtype, number of elements, and the blocks in it.
-    """
-
-    text: str
-    call: str
-    names: tuple[str, ...]
+    text: str  #: what crosses the wire, JSON
+    call: str  #: what is computed
+    names: tuple[str, ...]  #: of the blocks, in the caller's order, as the next three
     reductions: tuple[str, ...]
     dtypes: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
-    places: tuple[tuple[int, int, int], ...]
-    groups: tuple[tuple[str, str, int, tuple[int, ...]], ...]
+    places: tuple[tuple[int, int, int], ...]  #: of each block: group, first element there, one after the last
+    groups: tuple[tuple[str, str, int, tuple[int, ...]], ...]  #: reduction, dtype, number of elements, blocks in it
 
     @property
     def nbytes(self) -> int:
@@ -195,10 +182,6 @@ def widened(name: str, payload: Buffer, size: int) -> np.ndarray:
     return array
 
 
-def _wide(array: np.ndarray) -> np.ndarray:
-    return array if array.itemsize == 8 else array.astype(np.int64)
-
-
 def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Combine arrays of the workers, narrow or not, as `numbers.combine` does."""
     sizes = [part.itemsize for part in parts]
@@ -207,7 +190,7 @@ def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
         for part in parts[1:]:
             np.add(total, part, out=total)
         return total
-    return combine(reduction, parts if min(sizes) == 8 else [_wide(part) for part in parts])
+    return combine(reduction, [part if part.itemsize == 8 else part.astype(np.int64) for part in parts])
 
 
 def pack(layout: Layout, arrays: Sequence[np.ndarray]) -> list[Buffer]:
@@ -311,7 +294,8 @@ def _difference(layouts: Sequence[Layout]) -> str:
         differences = []
         for i, name in enumerate(first.names):
             for what in ("shapes", "reductions"):
-                values = [_show(getattr(layout, what)[i]) for layout in layouts]
+                values = [getattr(layout, what)[i] for layout in layouts]
+                values = [str(list(each) if isinstance(each, tuple) else each) for each in values]
                 if len(set(values)) > 1:
                     differences.append(f"{first.call}, state {name!r}: {what[:-1]} {by_rank(values)}")
         return "; ".join(differences)
@@ -336,10 +320,6 @@ def spoken(call: str, note: Any) -> str:
         return _signature(layout_of(note))
     except (TypeError, ValueError, RecursionError):
         return call
-
-
-def _show(value: Any) -> str:
-    return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
 def _signature(layout: Layout) -> str:

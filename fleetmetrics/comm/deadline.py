@@ -39,12 +39,7 @@ class Deadline:
 
 
 def resolve_timeout(timeout: float | None = None) -> float:
-    """The seconds to wait: the argument, else FLEETMETRICS_TIMEOUT, else half an hour; positive and finite.
-
-    Examples:
-        >>> resolve_timeout(5)
-        5.0
-    """
+    """The seconds to wait: the argument, else FLEETMETRICS_TIMEOUT, else half an hour; positive and finite."""
     source, value = "timeout", timeout
     if timeout is None:
         text = os.environ.get("FLEETMETRICS_TIMEOUT")

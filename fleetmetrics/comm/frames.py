@@ -58,42 +58,25 @@ class Garbled(ConnectionAbortedError):
 
 
 class Keys(NamedTuple):
-    """What the two ends of a connection have in common.
+    """What the two ends of a connection have in common."""
 
-    Args:
-        sending: seals what this end sends.
-        receiving: seals what the other end sends.
-        whole: whether digests cover payloads, too.
-    """
-
-    sending: bytes
-    receiving: bytes
-    whole: bool = True
+    sending: bytes  #: seals what this end sends
+    receiving: bytes  #: seals what the other end sends
+    whole: bool = True  #: whether digests cover payloads, too
 
 
 @dataclass
 class Frame:
-    """One message: its meaning depends on the kind.
+    """One message: its meaning depends on the kind."""
 
-    Args:
-        kind: one of the constants of this module.
-        call: number of the exchange that it belongs to, on its channel.
-        header: a short text or JSON.
-        payload: the data, one buffer on arrival, aligned for NumPy.
-        channel: which communicator it belongs to.
-        made: number of the last exchange that ended with a result at the sender.
-        remaining: seconds until the sender's deadline.
-        timeout: seconds that the sender was ready to wait altogether.
-    """
-
-    kind: int
-    call: int
-    header: bytes = b""
-    payload: Any = b""  # a Payload when it is sent, a Buffer when it has arrived
-    channel: int = 0
-    made: int = 0
-    remaining: float = 0.0
-    timeout: float = 0.0
+    kind: int  #: one of the constants of this module
+    call: int  #: number of the exchange that it belongs to, on its channel
+    header: bytes = b""  #: a short text or JSON
+    payload: Any = b""  #: a Payload when it is sent; a Buffer, aligned for NumPy, when it has arrived
+    channel: int = 0  #: which communicator it belongs to
+    made: int = 0  #: number of the last exchange that ended with a result at the sender
+    remaining: float = 0.0  #: seconds until the sender's deadline
+    timeout: float = 0.0  #: seconds that the sender was ready to wait altogether
     _ready: tuple[bool, bytes, list[Buffer]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def ready(self, whole: bool) -> tuple[bytes, list[Buffer]]:

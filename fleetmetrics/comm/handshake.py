@@ -133,7 +133,7 @@ def listen(job: Job) -> socket.socket:
             failures.append(f"{host}:{port} (promised to another by the environment)")
             continue
         try:
-            family, address = _address(job.bind or host, port)
+            found = socket.getaddrinfo(job.bind or host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         except OSError as error:
             if job.bind:
                 raise InvalidInputError(
@@ -143,7 +143,7 @@ def listen(job: Job) -> socket.socket:
             failures.append(f"{host}:{port} ({error.strerror})")
             continue
         try:
-            return _listening(family, address, max(128, job.world_size))
+            return _listening(found[0], found[4], max(128, job.world_size))
         except OSError as error:
             failures.append(f"{job.bind or host}:{port} ({error.strerror})")
             if error.errno == errno.EADDRNOTAVAIL and not job.bind:
@@ -187,11 +187,6 @@ def _check_descriptors(world_size: int) -> None:
 def _is_ours(job: Job, port: int) -> bool:
     """The trainer endpoint itself is in the environment: for a parameter-server job it is ours to use."""
     return (bool(job.endpoint) or not job.collective) and job.candidates()[0][1] == port
-
-
-def _address(host: str, port: int) -> tuple[int, tuple[object, ...]]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    return found[0], found[4]
 
 
 class Door:

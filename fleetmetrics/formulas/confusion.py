@@ -66,12 +66,7 @@ class Counts(NamedTuple):
 
 
 def counts_of(confusion: Any) -> Counts:
-    """True and false positives and negatives of every class, of the matrix's dtype.
-
-    Examples:
-        >>> counts_of([[3, 1], [2, 4]]).fp.tolist()
-        [2, 1]
-    """
+    """True and false positives and negatives of every class, of the matrix's dtype."""
     matrix = matrix_given(confusion)
     if matrix.ndim == 3:
         return Counts(matrix[:, 1, 1], matrix[:, 0, 1], matrix[:, 1, 0], matrix[:, 0, 0], "label")

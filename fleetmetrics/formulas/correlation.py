@@ -100,12 +100,7 @@ def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: s
 
 
 def root_of_product(one: float, other: float) -> float:
-    """The square root of a product that may leave the range of a float.
-
-    Examples:
-        >>> root_of_product(2.0, 8.0)
-        4.0
-    """
+    """The square root of a product that may leave the range of a float."""
     product = one * other
     # The root of the product rounds once; two roots do not overflow.
     return math.sqrt(product) if 1e-280 < product < 1e300 else math.sqrt(one) * math.sqrt(other)

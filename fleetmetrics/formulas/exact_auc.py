@@ -219,13 +219,7 @@ def start_exact_auc() -> dict[str, Any]:
 
 
 def count_exact_auc(label: np.ndarray, weight: np.ndarray | None, totals: tuple[Any, Any]) -> dict[str, Any]:
-    """What the samples of one piece weigh: all that `fold_exact_auc` asks about it for the pieces after it.
-
-    Args:
-        label: flags ``[n]``.
-        weight: ``[n]`` float64, or None.
-        totals: as for `fold_exact_auc`.
-    """
+    """What the samples of one piece weigh: all that `fold_exact_auc` asks about it for the pieces after it."""
     weight, _ = _in_range(len(label), weight, totals)
     if weight is None:
         positive = int(np.count_nonzero(label))
@@ -349,19 +343,7 @@ def exact_auc_of(
     max_fpr: float | None = None,
     zero_division: float = math.nan,
 ) -> float:
-    """The area, when all samples have been counted.
-
-    Args:
-        negative: what the samples labelled 0 weigh.
-        positive: what the samples labelled 1 weigh.
-        area: as `fold_exact_auc` leaves it.
-        curve: "ROC" or "PR".
-        max_fpr: for "ROC"; None: the whole area.
-        zero_division: as for `exact_auc`.
-
-    Returns:
-        A fraction in [0, 1].
-    """
+    """The area, a fraction, when `fold_exact_auc` has counted all samples: what each class weighs, and its ``area``."""
     if not positive or (curve == "ROC" and not negative):
         reason = f"the weight of the samples labelled 1 is {positive}, of those labelled 0 {negative}"
         return stand_in("exact_auc", reason, zero_division)

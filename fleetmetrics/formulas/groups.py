@@ -15,24 +15,14 @@ __all__ = ["auc_by_group"]
 
 
 def starts_of(group: np.ndarray) -> np.ndarray:
-    """Whether a new group begins at each sample; the groups are sorted.
-
-    Examples:
-        >>> starts_of(np.array([1, 1, 2])).tolist()
-        [True, False, True]
-    """
+    """Whether a new group begins at each sample; the groups are sorted."""
     first = np.ones(len(group), np.bool_)
     first[1:] = group[1:] != group[:-1]
     return first
 
 
 def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Where the finite values of each group are, group by group, the highest first: int64 ``[n]``.
-
-    Examples:
-        >>> best_first(np.array([1.0, 2.0, 5.0]), np.array([0, 2]), np.array([2, 1])).tolist()
-        [1, 0, 2]
-    """
+    """Where the finite values of each group are, group by group, the highest first: int64 ``[n]``."""
     if values.dtype.kind in "iu" and values.size and max(-int(values.min()), int(values.max())) > 2**53:
         values = np.unique(values, return_inverse=True)[1]  # no float tells them apart
     # nan and the lowest infinity, if nobody has checked, come last; below, nothing comes after what pads a row
@@ -48,28 +38,14 @@ def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.n
 
 
 def sums_of(values: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """The sum from each start to the next.
-
-    Examples:
-        >>> sums_of(np.array([1, 2, 4]), np.array([0, 2])).tolist()
-        [3, 4]
-    """
+    """The sum from each start to the next."""
     return np.add.reduceat(values, start) if len(start) else values[:0]
 
 
 def scaled(weight: np.ndarray | None) -> tuple[np.ndarray | None, int]:
     """Weights times a power of two that makes all of them at most 1, so that their sums are finite; small ones stay.
 
-    Args:
-        weight: ``[n]`` finite numbers of at least 0; None: there are none.
-
-    Returns:
-        The weights, and the exponent of the power of two that would undo it.
-
-    Examples:
-        >>> weight, exponent = scaled(np.array([4.0, 1.0]))
-        >>> weight.tolist(), exponent
-        ([0.5, 0.125], 3)
+    With them comes the exponent of the power of two that would undo it.
     """
     if weight is None:
         return None, 0
@@ -87,11 +63,6 @@ def added_up(carry: Mapping[str, Any], exponent: int, **values: np.ndarray) -> d
         carry: sums by name, ``[..., words]``, and their ``"exponent"``.
         exponent: of the weights behind the numbers.
         **values: ``[..., n]`` numbers to add.
-
-    Examples:
-        >>> carry = {"weight": np.array([0.5, 0.0, 0.0, 0.0]), "exponent": 3}
-        >>> sum_of(added_up(carry, 1, weight=np.array([0.25, 0.25]))["weight"]).item()
-        0.625
     """
     common = max(carry["exponent"], exponent)
     found: dict[str, Any] = {"exponent": common}
@@ -108,11 +79,7 @@ _WORDS = 4
 
 
 def no_sum(*shape: int) -> np.ndarray:
-    """The sums of nothing, for `added_up`.
-
-    Args:
-        *shape: of the sums.
-    """
+    """The sums of nothing, for `added_up`."""
     return np.zeros((*shape, _WORDS))
 
 

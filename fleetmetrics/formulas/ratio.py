@@ -80,12 +80,7 @@ def ratio(
 
 
 def root_of_ratio(numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan) -> float:
-    """The square root of a `ratio`; ``zero_division`` is returned as it is.
-
-    Examples:
-        >>> root_of_ratio(8, 2, "root_mean_squared_error")
-        2.0
-    """
+    """The square root of a `ratio`; ``zero_division`` is returned as it is."""
     value = ratio(numerator, denominator, metric, zero_division)
     return math.sqrt(value) if np.any(denominator) else value
 
@@ -93,12 +88,7 @@ def root_of_ratio(numerator: Any, denominator: Any, metric: str, zero_division: 
 def ratios(
     numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan, of: str = "class"
 ) -> np.ndarray:
-    """Divide arrays of totals element by element; one warning names the undefined elements, by what each is ``of``.
-
-    Examples:
-        >>> ratios([1, 0], [2, 0], "precision", zero_division=0.0).tolist()
-        [0.5, 0.0]
-    """
+    """Divide arrays of totals element by element; one warning names the undefined elements, by what each is ``of``."""
     above = array_given(f"the sums of {metric}", numerator)
     below = weights_given(f"the totals of {metric}", denominator, above.shape)
     empty = below == 0
@@ -109,12 +99,7 @@ def ratios(
 
 
 def listed(entry: str, flags: np.ndarray) -> str:
-    """The places of the True entries in words, for a warning.
-
-    Examples:
-        >>> listed("class", np.array([False, True, True]))
-        'class 1, 2'
-    """
+    """The places of the True entries in words, for a warning."""
     places = np.flatnonzero(flags).tolist()
     more = f" and {len(places) - 5} more" if len(places) > 5 else ""
     return f"{entry} {', '.join(map(str, places[:5]))}{more}"

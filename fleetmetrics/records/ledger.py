@@ -76,12 +76,7 @@ def samples_added(*columns: Any, **named: Any) -> int | None:
 
 
 def samples_processed(data_batch: Any = None, data_samples: Any = None, **named: Any) -> int | None:
-    """How many samples a call of MMEngine's ``process`` brings: the objects, or what columns and batch agree on.
-
-    Examples:
-        >>> samples_processed((np.zeros([5, 8]), np.zeros(5)), (np.zeros([5, 3]), np.zeros(5)))
-        5
-    """
+    """How many samples a call of MMEngine's ``process`` brings: the objects, or what columns and batch agree on."""
     samples = [data_samples, *named.values()][-1]  # whatever a subclass calls it
     size, columns = _length(samples), samples if isinstance(samples, (list, tuple)) else ()
     if not columns or any(isinstance(each, Mapping) or _length(each) is None for each in columns):

@@ -10,13 +10,4 @@ Importing this module imports Paddle.
 from fleetmetrics.static.drop_in import auc, ctr_metric_bundle
 from fleetmetrics.static.variables import StaticState, accumulate, create_state, current_program, load, states
 
-__all__ = [
-    "StaticState",
-    "accumulate",
-    "auc",
-    "create_state",
-    "ctr_metric_bundle",
-    "current_program",
-    "load",
-    "states",
-]
+__all__ = ["StaticState", "accumulate", "auc", "create_state", "ctr_metric_bundle", "current_program", "load", "states"]

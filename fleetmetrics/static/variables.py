@@ -47,11 +47,7 @@ class StaticState:
     is_fleetmetrics_state = True
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, reduction: str, variable: Any) -> None:
-        self.name = name
-        self.shape = shape
-        self.dtype = dtype
-        self.reduction = reduction
-        self.variable = variable
+        self.name, self.shape, self.dtype, self.reduction, self.variable = name, shape, dtype, reduction, variable
 
     def __repr__(self) -> str:
         return f"StaticState({self.name!r}, shape={self.shape}, dtype={self.dtype!r}, reduction={self.reduction!r})"
@@ -222,14 +218,7 @@ def accumulate(state: StaticState, batch_value: Any) -> None:
 
 
 def replace(state: StaticState, place: Any, batch_value: Any, counts: Any) -> None:
-    """Append the operations that put a batch's value in the place of another.
-
-    Args:
-        state: from `create_state`; its first axis has a place for each of several batches.
-        place: which one; an int64 of the program.
-        batch_value: as in `accumulate`, for a state without the first axis.
-        counts: an int64 of the program, 0 if nothing shall change; None: it shall.
-    """
+    """Append the operations that put a batch's value at a place on a state's first axis, unless ``counts`` is 0."""
     if isinstance(batch_value, Scattered):
         nothing = paddle_ops.identity(state.shape[1:], state.dtype, state.reduction)
         batch_value = paddle_ops.merge(state.reduction, nothing, batch_value)
