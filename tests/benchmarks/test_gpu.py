@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
+
+from tests.nursery import Nursery
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "benchmarks" / "gpu.py"
@@ -27,8 +30,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def run(*arguments: str) -> Any:
+    """The script with its launcher and its workers, forked where all that they need is imported already."""
     command = [sys.executable, str(SCRIPT), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280)
+    with Nursery("sklearn.metrics", "paddle", "fleetmetrics", "tests.contract") as nursery:
+        forked = {**os.environ, **nursery.environment("gpu.py", "paddle.distributed.launch")}
+        return subprocess.run(command, capture_output=True, text=True, timeout=280, env=forked)
 
 
 class Driver:

@@ -65,8 +65,8 @@ class Demo:
     Args:
         example: where it is.
         arguments: what it is given.
-        nursery: forks the launcher, the workers and the servers; None: they are processes of their own, as those are to
-            be that a test sends a signal to.
+        nursery: forks the launcher, the workers and the servers; None: they are processes of their own. Who is killed
+            in its stead ends it a moment later: nothing of it may be looked at that changes in that moment.
         environment: further variables.
     """
 
@@ -260,9 +260,9 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 
 @pytest.fixture(scope="module")
-def default(stopped: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+def default(stopped: Demo, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """`make demo`, ended; the run that only waits has begun before."""
-    with Demo(copied(tmp_path_factory.mktemp("default"))) as demo:
+    with Demo(copied(tmp_path_factory.mktemp("default")), nursery=nursery) as demo:
         assert demo.end() == 0, demo.err
         yield demo
 
@@ -328,9 +328,11 @@ def test_a_worker_that_is_killed_while_it_trains_is_named_with_the_end_of_its_lo
 
 
 @with_servers
-def test_a_server_that_is_killed_while_the_workers_train_is_named(example: Path, tmp_path: Path) -> None:
+def test_a_server_that_is_killed_while_the_workers_train_is_named(
+    example: Path, nursery: Nursery, tmp_path: Path
+) -> None:
     data = str(impressions(tmp_path / "day.tsv", 60))
-    with Demo(example, "--passes", "1000000", "--data", data) as demo:
+    with Demo(example, "--passes", "1000000", "--data", data, nursery=nursery) as demo:
         demo.await_line("pass       2/")
         demo.hurt("server", 1, signal.SIGKILL)
         assert demo.end() == 1

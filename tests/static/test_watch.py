@@ -117,7 +117,7 @@ import numpy as np, paddle
 import fleetmetrics as fm
 
 paddle.enable_static()
-FILES, LINES = 8, 5000
+FILES, LINES = 8, {lines}
 names, threads = {names}, {threads}
 main, startup = paddle.static.default_main_program(), paddle.static.default_startup_program()
 x = paddle.static.data("x", [-1, 1], "float32")
@@ -152,9 +152,12 @@ def nursery() -> Iterator[Nursery]:
         yield nursery
 
 
-def from_dataset(nursery: Nursery, folder: Path, then: str, threads: int = 4, names: tuple[str, ...] = ()) -> Any:
+def from_dataset(
+    nursery: Nursery, folder: Path, then: str, threads: int = 4, names: tuple[str, ...] = (), lines: int = 1000
+) -> Any:
     """What the last line of a program says that counts the lines of eight files, in batches of one."""
-    done = nursery.run(FROM_DATASET.format(names=names, threads=threads, then=textwrap.dedent(then)), folder)
+    code = FROM_DATASET.format(names=names, threads=threads, lines=lines, then=textwrap.dedent(then))
+    done = nursery.run(code, folder)
     assert done.status == 0, done.err[-3000:]
     return ast.literal_eval(done.out.splitlines()[-1])
 
@@ -180,7 +183,7 @@ def test_threads_are_refused_over_a_program_with_states_and_one_thread_counts_ri
 
 @on_legacy_graph
 def test_what_is_refused_would_lose_samples(nursery, tmp_path):
-    """The reason: there is no lock, and sooner or later two threads meet."""
+    """The reason: there is no lock, and sooner or later two threads meet: sooner in long files."""
     then = """
     lost = 1
     for _ in range(50):
@@ -191,7 +194,7 @@ def test_what_is_refused_would_lose_samples(nursery, tmp_path):
             break
     print(lost)
     """
-    assert 0 < from_dataset(nursery, tmp_path, then, threads=8) < 1
+    assert 0 < from_dataset(nursery, tmp_path, then, threads=8, lines=5000) < 1
 
 
 @on_legacy_graph
