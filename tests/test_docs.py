@@ -174,6 +174,7 @@ def test_the_tables_of_all_metrics_are_what_their_docstrings_say() -> None:
     assert written == catalogue.tables(), "run docs/scripts/catalogue.py"
 
 
+@pytest.mark.numpy_only
 @pytest.mark.usefixtures("scripts")
 def test_the_table_of_modes_has_what_does_not_run_everywhere_and_agrees_with_what_the_cases_claim() -> None:
     import modes

@@ -48,6 +48,7 @@ def test_every_metric_of_the_catalogue_is_here():
     assert set(fm.metrics.__all__) <= kinds
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "numpy" in case.modes])
 def test_a_copy_has_the_value_and_goes_on_by_itself(name):
     metric = CASES[name].make()

@@ -22,6 +22,8 @@ from fleetmetrics.errors import (
 )
 from fleetmetrics.numbers import combine
 
+pytestmark = pytest.mark.numpy_only
+
 
 class Doubling:
     """Two workers that always bring the same."""

@@ -15,7 +15,7 @@ from tests.distributed.cluster import AT_ONCE, SLACK, Job, run, run_at_once
 
 WORKER = Path(__file__).parent / "workers" / "channel.py"
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 
 
 def start(case: str, workers: int = 2, **options: Any) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.distributed.cluster import Job, run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 REPORT = "import os, time\nfrom cluster import arguments, report\nrank = int(os.environ['PADDLE_TRAINER_ID'])\n"
 
 

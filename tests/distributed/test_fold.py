@@ -10,7 +10,7 @@ import pytest
 
 from tests.distributed.cluster import AT_ONCE, run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 WORKER = Path(__file__).parent / "workers" / "fold.py"
 SAMPLES = 700
 #: A worker's records are cut by its sketch; 2**24 is one piece.

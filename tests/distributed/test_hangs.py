@@ -23,7 +23,7 @@ from tests.distributed.cluster import AT_ONCE, SLACK, free_ports
 from tests.distributed.forks import BEFORE, SECRET, Fork, crew, member, outcome, results, run, timed, wait_for
 from tests.distributed.proxy import Cut, Message, Proxy
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 
 
 @pytest.fixture

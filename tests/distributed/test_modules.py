@@ -8,7 +8,7 @@ import pytest
 
 from tests.distributed.cluster import run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 #: The most modules that a compute on two workers may pass, once it has found the others.
 MOST = {"AUC": 13, "Sliced": 18}
 

@@ -15,7 +15,7 @@ import pytest
 import fleetmetrics as fm
 from tests.distributed.cluster import AT_ONCE, SLACK, Job, run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 WORKER = Path(__file__).parent / "workers" / "mpi.py"
 ENGINE = {"FLEETMETRICS_ENGINE": "mpi"}
 RECORD_METRICS: dict[str, Any] = {

@@ -16,7 +16,7 @@ from tests.distributed.forks import BEFORE, crew, member, outcome, results, wait
 from tests.distributed.kills import campaign
 from tests.distributed.proxy import Cut, Edit, Hold, Message, Proxy
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 
 #: What rank 0 or rank 1 has just said, and whether it still passes.
 MOMENTS = {

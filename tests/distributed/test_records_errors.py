@@ -11,7 +11,7 @@ import pytest
 import fleetmetrics as fm
 from tests.distributed.cluster import AT_ONCE, SLACK, run, run_at_once
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 WORKER = Path(__file__).parent / "workers" / "records_errors.py"
 
 

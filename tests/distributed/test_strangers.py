@@ -28,7 +28,7 @@ from tests.distributed.cluster import AT_ONCE, free_ports
 from tests.distributed.forks import SECRET, crew, member, outcome, results, run, timed, wait_for, wait_until
 from tests.distributed.proxy import Edit, Message, Proxy
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 
 HTTP = b"GET / HTTP/1.1\r\nHost: rank-0\r\n\r\n"
 MAGIC = b"fleetmetrics 2\r\n"

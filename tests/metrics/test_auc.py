@@ -106,6 +106,7 @@ def test_at_a_rate_of_two_in_ten_thousand_linear_buckets_are_far_off_and_log_odd
     assert max(off["log_odds"]) < 2e-4
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("spacing", ["log_odds", "linear"])
 @pytest.mark.parametrize("curve", ["ROC", "PR", "part of ROC"])
 def test_the_area_of_the_raw_scores_always_lies_between_the_bounds(curve, spacing):

@@ -49,6 +49,7 @@ def error_of(call) -> str:
 # -- values ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.numpy_only
 @WEIGHTS
 @pytest.mark.parametrize("task", SIZES)
 def test_a_collection_of_every_average_keeps_one_histogram_and_equals_scikit_learn(task, weight):
@@ -94,6 +95,7 @@ def test_labels_have_scikit_learns_partial_areas():
     assert mine == pytest.approx(roc_auc_score(LABELS, TABLE, max_fpr=0.3), rel=1e-12, abs=0)
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("average", AVERAGES)
 @pytest.mark.parametrize("kind, theirs", [(fm.AUC, roc_auc_score), (fm.AveragePrecision, average_precision_score)])
 def test_the_value_of_the_raw_scores_always_lies_between_the_averaged_bounds(kind, theirs, average):

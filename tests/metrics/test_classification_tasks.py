@@ -46,6 +46,7 @@ def error_of(call) -> str:
     return str(error.value)
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["unweighted", "weighted"])
 @pytest.mark.parametrize("task", INPUTS)
 def test_a_collection_of_every_average_keeps_one_matrix_and_equals_scikit_learn(task, weight):

@@ -182,6 +182,7 @@ def test_xauc_of_clicks_is_the_area_under_the_curve():
 NUMBERS = [-2.0, -1.0, -0.5, 0.0, 1e-300, 0.5, 3.0]
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("power", [-3, -0.5, 0, 1, 1.5, 1.999, 2, 2.5, 3])
 def test_tweedie_deviance_takes_what_scikit_learn_takes(power):
     from sklearn.metrics import mean_tweedie_deviance

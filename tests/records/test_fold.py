@@ -15,6 +15,8 @@ from fleetmetrics.records import fold
 from tests.contract import CASES, batches, draw, feed, first_dtypes, plain
 from tests.fakes import Together, together
 
+pytestmark = pytest.mark.numpy_only
+
 KEEPING = [name for name, case in CASES.items() if any(case.make().record_metrics())]
 
 

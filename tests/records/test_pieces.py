@@ -11,6 +11,8 @@ from fleetmetrics.errors import RecordError
 from fleetmetrics.records.batches import Columns, Part, in_order, part_of
 from fleetmetrics.records.pieces import PIECE_BYTES, pieces, read_piece
 
+pytestmark = pytest.mark.numpy_only
+
 
 def sent(columns: Columns) -> list[list[Any]]:
     """What arrives, piece by piece."""

@@ -52,6 +52,7 @@ def test_slices_have_the_values_of_their_samples(mode: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.numpy_only
 def test_windows_have_the_values_of_the_last_batches() -> None:
     wrong = []
     for name in SUMS:
@@ -67,6 +68,7 @@ def test_windows_have_the_values_of_the_last_batches() -> None:
     assert wrong == []
 
 
+@pytest.mark.numpy_only
 def test_a_metric_that_comes_twice_in_a_collection_shares_its_states() -> None:
     wrong = []
     for name in SUMS:
@@ -93,6 +95,7 @@ def of_replicate(value: Any, replicate: int) -> Any:
     return tuple(of_replicate(each, replicate) for each in value)
 
 
+@pytest.mark.numpy_only
 def test_replicates_have_the_values_of_what_they_draw() -> None:
     wrong = []
     for name in SUMS:

@@ -42,6 +42,7 @@ KEYS = {
 }
 
 
+@pytest.mark.numpy_only
 @pytest.mark.filterwarnings("ignore:mine. slot has more than")
 @pytest.mark.parametrize("kind", KEYS)
 @pytest.mark.parametrize("limit", [1, 7, 59, 60, 1000])

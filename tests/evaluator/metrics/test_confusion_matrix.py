@@ -38,6 +38,7 @@ def test_it_equals_scikit_learn(form):
     assert wide.shape == (12, 12) and plain(wide[:10, :10]) == expected and wide.sum() == len(label)
 
 
+@pytest.mark.numpy_only
 @pytest.mark.parametrize("form", FORMS_OF_A_SAMPLE)
 def test_data_samples_in_every_form(form):
     score, label = digits()
