@@ -260,6 +260,8 @@ def calibration(metric: Any, ax: Any = None, label: str = "") -> Any:
             ax.xaxis.set_major_formatter("{x:g}")
             ax.yaxis.set_major_formatter("{x:g}")
         finish(ax, "predicted", "actual", "" if log else "xy")
+        if ax.get_legend():
+            ax.legend(loc="best")  # above are the numbers of samples
     return ax
 
 

@@ -26,7 +26,7 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: What is drawn of the metrics, with a caption.
 _PICTURES = {
     "roc": (
-        "ROC curve; where a band is to be seen, the exact curve runs in it",
+        "ROC curve; the exact one is within the band, if one can be seen",
         "ROC 曲线；若可见阴影带，精确曲线在其中",
     ),
     "precision_recall": ("Precision and recall at each threshold", "各阈值下的精确率与召回率"),
