@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Se
 import numpy as np
 
 from fleetmetrics import xp as namespaces
-from fleetmetrics.arguments import AllArguments, difference, flag_of, raise_if_positional, raise_if_unknown
+from fleetmetrics.arguments import AllArguments, flag_of, raise_if_positional, raise_if_unknown
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
-from fleetmetrics.checkpoint import Checkpointed
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline, resolve_timeout
 from fleetmetrics.errors import (
@@ -25,6 +24,7 @@ from fleetmetrics.errors import (
     StaticProgramError,
 )
 from fleetmetrics.hints import hint_of_argument, hint_of_method
+from fleetmetrics.partial import Partial
 from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.state import State, blocks_of
 
@@ -55,7 +55,7 @@ def _default_name(kind: type) -> str:
     return f"{stem}_{next(_ordinals.setdefault(stem, itertools.count()))}"
 
 
-class Accumulator(Checkpointed):
+class Accumulator(Partial):
     """What adds batches, exchanges once, and evaluates: a metric, or several; for the arguments see `Metric`."""
 
     #: Whether ``add`` takes a label; None: it may be given one, and does not look at it. False: a label is an error,
@@ -159,6 +159,8 @@ class Accumulator(Checkpointed):
         tables: dict[Any, list[Any]] = {}
         for metric in self.record_metrics():
             tables.setdefault(metric.table, []).append(metric)
+        for table, metrics in tables.items():
+            table.metrics = metrics
         return tables
 
     # -- add -----------------------------------------------------------------------------------------------
@@ -386,7 +388,7 @@ class Accumulator(Checkpointed):
                 owner = self.called() if check is self._check else check.owner
                 check.raise_if_invalid(values, owner, {self.called(leaf): leaf.requirements for leaf in self.leaves()})
 
-    # -- reset, merge -----------------------------------------------------------------------------------------
+    # -- reset -----------------------------------------------------------------------------------------
 
     def reset(self, scope: Any = None) -> None:
         """Forget what was accumulated on this worker.
@@ -402,37 +404,6 @@ class Accumulator(Checkpointed):
     def settings(self) -> dict[str, Any]:
         """What it was told when it was made that can change its number, by name."""
         return {name: value for name, value in vars(self).items() if name not in _COMMON}
-
-    def merge(self, other: Accumulator | Sequence[Accumulator], scope: Any = None) -> None:
-        """Add what another accumulator of the same kind holds; the other one stays as it is.
-
-        Args:
-            other: the same class with the same settings; or several, whose sums are rounded once, in any order.
-            scope: where a static program's variables live; None: the global scope.
-
-        Raises:
-            InvalidInputError: if class, settings or states differ; it says which, and nothing was added.
-        """
-        others: Sequence[Any] = other if isinstance(other, (list, tuple)) else [other]
-        mine, own = self._states(), list(self._tables())
-        kinds = [each.kind for each in (*mine, *own)]
-        parts, tables = [{state: state.saved(scope) for state in mine}], []
-        for each in others:
-            differs = difference(self, each)
-            theirs, given = ([], []) if differs else (each._states(), list(each._tables()))
-            if differs or kinds != [state.kind for state in (*theirs, *given)]:
-                raise InvalidInputError(
-                    f"other must be a {type(self).__name__} with the settings of {self.name}; it is "
-                    f"{getattr(each, 'name', each)!r} ({type(each).__name__}): {differs or 'its states differ'}"
-                )
-            parts.append({state: its.saved(scope) for state, its in zip(mine, theirs)})
-            tables.append(given)
-        made = [(state, state.together(parts)) for state in mine]
-        for state, held in made:
-            state.load(held, scope)
-        for more in tables:
-            for table, its in zip(own, more):
-                table.merge(its)
 
     def _holders(self) -> Sequence[Any]:
         return [*self._states(), *self._tables()]

@@ -1,13 +1,105 @@
-"""Partial results: what parts of the data have done, as values that are merged, in any order."""
+"""Partial results: what parts of the data have done, as values that are merged, in any order.
+
+A part that has all samples of its users (or queries, or scores) can be closed: what it kept of every sample is folded
+into a few numbers, which are all that another part needs of it.
+"""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, Iterable
+from typing import Any, Iterable, Sequence
 
+from fleetmetrics.arguments import difference
+from fleetmetrics.checkpoint import Checkpointed
 from fleetmetrics.errors import InvalidInputError
 
 __all__ = ["merge_all"]
+
+
+class Partial(Checkpointed):
+    """What is merged with others of its kind."""
+
+    def merge(self: Any, other: Any, scope: Any = None) -> None:
+        """Add what another accumulator of the same kind holds; the other one stays as it is.
+
+        Sums keep beside them what rounding takes: any tree of merges gives what `fleetmetrics.merge_all` gives.
+
+        Args:
+            other: the same class with the same settings; or several, whose sums are rounded once, in any order.
+            scope: where a static program's variables live; None: the global scope.
+
+        Raises:
+            InvalidInputError: if class, settings or states differ, only some are closed, or two that are closed have a
+                user in common; it says which, and nothing was added.
+        """
+        others: Sequence[Any] = other if isinstance(other, (list, tuple)) else [other]
+        mine, own = self._states(), list(self._tables())
+        kinds = [each.kind for each in (*mine, *own)]
+        parts, tables = [{state: state.saved(scope) for state in mine}], []
+        for each in others:
+            differs = difference(self, each)
+            theirs, given = ([], []) if differs else (each._states(), list(each._tables()))
+            if differs or kinds != [state.kind for state in (*theirs, *given)]:
+                raise InvalidInputError(
+                    f"other must be a {type(self).__name__} with the settings of {self.name}; it is "
+                    f"{getattr(each, 'name', each)!r} ({type(each).__name__}): {differs or 'its states differ'}"
+                )
+            parts.append({state: its.saved(scope) for state, its in zip(mine, theirs)})
+            tables.append(given)
+        held = [table.with_others(its) for table, its in zip(own, zip(*tables))]
+        made = [(state, state.together(parts)) for state in mine]
+        for state, array in made:
+            state.load(array, scope)
+        for table, content in zip(own, held):
+            table.hold(*content)
+
+    def close(self: Any, complete_by: str, *, totals: Any = None) -> None:
+        """Fold the samples that are kept into a few numbers; no other part may have a sample of the same users.
+
+        Of each user 8 bytes are kept (an integer itself, of a text a hash), so that a user in two parts is found when
+        they are merged. A closed metric takes no more samples. Metrics that keep no samples stay as they are.
+
+        Args:
+            complete_by: the column of which this part has all samples: ``"user"``, ``"query"``, whatever the metric is
+                ``by``; or for `ExactAUC` ``"score"``: each part then has all samples of a range of scores.
+            totals: for `ExactAUC` with ``curve="PR"`` or ``max_fpr``: an `ExactAUC` without these that holds all parts,
+                each closed by score, from a first pass over the same samples.
+
+        Raises:
+            InvalidInputError: a metric keeps samples that this column does not complete.
+
+        Examples:
+            >>> from fleetmetrics import GAUC, merge_all
+            >>> parts = [GAUC(), GAUC()]
+            >>> parts[0].add([0.1, 0.4], [0, 1], user=["ann", "ann"])
+            >>> parts[1].add([0.8, 0.6, 0.7], [0, 1, 0], user=["bob", "bob", "bob"])
+            >>> for part in parts:
+            ...     part.close(complete_by="user")
+            >>> merge_all(parts).compute()
+            0.4
+        """
+        self._check_is_free()
+        tables = self._tables()
+        for table, metrics in tables.items():
+            if table.order != complete_by:
+                leaf = next(leaf for leaf in self.leaves() if metrics[0] in leaf.record_metrics())
+                how = f"only by {table.order!r}" if table.order else "by nothing: it looks at all samples at once"
+                raise InvalidInputError(
+                    f"{self.called(leaf)}: complete_by is {complete_by!r}, and its samples are complete {how}. Put it "
+                    "into a collection of its own; one that is not closed is merged with all of its samples"
+                )
+        values = {state: state.read() for state in self._states()}
+        self._raise_if_invalid(values)
+        given = None
+        if totals is not None:
+            asked = totals._tables() if isinstance(totals, Partial) else ()  # type: ignore[attr-defined]
+            closed = [table.closed for table in asked if table.closed and table.order == complete_by]
+            if not closed:
+                raise InvalidInputError(f"totals must be a metric closed by {complete_by!r}, not {totals!r:.60}")
+            given = closed[0].carries[0]
+        made = [table.folded(values, given) for table in tables]
+        for table, each in zip(tables, made):
+            table.hold([], each)
 
 
 def merge_all(parts: Iterable[Any]) -> Any:

@@ -35,6 +35,7 @@ from typing import Any, Callable, Iterable, Mapping
 import numpy as np
 
 from fleetmetrics.batch import Batch
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Metric
 from fleetmetrics.records.table import Kept, Records, Table
 from fleetmetrics.state import State
@@ -102,6 +103,30 @@ class RecordMetric(Metric):
     def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """The carry of all records where there is one worker, in the order of its adds."""
         return self.fold(self.start(), records.cached("prepared", self.table.prepare), states)
+
+    def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> dict[str, Any]:
+        """What a part is folded into that has all samples of some values of the order.
+
+        Args:
+            records: of the part, as they were kept; without columns if there are none.
+            states: of the part.
+            totals: what was given to `close`.
+
+        Raises:
+            InvalidInputError: pieces are folded in their order; or it has no use for totals.
+        """
+        if totals is not None or not self.spreads:
+            what = "takes no totals" if self.spreads else "folds all samples in their order, and no part can be closed"
+            raise InvalidInputError(f"{self.name} ({type(self).__name__}) {what}")
+        return self.alone(records, states) if records else self.start()
+
+    def join_closed(self, carry: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        """Two closed parts, in any order, as one."""
+        return self.join(carry, other)
+
+    def of_closed(self, carry: dict[str, Any], states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """The carry for `formula`, from all closed parts together."""
+        return carry
 
     @property
     def spreads(self) -> bool:

@@ -138,6 +138,15 @@ def sorted_keys(keys: np.ndarray) -> np.ndarray:
     return keys
 
 
+def ends_of_scores(records: Any) -> tuple[Any, Any]:
+    """The lowest and the highest score of records that have them as "score", or as "keys" from `keys_of`."""
+    if "keys" not in records:
+        return records["score"].min().item(), records["score"].max().item()
+    keys = np.array([records["keys"].min(), records["keys"].max()])
+    low, high = (keys >> keys.dtype.type(1)).view(f"f{keys.itemsize}").tolist()
+    return low, high
+
+
 def _both_sorted(score: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, ...]:
     """The sorted keys of the scores of at least 0, and any of the opposites of those below."""
     keys = keys_of(score, label)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, Mapping, Sequence
 
 import numpy as np
 
 from fleetmetrics.batch import Batch
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.exact_auc import (
     count_exact_auc,
     count_keys,
+    ends_of_scores,
     exact_auc_of,
     fold_exact_auc,
     join_exact_auc,
@@ -103,6 +106,55 @@ class ExactAUC(Undefinable, RecordMetric):
 
     def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
         return join_exact_auc(carry, later)
+
+    def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> dict[str, Any]:
+        if not records:
+            return {"ranges": []}
+        low, high = ends_of_scores(records)
+        counts = [states["negatives"].item(), states["positives"].item()]
+        above, of_all = start_exact_auc(), None
+        if not self._is_whole:
+            ranges = [] if totals is None else totals["ranges"]
+            if not any(each[:2] == [low, high] and np.allclose(each[2:4], counts, 1e-9, 0) for each in ranges):
+                raise InvalidInputError(
+                    f"{self.name}: what samples with scores from {low} to {high} add depends on those above; give "
+                    'close(complete_by="score", totals=) an ExactAUC() that holds the same parts, closed by score'
+                )
+            counts = of_all = [sum(each[i] for each in ranges) for i in (2, 3)]
+            before = [sum(each[i] for each in ranges if each[0] > high) for i in (2, 3)]
+            above = {"negative": before[0], "positive": before[1], "area": 0}
+        score, label, weight = (records.cached("prepared", self.table.prepare)[name] for name in _COLUMNS)
+        given = np.asarray(counts[0]), np.asarray(counts[1])  # no floats: then weights stay what they are
+        made = fold_exact_auc(above, score, label, weight, given, self.curve, self.max_fpr)
+        return {"ranges": [[low, high, *made.values(), of_all]]}
+
+    def join_closed(self, carry: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        ranges = sorted([*carry["ranges"], *other["ranges"]], key=itemgetter(0))
+        for one, two in zip(ranges, ranges[1:]):
+            if two[0] <= one[1]:
+                raise InvalidInputError(
+                    f"{self.name}: one part has scores from {one[0]} to {one[1]}, and another one from {two[0]} to "
+                    f"{two[1]}; to be closed by score, a part must have all samples of its range"
+                )
+        return {"ranges": ranges}
+
+    def of_closed(self, carry: dict[str, Any], states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        made = start_exact_auc()
+        for _, _, n, p, area, _ in reversed(carry["ranges"]):
+            pairs = 2 * n * made["positive"] if self._is_whole else 0
+            made = join_exact_auc(made, {"negative": n, "positive": p, "area": area + pairs})
+        weights = [made["negative"], made["positive"]]
+        for *_, of_all in carry["ranges"]:
+            if of_all is not None and not np.allclose(of_all, weights, 1e-9, 0):
+                raise InvalidInputError(
+                    f"{self.name}: the samples of the classes weigh {weights} in the closed parts, and {of_all} "
+                    "in totals; merge all parts that totals has"
+                )
+        return made
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.curve == "ROC" and self.max_fpr in (None, 1)
 
     def formula(self, negative: Any, positive: Any, area: Any, **totals: np.ndarray) -> float:
         return exact_auc_of(negative, positive, area, self.curve, self.max_fpr, self.zero_division)

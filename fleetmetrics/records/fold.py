@@ -22,7 +22,7 @@ from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError
 from fleetmetrics.logs import progress
-from fleetmetrics.records.table import Records, Table, joined_records
+from fleetmetrics.records.table import Closed, Records, Table, joined_records
 from fleetmetrics.serial import pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 
@@ -48,12 +48,15 @@ def fold_in_order(
     for table, metrics in tables.items():
         known = [{name: states[state] for name, state in metric.states.items()} for metric in metrics]
         folds = _Folds(table, metrics, known)
-        if channel.world_size == 1:
+        if channel.world_size == 1 and table.closed is not None:
+            folds.carries = table.opened(table.closed, known)
+        elif channel.world_size == 1:
             records = Records(table.records())  # what is cached in it goes with it
             if records:
                 folds.carries = [metric.alone(records, each) for metric, each in zip(metrics, known)]
         else:
-            folds.carries = _fold_together(f"{call}, records", channel, folds, deadline)
+            made = _fold_together(f"{call}, records", channel, folds, deadline)
+            folds.carries = table.opened(made, known) if isinstance(made, Closed) else made
         carries.update(zip(metrics, folds.carries))
     return carries
 
@@ -85,7 +88,7 @@ class _Folds:
         return [getattr(metric, method)(carry, records, states) for metric, carry, states in every]
 
 
-def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: Deadline) -> list[Any]:
+def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: Deadline) -> list[Any] | Closed:
     table = folds.table
     records = Records({})
     trouble: Exception | None = None
@@ -93,15 +96,28 @@ def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: De
     try:
         records = table.prepared()
         note, sketch = _described(table, records)
+        if table.closed is not None:
+            sketch = pack(table.closed)
+            note = ["closed", True, sketch.layout]
     except Exception as error:  # of any kind: the others are waiting
         trouble = error
 
     def plan(letters: Sequence[Letter]) -> Letter:
+        filled = [letter for letter in letters if letter.note[1]]
+        closed = [Closed(*unpack(each.note[2], joined(each.payload))) for each in filled if each.note[0] == "closed"]
+        if closed and len(closed) < len(filled):
+            kinds = ["closed" if each.note[0] == "closed" else "open" if each.note[1] else "empty" for each in letters]
+            raise AgreementError(f"{table.name}: the workers differ, close all of them or none: {by_rank(kinds)}.")
+        if closed:
+            made = pack(table.joined_closed(closed))
+            return Letter(["closed", made.layout], made.buffers)
         _check_kinds(table, [letter.note for letter in letters])
         cuts = pack_arrays([_cuts(letters)])
         return Letter(cuts.layout, cuts.buffers)
 
     told = channel.consult(call, plan, note, sketch.buffers, timeout=deadline.left, trouble=trouble)
+    if told.note[0] == "closed":
+        return Closed(*unpack(told.note[1], joined(told.payload)))
     (cuts,) = unpack_arrays(told.note, told.payload)
     column = records[table.order] if records.length and table.order else cuts[:0]
     edges = [0, *np.searchsorted(column, cuts, "right").tolist(), records.length]

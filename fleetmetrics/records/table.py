@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.batch.keys import joined_arrays
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import InvalidInputError, RecordError
+from fleetmetrics.serial import MISFITS
+from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.xp import to_host, together_to_host
 
-__all__ = ["Kept", "Records", "Table", "joined_records"]
+__all__ = ["Closed", "Kept", "Records", "Table", "joined_records"]
 
 
 class Records(Dict[str, Any]):
@@ -44,6 +49,13 @@ class Kept(NamedTuple):
     records: Mapping[str, Any]  #: arrays or tensors ``[n]`` by column; None for a column of ones
 
 
+class Closed(NamedTuple):
+    """What is left of the samples of a part that has all of its users'."""
+
+    carries: list[Any]  #: of the table's metrics, in their order
+    members: np.ndarray  #: the users: int64, sorted, of texts a hash
+
+
 class Table:
     """Columns with an entry per sample, merged by appending; the arguments are those of `RecordMetric.keep_records`."""
 
@@ -60,9 +72,12 @@ class Table:
         self.kind = (columns, order, key)
         self._prepare = prepare
         self._batches: list[Kept] = []
+        self.closed: Closed | None = None
+        #: Those of whoever looked last that stand on it.
+        self.metrics: Sequence[Any] = ()
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self._batches) + (self.closed is not None)
 
     def fresh(self) -> Table:
         """An empty table of the same kind."""
@@ -70,6 +85,8 @@ class Table:
 
     def accumulate(self, kept: Kept) -> None:
         """Append a batch, copied, since its owner may write into it; what is on a device stays there."""
+        if self.closed is not None:
+            raise InvalidInputError(f"{self.name} is closed, and takes no more samples; reset it, or add to a new one")
         here = [value for value in kept.records.values() if value is not None]
         if all(isinstance(value, np.ndarray) or kept.xp.is_eager(value) for value in here):
             kept = self.on_host(kept)
@@ -138,15 +155,56 @@ class Table:
 
     def reset(self) -> None:
         """Forget everything."""
-        self._batches = []
+        self.hold([], None)
 
-    def merge(self, other: Table) -> None:
-        """Append another table's content, which is left unchanged."""
-        self._batches = [*self._batches, *other._batches]
+    def hold(self, batches: list[Kept], closed: Closed | None) -> None:
+        """Hold this and nothing else."""
+        self._batches, self.closed = batches, closed
+
+    def folded(self, values: Mapping[Any, np.ndarray], totals: Any) -> Closed:
+        """What its metrics make of all that was kept; see `fleetmetrics.partial.Partial.close`."""
+        if self.closed is not None:
+            return self.closed
+        records, members = Records(self.records()), np.empty(0, np.int64)
+        known = [{name: values[state] for name, state in metric.states.items()} for metric in self.metrics]
+        carries = [metric.closed(records, states, totals) for metric, states in zip(self.metrics, known)]
+        if records and self.order is not None and self.order in self.metrics[0].columns:
+            members = np.unique(integer_ids(np.unique(records[self.order])))
+        return Closed(carries, members)
+
+    def with_others(self, others: Sequence[Table]) -> tuple[list[Kept], Closed | None]:
+        """What these hold together, for `hold`; they stay as they are."""
+        filled = [each for each in (self, *others) if len(each)]
+        closed = [each.closed for each in filled if each.closed is not None]
+        if closed and len(closed) < len(filled):
+            raise InvalidInputError(
+                f"{self.name}: some parts are closed and others are not; close all of them, or none"
+            )
+        return [kept for each in filled for kept in each._batches], self.joined_closed(closed) if closed else None
+
+    def joined_closed(self, parts: Sequence[Closed]) -> Closed:
+        """Several as one; InvalidInputError if two have samples of one user."""
+        members = np.sort(np.concatenate([part.members for part in parts]))
+        twice = np.unique(members[1:][members[1:] == members[:-1]])
+        if len(twice):
+            raise InvalidInputError(
+                f"{self.name}: {len(twice)} values of {self.order!r} are in two parts that are closed by it, "
+                f"such as {twice[0]} (of a text, this is the hash); all samples of a value must be in one part"
+            )
+        carries = parts[0].carries
+        for part in parts[1:]:
+            carries = [metric.join_closed(*both) for metric, *both in zip(self.metrics, carries, part.carries)]
+        return Closed(carries, members)
+
+    def opened(self, closed: Closed, states: Sequence[Any]) -> list[Any]:
+        """The carries, for the metrics' values."""
+        if len(closed.carries) != len(self.metrics):
+            raise InvalidInputError(f"{self.name} was closed in a collection; compute that")
+        return [metric.of_closed(*both) for metric, *both in zip(self.metrics, closed.carries, states)]
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles and copies: no tensors."""
-        return {**vars(self), "_batches": [self.on_host(kept) for kept in self._batches]}
+        return {**vars(self), "_batches": [self.on_host(kept) for kept in self._batches], "metrics": ()}
 
     # -- checkpoints: as for `fleetmetrics.state.State`
 
@@ -156,11 +214,17 @@ class Table:
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         """Its columns but for those of all ones, copied; none without samples."""
+        if self.closed is not None:
+            return _packed(self.closed)
         return {name: column.copy() for name, column in self.records().items() if column is not None and len(column)}
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
         """The columns of several tables, one after the other."""
-        filled = [self._of(part[self]) for part in parts if part[self]]
+        held = [part[self] for part in parts if part[self]]
+        closed = [_unpacked(each) for each in held if _LAYOUT in each]
+        if closed:
+            return _packed(self.joined_closed(closed))
+        filled = [self._of(each) for each in held]
         joined = self.joined(filled) if filled else {}
         return {name: column for name, column in joined.items() if column is not None}
 
@@ -170,6 +234,9 @@ class Table:
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
         """Raise InvalidInputError if it cannot `load` this."""
         columns = held[self]
+        if _LAYOUT in columns:
+            self._check_closed(columns)
+            return
         known = set(columns) == {self.packed} or set(columns) <= set(self.columns)
         shapes = {column.shape for column in columns.values()}
         if not known or len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
@@ -178,7 +245,32 @@ class Table:
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
         """Hold what was `saved`."""
-        self._batches = [Kept(None, None, self._of(held))] if held else []
+        closed = _unpacked(held) if _LAYOUT in held else None
+        self.hold([Kept(None, None, self._of(held))] if held and not closed else [], closed)
+
+    def _check_closed(self, held: Mapping[str, np.ndarray]) -> None:
+        empty = [metric.closed(Records({}), {}, None) for metric in self.metrics]
+        with contextlib.suppress(*MISFITS, RecordError):
+            carries, members = _unpacked(held)
+            fits = members.dtype == np.int64 and members.ndim == 1 and (members[1:] > members[:-1]).all()
+            if fits and [each.keys() for each in carries] == [each.keys() for each in empty]:
+                return
+        raise InvalidInputError(f"{self.name} is closed in the checkpoint, and what it was folded into is malformed")
+
+
+#: What a closed table has instead of columns, whose names have no spaces.
+_LAYOUT, _PAYLOAD = "closed layout", "closed payload"
+
+
+def _packed(closed: Closed) -> dict[str, np.ndarray]:
+    packed = pack([closed.carries, closed.members])
+    layout = json.dumps(packed.layout).encode()
+    return {_LAYOUT: np.frombuffer(layout, np.uint8), _PAYLOAD: np.frombuffer(b"".join(packed.buffers), np.uint8)}
+
+
+def _unpacked(held: Mapping[str, np.ndarray]) -> Closed:
+    carries, members = unpack(json.loads(held[_LAYOUT].tobytes()), held[_PAYLOAD].tobytes())
+    return Closed(carries, members)
 
 
 def _small(column: np.ndarray) -> np.ndarray:

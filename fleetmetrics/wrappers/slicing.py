@@ -181,7 +181,7 @@ class SlicedRecords:
     """Takes the place of a metric that keeps every sample where records are folded, and folds each slice separately."""
 
     def __init__(self, metric: RecordMetric, slicing: Slicing) -> None:
-        self.metric, self.name, self.slicing = metric, metric.name, slicing
+        self.metric, self.name, self.slicing, self.columns = metric, metric.name, slicing, metric.columns
         self.table = slicing.tables.setdefault(metric.table, _sliced_table(metric.table))
         self._own = {name: slicing.state_of(state) for name, state in metric.states.items()}
 
@@ -224,21 +224,61 @@ class SlicedRecords:
         slices, known = zip(later["slices"], later["carries"]), self.known(carry)
         return _with(carry, ((place, self.metric.join(known(place), each)) for place, each in slices))
 
+    def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> dict[str, Any]:
+        """Let the metric close each slice, by its key; None stands for all other keys."""
+        if not records:
+            return self.start()
+        names, known = [*self._keys(states).tolist(), None], _by_name(totals) if totals else {}
+        slices = [(names[at], *each) for at, *each in self._slices(records, states)]
+        made = ((name, self.metric.closed(part, own, known.get(name))) for name, part, own in slices)
+        return _with(self.start(), made)
+
+    def join_closed(self, carry: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        """Join the parts of each slice, in the order of the keys."""
+        known, more = _by_name(carry), _by_name(other)
+        both = {name: self.metric.join_closed(known[name], more[name]) for name in known if name in more}
+        found = {**known, **more, **both}.items()
+        return _with(self.start(), sorted(found, key=lambda each: (each[0] is None, each[0])))
+
+    def of_closed(self, carry: dict[str, Any], states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """The carries by the place of a slice among the keys of all parts; InvalidInputError if one has none."""
+        places = {name: place for place, name in enumerate([*self._keys(states).tolist(), None])}
+        for name in carry["slices"]:
+            if name not in places:
+                raise InvalidInputError(
+                    f"{self.name}: {self.slicing.by} has more than {self.slicing.kept} keys in all parts together, and "
+                    f"{name!r} was closed as one of those that are kept; give a larger max_keys=, or keys=[...]"
+                )
+        found = [(places[name], each) for name, each in _by_name(carry).items()]
+        return _with(
+            self.start(), ((at, self.metric.of_closed(each, self._states_at(states, at))) for at, each in found)
+        )
+
+    def _keys(self, states: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.asarray(states["keys"] if "keys" in states else self.slicing.keys({}))
+
+    def _states_at(self, states: Mapping[str, np.ndarray], place: int) -> dict[str, np.ndarray]:
+        return {name: states[f"own {name}"][place, ...] for name in self._own}
+
     def _slices(self, records: Records, states: Mapping[str, np.ndarray]) -> list[tuple[int, Records, Any]]:
         """The slices in a piece: the place of each key, its samples, and the states of the metric."""
-        keys = states["keys"] if "keys" in states else self.slicing.keys({})
+        keys = self._keys(states)
         parts = records.cached(("slices", self.slicing), lambda each: _parts(each, found_in(keys, each[KEY])))
-        return [(place, part, {name: states[f"own {name}"][place, ...] for name in self._own}) for place, part in parts]
+        return [(place, part, self._states_at(states, place)) for place, part in parts]
 
     def known(self, carry: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
         """The metric's carry, by the place of a slice among the keys; the number of keys for other keys."""
-        found = dict(zip(carry["slices"], carry["carries"]))
+        found = _by_name(carry)
         return lambda place: found[place] if place in found else self.metric.start()
+
+
+def _by_name(carry: Mapping[str, Any]) -> dict[Any, Any]:
+    return dict(zip(carry["slices"], carry["carries"]))
 
 
 def _with(carry: Mapping[str, Any], slices: Iterable[tuple[int, Any]]) -> dict[str, Any]:
     """A carry with those of some slices replaced."""
-    found = {**dict(zip(carry["slices"], carry["carries"])), **dict(slices)}
+    found = {**_by_name(carry), **dict(slices)}
     return {"slices": list(found), "carries": list(found.values())}
 
 
