@@ -203,6 +203,8 @@ def described(value: Any, depth: int = 0) -> Any:
 
 def difference(one: Any, other: Any, where: str = "") -> str:
     """The first setting in which two objects differ, in words; "" if there is none."""
+    if one is other or (isinstance(one, str) and isinstance(other, str) and one == other):
+        return ""  # as nearly always
     if type(one) is not type(other):
         pairs: Any = None
     elif hasattr(one, "settings"):

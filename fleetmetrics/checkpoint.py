@@ -126,7 +126,8 @@ class Checkpointed:
                 f"{owner}: the checkpoint has format {version!r:.40} (fleetmetrics {about.get('written by')!r:.40}), "
                 f"and fleetmetrics {__version__} reads format {FORMAT}"
             )
-        differs = difference(self._about(), of, "it")
+        own = self._about()
+        differs = "" if own == of else difference(own, of, "it")
         if differs:
             raise InvalidInputError(f"{owner}: the checkpoint is of another metric, or other settings: {differs:.300}")
         held: dict[Any, dict[str, np.ndarray]] = {}

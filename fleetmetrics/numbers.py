@@ -23,11 +23,11 @@ __all__ = [
     "OF_BATCHES",
     "REDUCTIONS",
     "REST",
+    "check_rest",
     "combine",
     "combine_exactly",
     "held_of",
     "identity",
-    "is_rest",
     "sum_of_numbers",
     "widen",
 ]
@@ -160,13 +160,13 @@ def held_of(value: np.ndarray, rest: np.ndarray | None) -> dict[str, np.ndarray]
     return {"": value} if rest is None else {"": value, REST: rest.copy()}
 
 
-def is_rest(reduction: str, value: np.ndarray, rest: np.ndarray | None) -> bool:
-    """Whether this can be the rest of a value; see `combine_exactly`."""
-    if rest is None:
-        return True
-    shape = (*value.shape[:-1], RESTS[reduction]) if reduction in RESTS else value.shape
-    fits = reduction not in ("max", "min") and rest.dtype == value.dtype == np.float64 and rest.shape[1:] == shape
-    return fits and rest.ndim > 0 and bool(np.isfinite(rest).all())
+def check_rest(name: str, reduction: str, value: np.ndarray, rest: np.ndarray | None) -> None:
+    """Raise InvalidInputError if this cannot be the rest of a value; see `combine_exactly`."""
+    if rest is not None:
+        shape = (*value.shape[:-1], RESTS[reduction]) if reduction in RESTS else value.shape
+        fits = reduction not in ("max", "min") and rest.ndim > 0 and rest.shape[1:] == shape
+        if not fits or not rest.dtype == value.dtype == np.float64 or not np.isfinite(rest).all():
+            raise InvalidInputError(f"{name} has a rest that is none: {rest.dtype} {list(rest.shape)}")
 
 
 def sum_of_numbers(one: Any, other: Any) -> Any:

@@ -12,7 +12,8 @@ import numpy as np
 from fleetmetrics.comm.blocks import Block
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError, StaticProgramError
 from fleetmetrics.moments import merged_floats
-from fleetmetrics.numbers import REST, combine_exactly, held_of, identity, is_rest, sum_of_numbers, widen
+from fleetmetrics.numbers import REST, check_rest, combine_exactly, held_of, identity, sum_of_numbers, widen
+from fleetmetrics.serial import small
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_paddle, is_static, namespace, numpy_ops, together_to_host
 
 __all__ = ["InPlace", "Lanes", "State", "blocks_of", "name_of", "read"]
@@ -24,7 +25,6 @@ _SHORT = 16
 _SORTED = 2**16
 #: Formulas add the entries of histograms and matrices up, and multiply them by small numbers.
 _MOST_IN_ALL = 2.0**1014
-_NO_NUMBERS = np.empty(0, bool)
 #: A state of one number is Python's between batches, and moments are a list: a fifth of the time of NumPy's.
 _NUMBERS = frozenset([float, int])
 _ON_HOST = frozenset([*_NUMBERS, list, np.ndarray, type(None)])
@@ -191,8 +191,8 @@ class State:
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         """What it holds, copied."""
-        none = self.value is None and self.static is None
-        return {} if none else held_of(np.array(self._whole(scope)), self.rest)
+        filled = self.value is not None or self.static is not None
+        return held_of(np.array(self._whole(scope)), self.rest) if filled else {}
 
     def _whole(self, scope: Any) -> np.ndarray:
         return self.read(scope)
@@ -208,14 +208,13 @@ class State:
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
         """Raise InvalidInputError if it cannot `load` its own of this, StateNotFoundError if it is not in the scope."""
         if held[self]:
-            array = self._checked(held[self], (self._whole(scope) if self.static is not None else self).shape)
+            array = self._checked(held[self], self.shape if self.static is None else self._whole(scope).shape)
             if self.static is not None and self.dtype == "int64" and array.dtype.kind == "f":
                 raise InvalidInputError(f"{self.name} is int64 in its static program, and floats are to be loaded")
 
     def _checked(self, held: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-        self._check(held.get("", _NO_NUMBERS), shape)
-        if not is_rest(self.reduction, held[""], held.get(REST)):
-            raise InvalidInputError(f"{self.name} has a rest that is none: {list(held[REST].shape)} {held[REST].dtype}")
+        self._check(held.get("", np.empty(0, bool)), shape)
+        check_rest(self.name, self.reduction, held[""], held.get(REST))
         return held[""]
 
     def _check(self, array: np.ndarray, shape: tuple[int, ...]) -> None:
@@ -226,10 +225,10 @@ class State:
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
         """Hold what was `saved`, which is its own from now on; a static program has no place for the rest."""
-        self.reset(scope)
-        if held:
-            self.write(held[""], scope)
-            self.rest = held.get(REST) if self.static is None else None
+        if not held:
+            return self.reset(scope)
+        self.write(held[""], scope)
+        self.rest = held.get(REST) if self.static is None else None
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles and copies, where a tensor becomes an array: the next one brings it back to the device."""
@@ -238,7 +237,13 @@ class State:
                 f"{self.name} is a variable of a static program, and no pickle or copy takes it along; save what it "
                 "holds, state_dict(scope) or fleetmetrics.save(path, metric, scope=)"
             )
-        return {**vars(self), "value": self._whole(None)} if is_paddle(self.value) else vars(self)
+        value = self._whole(None) if is_paddle(self.value) else self.value
+        return {**vars(self), "value": small(value) if isinstance(value, np.ndarray) else value}
+
+    def __setstate__(self, held: dict[str, Any]) -> None:
+        value = held["value"]
+        wide = isinstance(value, np.ndarray) and value.dtype.kind == "i"
+        vars(self).update(held, value=value.astype(np.int64) if wide else value)
 
 
 def blocks_of(states: Sequence[State], scope: Any = None) -> list[Any]:

@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import re
+import time
 import warnings
 
 import numpy as np
@@ -189,3 +190,33 @@ def test_slices_that_are_evicted_after_a_merge_take_their_rest_along():
     total.merge([part(-1.0, 5), part(-4.0, 1), part(0.0, 1)])
     with pytest.warns(UserWarning):
         assert total.compute() == {1: 0.0, 5: 2**-80, "other": 1.0}
+
+
+# -- small ----------------------------------------------------------------------------------------------------
+
+
+def test_fifty_slices_of_an_area_are_a_few_hundred_kib_in_a_pickle_and_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    metric = fm.Sliced(fm.AUC())
+    for _ in range(3):
+        metric.add(rng.random(10**5), rng.integers(0, 2, 10**5), slot=rng.integers(0, 50, 10**5))
+    held_in_memory = sum(array.nbytes for array in metric.state_dict().values())
+    fm.save(tmp_path / "state.fms", metric)
+    assert len(pickle.dumps(metric)) < 450 * 1024 and (tmp_path / "state.fms").stat().st_size < 450 * 1024
+    assert held_in_memory > 3 * 10**6
+    again, from_file = pickle.loads(pickle.dumps(metric)), metric.fresh()
+    fm.load(tmp_path / "state.fms", from_file)
+    for other in (again, from_file):
+        other.add([0.5] * 300, [1] * 300, slot=[7] * 300)  # more than a byte holds
+        assert all(state.read().dtype == np.int64 for state in other._states())
+    metric.add([0.5] * 300, [1] * 300, slot=[7] * 300)
+    assert metric.compute() == again.compute() == from_file.compute()
+
+
+def test_a_thousand_parts_are_merged_in_a_moment():
+    part = fm.MetricCollection([fm.AUC(), fm.LogLoss(), fm.COPC(), fm.MeanAbsoluteError(), fm.Count()])
+    part.add(np.random.default_rng(0).random(1000), np.arange(1000) % 2)
+    parts = [pickle.loads(pickle.dumps(part)) for _ in range(1000)]
+    start = time.process_time()
+    assert fm.merge_all(parts).compute()[part.metrics[list(part.metrics)[-1]].name] == 10**6
+    assert time.process_time() - start < 2

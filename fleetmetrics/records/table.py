@@ -11,7 +11,7 @@ import numpy as np
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.batch.keys import joined_arrays
 from fleetmetrics.errors import InvalidInputError, RecordError
-from fleetmetrics.serial import MISFITS
+from fleetmetrics.serial import MISFITS, small
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.xp import to_host, together_to_host
 
@@ -105,7 +105,7 @@ class Table:
         for name, value in kept.records.items():
             if value is not None:
                 value = to_host(value)
-                value = _small(value.copy() if keep is None else value[keep])
+                value = small(value.copy() if keep is None else value[keep])
             records[name] = value
         return Kept(None, None, records)
 
@@ -271,17 +271,6 @@ def _packed(closed: Closed) -> dict[str, np.ndarray]:
 def _unpacked(held: Mapping[str, np.ndarray]) -> Closed:
     carries, members = unpack(json.loads(held[_LAYOUT].tobytes()), held[_PAYLOAD].tobytes())
     return Closed(carries, members)
-
-
-def _small(column: np.ndarray) -> np.ndarray:
-    """Integers in as few bytes as possible: class labels, given as int64, in one."""
-    if column.dtype != np.int64 or not len(column):
-        return column
-    low, high = column.min(), column.max()
-    for dtype in (np.int8, np.int16, np.int32):
-        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
-            return column.astype(dtype)
-    return column
 
 
 def joined_records(name: str, parts: Sequence[Mapping[str, Any]]) -> Records:

@@ -41,6 +41,17 @@ class Packed(NamedTuple):
         return sum(map(attrgetter("nbytes"), self.buffers))
 
 
+def small(array: np.ndarray) -> np.ndarray:
+    """Integers of 64 bits in as few bytes as hold all of them: most counts, and class labels, fit into one."""
+    if array.dtype != np.int64 or not array.size:
+        return array
+    low, high = array.min(), array.max()
+    for dtype in (np.int8, np.int16, np.int32):
+        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+            return array.astype(dtype)
+    return array
+
+
 def pack_arrays(arrays: Iterable[np.ndarray]) -> Packed:
     """Pack arrays; `unpack_arrays` returns them. They must not change before the buffers have been sent."""
     layout, buffers = [], []

@@ -2,8 +2,9 @@
 
 It begins with 16 fixed bytes, the length of the header (8 bytes) and its SHA-256; then come the header, JSON, and the
 arrays, padded to 16 bytes each. The header has a note, and names, dtype, shape and SHA-256 of each array: every byte
-stands under a checksum. There is no pickle in it and nothing compressed: a file can ask for no more memory than it has
-bytes. An .npz archive would need as many checks, of zip and of NumPy's headers, and has none against a flipped bit.
+stands under a checksum. Where int64 fits into fewer bytes it is written so, and the header says that it was int64.
+There is no pickle in it and nothing compressed: a file can ask for no more memory than eight times its bytes. An .npz
+archive would need as many checks, of zip and of NumPy's headers, and has none against a flipped bit.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, NoReturn, Tuple
 import numpy as np
 
 from fleetmetrics.errors import CorruptFileError, RecordError
-from fleetmetrics.serial import described_array, pack_arrays, unpack_arrays
+from fleetmetrics.serial import described_array, pack_arrays, small, unpack_arrays
 
 __all__ = ["Arrays", "read_arrays", "whole_file", "write_arrays"]
 
 _MAGIC = b"\x93fleetmetrics\r\n1"
 _HEAD = struct.Struct("<16sQ32s")
+_WIDE, *_NARROW = (np.dtype(kind).str for kind in (np.int64, np.int8, np.int16, np.int32))
 #: Arrays by the name of what holds them, and their own.
 Arrays = Dict[Tuple[str, str], np.ndarray]
 
@@ -46,12 +48,14 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
 
 def write_arrays(path: str, arrays: Arrays, note: Any) -> int:
     """Write plain arrays and a note, fit for JSON, or leave the file as it is; returns the number of bytes."""
-    packed = [pack_arrays([array]) for array in arrays.values()]
+    packed = [pack_arrays([small(array)]) for array in arrays.values()]
     digests = [hashlib.sha256() for _ in packed]
     for digest, each in zip(digests, packed):
         for buffer in each.buffers:  # joined they would be there twice
             digest.update(buffer)
     entries = [[*name, *each.layout[0], digest.hexdigest()] for name, each, digest in zip(arrays, packed, digests)]
+    for entry, array in zip(entries, arrays.values()):
+        entry += [array.dtype.str] if entry[2] != array.dtype.str else []
     header = json.dumps([note, entries]).encode()
     header += b" " * (-(len(header) + _HEAD.size) % 16)
     with whole_file(path) as file:
@@ -119,12 +123,12 @@ class _Reader:
         try:
             note, entries = json.loads(header)
             found = [((name, key), entry) for name, key, *entry in entries]
-            if any({str}.union(map(type, name)) != {str} or len(entry) != 3 for name, entry in found):
+            if any({str}.union(map(type, name)) != {str} or len(entry) not in (3, 4) for name, entry in found):
                 raise ValueError
         except (ValueError, TypeError, RecursionError):
             self._fail("the header before is malformed")
         arrays: Arrays = {}
-        for name, (dtype, shape, digest) in found:
+        for name, (dtype, shape, digest, *wide) in found:
             what = f"the array {'/'.join(filter(None, name))!r:.80}"
             try:
                 size = described_array(dtype, shape)[1]
@@ -132,6 +136,9 @@ class _Reader:
                 data = self._take(size + -size % 16, str(digest) if chosen else None, what)
                 if chosen:
                     (arrays[name],) = unpack_arrays([[dtype, shape]], data)
+                    if wide and (wide[0] != _WIDE or arrays[name].dtype.str not in _NARROW):
+                        raise RecordError(f"{dtype!r:.40} does not become {wide[0]!r:.40}")
+                    arrays[name] = arrays[name].astype(np.int64) if wide else arrays[name]
             except RecordError as error:
                 self._fail(f"{what}: {error}")
         if self._at != self._size:

@@ -54,8 +54,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a state dict shares memory with the metric",
-        "return {} if none else held_of(np.array(self._whole(scope)), self.rest)",
-        "return {} if none else held_of(self._whole(scope), self.rest)",
+        "return held_of(np.array(self._whole(scope)), self.rest) if filled else {}",
+        "return held_of(self._whole(scope), self.rest) if filled else {}",
         "tests/test_checkpoint.py -k is_a_copy",
     ),
     Mutation(
@@ -165,8 +165,8 @@ MUTATIONS = [
     ),
     Mutation(
         "compute gives the local value",
-        "        self._raise_if_invalid(values)\n",
-        "        values = {state: state.read(scope) for state in states}\n",
+        "        self._raise_if_invalid(values)\n        carries",
+        "        values = {state: state.read(scope) for state in states}\n        carries",
         "tests/test_metric.py -k over_all_workers",
     ),
     Mutation(

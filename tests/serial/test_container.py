@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,3 +81,38 @@ def test_a_file_is_replaced_as_a_whole(path: str) -> None:
     with pytest.raises(OSError):
         write_arrays(os.path.join(path, "below a file"), ARRAYS, None)
     assert os.listdir(os.path.dirname(path)) == ["it"] and read_arrays(path)[1] == {"a": [1, None]}
+
+
+def test_whole_numbers_take_as_few_bytes_as_they_need_and_come_back_as_they_were(tmp_path: Any) -> None:
+    ends = [
+        np.array([0, 127]),
+        np.array([-128, 128]),
+        np.array([2**15 - 1, -(2**31)]),
+        np.array([2**31, 0]),
+        np.array([]),
+    ]
+    arrays = {("a", str(place)): array.astype(np.int64) for place, array in enumerate(ends)}
+    arrays["a", "short"] = np.array([1], np.int8)
+    sizes = []
+    for name, array in arrays.items():
+        sizes.append(write_arrays(str(tmp_path / "it"), {name: np.tile(array, 1000)}, None))
+    assert 1900 < sizes[1] - sizes[0] < 2100 and 3900 < sizes[2] - sizes[1] < 4100 and sizes[3] - sizes[2] > 7900
+    write_arrays(str(tmp_path / "it"), arrays, None)
+    found, _ = read_arrays(str(tmp_path / "it"))
+    assert {name: (array.dtype, array.tolist()) for name, array in found.items()} == {
+        name: (array.dtype, array.tolist()) for name, array in arrays.items()
+    }
+
+
+@pytest.mark.parametrize("wide", ["<f8", "|O", 3, None])
+def test_a_dtype_that_numbers_do_not_become_is_refused(tmp_path: Any, wide: Any) -> None:
+    path = str(tmp_path / "it")
+    write_arrays(path, {("a", "b"): np.arange(3)}, None)
+    data = Path(path).read_bytes()
+    length = _HEAD.unpack(data[: _HEAD.size])[1]
+    note, ((*entry, _),) = json.loads(data[_HEAD.size : _HEAD.size + length])
+    header = json.dumps([note, [[*entry, wide]]]).encode().ljust(length)
+    head = _HEAD.pack(data[:16], len(header), hashlib.sha256(header).digest())
+    Path(path).write_bytes(head + header + data[_HEAD.size + length :])
+    with pytest.raises(CorruptFileError, match="does not become"):
+        read_arrays(path)
