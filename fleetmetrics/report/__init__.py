@@ -25,10 +25,7 @@ _NOT_METRICS = ("asked", "baseline", "data", "rows", "slices", "warnings")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: What is drawn of the metrics, with a caption.
 _PICTURES = {
-    "roc": (
-        "ROC curve; the exact one is within the band, if one can be seen",
-        "ROC 曲线；若可见阴影带，精确曲线在其中",
-    ),
+    "roc": ("ROC curve; the exact one is within the band, if one is seen", "ROC 曲线；若可见阴影带，精确曲线在其中"),
     "precision_recall": ("Precision and recall at each threshold", "各阈值下的精确率与召回率"),
     "calibration": ("Calibration: what was predicted against what happened", "校准：预测与实际"),
     "score_histogram": ("Scores of each class", "各类别的分数"),
