@@ -5,6 +5,7 @@ And the pages on the metrics have all of them, as they are.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -56,11 +57,21 @@ def programs(page: Path, paddle: str) -> list[str]:
 
 
 def cases() -> list[Any]:
+    """The programs of all pages; one that two pages have, but for comments, runs once.
+
+    One without Paddle runs on one version of it.
+    """
     paddle = paddle_version()
+    pages: dict[Any, list[str]] = {}
+    codes: dict[Any, str] = {}
+    for page in PAGES if paddle else []:
+        for number, code in enumerate(programs(page, paddle), 1):
+            same = ast.dump(ast.parse(code)), *PRINTED.findall(code)
+            codes.setdefault(same, code)
+            pages.setdefault(same, []).append(f"{page.relative_to(ROOT)}-{number}")
     return [
-        pytest.param(code, id=f"{page.relative_to(ROOT)}-{number}")
-        for page in (PAGES if paddle else [])
-        for number, code in enumerate(programs(page, paddle), 1)
+        pytest.param(code, id=" ".join(pages[same]), marks=[pytest.mark.numpy_only] * ("paddle" not in code))
+        for same, code in codes.items()
     ]
 
 
