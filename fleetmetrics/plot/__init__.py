@@ -37,7 +37,6 @@ from fleetmetrics.xp.score_buckets import lowest_scores
 
 #: Of more classes only all together are drawn.
 _MOST = 6
-_SHARE = "share of the samples, highest scores first"
 
 
 def draw(metric: Any, ax: Any = None, **options: Any) -> Any:
@@ -90,9 +89,6 @@ def _refused(drawn: str, metric: Any) -> InvalidInputError:
 
 def _ratio(part: np.ndarray, whole: Any) -> np.ndarray:
     return np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=np.not_equal(whole, 0))
-
-
-# -- curves ------------------------------------------------------------------------------------------------------
 
 
 def roc(metric: Any, ax: Any = None, label: str = "") -> Any:
@@ -155,12 +151,7 @@ def gain(metric: Any, ax: Any = None, label: str = "") -> Any:
 
     ``metric``: as for `roc`, such as `CumulativeGain`; or the `fleetmetrics.metrics.curves.Shares` that it computed.
     """
-    with canvas(ax, 66) as ax:
-        reference(ax, [0, 1], [0, 1])
-        for x, y, name in _gains(metric, label):
-            ax.plot(x, y, label=name, marker="o" if len(x) < 30 else "")
-        finish(ax, _SHARE, "share of the positive ones", "xy", box_aspect=0.8)
-    return ax
+    return _by_share(metric, ax, label, "share of the positive ones")
 
 
 def lift(metric: Any, ax: Any = None, label: str = "") -> Any:
@@ -168,32 +159,24 @@ def lift(metric: Any, ax: Any = None, label: str = "") -> Any:
 
     ``metric``: as for `roc`, such as `Lift`; or the `fleetmetrics.metrics.curves.Shares` that it computed.
     """
+    return _by_share(metric, ax, label, "lift")
+
+
+def _by_share(metric: Any, ax: Any = None, label: str = "", y: str = "gain or lift") -> Any:
     with canvas(ax) as ax:
-        reference(ax, [0, 1], [1, 1])
-        for x, y, name in _gains(metric, label):
-            if hasattr(metric, "spacing"):
+        if getattr(metric, "_fields", ()) == ("fractions", "values"):
+            curves = [(*metric, label)]
+        else:
+            given = [(each.points, each.label) for each in _scores(metric, label, " or Shares")]
+            curves = [(_ratio(at.tp + at.fp, at.tp[-1] + at.fp[-1]), _ratio(at.tp, at.tp[-1]), to) for at, to in given]
+            if y == "lift":
                 place = np.linspace(0.005, 1, 200)
-                x, y = place, np.interp(place, x, y) / place
-            ax.plot(x, y, label=name, marker="o" if len(x) < 30 else "")
-        finish(ax, _SHARE, "lift", "x")
+                curves = [(place, np.interp(place, share, found) / place, name) for share, found, name in curves]
+        reference(ax, [0, 1], [0 if y == "share of the positive ones" else 1, 1])
+        for share, found, name in curves:
+            ax.plot(share, found, label=name, marker="o" if len(share) < 30 else "")
+        finish(ax, "share of the samples, highest scores first", y, "x")
         ax.set_ylim(bottom=0)
-    return ax
-
-
-def _gains(metric: Any, label: str) -> Iterator[tuple[np.ndarray, np.ndarray, str]]:
-    if getattr(metric, "_fields", ()) == ("fractions", "values"):
-        yield metric.fractions, metric.values, label
-        return
-    for each in _scores(metric, label, " or Shares"):
-        at = each.points
-        yield _ratio(at.tp + at.fp, at.tp[-1] + at.fp[-1]), _ratio(at.tp, at.tp[-1]), each.label
-
-
-def _shares(metric: Any, ax: Any = None, label: str = "") -> Any:
-    """Shares of which nobody has said whether they are gain or lift."""
-    with canvas(ax) as ax:
-        ax.plot(metric.fractions, metric.values, marker="o", label=label)
-        finish(ax, _SHARE, "value", "x")
     return ax
 
 
@@ -222,9 +205,6 @@ def threshold_sweep(metric: Any, ax: Any = None, label: str = "") -> Any:
             log_odds_axis(ax, thresholds[-1], thresholds[0])
         finish(ax, "threshold", "", "y" if log_odds else "xy", above=2)
     return ax
-
-
-# -- what falls where --------------------------------------------------------------------------------------------
 
 
 def calibration(metric: Any, ax: Any = None, label: str = "") -> Any:
@@ -348,9 +328,6 @@ def confusion_matrix(metric: Any, ax: Any = None, label: str = "", classes: Sequ
     return ax
 
 
-# -- numbers with intervals --------------------------------------------------------------------------------------
-
-
 def over_passes(values: Any, ax: Any = None, label: str = "") -> Any:
     """A metric over the passes, with a band where its values have intervals.
 
@@ -410,7 +387,7 @@ def slices(metric: Any, ax: Any = None, most: int = 20, whole: float | None = No
             ax.plot(table[which, 0], place[which], label=name if hollow.any() else None, **look)
         for row, each in zip(place, rows):
             number = "" if each.get("rows") is None else short(each["rows"])
-            ax.annotate(number, (1.02, row), xycoords=ax.get_yaxis_transform(), va="center", fontsize="small")
+            ax.annotate(number, (1.02, row), xycoords=ax.get_yaxis_transform(), va="center", fontsize=7)
         ax.set_yticks(place, [plain(each["key"]) for each in rows])
         ax.grid(False, axis="y")
         name = plain(rows[0].get("metric", "value")) if rows else ""
@@ -438,7 +415,7 @@ PICTURES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(["BucketError", "KolmogorovSmirnov"], score_histogram),
     **dict.fromkeys(["CalibrationCurve", "CalibrationPoints"], calibration),
     **dict.fromkeys(["BrierDecomposition", "ExpectedCalibrationError"], calibration),
-    **{"CumulativeGain": gain, "Shares": _shares, "Lift": lift},
+    **{"CumulativeGain": gain, "Shares": _by_share, "Lift": lift},
     **{"ThresholdSweep": threshold_sweep, "Sweep": threshold_sweep, "ConfusionMetric": confusion_matrix},
     **{"Histogram": histogram, "HistogramCounts": histogram, "RankingMetric": at_k, "Sliced": slices},
 }

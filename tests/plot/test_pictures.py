@@ -285,7 +285,7 @@ def test_every_name_in_the_table_is_a_class_of_the_package() -> None:
 PUBLIC = [
     each
     for name, each in sorted(vars(plot).items())
-    if each in plot.PICTURES.values() and name not in ("slices", "_shares")
+    if each in plot.PICTURES.values() and name not in ("slices", "_by_share")
 ]
 
 
