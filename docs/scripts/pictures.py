@@ -31,7 +31,7 @@ class Clicks(NamedTuple):
 
 def clicks() -> Clicks:
     random = np.random.default_rng(7)
-    slots = np.array(["banner", "cart", "feed", "search", "search, 搜索", "video"])
+    slots = np.array(["banner", "cart", "feed", "home", "search", "video"])
     size = 40_000
     place = random.integers(0, len(slots), size) ** 2 // 6
     odds = random.normal(-2, 1.2, size) - 0.3 * place

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import warnings
 import zlib
 from typing import Any, Iterator, Mapping
 
@@ -192,7 +193,9 @@ def svg(figure: Any, name: str = "") -> str:
         ('<svg', '</svg>')
     """
     buffer, nothing = io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with library("matplotlib", "plot").rc_context({"svg.hashsalt": _SALT, "svg.fonttype": "none"}):
+    rc = {"svg.hashsalt": _SALT, "svg.fonttype": "none"}
+    with warnings.catch_warnings(), library("matplotlib", "plot").rc_context(rc):
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has fonts of its own
         figure.savefig(buffer, format="svg", metadata=nothing, facecolor="none")
     text = re.search(r"<svg.*</svg>", buffer.getvalue(), re.DOTALL)[0]  # type: ignore[index]
     # The rules of a <style> would hold for the whole page.

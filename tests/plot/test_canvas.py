@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,6 +18,8 @@ from matplotlib.colors import to_rgb
 import fleetmetrics as fm
 from fleetmetrics import plot
 from fleetmetrics.plot.canvas import short
+
+canvas_module = sys.modules["fleetmetrics.plot.canvas"]
 
 pytestmark = pytest.mark.numpy_only
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -125,6 +128,13 @@ def test_svgs_on_one_page_have_ids_of_their_own_and_refer_to_those() -> None:
         assert own and set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", text)) == set(own)
     every = [each for own in ids for each in own]
     assert len(every) == len(set(every))
+
+
+def test_texts_that_no_font_here_has_are_left_to_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canvas_module, "_CHINESE", ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ">首页</text>" in plot.svg(plot.slices({"首页": 0.5}).figure)
 
 
 def test_what_data_contain_is_escaped_and_no_mathematics() -> None:
