@@ -54,7 +54,7 @@ def recipes() -> dict[str, list[Command]]:
     return found
 
 
-def run(command: Command, directory: Path) -> list[str]:
+def run(command: Command, directory: Path, **variables: str) -> list[str]:
     foreign = ("PADDLE_", "FLEETMETRICS_", "TRAINING_", "FLAGS_", "GLOG_")
     mark = uuid.uuid4().hex
     environment = {
@@ -63,6 +63,7 @@ def run(command: Command, directory: Path) -> list[str]:
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
         "FLEETMETRICS_TIMEOUT": "60",
+        **variables,
         MARK: mark,
     }
     try:

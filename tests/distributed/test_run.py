@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.distributed.cluster import unless_paddles_own
+from tests.nursery import Nursery
 from tests.test_docs_scripts import Command, run
 
 pytestmark = pytest.mark.distributed
@@ -43,8 +45,19 @@ LAUNCHES = {
 }
 
 
+@pytest.fixture(scope="module")
+def forked() -> Iterator[dict[str, str]]:
+    """The environment in which it, the launchers and the workers are forked where Paddle is imported already."""
+    with Nursery("paddle", "paddle.distributed.fleet", "fleetmetrics") as nursery:
+        yield nursery.environment("fleetmetrics.run", "run.py")
+
+
 @pytest.mark.parametrize("launch", LAUNCHES)
-def test_each_launcher_lets_it_through_and_all_workers_have_the_global_numbers(launch: str, tmp_path: Path) -> None:
+def test_each_launcher_lets_it_through_and_all_workers_have_the_global_numbers(
+    launch: str, forked: dict[str, str], tmp_path: Path
+) -> None:
+    """Under the first one Paddle is imported when the script does, under the others it is there before."""
+    variables = {} if launch == "fleetrun" else forked
     mode = "ps" if "server" in LAUNCHES[launch] else "collective"
     line = f"python -m fleetmetrics.run {LAUNCHES[launch]} job.py {mode} --epochs=2 >launcher.log 2>&1\n"
     command = Command(
@@ -53,7 +66,7 @@ def test_each_launcher_lets_it_through_and_all_workers_have_the_global_numbers(l
 
     def check() -> None:
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        printed = run(command, folder)
+        printed = run(command, folder, **variables)
         logs = "\n".join(path.read_text(errors="replace") for path in folder.glob("log/*"))
         values = [[33554435.0], [-5, 1], 0.25, 0.375, 2.5 / 3]
         worker = f"here is a worker with {values} ['{mode}', '--epochs=2']"
