@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import weakref
 from types import TracebackType
@@ -212,18 +213,16 @@ def _mpi4py() -> Communicator:
     return MPICommunicator()
 
 
+#: Two are made once; the others know themselves which one is in force.
 _BACKENDS: dict[str, Callable[[], Communicator]] = {
     "auto": get_communicator,
-    "non_dist": LocalCommunicator,
+    "non_dist": functools.lru_cache(maxsize=None)(LocalCommunicator),
     "paddle_dist": automatic_communicator,
     "fleet_util": _fleet_util,
-    "mpi4py": _mpi4py,
+    "mpi4py": functools.lru_cache(maxsize=None)(_mpi4py),
 }
 #: Names of MMEval's for the workers of its job, by whatever library they speak to each other there.
 _OF_MMEVAL = ("oneflow", "tf_horovod", "torch_cpu", "torch_cuda")
-# These are made once; the others know themselves which one is in force.
-_KEPT = ("non_dist", "mpi4py")
-_made: dict[str, Communicator] = {}
 _default = "auto"
 
 
@@ -275,12 +274,7 @@ def get_dist_backend(dist_backend: str | None = None) -> Communicator:
         >>> get_dist_backend("non_dist").world_size
         1
     """
-    name = check_backend(dist_backend) or _default
-    if name not in _KEPT:
-        return _BACKENDS[name]()
-    if name not in _made:
-        _made[name] = _BACKENDS[name]()
-    return _made[name]
+    return _BACKENDS[check_backend(dist_backend) or _default]()
 
 
 def check_backend(dist_backend: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Callable
 
 import numpy as np
@@ -61,11 +62,7 @@ def auc_of_classes(
         0.7
     """
     area_fraction(max_fpr)  # also where there is no area to take
-
-    def area(positive: Any, negative: Any) -> Any:
-        make: Any = auc_bounds if bounds else auc_from_histogram
-        return make(positive, negative, max_fpr, zero_division)
-
+    area = partial(auc_bounds if bounds else auc_from_histogram, max_fpr=max_fpr, zero_division=zero_division)
     table = _table(histogram, average)
     some = (table != 0).any(axis=2)
     return _averaged("auc", "never true, or always", area, table, some.all(axis=1), average, zero_division, bounds, of)
@@ -88,12 +85,8 @@ def average_precision_of_classes(
         >>> average_precision_of_classes([[[1, 1, 0], [0, 0, 2]], [[0, 1, 0], [1, 0, 1]]])
         0.9166666666666666
     """
-
-    def area(positive: Any, negative: Any) -> Any:
-        make: Any = average_precision_bounds if bounds else average_precision_from_histogram
-        return make(positive, negative, zero_division)
-
-    table = _table(histogram, average)
+    make = average_precision_bounds if bounds else average_precision_from_histogram
+    area, table = partial(make, zero_division=zero_division), _table(histogram, average)
     true = (table[:, 1] != 0).any(axis=1)
     return _averaged("average_precision", "never true", area, table, true, average, zero_division, bounds, of)
 

@@ -116,21 +116,13 @@ def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math
 
 
 class Points(NamedTuple):
-    """The weights above and below each threshold that separates samples, float64; made by `points`.
+    """The weights above and below each threshold that separates samples, float64; made by `points`."""
 
-    Args:
-        tp: positive samples predicted positive.
-        fp: negative ones predicted positive.
-        fn: positive ones predicted negative.
-        tn: negative ones predicted negative.
-        thresholds: falling from inf.
-    """
-
-    tp: np.ndarray
-    fp: np.ndarray
-    fn: np.ndarray
-    tn: np.ndarray
-    thresholds: np.ndarray
+    tp: np.ndarray  #: positive samples predicted positive
+    fp: np.ndarray  #: negative ones predicted positive
+    fn: np.ndarray  #: positive ones predicted negative
+    tn: np.ndarray  #: negative ones predicted negative
+    thresholds: np.ndarray  #: falling from inf
 
     @property
     def precision(self) -> np.ndarray:

@@ -15,7 +15,7 @@ from fleetmetrics.arguments import MOST_ENTRIES, positive_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metric import Declared, Undefinable
 from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings, OfProbabilities
-from fleetmetrics.metrics.classification.losses import log_likelihood
+from fleetmetrics.metrics.classification.losses import LOWEST, log_likelihood, log_sigmoid
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -30,8 +30,6 @@ __all__ = [
     "RecalibratedNormalizedEntropy",
 ]
 
-#: The lowest probability of a label, as in `fleetmetrics.LogLoss`: keeps the loss finite.
-_EPSILON = float(np.finfo(np.float64).eps)
 #: The smallest number that a float64 holds to full precision.
 _NORMAL = float(np.finfo(np.float64).tiny)
 
@@ -66,14 +64,11 @@ def _recalibrated_log_likelihood(batch: Batch, from_logits: bool, coefficient: f
         if batch.classes:
             logit = xp.subtract(logit, xp.cast(batch.prediction[:, 0], "float64"))
         logit = xp.add(logit, xp.scale(xp.ones_like(logit), math.log(coefficient)))
-        own = xp.where(batch.positive, logit, xp.scale(logit, -1.0))
-        # the logarithm of the sigmoid: min(x, 0) - log(1 + exp(-|x|))
-        loss = xp.add(xp.at_least(xp.scale(own, -1.0), 0.0), xp.log1p(xp.exp(xp.scale(xp.absolute(own), -1.0))))
-        return batch.weighted_sum(xp.scale(loss, -1.0))
+        return batch.weighted_sum(log_sigmoid(xp, xp.where(batch.positive, logit, -logit)))
     p = batch.probabilities
     click, rest = xp.scale(p, coefficient), 1.0 - p
     of_label = xp.divide(xp.where(batch.positive, click, rest), xp.add(click, rest))
-    return batch.weighted_sum(xp.log(xp.at_least(of_label, _EPSILON)), zero_at_zero=True)
+    return batch.weighted_sum(xp.log(xp.at_least(of_label, LOWEST)), zero_at_zero=True)
 
 
 class ClickThroughRate(Undefinable):

@@ -208,7 +208,12 @@ def accumulate(state: StaticState, batch_value: Any) -> None:
                 f"batch_value for state {state.name!r} must be a variable of the static program, not "
                 f"{type(batch_value).__name__}"
             )
-        _check_shape(state, batch_value)
+        shape = tuple(batch_value.shape)
+        if shape != state.shape and not {shape, state.shape} <= {(), (1,)}:
+            raise InvalidInputError(
+                f"batch_value has shape {list(shape)} but state {state.name!r} has {list(state.shape)}; they must be"
+                " equal"
+            )
     if amount is not None and paddle_ops.kind(amount) == "f" and state.dtype == "int64":
         raise InvalidInputError(
             f"batch_value has dtype {amount.dtype} but state {state.name!r} is int64; create it with dtype='float64'"
@@ -224,14 +229,6 @@ def replace(state: StaticState, place: Any, batch_value: Any, counts: Any) -> No
         batch_value = paddle_ops.merge(state.reduction, nothing, batch_value)
     kind_under_construction().store(paddle_ops.replaced(state.variable, place, batch_value, counts), state.variable)
     state.variable.stop_gradient = True
-
-
-def _check_shape(state: StaticState, value: Any) -> None:
-    shape = tuple(value.shape)
-    if shape != state.shape and not {shape, state.shape} <= {(), (1,)}:
-        raise InvalidInputError(
-            f"batch_value has shape {list(shape)} but state {state.name!r} has {list(state.shape)}; they must be equal"
-        )
 
 
 def states(program: Any = None) -> list[StaticState]:

@@ -15,6 +15,8 @@ from fleetmetrics.evaluator.registry import PRETRAIN
 
 __all__ = ["AveragePrecision", "MultiLabelMetric"]
 
+_TOPK = "topk must be an integer of at least 1, or None"
+
 
 def _record(sample: Mapping[str, Any], labels: bool = False) -> dict[str, np.ndarray]:
     """Scores or predicted labels, and for each class 1, 0 or -1 (ignored) as int8."""
@@ -109,7 +111,7 @@ class MultiLabelMetric(BaseMetric):
         elif thr is not None and topk is not None:
             warn("Both thr and topk are given, use threshold in favor of top-k.")
         settings.check_average(average, settings.AVERAGES)
-        self.thr, self.topk = settings.threshold(thr), _one_k(topk)
+        self.thr, self.topk = settings.threshold(thr), None if topk is None else settings.one_k(topk, _TOPK)
         self.items = settings.check_items(items, "MultiLabelMetric")
         self.average = average
 
@@ -168,7 +170,7 @@ class MultiLabelMetric(BaseMetric):
             (array(50.), array(50.), array(45.83333333), array(6))
         """
         settings.check_average(average, settings.AVERAGES)
-        thr, topk = settings.threshold(thr), _one_k(topk)
+        thr, topk = settings.threshold(thr), None if topk is None else settings.one_k(topk, _TOPK)
         classes = settings.check_class_count(num_classes)
         pred = inputs.as_scores(_matrix(pred, pred_indices, classes, "pred"), "pred")
         target = _as_target(_matrix(target, target_indices, classes, "target"), "target")
@@ -177,13 +179,6 @@ class MultiLabelMetric(BaseMetric):
         if classes is not None and pred.shape[1] != classes:
             raise AssertedInputError(f"The shape of `pred` ({pred.shape}) doesn't match the num_classes ({classes}).")
         return _shares(_class_counts(pred, target, 0.5 if thr is None and topk is None else thr, topk), average)
-
-
-def _one_k(topk: Any) -> int | None:
-    message = "topk must be an integer of at least 1, or None"
-    if isinstance(topk, Sequence):
-        raise InvalidInputError(f"{message}, not {topk!r}")
-    return None if topk is None else settings.top_ks(topk, message)[0]
 
 
 def _matrix(value: Any, indices: bool, classes: int | None, argument: str) -> np.ndarray:

@@ -276,7 +276,7 @@ class RetrievalAveragePrecision(BaseMetric):
         self, topk: int | None = None, mode: str = "IR", collect_device: str = "cpu", prefix: str | None = None
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.topk, self.mode = _one_k(topk), _checked(mode)
+        self.topk, self.mode = settings.one_k(topk, _TOPK), _checked(mode)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the value is kept: a gallery may be large
@@ -320,16 +320,10 @@ class RetrievalAveragePrecision(BaseMetric):
             >>> RetrievalAveragePrecision.calculate([[0, 1, 2, 3]], [[0, 3]], 4, True, True)
             75.0
         """
-        k, mode = _one_k(topk), _checked(mode)
+        k, mode = settings.one_k(topk, _TOPK), _checked(mode)
         answers = _answers(pred, target, k, pred_indices, target_indices)
         values = 100 * formulas.average_precision_of_ranking(*answers, mode)
         return _mean_precision(values.tolist(), answers.total)
-
-
-def _one_k(topk: Any) -> int:
-    if topk is None or isinstance(topk, Sequence):
-        raise InvalidInputError(f"{_TOPK}, not {topk!r}")
-    return settings.top_ks(topk, _TOPK)[0]
 
 
 def _checked(mode: Any) -> str:

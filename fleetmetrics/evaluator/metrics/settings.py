@@ -27,6 +27,13 @@ def top_ks(topk: Any, message: str = "topk must be an integer of at least 1, or 
     return tuple(int(k) for k in entries)
 
 
+def one_k(topk: Any, message: str) -> int:
+    """One k, and not several."""
+    if not is_whole(topk):
+        raise InvalidInputError(f"{message}, not {topk!r}")
+    return top_ks(topk, message)[0]
+
+
 def threshold(thr: Any, argument: str = "thr") -> float | None:
     """A threshold as a float; None stays None."""
     if thr is None:

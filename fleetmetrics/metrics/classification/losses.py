@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["HingeLoss", "LogLoss"]
 
 #: The lowest probability of a label, as in scikit-learn for float64: keeps the loss finite.
-_EPSILON = float(np.finfo(np.float64).eps)
+LOWEST = float(np.finfo(np.float64).eps)
 
 #: How far from 1 the probabilities of all classes may add up, by whether they are float64 or less: they may have been
 #: computed in half that precision, float64 in float32 (the root of its rounding), others in bfloat16 (2**-8).
@@ -55,12 +55,17 @@ DISTRIBUTION = Requirement(
 )
 
 
+def log_sigmoid(xp: Any, x: Any) -> Any:
+    """The logarithm of the sigmoid: ``min(x, 0) - log(1 + exp(-|x|))``."""
+    return -xp.add(xp.at_least(-x, 0.0), xp.log1p(xp.exp(-xp.absolute(x))))
+
+
 @statistic
 def log_likelihood(batch: Batch) -> Any:
     """The sum of the log-probabilities of binary labels."""
     xp = batch.xp
     of_label = xp.where(batch.positive, batch.probabilities, 1.0 - batch.probabilities)
-    return batch.weighted_sum(xp.log(xp.at_least(of_label, _EPSILON)), zero_at_zero=True)
+    return batch.weighted_sum(xp.log(xp.at_least(of_label, LOWEST)), zero_at_zero=True)
 
 
 @statistic
@@ -75,16 +80,15 @@ def _log_likelihoods(batch: Batch, task: Task) -> Any:
             below = xp.sum_of_rows(xp.exp(xp.subtract(table, xp.reshape(top, [-1, 1]))))
             values = xp.subtract(xp.subtract(own, top), xp.log(below))
         else:
-            values = xp.log(xp.at_least(own, _EPSILON))
+            values = xp.log(xp.at_least(own, LOWEST))
     elif task.from_logits:
         own = _signed(batch, task, logits(batch, task))
-        # the logarithm of the sigmoid: min(x, 0) - log(1 + exp(-|x|))
-        values = -xp.add(xp.at_least(-own, 0.0), xp.log1p(xp.exp(-xp.absolute(own))))
+        values = log_sigmoid(xp, own)
     else:
         p = scores(batch, task)
         p = p[:, 1] if batch.classes else p
         own = xp.where(xp.cast(label_classes(batch, task), "bool"), p, 1.0 - p)
-        values = xp.log(xp.at_least(own, _EPSILON))
+        values = xp.log(xp.at_least(own, LOWEST))
     return zero_unless(batch, counted(batch, task), values)
 
 

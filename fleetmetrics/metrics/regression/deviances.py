@@ -70,14 +70,12 @@ class QuantileLoss(Undefinable):
         else:
             self.quantile = number_of("quantile", quantile, 0, 1, "a number in [0, 1], or a sequence of them")
             self.quantiles = [self.quantile]
-        for place in self._columns():
+        places = [None] if self.quantile is not None else range(len(self.quantiles))
+        for place in places:
             for side in ("under", "over"):
                 suffix = "" if place is None else f"_{place}"
                 self.declare(side + suffix, dtype="float64", key=("pinball", side, place))
         self.declare("total", key="total")
-
-    def _columns(self) -> Sequence[int | None]:
-        return range(len(self.quantiles)) if self.quantile is None else [None]
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         statistics = {"total": batch.total}
