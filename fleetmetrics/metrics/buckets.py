@@ -12,17 +12,9 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Settings, Undefinable
+from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores
-from fleetmetrics.metrics.classification.task import (
-    Task,
-    counted,
-    label_classes,
-    logits,
-    scores,
-    task_of,
-    unless_ignored,
-    zero_unless,
-)
+from fleetmetrics.metrics.classification.task import Task
 from fleetmetrics.state import Lanes
 from fleetmetrics.xp.score_buckets import LOG_ODDS_MAX, lowest_scores
 
@@ -47,14 +39,14 @@ def _bucket(xp: Any, score: Any, buckets: int, spacing: str) -> Any:
 @statistic
 def _by_task(batch: Batch, task: Task, buckets: int, spacing: str) -> Any:
     """Each class against all others, or each label; or one class, whose labels may be ignored."""
-    xp, flags, score = batch.xp, counted(batch, task), _probabilities(batch, task)
+    xp, flags, score = batch.xp, tasks.counted(batch, task), _probabilities(batch, task)
     which: tuple[Any, ...] = ()
     if task.kind == "multiclass":
         batch = batch.one_vs_rest()
         flags = None if flags is None else xp.repeat(flags, task.size)
         label = batch.labels
     else:
-        label = label_classes(batch, task)
+        label = tasks.label_classes(batch, task)
     if task.kind != "binary":
         which = (batch.label_index,)
     return batch.histogram(*which, xp.cast(label, "int64"), _bucket(xp, score, buckets, spacing), amount=flags)
@@ -65,15 +57,15 @@ def _probabilities(batch: Batch, task: Task) -> Any:
     xp = batch.xp
     if task.from_logits:
         if task.kind != "multiclass":
-            return xp.sigmoid(logits(batch, task))
-        table = scores(batch, task)
+            return xp.sigmoid(tasks.logits(batch, task))
+        table = tasks.scores(batch, task)
         odds = xp.exp(xp.subtract(table, xp.reshape(xp.largest_of_rows(table), [-1, 1])))
         return xp.reshape(xp.divide(odds, xp.reshape(xp.sum_of_rows(odds), [-1, 1])), [-1])
-    flags = counted(batch, task)
+    flags = tasks.counted(batch, task)
     if task.kind != "multiclass":
-        return zero_unless(batch, flags, batch.scores)
+        return tasks.zero_unless(batch, flags, batch.scores)
     rows = flags if flags is None else xp.reshape(flags, [-1, 1])
-    return xp.reshape(zero_unless(batch, rows, batch.prediction), [-1])
+    return xp.reshape(tasks.zero_unless(batch, rows, batch.prediction), [-1])
 
 
 class LogitSettings(Settings, total=False):
@@ -169,7 +161,7 @@ class ClassHistograms(ScoreHistogram):
     ) -> None:
         super().__init__(**settings)
         from_logits = self.from_logits
-        self.task = task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index)
+        self.task = tasks.task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index)
         choice_of("average", average, ("macro", "weighted", "micro", "none", None))
         kind = self.task.kind
         if average != "macro" and kind == "binary":
@@ -184,7 +176,7 @@ class ClassHistograms(ScoreHistogram):
         rule: Requirement | str = self.requirements[0]
         if kind == "multiclass" and not from_logits:
             rule = DISTRIBUTION
-        self.requirements = (unless_ignored(rule, self.task.ignore_index), self.task.label_rule)
+        self.requirements = (tasks.unless_ignored(rule, self.task.ignore_index), self.task.label_rule)
         shape = (2, self.buckets) if kind == "binary" else (self.task.size, 2, self.buckets)
         if math.prod(shape) > MOST_ENTRIES:
             argument = "num_classes" if kind == "multiclass" else "num_labels"

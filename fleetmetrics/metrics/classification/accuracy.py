@@ -12,17 +12,8 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Settings, Undefinable
-from fleetmetrics.metrics.classification.task import (
-    Task,
-    among_highest,
-    confusion,
-    counted,
-    counted_total,
-    label_classes,
-    predicted_classes,
-    task_of,
-    total_key,
-)
+from fleetmetrics.metrics.classification import task as tasks
+from fleetmetrics.metrics.classification.task import Task
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -44,7 +35,7 @@ def _correct(batch: Batch, top_k: int, threshold: float, from_logits: bool) -> A
 
 @statistic
 def _correct_among(batch: Batch, task: Task) -> Any:
-    right, keep = among_highest(batch, task), counted(batch, task)
+    right, keep = tasks.among_highest(batch, task), tasks.counted(batch, task)
     return batch.weighted_sum(right if keep is None else batch.xp.logical_and(right, keep))
 
 
@@ -108,7 +99,9 @@ class Accuracy(Undefinable):
         multiclass = isinstance(task, str) and task == "multiclass"
         by_shape = num_classes is None and num_labels is None and (task is None or multiclass)
         k = 1 if by_shape else self.top_k
-        self.task = task_of(task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=k, by_shape=True)
+        self.task = tasks.task_of(
+            task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=k, by_shape=True
+        )
         if not self.task.size:
             if average != "micro" or ignore_index is not None:
                 given = f"average={average!r}" if average != "micro" else f"ignore_index={ignore_index!r}"
@@ -125,7 +118,7 @@ class Accuracy(Undefinable):
             self.declare("confusion", self.task.shape, key=("confusion", self.task))
             return
         self.declare("correct", key=("correct", self.task))
-        self.declare("total", key=total_key(self.task))
+        self.declare("total", key=tasks.total_key(self.task))
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -146,8 +139,8 @@ class Accuracy(Undefinable):
         if not self.task.size:
             return {"correct": _correct(batch, self.top_k, self.threshold, self.from_logits), "total": batch.total}
         if "confusion" in self.states:
-            return {"confusion": confusion(batch, self.task)}
-        return {"correct": _correct_among(batch, self.task), "total": counted_total(batch, self.task)}
+            return {"confusion": tasks.confusion(batch, self.task)}
+        return {"correct": _correct_among(batch, self.task), "total": tasks.counted_total(batch, self.task)}
 
     def formula(self, **states: np.ndarray) -> Any:
         if "confusion" in states:
@@ -159,8 +152,8 @@ class Accuracy(Undefinable):
 def _rows(batch: Batch, task: Task) -> Any:
     """The number of rows with every label correct, and of all rows."""
     xp = batch.xp
-    right = xp.equal(predicted_classes(batch, task), label_classes(batch, task))
-    keep = counted(batch, task)
+    right = xp.equal(tasks.predicted_classes(batch, task), tasks.label_classes(batch, task))
+    keep = tasks.counted(batch, task)
     if keep is None:
         every = xp.ones_like(right)
         return batch.weighted_sum(batch.by_row(right)), batch.weighted_sum(batch.by_row(every))
@@ -207,7 +200,7 @@ class ExactMatch(Undefinable):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        self.task = task_of(task, None, num_labels, threshold, from_logits, ignore_index, allowed=("multilabel",))
+        self.task = tasks.task_of(task, None, num_labels, threshold, from_logits, ignore_index, allowed=("multilabel",))
         self.requirements = self.task.rules
         self.declare("matched", key=("matched rows", self.task))
         self.declare("rows", key=("rows", self.task.size, self.task.ignore_index))

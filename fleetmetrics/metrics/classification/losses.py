@@ -13,18 +13,8 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Settings, Undefinable
-from fleetmetrics.metrics.classification.task import (
-    Task,
-    counted,
-    counted_total,
-    label_classes,
-    logits,
-    scores,
-    task_of,
-    total_key,
-    unless_ignored,
-    zero_unless,
-)
+from fleetmetrics.metrics.classification import task as tasks
+from fleetmetrics.metrics.classification.task import Task
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -75,21 +65,21 @@ def _log_likelihoods(batch: Batch, task: Task) -> Any:
     if task.kind == "multiclass":
         own = _of_label(batch, task)
         if task.from_logits:
-            table = scores(batch, task)
+            table = tasks.scores(batch, task)
             top = xp.largest_of_rows(table)
             below = xp.sum_of_rows(xp.exp(xp.subtract(table, xp.reshape(top, [-1, 1]))))
             values = xp.subtract(xp.subtract(own, top), xp.log(below))
         else:
             values = xp.log(xp.at_least(own, LOWEST))
     elif task.from_logits:
-        own = _signed(batch, task, logits(batch, task))
+        own = _signed(batch, task, tasks.logits(batch, task))
         values = log_sigmoid(xp, own)
     else:
-        p = scores(batch, task)
+        p = tasks.scores(batch, task)
         p = p[:, 1] if batch.classes else p
-        own = xp.where(xp.cast(label_classes(batch, task), "bool"), p, 1.0 - p)
+        own = xp.where(xp.cast(tasks.label_classes(batch, task), "bool"), p, 1.0 - p)
         values = xp.log(xp.at_least(own, LOWEST))
-    return zero_unless(batch, counted(batch, task), values)
+    return tasks.zero_unless(batch, tasks.counted(batch, task), values)
 
 
 @statistic
@@ -101,19 +91,19 @@ def _log_likelihood(batch: Batch, task: Task) -> Any:
 
 
 def _signed(batch: Batch, task: Task, values: Any) -> Any:
-    return batch.xp.where(batch.xp.cast(label_classes(batch, task), "bool"), values, -values)
+    return batch.xp.where(batch.xp.cast(tasks.label_classes(batch, task), "bool"), values, -values)
 
 
 def _is_label(batch: Batch, task: Task) -> Any:
     """Labels one-hot: flags ``[n, classes]``."""
     xp = batch.xp
-    return xp.equal(xp.arange(task.size), xp.reshape(label_classes(batch, task), [-1, 1]))
+    return xp.equal(xp.arange(task.size), xp.reshape(tasks.label_classes(batch, task), [-1, 1]))
 
 
 @statistic
 def _of_label(batch: Batch, task: Task) -> Any:
     """The score of the label's class, float64 ``[n]``."""
-    xp, table = batch.xp, scores(batch, task)
+    xp, table = batch.xp, tasks.scores(batch, task)
     return xp.sum_of_rows(xp.where(_is_label(batch, task), table, xp.zeros_like(table)))
 
 
@@ -166,7 +156,7 @@ class LogLoss(Undefinable):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        self.task = task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index, by_shape=True)
+        self.task = tasks.task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index, by_shape=True)
         choice_of("average", average, ("micro", "macro", "none", None))
         if average != "macro" and self.task.kind != "multilabel":
             raise InvalidInputError("average belongs to task='multilabel'; without num_labels= there is one loss")
@@ -176,7 +166,7 @@ class LogLoss(Undefinable):
         shape = (self.task.size,) if self.task.kind == "multilabel" else ()
         key = "log_likelihood" if plain else ("log_likelihood", self.task)
         self.declare("log_likelihood", shape, dtype="float64", key=key)
-        self.declare("total", shape, key=total_key(self.task))
+        self.declare("total", shape, key=tasks.total_key(self.task))
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         return probability_rules_of(check_scores(self.task, batch), batch.classes)
@@ -185,7 +175,7 @@ class LogLoss(Undefinable):
         task = self.task.of(batch)
         if task == Task("binary", 2):
             return {"log_likelihood": log_likelihood(batch), "total": batch.total}
-        return {"log_likelihood": _log_likelihood(batch, task), "total": counted_total(batch, task)}
+        return {"log_likelihood": _log_likelihood(batch, task), "total": tasks.counted_total(batch, task)}
 
     def formula(self, log_likelihood: np.ndarray, total: np.ndarray) -> Any:
         return formulas.log_loss(log_likelihood, total, self.average, self.zero_division)
@@ -194,7 +184,7 @@ class LogLoss(Undefinable):
 def probability_rules_of(task: Task, classes: int) -> tuple[Requirement | str, ...]:
     """The requirements of probabilities of ``classes`` (0: of one number for each label) and of labels."""
     rule = "finite_prediction" if task.from_logits else DISTRIBUTION if classes else "probability"
-    return (unless_ignored(rule, task.ignore_index), task.label_rule)
+    return (tasks.unless_ignored(rule, task.ignore_index), task.label_rule)
 
 
 def check_scores(task: Task, batch: Batch) -> Task:
@@ -213,14 +203,16 @@ def check_scores(task: Task, batch: Batch) -> Task:
 @statistic
 def _hinge(batch: Batch, task: Task, squared: bool) -> Any:
     xp = batch.xp
-    values = scores(batch, task)
+    values = tasks.scores(batch, task)
     if task.kind == "multiclass":
         others = xp.where(_is_label(batch, task), xp.full_like(values, -math.inf), values)
         margin = xp.subtract(_of_label(batch, task), xp.largest_of_rows(others))
     else:
-        margin = _signed(batch, task, logits(batch, task))
+        margin = _signed(batch, task, tasks.logits(batch, task))
     loss = xp.at_least(1.0 - margin, 0.0)
-    return batch.weighted_sum(zero_unless(batch, counted(batch, task), xp.square(loss) if squared else loss))
+    return batch.weighted_sum(
+        tasks.zero_unless(batch, tasks.counted(batch, task), xp.square(loss) if squared else loss)
+    )
 
 
 class HingeLoss(Undefinable):
@@ -261,21 +253,21 @@ class HingeLoss(Undefinable):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        self.task = task_of(
+        self.task = tasks.task_of(
             task, num_classes, ignore_index=ignore_index, allowed=("binary", "multiclass"), by_shape=True
         )
         self.squared = flag_of("squared", squared)
-        self.requirements = (unless_ignored("finite_prediction", self.task.ignore_index), self.task.label_rule)
+        self.requirements = (tasks.unless_ignored("finite_prediction", self.task.ignore_index), self.task.label_rule)
         self.declare("loss", dtype="float64", key=("hinge loss", self.task, self.squared))
-        self.declare("total", key=total_key(self.task))
+        self.declare("total", key=tasks.total_key(self.task))
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         task = check_scores(self.task, batch)
-        return (unless_ignored("finite_prediction", task.ignore_index), task.label_rule)
+        return (tasks.unless_ignored("finite_prediction", task.ignore_index), task.label_rule)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         task = self.task.of(batch)
-        return {"loss": _hinge(batch, task, self.squared), "total": counted_total(batch, task)}
+        return {"loss": _hinge(batch, task, self.squared), "total": tasks.counted_total(batch, task)}
 
     def formula(self, loss: np.ndarray, total: np.ndarray) -> float:
         return formulas.hinge_loss(loss, total, self.zero_division)
