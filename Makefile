@@ -24,7 +24,8 @@ CPU_PADDLE := 3.3.1
 # Each environment: where it is, what it holds, and what pip installs there.
 PS := .venv
 PS_NAME := paddlepaddle $(PS_PADDLE)
-PS_INSTALLS := -e '.[ps,examples,test]' paddlepaddle==$(PS_PADDLE)
+# pyarrow 26 takes no NumPy 1, and says so only when it is imported.
+PS_INSTALLS := -e '.[ps,examples,test]' paddlepaddle==$(PS_PADDLE) 'pyarrow<26'
 CPU := .venv-cpu
 CPU_NAME := paddlepaddle $(CPU_PADDLE)
 CPU_INSTALLS := -e '.[cpu,examples,test,mlflow]' paddlepaddle==$(CPU_PADDLE)
