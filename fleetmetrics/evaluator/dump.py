@@ -1,12 +1,9 @@
-"""Data samples in files: `DumpResults` writes what `Evaluator.offline_evaluate` reads.
-
-In Parquet and NPZ a field is a column of numbers, of texts, or of arrays of one shape; that of a dict in a dict has a
-dot in its name.
-"""
+"""Data samples in files: `DumpResults` writes what `Evaluator.offline_evaluate` reads."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pickle
 import zipfile
@@ -26,9 +23,8 @@ __all__ = ["DumpResults", "samples_in"]
 
 _PICKLES = (".pkl", ".pickle")
 _ENDINGS = (".parquet", ".npz", *_PICKLES)
-_HELP = "leave it out, make all samples alike, or write a .pkl file, which takes anything"
-#: So many rows of a Parquet file are in memory together.
-_ROWS = 65_536
+_HELP = "samples are dicts, and a field a number, a text or an array of numbers, in all alike; or write a .pkl file"
+_ROWS = 65_536  # of a Parquet file, in memory together
 
 
 @ENGINE.register_module()
@@ -64,8 +60,9 @@ class DumpResults(BaseMetric):
         super().__init__(collect_device, "", collect_dir, **more)
         self.out_file_path = str(out_file_path)
         if not self.out_file_path.endswith(_ENDINGS):
-            allowed = f"or end with {', '.join(_ENDINGS[:2])}"  # MMEngine's words come first
-            raise InvalidInputError(f"The output file must be a pkl file. ({allowed}; it is {out_file_path!r})")
+            raise InvalidInputError(
+                f"The output file must be a pkl file. Or .parquet or .npz, and not {out_file_path!r}"
+            )
 
     def process(self, data_batch: Any, predictions: Sequence[dict[str, Any]]) -> None:
         """Keep the data samples, with their tensors on the host."""
@@ -91,13 +88,9 @@ class _Sample(NamedTuple):
     place: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, those with a dot in their name in dicts."""
         sample: dict[str, Any] = {}
         for (*path, name), column in self.fields:
-            inner = sample
-            for key in path:
-                inner = inner.setdefault(key, {})
-            inner[name] = column[self.place]
+            functools.reduce(lambda inner, key: inner.setdefault(key, {}), path, sample)[name] = column[self.place]
         return sample
 
 
@@ -108,9 +101,7 @@ def samples_in(files: Any, allow_pickle: bool) -> Iterator[Any]:
             raise InvalidInputError(f"{path}: data samples are read from files that end with {', '.join(_ENDINGS)}")
         if path.endswith(_PICKLES):
             if not allow_pickle:
-                raise InvalidInputError(
-                    f"{path} can run any code when it is read; if you trust it, give allow_pickle=True"
-                )
+                raise InvalidInputError(f"{path} can run any code; if you trust it, give allow_pickle=True")
             with open(path, "rb") as file:
                 yield from pickle.load(file)
             continue
@@ -143,7 +134,6 @@ def _read_parquet(path: str) -> Iterator[dict[str, Any]]:
 
 
 def _write_columns(file: BinaryIO, path: str, columns: Mapping[str, np.ndarray]) -> None:
-    """Write Parquet or NPZ, as the path says."""
     if path.endswith(".npz"):
         with zipfile.ZipFile(file, "w") as archive:  # a field of numpy.savez cannot be called "file"
             for name, column in columns.items():
@@ -179,18 +169,15 @@ def _fields(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _column(name: str, values: Sequence[Any]) -> np.ndarray:
     arrays = [_array(value)[None] for value in values]
-    odd = [place for place, array in enumerate(arrays) if not name or array.dtype == object]
-    odd += [place for place, array in enumerate(arrays) if not are_alike([arrays[0], array])]
-    if odd:
-        kinds = [f"{type(values[i]).__name__} {list(np.shape(arrays[i]))[1:]} in sample {i}" for i in {0, odd[0]}]
+    odd = [i for i, each in enumerate(arrays) if each.dtype == object or not are_alike([arrays[0], each])]
+    if odd or not name:
+        kinds = [f"{type(values[i]).__name__} {list(arrays[i].shape[1:])} in sample {i}" for i in {0, *odd[:1]}]
         what = f"the field {name!r}" if name else "a data sample"
-        allowed = "a field is numbers, texts, or arrays of numbers of one shape"
-        raise InvalidInputError(f"{what} is {', '.join(kinds)}; {allowed}; {_HELP}")
+        raise InvalidInputError(f"{what} is {', '.join(kinds)}; {_HELP}")
     return np.concatenate(arrays)
 
 
 def _array(value: Any) -> np.ndarray:
-    """What fits into a column, else an array of objects."""
     with contextlib.suppress(ValueError):  # ragged
         array = np.asarray(to_host(value))
         if array.size and (array.dtype.kind in "biuf" or (isinstance(value, str) and array.item() == value)):

@@ -162,8 +162,8 @@ class Evaluator(Resumable):
             nonlocal size
             if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
                 raise InvalidInputError(f"chunk_size is {chunk_size!r}; it must be an integer of at least 1.")
-            is_path = isinstance(data_samples, (str, os.PathLike))
-            given: Any = samples_in(data_samples, allow_pickle) if is_path else data_samples
+            of_files = isinstance(data_samples, (str, os.PathLike))
+            given: Any = samples_in(data_samples, allow_pickle) if of_files else data_samples
             total = -(-len(given) // chunk_size) if isinstance(given, Sized) else None
             chunks = paired_chunks(given, data, chunk_size)
             for number, (samples, batch) in enumerate(progress(chunks, "offline_evaluate", channel.rank, total)):
