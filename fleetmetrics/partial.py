@@ -88,6 +88,8 @@ class Partial(Checkpointed):
                     f"{self.called(leaf)}: complete_by is {complete_by!r}, and its samples are complete {how}. Put it "
                     "into a collection of its own; one that is not closed is merged with all of its samples"
                 )
+        if not tables:
+            return
         values = {state: state.read() for state in self._states()}
         self._raise_if_invalid(values)
         given = None

@@ -41,6 +41,36 @@ MUTATIONS = [
         "tests/test_partial.py -k same_bits",
     ),
     Mutation(
+        "a user in two closed parts is not found",
+        "twice = np.unique(members[1:][members[1:] == members[:-1]])",
+        "twice = members[:0]",
+        "tests/test_closing.py -k two_parts",
+    ),
+    Mutation(
+        "a positive sample of a higher range has no pairs with the negative ones of a lower one",
+        'pairs = 2 * n * made["positive"] if self._is_whole else 0',
+        "pairs = 0",
+        "tests/test_closing.py -k ranges_of_scores",
+    ),
+    Mutation(
+        "open and closed parts merge",
+        'raise InvalidInputError(f"{self.name}: some parts are closed and others are not; close all of them, or none")',
+        "return self._batches, closed[0]",
+        "tests/test_closing.py -k never_fed",
+    ),
+    Mutation(
+        "a closed metric takes samples",
+        'raise InvalidInputError(f"{self.name} is closed, and takes no more samples; reset it, or add to a new one")',
+        "pass",
+        "tests/test_closing.py -k takes_no_samples",
+    ),
+    Mutation(
+        "an overlap of ranges of scores goes unseen",
+        "if two[0] <= one[1]:",
+        "if two[0] < one[0]:",
+        "tests/test_closing.py -k overlap",
+    ),
+    Mutation(
         "a row of an evicted slice keeps what the words held",
         "self.rest[:, rows[rows < self.rest.shape[1]]] = 0",
         "pass",
