@@ -151,9 +151,9 @@ def interval(value: Any) -> tuple[float, float, float]:
     """A value with the ends of its interval, nan where there are none; a number, or what has a value, low and high."""
     parts = value._asdict() if hasattr(value, "_asdict") else value if isinstance(value, Mapping) else {"value": value}
     try:
-        found = [parts.get(name) for name in ("value", "low", "high")]
+        found = [parts["value"], parts.get("low"), parts.get("high")]
         one, low, high = (np.nan if each is None else float(each) for each in found)
-    except (TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         raise InvalidInputError(f"a value must be a number, or have value, low and high, not {value!r:.80}") from None
     return one, low, high
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -186,8 +187,9 @@ def test_slices_are_drawn_of_what_sliced_computes() -> None:
     value = metric.compute()
     for drawn in (metric, value):
         assert bars(plot.slices(drawn)) == {key: [each.low, each.high] for key, each in value.items()}
-    with pytest.raises(fm.InvalidInputError, match="a value must be a number, or have value, low and high, not"):
-        plot.slices({"a": "b"})
+    for bad in ("b", held(fm.ROCCurve()).compute(), np.ones(3)):
+        with pytest.raises(fm.InvalidInputError, match="a value must be a number, or have value, low and high, not"):
+            plot.slices({"a": bad})
 
 
 def test_workers_stand_beside_the_value_over_all_of_them() -> None:
@@ -310,7 +312,8 @@ def test_metrics_without_samples_are_drawn_empty_and_undefined_ones_are_said_to_
         held(fm.AUC(), [0.25, 0.5], [0, 0]).plot()
     plot.svg(fm.ConfusionMatrix().plot().figure)
     plot.svg(fm.Histogram().plot().figure)
-    plot.svg(plot.slices([]).figure)
+    for empty in (plot.slices([]), plot.over_passes([]), plot.by_worker([], math.nan), plot.at_k({})):
+        plot.svg(empty.figure)
 
 
 def test_the_picture_is_that_of_all_workers() -> None:
