@@ -16,7 +16,7 @@ from fleetmetrics.files.one_file import ROW, Evaluated, Read, Share, evaluate_fi
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.logs import progress as shown
 
-__all__ = ["ROW", "Evaluated", "Read", "evaluate", "evaluate_file", "find", "together"]
+__all__ = ["ROW", "DataError", "Evaluated", "Read", "evaluate", "evaluate_file", "find", "together"]
 
 #: Another process is worth its start, a second or so, if it reads so many bytes.
 _WORTH = 1 << 28
