@@ -23,7 +23,7 @@ _WORTH = 1 << 28
 #: So many results are put together at once; more would have to be in memory.
 _AT_ONCE = 32
 #: The bytes of a process without records, and of a row in each table of records while it is folded; measured.
-_BASE, _PER_ROW = 1 << 28, 64
+_BASE, _PER_ROW = 1 << 28, 80
 
 
 def find(files: Any) -> list[str]:
@@ -142,7 +142,9 @@ def evaluate(
             errors.update(part.errors)
     metrics = _merged(parts)[0] if parts else metrics
     if errors:
-        more = f" ({len(errors)} of {len(paths)} files cannot be used)" if len(errors) > 1 else ""
+        more = (
+            f" ({len(errors)} of {len(paths)} files cannot be used)" if len(errors) > 1 and complete_by is None else ""
+        )
         error = DataError(f"{min(errors)}{more}")
         error.evaluated = Evaluated(metrics, together(reads)) if complete_by is None else None
         raise error

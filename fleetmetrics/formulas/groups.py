@@ -9,8 +9,6 @@ from typing import Any, Mapping
 
 import numpy as np
 
-_LARGEST = np.finfo(np.float64).max
-
 __all__ = ["auc_by_group"]
 
 
@@ -26,13 +24,14 @@ def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.n
     if values.dtype.kind in "iu" and values.size and max(-int(values.min()), int(values.max())) > 2**53:
         values = np.unique(values, return_inverse=True)[1]  # no float tells them apart
     # nan and the lowest infinity, if nobody has checked, come last; below, nothing comes after what pads a row
-    values = np.fmin(-values.astype(np.float64, copy=False), _LARGEST)
+    kind = np.float32 if values.dtype == np.float32 else np.float64
+    values = np.fmin(np.negative(values, dtype=kind), np.finfo(kind).max)
     longest = int(sizes.max(initial=0))
     if longest * len(sizes) > 2 * len(values):
         return np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
     # Groups of about equal size are the rows of a matrix: short sorts are several times faster than one of all.
     inside = np.arange(longest) < sizes[:, None]
-    table = np.full(inside.shape, np.inf)
+    table = np.full(inside.shape, np.inf, kind)
     table[inside] = values
     return (np.argsort(table, axis=1) + start[:, None])[inside]
 

@@ -11,6 +11,7 @@ import numpy as np
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.batch.keys import joined_arrays
 from fleetmetrics.errors import InvalidInputError, RecordError
+from fleetmetrics.formulas.groups import starts_of
 from fleetmetrics.serial import MISFITS, small
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.xp import to_host, together_to_host
@@ -150,8 +151,8 @@ class Table:
         return self.prepare(records) if records else records
 
     def sorted(self, records: Records) -> Records:
-        """The records sorted by the order; quick for a few sorted runs."""
-        return records if self.order is None else records.taken(np.argsort(records[self.order], kind="stable"))
+        """The records sorted by the order."""
+        return records if self.order is None else records.taken(_stable_order(records[self.order]))
 
     def reset(self) -> None:
         """Forget everything."""
@@ -169,7 +170,8 @@ class Table:
         known = [{name: values[state] for name, state in metric.states.items()} for metric in self.metrics]
         carries = [metric.closed(records, states, totals) for metric, states in zip(self.metrics, known)]
         if records and self.order is not None and self.order in self.metrics[0].columns:
-            members = np.unique(integer_ids(np.unique(records[self.order])))
+            column = records.cached("prepared", self.prepare)[self.order]
+            members = np.unique(integer_ids(column[starts_of(column)]))
         return Closed(carries, members)
 
     def with_others(self, others: Sequence[Table]) -> tuple[list[Kept], Closed | None]:
@@ -271,6 +273,17 @@ def _packed(closed: Closed) -> dict[str, np.ndarray]:
 def _unpacked(held: Mapping[str, np.ndarray]) -> Closed:
     carries, members = unpack(json.loads(held[_LAYOUT].tobytes()), held[_PAYLOAD].tobytes())
     return Closed(carries, members)
+
+
+def _stable_order(keys: np.ndarray) -> np.ndarray:
+    """The places of sorted keys; integers are sorted with their places in them, which is several times faster."""
+    if keys.dtype.kind == "i" and len(keys):
+        low, bits = int(keys.min()), len(keys).bit_length()
+        if int(keys.max()) - low < 1 << (63 - bits):
+            packed = (keys.astype(np.int64) - low) << bits | np.arange(len(keys))
+            packed.sort()
+            return packed & ((1 << bits) - 1)
+    return np.argsort(keys, kind="stable")
 
 
 def joined_records(name: str, parts: Sequence[Mapping[str, Any]]) -> Records:
