@@ -66,7 +66,7 @@ def scored(number: int = 600, seed: int = 0) -> tuple[Any, ...]:
     return score, (rng.random(number) < 0.4 + 0.1 * score).astype(int), rng.random(number), rng.integers(0, 4, number)
 
 
-def by_ranges(make: Any, weighted: bool, totals: Any = None, dtype: Any = float) -> list[Any]:
+def by_ranges(make: Any, weighted: Any, totals: Any = None, dtype: Any = float) -> list[Any]:
     """The metric over all, and of each part with the scores of a range."""
     score, label, weight, slot = scored()
     place = np.searchsorted([-1.5, -0.2, 0.0, 0.3, 5.0], score)
@@ -77,14 +77,14 @@ def by_ranges(make: Any, weighted: bool, totals: Any = None, dtype: Any = float)
         for rows in np.array_split(own, 3):
             if len(rows):
                 columns = {"slot": slot[rows]} if isinstance(metric, fm.Sliced) else {}
-                metric.add(score[rows], label[rows], weight=weight[rows] if weighted else None, **columns)
+                metric.add(score[rows], label[rows], weight=weighted * weight[rows] if weighted else None, **columns)
         if number < 6:
             metric.close(complete_by="score", totals=totals)
     return [metrics[-1], *metrics[:-1]]
 
 
 @pytest.mark.parametrize("dtype", [float, np.float32, int])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", [0, 1e220, 1e-220])
 def test_ranges_of_scores_give_what_one_pass_gives(weighted, dtype):
     totals: Any = {}
     for sliced in (False, True):

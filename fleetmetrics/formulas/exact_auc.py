@@ -241,11 +241,16 @@ def join_exact_auc(carry: dict[str, Any], later: dict[str, Any]) -> dict[str, An
     return {name: carry[name] + later[name] for name in carry}
 
 
+def exponent_of(totals: Any) -> int:
+    """Weights of these totals are folded divided by two to this power, and counts as they are."""
+    return max(-1000, min(1000, math.frexp(max(totals))[1])) if isinstance(totals[0], float) else 0
+
+
 def _in_range(length: int, weight: np.ndarray | None, totals: tuple[Any, Any]) -> tuple[np.ndarray | None, Any]:
     """Weights and totals times a power of two: products of them might leave the range of a float."""
     if not isinstance(totals[0], float):
         return weight, totals
-    factor = 2.0 ** -max(-1000, min(1000, math.frexp(max(totals))[1]))
+    factor = 2.0 ** -exponent_of(totals)
     return np.full(length, factor) if weight is None else weight * factor, (totals[0] * factor, totals[1] * factor)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from fleetmetrics.formulas.exact_auc import (
     count_keys,
     ends_of_scores,
     exact_auc_of,
+    exponent_of,
     fold_exact_auc,
     join_exact_auc,
     keys_of,
@@ -115,18 +117,19 @@ class ExactAUC(Undefinable, RecordMetric):
         above, of_all = start_exact_auc(), None
         if not self._is_whole:
             ranges = [] if totals is None else totals["ranges"]
-            if not any(each[:2] == [low, high] and np.allclose(each[2:4], counts, 1e-9, 0) for each in ranges):
+            weights = [[_times(x, each[5]) for x in each[2:4]] for each in ranges]
+            if not any(each[:2] == [low, high] and _alike(its, counts) for each, its in zip(ranges, weights)):
                 raise InvalidInputError(
                     f"{self.name}: what samples with scores from {low} to {high} add depends on those above; give "
                     'close(complete_by="score", totals=) an ExactAUC() that holds the same parts, closed by score'
                 )
-            counts = of_all = [sum(each[i] for each in ranges) for i in (2, 3)]
-            before = [sum(each[i] for each in ranges if each[0] > high) for i in (2, 3)]
-            above = {"negative": before[0], "positive": before[1], "area": 0}
+            counts = of_all = [sum(its) for its in zip(*weights)]
+            before = [its for each, its in zip(ranges, weights) if each[0] > high] or [[0, 0]]
+            negative, positive = (_times(sum(its), -exponent_of(counts)) for its in zip(*before))
+            above = {"negative": negative, "positive": positive, "area": 0}
         score, label, weight = (records.cached("prepared", self.table.prepare)[name] for name in _COLUMNS)
-        given = np.asarray(counts[0]), np.asarray(counts[1])  # no floats: then weights stay what they are
-        made = fold_exact_auc(above, score, label, weight, given, self.curve, self.max_fpr)
-        return {"ranges": [[low, high, *made.values(), of_all]]}
+        made = fold_exact_auc(above, score, label, weight, (counts[0], counts[1]), self.curve, self.max_fpr)
+        return {"ranges": [[low, high, *made.values(), exponent_of(counts), of_all]]}
 
     def join_closed(self, carry: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         ranges = sorted([*carry["ranges"], *other["ranges"]], key=itemgetter(0))
@@ -139,13 +142,15 @@ class ExactAUC(Undefinable, RecordMetric):
         return {"ranges": ranges}
 
     def of_closed(self, carry: dict[str, Any], states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        made = start_exact_auc()
-        for _, _, n, p, area, _ in reversed(carry["ranges"]):
+        made, common = start_exact_auc(), max((each[5] for each in carry["ranges"]), default=0)
+        for _, _, n, p, area, exponent, _ in reversed(carry["ranges"]):
+            n, p = _times(n, exponent - common), _times(p, exponent - common)
             pairs = 2 * n * made["positive"] if self._is_whole else 0
+            area = _times(area, 2 * (exponent - common))
             made = join_exact_auc(made, {"negative": n, "positive": p, "area": area + pairs})
-        weights = [made["negative"], made["positive"]]
+        weights = [_times(made["negative"], common), _times(made["positive"], common)]
         for *_, of_all in carry["ranges"]:
-            if of_all is not None and not np.allclose(of_all, weights, 1e-9, 0):
+            if of_all is not None and not _alike(of_all, weights):
                 raise InvalidInputError(
                     f"{self.name}: the samples of the classes weigh {weights} in the closed parts, and {of_all} "
                     "in totals; merge all parts that totals has"
@@ -158,6 +163,16 @@ class ExactAUC(Undefinable, RecordMetric):
 
     def formula(self, negative: Any, positive: Any, area: Any, **totals: np.ndarray) -> float:
         return exact_auc_of(negative, positive, area, self.curve, self.max_fpr, self.zero_division)
+
+
+def _times(number: Any, exponent: int) -> Any:
+    """A number times a power of two."""
+    return math.ldexp(number, exponent) if exponent else number
+
+
+def _alike(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether weights differ by rounding at most."""
+    return all(math.isclose(*each) for each in zip(one, other))
 
 
 class _Scores(Table):
