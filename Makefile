@@ -42,6 +42,9 @@ GPU_INSTALLS := -e '.[gpu,examples,test]'
 FUZZER := .venv-fuzz
 FUZZER_NAME := atheris
 FUZZER_INSTALLS := -e '.[fuzz]'
+ENGINES := .venv-engines
+ENGINES_NAME := Spark, Ray, Dask and Beam
+ENGINES_INSTALLS := -e '.[engines]'
 
 # The tests start hundreds of processes that import the package: without bytecode each would compile it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -99,7 +102,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-files kills bench-metrics bench gpu \
+.PHONY: help demo test test-ps test-cpu test-engines fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-files kills bench-metrics bench-engines bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -123,6 +126,9 @@ test-ps: $(PS)/.ready  ## run them on Paddle 2.6.2, which has parameter servers
 
 test-cpu: $(CPU)/.ready  ## run them on Paddle 3.3.1
 	$(call run-tests,$(CPU),$(CPU_PADDLE))
+
+test-engines: $(ENGINES)/.ready  ## run those of fleetmetrics.engines, on Spark, Ray and Dask
+	@mkdir -p build && $(ENGINES)/bin/python -m pytest --durations=5 tests/engines $(ARGS)
 
 fuzz: $(CPU)/.ready $(FUZZER)/.ready  ## try FUZZ=5000 other bytes from a peer in each test of tests/fuzz, then atheris, FUZZ_SECONDS=60 each
 	@FUZZ=$(FUZZ) $(CPU)/bin/python -m pytest -n $(WORKERS) --timeout 0 tests/fuzz $(ARGS)
@@ -189,6 +195,9 @@ kills: $(CPU)/.ready  ## kill a worker 1,000 times, cut a connection 1,000 times
 bench-metrics: $(BENCH)/.ready  ## time the metrics beside NumPy, scikit-learn, torchmetrics and torcheval
 	@for script in metrics catalogue; do $(BENCH)/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
 
+bench-engines: $(ENGINES)/.ready  ## time Spark, Ray and Dask beside one process and Spark's own evaluator
+	@$(ENGINES)/bin/python benchmarks/engines.py $(ARGS)
+
 gpu:  ## on a CUDA device: count what add waits for, time it, train on two devices, compare all values with the CPU's
 	@"$(PYTHON)" benchmarks/gpu.py --check $(ARGS)
 	@$(MAKE) $(GPU)/.ready
@@ -203,8 +212,8 @@ clean:  ## remove what the tasks wrote, and keep the environments
 		if [ -d $$tree ]; then find $$tree -name __pycache__ -type d -prune -exec rm -rf {} +; fi; done
 
 clean-all: clean  ## remove the environments too
-	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready $(BENCH)/.ready $(GPU)/.ready $(FUZZER)/.ready
-	@rm -rf $(PS) $(CPU) $(DEV) $(BENCH) $(GPU) $(FUZZER)
+	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready $(BENCH)/.ready $(GPU)/.ready $(FUZZER)/.ready $(ENGINES)/.ready
+	@rm -rf $(PS) $(CPU) $(DEV) $(BENCH) $(GPU) $(FUZZER) $(ENGINES)
 
 $(PS)/.ready: setup.py
 	$(call make-environment,$(PS),$(PS_NAME),$(PS_INSTALLS),8,12)
@@ -220,6 +229,9 @@ $(GPU)/.ready: setup.py
 
 $(FUZZER)/.ready: setup.py
 	$(call make-environment,$(FUZZER),$(FUZZER_NAME),$(FUZZER_INSTALLS),8,13)
+
+$(ENGINES)/.ready: setup.py
+	$(call make-environment,$(ENGINES),$(ENGINES_NAME),$(ENGINES_INSTALLS),10,13)
 
 $(BENCH)/.ready: setup.py
 	$(call make-environment,$(BENCH),$(BENCH_NAME),$(BENCH_INSTALLS),10,13)

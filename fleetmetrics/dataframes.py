@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics.batch.keys import Coded, keys_of
 from fleetmetrics.errors import DataError, InvalidInputError, library
 
-__all__ = ["Columns", "arguments_of", "arrow", "is_list"]
+__all__ = ["Columns", "arguments_of", "arrow", "is_list", "table_of"]
 
 
 def arrow(module: str = "") -> Any:
@@ -158,7 +158,7 @@ def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[s
         DataError: a column is missing, has nulls, or is of another type than it must be.
     """
     wanted = Columns(metrics, columns)
-    table = _table(frame, wanted.names)
+    table = table_of(frame, wanted.names)
     try:
         wanted.check(table.column_names)
         table = table.select(wanted.names).unify_dictionaries().combine_chunks()
@@ -170,7 +170,7 @@ def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[s
         raise DataError(f"frame: {error}") from None
 
 
-def _table(frame: Any, names: Sequence[str]) -> Any:
+def table_of(frame: Any, names: Sequence[str]) -> Any:
     """A data frame as an Arrow table; of pandas' and polars', only the columns that are asked for."""
     pa = arrow()
     if isinstance(frame, pa.Table):

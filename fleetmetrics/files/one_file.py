@@ -18,7 +18,7 @@ from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import Piece, pieces_of
 from fleetmetrics.logs import progress as shown
 
-__all__ = ["ROW", "Evaluated", "Read", "Share", "evaluate_file", "together"]
+__all__ = ["ROW", "Evaluated", "Read", "Share", "evaluate_file", "of_tables", "together"]
 
 #: So many rows that were left out are described.
 _EXAMPLES = 5
@@ -52,7 +52,7 @@ def together(parts: Iterable[Read]) -> Read:
     Args:
         parts: in any order; the files are sorted, and the examples are those of the first.
     """
-    parts = sorted(parts, key=lambda part: part.files)
+    parts = sorted(parts, key=lambda part: (part.files, part.examples))
     nulls = sum((Counter(part.nulls) for part in parts), Counter[str]())
     return Read(
         tuple(file for part in parts for file in part.files),
@@ -133,6 +133,20 @@ def evaluate_file(
     except InvalidInputError as error:
         raise DataError(f"{path}: {error}") from None
     return Evaluated(metrics, tally.read())
+
+
+def of_tables(tables: Iterable[Any], metrics: Any, columns: Mapping[str, Any], skip: bool, name: str) -> Evaluated:
+    """Metrics with Arrow tables, a part of a data frame, which errors call by this name; else as `evaluate_file`."""
+    wanted, tally = Columns(metrics, columns), _Tally(name, skip, True)
+    try:
+        for table in tables:
+            wanted.check(table.column_names)
+            start, tally.rows = tally.rows, tally.rows + table.num_rows
+            table = table.select(wanted.names).unify_dictionaries().combine_chunks()
+            _add(metrics, Piece(table, start), wanted, tally, None)
+    except InvalidInputError as error:
+        raise DataError(f"{name}: {error}") from None
+    return Evaluated(metrics, tally.read()._replace(files=()))
 
 
 class _Tally:

@@ -1,0 +1,135 @@
+"""Metrics on Spark, Ray and Dask: what their tasks do, and how the parts that they send become one.
+
+A task reads its file, or takes a partition of a frame, adds it to metrics and sends these: states travel, samples do
+not. Parts are merged in a tree, by tasks again; every sum is rounded once: the same bits on each engine, in each run.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
+
+from fleetmetrics.dataframes import Columns, arrow
+from fleetmetrics.errors import FleetMetricsError, InvalidInputError
+from fleetmetrics.files import Evaluated, Read, evaluate_file, find, together
+from fleetmetrics.files.one_file import of_tables
+from fleetmetrics.partial import merge_all
+
+__all__ = ["WAY", "Part", "Plan", "joined", "paths_of", "tree"]
+
+#: So many parts are merged by one task.
+WAY = 16
+#: Batches of fewer rows are put together before they are added.
+_ROWS = 1_000_000
+
+
+class Part(NamedTuple):
+    """What tasks have made of some of the data."""
+
+    metrics: Any = None  #: None: of no rows
+    reads: tuple[Read, ...] = ()
+    errors: tuple[FleetMetricsError, ...] = ()  #: raised on the driver: engines try again, and change the kind
+
+
+def joined(parts: Iterable[Part]) -> Part:
+    """Several parts as one."""
+    metrics, reads, errors = zip(Part(), *parts)
+    held = [each for each in metrics if each is not None]
+    made = Part(None, sum(reads, ()), sum(errors, ()))
+    try:
+        return made._replace(metrics=merge_all(held)) if held and not made.errors else made
+    except FleetMetricsError as error:
+        return Part(errors=(error,))
+
+
+def paths_of(files: Any) -> list[str]:
+    """The files, as tasks find them too, which may run in another folder."""
+    return [os.path.abspath(path) for path in find(files)]
+
+
+def tree(parts: Sequence[Any], join: Callable[[Sequence[Any]], Any]) -> Any:
+    """One of the parts that tasks will make; ``join`` makes a task that joins a few of them."""
+    while len(parts) != 1:
+        parts = [join(parts[start : start + WAY]) for start in range(0, max(len(parts), 1), WAY)]
+    return parts[0]
+
+
+class Plan:
+    """What the tasks are to do; the arguments are those of each engine's ``evaluate``."""
+
+    def __init__(
+        self,
+        make_metrics: Callable[[], Any],
+        columns: Mapping[str, Any],
+        complete_by: str | None,
+        totals: Any,
+        skip_bad_rows: bool,
+    ) -> None:
+        self.empty, self.columns, self.skip = make_metrics(), dict(columns), skip_bad_rows
+        self.complete_by, self.totals = complete_by, totals
+        self._wanted = Columns(self.empty, self.columns)
+        self.names = self._wanted.names
+        self._closed(copy.deepcopy(self.empty))  # an error here comes at once
+        kept = [metric.name for metric in self.empty.record_metrics()]
+        if kept and complete_by is None:
+            raise InvalidInputError(
+                f"{', '.join(kept)}: keeps every sample, and samples do not leave a task; say what a file, or a "
+                'partition, has all samples of: complete_by="user"'
+            )
+
+    def _closed(self, metrics: Any) -> Any:
+        if self.complete_by is not None:
+            metrics.close(self.complete_by, totals=self.totals)
+        return metrics
+
+    def _made(self, evaluate: Callable[[Any], Evaluated]) -> Part:
+        try:
+            metrics, read = evaluate(copy.deepcopy(self.empty))
+            return Part(self._closed(metrics) if read.rows else None, (read,))
+        except FleetMetricsError as error:
+            return Part(errors=(error,))
+
+    def of_file(self, path: str) -> Part:
+        """A task: what a file gives."""
+        return self._made(lambda new: evaluate_file(path, lambda: new, self.columns, skip_bad_rows=self.skip))
+
+    def of_batches(self, batches: Iterable[Any]) -> Part:
+        """A task: what Arrow batches, or tables, of a partition give; their columns are ``names``, in this order."""
+        tables = (table.rename_columns(self.names) for table in _collected(batches))
+        name = "a partition of the frame"
+        return self._made(lambda new: of_tables(tables, new, self.columns, self.skip, name))
+
+    def division(self, there: Sequence[str]) -> tuple[str, bool]:
+        """By which column a frame is to be divided, empty for none, and whether into ranges of it.
+
+        Raises:
+            InvalidInputError: the frame lacks a column, or none is said to be this one.
+        """
+        self._wanted.check(there)
+        if self.complete_by is None:
+            return "", False
+        by_range = self.complete_by == "score"
+        column = self.columns.get("prediction" if by_range else self.complete_by)
+        if not isinstance(column, str):
+            raise InvalidInputError(f"complete_by is {self.complete_by!r}; columns must name one column for it")
+        return column, by_range
+
+    def result(self, part: Part) -> Evaluated:
+        """What the whole is, on the driver; raises what a task has found wrong."""
+        if part.errors:
+            raise min(part.errors, key=str)
+        return Evaluated(self._closed(self.empty) if part.metrics is None else part.metrics, together(part.reads))
+
+
+def _collected(batches: Iterable[Any]) -> Iterator[Any]:
+    """Few large tables of many small batches."""
+    pa, waiting, rows = arrow(), [], 0
+    for batch in batches:
+        waiting.append(batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch]))
+        rows += batch.num_rows
+        if rows >= _ROWS:
+            yield pa.concat_tables(waiting)
+            waiting, rows = [], 0
+    if rows:
+        yield pa.concat_tables(waiting)

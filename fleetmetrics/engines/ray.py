@@ -1,0 +1,68 @@
+"""Metrics of files or datasets on Ray."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, Callable, Mapping
+
+from fleetmetrics.dataframes import arrow
+from fleetmetrics.engines import Plan, joined, paths_of, tree
+from fleetmetrics.errors import library
+from fleetmetrics.files import Evaluated
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    files_or_dataset: Any,
+    make_metrics: Callable[[], Any],
+    columns: Mapping[str, Any],
+    *,
+    complete_by: str | None = None,
+    totals: Any = None,
+    skip_bad_rows: bool = False,
+) -> Evaluated:
+    """Metrics of files, or of a dataset of ``ray.data``, by tasks of Ray.
+
+    The other arguments, what is returned and what is raised are those of `fleetmetrics.engines.spark.evaluate`.
+
+    Examples:
+        >>> import ray
+        >>> from fleetmetrics import AUC
+        >>> dataset = ray.data.from_items([{"p": 0.1, "y": 0}, {"p": 0.4, "y": 0}, {"p": 0.35, "y": 1}])
+        >>> metrics, read = evaluate(dataset, AUC, {"prediction": "p", "label": "y"})
+        >>> metrics.compute(), read.rows
+        (0.5, 3)
+    """
+    ray = library("ray", "engines")
+    plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows)
+    if hasattr(files_or_dataset, "map_batches"):
+        read = ray.remote(lambda table: joined(map(pickle.loads, table["part"].to_pylist())))
+        parts = [read.remote(table) for table in _tables(ray, files_or_dataset, plan)]
+    else:
+        of_file = ray.remote(lambda path: plan.of_file(path))
+        parts = [of_file.remote(path) for path in paths_of(files_or_dataset)]
+    join = ray.remote(lambda *parts: joined(parts))
+    return plan.result(ray.get(tree(parts, lambda some: join.remote(*some))))
+
+
+def _tables(ray: Any, dataset: Any, plan: Plan) -> list[Any]:
+    """References to tables with the pickled parts of blocks of a dataset."""
+    column, by_range = plan.division(dataset.columns())
+    blocks = dataset.select_columns(plan.names)
+    if by_range:
+        blocks = blocks.sort(column)
+    elif column:
+        blocks = blocks.repartition(4 * int(ray.cluster_resources()["CPU"]), keys=[column])
+
+    def of_block(table: Any) -> Any:
+        part = ray.cloudpickle.dumps(plan.of_batches([table]))  # with classes of a notebook
+        return arrow().table({"part": [part]})
+
+    size = blocks.context.target_max_block_size
+    try:
+        if by_range:
+            blocks.context.target_max_block_size = None  # so that equal scores stay in one block
+        return blocks.map_batches(of_block, batch_size=None, batch_format="pyarrow").to_arrow_refs()
+    finally:
+        blocks.context.target_max_block_size = size

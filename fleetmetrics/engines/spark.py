@@ -1,0 +1,91 @@
+"""Metrics of files or data frames on Spark."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from typing import Any, Callable, Iterable, Iterator, Mapping
+
+from fleetmetrics.dataframes import arrow
+from fleetmetrics.engines import WAY, Part, Plan, joined, paths_of
+from fleetmetrics.files import Evaluated
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    spark: Any,
+    files_or_frame: Any,
+    make_metrics: Callable[[], Any],
+    columns: Mapping[str, Any],
+    *,
+    complete_by: str | None = None,
+    totals: Any = None,
+    skip_bad_rows: bool = False,
+) -> Evaluated:
+    """Metrics of files, or of a data frame, by tasks of Spark; see `fleetmetrics.files.evaluate`.
+
+    Args:
+        spark: the session.
+        files_or_frame: a data frame; or files, as `fleetmetrics.files.find` takes them, which the driver and all
+            executors see under the same names. Each is a task, which reads it without Spark: several times faster.
+        make_metrics: makes new metrics, without arguments; any function.
+        columns: the column for each argument of ``add``.
+        complete_by: "user", or whatever metrics by user or query are by: a frame is shuffled by it; of files each must
+            have all samples of its users. "score" for `ExactAUC`: a frame is divided into ranges of the prediction.
+        totals: for `ExactAUC` with ``curve="PR"`` or ``max_fpr``: an `ExactAUC` without these, of a first pass.
+        skip_bad_rows: whether to leave out rows with a null, or with a value that is not allowed, and count them.
+
+    Returns:
+        The metrics, closed if ``complete_by`` is given, and what was read.
+
+    Raises:
+        DataError: a file, a column or a row is not what it should be.
+        InvalidInputError: the metrics keep samples, and ``complete_by`` is not given, or does not hold.
+
+    Examples:
+        >>> from pyspark.sql import SparkSession
+        >>> from fleetmetrics import AUC
+        >>> spark = SparkSession.builder.getOrCreate()
+        >>> frame = spark.createDataFrame([(0.1, 0), (0.4, 0), (0.35, 1), (0.8, 1)], "score double, clicked int")
+        >>> metrics, read = evaluate(spark, frame, AUC, {"prediction": "score", "label": "clicked"})
+        >>> metrics.compute(), read.rows
+        (0.75, 4)
+    """
+    plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows)
+    if hasattr(files_or_frame, "mapInArrow"):
+        column, by_range = plan.division(files_or_frame.columns)
+        names = [f"c{number}" for number in range(len(plan.names))]  # mapInArrow stumbles over names such as "a.b"
+        quoted = ["`" + name.replace("`", "``") + "`" for name in plan.names]
+        frame = files_or_frame.select(*quoted).toDF(*names)
+        if column:
+            frame = (frame.repartitionByRange if by_range else frame.repartition)(names[plan.names.index(column)])
+        parts, few = _mapped(frame, plan.of_batches), False
+    else:
+        paths = paths_of(files_or_frame)
+
+        def of_files(batches: Iterable[Any]) -> Part:
+            return joined(plan.of_file(paths[number]) for batch in batches for number in batch["id"].to_pylist())
+
+        parts, few = _mapped(spark.range(0, len(paths), 1, len(paths)), of_files), len(paths) <= WAY
+    if not few:  # so that the driver takes few, however many there are
+        parts = _mapped(
+            parts.repartition(WAY), lambda batches: joined(joined(_parts(each["part"])) for each in batches)
+        )
+    return plan.result(joined(_parts(row.part for row in parts.collect())))
+
+
+def _mapped(frame: Any, function: Callable[[Iterable[Any]], Part]) -> Any:
+    """A frame with a part of each partition."""
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import cloudpickle  # it takes classes of a notebook along
+
+        part = zlib.compress(cloudpickle.dumps(function(batches)), 1)
+        yield arrow().RecordBatch.from_pydict({"part": [part]})
+
+    return frame.mapInArrow(task, "part binary")
+
+
+def _parts(packed: Iterable[Any]) -> Iterator[Part]:
+    return (pickle.loads(zlib.decompress(each.as_py() if hasattr(each, "as_py") else each)) for each in packed)
