@@ -10,6 +10,7 @@ the script forked, waits, and ends as it does. Launchers, and whoever watches or
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -21,10 +22,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import uuid
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 _ADDRESS, _SCRIPTS = "NURSERY_ADDRESS", "NURSERY_SCRIPTS"
@@ -190,7 +192,7 @@ def stand_in() -> None:
 def serve(listener: socket.socket) -> None:
     """Fork for whoever asks, until the test that has started this process ends it or is gone.
 
-    A child runs its program and returns, so that Python ends as it always does; but for modules, see `become`.
+    A child runs its program and returns, so that Python ends as it always does; but with Paddle, see `leave`.
     """
     signalled, signals = os.pipe()
     os.set_blocking(signals, False)
@@ -219,7 +221,7 @@ def serve(listener: socket.socket) -> None:
                     os.close(each)
                 for each in (listener, connection, *children):
                     each.close()
-                become(order, files)
+                (leave if "paddle" in sys.modules else become)(order, files)
                 return
             for each in files:
                 os.close(each)
@@ -272,17 +274,8 @@ def become(order: dict[str, Any], files: list[int]) -> None:
     option, *rest = command = order["command"]
     if option == "-m":
         sys.argv = rest
-        code: Any = 0
-        try:
-            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
-        except SystemExit as error:
-            code = error.code
-        if isinstance(code, str):
-            print(code, file=sys.stderr)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # These are launchers, whose end nobody tests: forked with Paddle 2.6, one in hundreds hangs in its destructors.
-        os._exit(1 if isinstance(code, str) else code or 0)
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        return
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     if option == "-c":
@@ -293,6 +286,29 @@ def become(order: dict[str, Any], files: list[int]) -> None:
         code, file = Path(option).read_text(encoding="utf-8"), option
         main.__file__ = file
     exec(compile(code, file, "exec"), main.__dict__)
+
+
+def leave(order: dict[str, Any], files: list[int]) -> NoReturn:
+    """Run the program, and end as Python does but for destructors: in Paddle 2.6's one fork in hundreds hangs."""
+    status: Any = 0
+    try:
+        become(order, files)
+    except SystemExit as error:
+        status = error.code
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    if isinstance(status, str):
+        print(status, file=sys.stderr)
+        status = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if status == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(status or 0)
 
 
 if __name__ == "__main__":
