@@ -58,7 +58,7 @@ EXTRAS = {
         "visualdl>=2.5",
         "tensorboardX>=2.6",
         "pyarrow>=14",
-        "matplotlib>=3.6",
+        "matplotlib==3.11.*",  # another one sets texts otherwise than in the pictures of tests/plot
         "jinja2>=3",
         "rich",
         "pandas",

@@ -177,9 +177,10 @@ def library(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingLibraryError(
-            f"{name} cannot be imported ({error}); install it by pip install 'fleetmetrics[{extra}]'"
-        ) from error
+        how = f"install it by pip install 'fleetmetrics[{extra}]'"
+        if "pyarrow" in name and "numpy" in str(error).lower():  # which its metadata does not say
+            how += "; pyarrow 26 needs NumPy 2, and beside NumPy 1, as Paddle 2.6 needs it: pip install 'pyarrow<26'"
+        raise MissingLibraryError(f"{name} cannot be imported ({error}); {how}") from error
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
