@@ -167,3 +167,52 @@ def test_metrics_with_arguments_of_their_own_take_their_columns():
     metric.add_frame(pa.table({"v": [1.0, 3.0], "w": [3.0, 1.0]}), value="v", weight="w")
     assert metric.compute() == 1.5
     assert isinstance(DataError("x"), fm.InvalidInputError)
+
+
+# -- texts that have a dictionary, in `add` itself ---------------------------------------------------------
+
+TEXTS = np.array(["b", "a", "c", "a", "b", "d"] * 50)
+DICTIONARIES = {
+    "Arrow": lambda: pa.array(TEXTS.tolist()).dictionary_encode(),
+    "pandas": lambda: pd.Categorical(TEXTS),
+    "a Series": lambda: pd.Series(TEXTS, dtype="category"),
+}
+WRAPPED = {
+    "slices that are found": lambda: fm.Sliced(fm.AUC(), by="key"),
+    "more than are kept": lambda: fm.Sliced(fm.Count(), by="key", max_keys=2),
+    "given slices": lambda: fm.Sliced(fm.AUC(), by="key", keys=["d", "a"]),
+    "ids of resampling": lambda: fm.Bootstrap(fm.MeanAbsoluteError(), 9, ids="key"),
+    "users": lambda: fm.GAUC(by="key"),
+    "slices of users": lambda: fm.Sliced(fm.GAUC(by="key"), by="key"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*has more than 2 keys")
+@pytest.mark.parametrize("wrapped", WRAPPED)
+@pytest.mark.parametrize("kind", DICTIONARIES)
+def test_dictionaries_of_texts_are_the_texts(kind, wrapped):
+    rng = np.random.default_rng(1)
+    score, label, mask = rng.random(len(TEXTS)), rng.integers(0, 2, len(TEXTS)), rng.random(len(TEXTS)) < 0.9
+    want, found = WRAPPED[wrapped](), WRAPPED[wrapped]()
+    want.add(score, label, mask=mask, key=TEXTS)
+    found.add(score, label, mask=mask, key=DICTIONARIES[kind]())
+    assert repr(found.compute()) == repr(want.compute())
+
+
+def test_a_dictionary_goes_with_rows_of_several_elements():
+    score = np.array([[0.1, 0.9], [0.8, 0.3]])
+    metric = fm.Sliced(fm.Count(), by="key")
+    metric.add(score, key=pa.array(["b", "a"]).dictionary_encode())
+    assert metric.compute() == {"a": 2, "b": 2}
+    with pytest.raises(fm.InvalidInputError, match=r"key has shape \[3\] but prediction has \[2"):
+        metric.add(score, key=pa.array(["b", "a", "a"]).dictionary_encode())
+
+
+def test_a_dictionary_with_a_null_or_the_name_of_all_others_is_refused():
+    metric = fm.Sliced(fm.Count(), by="key")
+    with pytest.raises(fm.InvalidInputError, match="key must hold integers or texts, not both"):
+        metric.add([1.0, 2.0], key=pa.array(["a", None]).dictionary_encode())
+    with pytest.raises(fm.InvalidInputError, match="key holds 'other', which stands for all other keys"):
+        metric.add([1.0, 2.0], key=pd.Categorical(["a", "other"]))
+    metric.add([1.0], key=pd.Categorical(["a"], ["a", "other"]))  # no sample has it
+    assert metric.compute() == {"a": 1}
