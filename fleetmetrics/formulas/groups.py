@@ -26,12 +26,16 @@ def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.n
     # nan and the lowest infinity, if nobody has checked, come last; below, nothing comes after what pads a row
     kind = np.float32 if values.dtype == np.float32 else np.float64
     values = np.fmin(np.negative(values, dtype=kind), np.finfo(kind).max)
+    if kind is np.float32:  # its bits, and the number of the group, are one integer
+        bits = values.view(np.int32)
+        key = np.repeat(np.arange(len(sizes)) << 32, sizes) + (bits ^ ((bits >> 31) & 0x7FFFFFFF))
+        return np.argsort(key)
     longest = int(sizes.max(initial=0))
     if longest * len(sizes) > 2 * len(values):
         return np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
     # Groups of about equal size are the rows of a matrix: short sorts are several times faster than one of all.
     inside = np.arange(longest) < sizes[:, None]
-    table = np.full(inside.shape, np.inf, kind)
+    table = np.full(inside.shape, np.inf)
     table[inside] = values
     return (np.argsort(table, axis=1) + start[:, None])[inside]
 
