@@ -93,9 +93,10 @@ def of_spark(session: Any, folder: str, rounds: int) -> list[Timed]:
     from pyspark.ml.evaluation import BinaryClassificationEvaluator
 
     frame = session.read.parquet(folder)
+    doubles = frame.withColumn("score", frame["score"].cast("double"))  # it takes no others
 
     def own(bins: int) -> float:
-        return BinaryClassificationEvaluator(rawPredictionCol="score", numBins=bins).evaluate(frame)
+        return BinaryClassificationEvaluator(rawPredictionCol="score", numBins=bins).evaluate(doubles)
 
     def ours(data: Any, make: Any = states, columns: Any = COLUMNS, **settings: Any) -> Callable[[], Any]:
         return lambda: value_of(spark.evaluate(session, data, make, columns, **settings))
