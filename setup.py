@@ -109,6 +109,7 @@ setup(
     ],
     packages=find_packages(include=["fleetmetrics", "fleetmetrics.*"]),
     package_data={"fleetmetrics": ["py.typed", "*.pyi"], "fleetmetrics.report": ["*.html", "*.css", "*.js"]},
+    entry_points={"console_scripts": ["fleetmetrics = fleetmetrics.cli:main"]},
     zip_safe=False,
     # Tests run on 3.11; `make lint` refuses syntax and library calls that 3.8 does not have.
     python_requires=">=3.8",

@@ -1,0 +1,215 @@
+"""What the command line can be asked: metrics by name, those of a task, and the collection that answers it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+import fleetmetrics
+from fleetmetrics.batch import Batch
+from fleetmetrics.batch.hashing import integer_ids, words
+from fleetmetrics.batch.keys import Coded
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.hints import hint_of_name
+from fleetmetrics.metric import Declared, Metric
+from fleetmetrics.metrics.aggregation import Count
+
+__all__ = ["Joined", "Rows", "collection", "columns_of", "interval_of", "keys_of", "kinds", "listed", "specs_of"]
+
+#: The metrics of a task, where none are asked for.
+_TASKS = {
+    "binary": "auc,log_loss,calibration,average_precision,normalized_entropy,expected_calibration_error,brier_score,"
+    "click_through_rate",
+    "multiclass": "accuracy,balanced_accuracy,f1=f1:average=macro,matthews_correlation",
+    "regression": "mean_absolute_error,root_mean_squared_error,mean_bias,r2_score,pearson_correlation",
+    "ranking": "ndcg@10,map,mrr,hit_rate@10,recall@10",
+}
+_SHORT = (
+    "ap=average_precision ctr=click_through_rate ece=expected_calibration_error ks=kolmogorov_smirnov mcc="
+    "matthews_correlation mae=mean_absolute_error mape=mean_absolute_percentage_error mse=mean_squared_error "
+    "ne=normalized_entropy r2=r2_score rmse=root_mean_squared_error"
+)
+_SPEC = re.compile(r"(?:(?P<key>[\w.-]+)=)?(?P<name>\w+)(?:@(?P<k>\d+))?(?P<settings>(?::\w+=[^:]+)*)")
+#: What else the result has.
+_RESERVED = ("asked", "baseline", "data", "rows", "slices", "warnings")
+#: The slice of all keys but the first thousand.
+_OTHER = "(other)"
+#: Of an area there is a histogram for each draw, or slice and draw: so few buckets are enough for an interval's width.
+_COARSE = {"buckets": 512, "tolerance": None}
+#: Metrics whose values are no numbers: they have no interval.
+_NO_NUMBER = re.compile("Curve|Sweep|Lift|Gain|Histogram|Matrix|StatScores|Decomposition")
+#: So many draws are enough for a standard deviation.
+_OF_SLICES = 50
+
+
+class Rows(Count):
+    """How many rows there are, whatever they weigh."""
+
+    declared = (Declared("total", key="rows"),)
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
+        return {"total": batch.number}
+
+
+class Joined(Metric):
+    """Which ids there are, how often, with which labels: 128 bits in four sums of hashes, and how many rows."""
+
+    columns = ("id",)
+    declared = (Declared("sums", (5,), "int64"),)
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
+        column = batch.key_column("id")
+        ids = integer_ids(column.values)[column.codes] if isinstance(column, Coded) else integer_ids(column)
+        label = (np.asarray(batch.label, np.float64) + 0.0).view(np.int64)  # -0.0 is 0.0
+        both = ids ^ (label * np.int64(0x5851F42D4C957F2D))
+        sums = [word.sum(dtype=np.int64) for seed in (0, 1) for word in words(batch.xp, both, seed)]
+        return {"sums": np.array([*sums, len(both)], np.int64)}
+
+    def formula(self, sums: np.ndarray) -> Any:  # type: ignore[override]  # noqa: D102
+        return sums
+
+
+@functools.lru_cache(maxsize=1)
+def kinds() -> dict[str, str]:
+    """The classes of the catalogue by the names of the command line; nothing is imported."""
+    found = {}
+    for kind, module in fleetmetrics._modules.items():
+        if module.startswith("fleetmetrics.metrics.") and kind != "Throughput":
+            found[re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()] = kind
+    return found
+
+
+def specs_of(text: str | None, task: str, user: bool, probabilities: bool) -> list[str]:
+    """The metrics of a list with commas, where those within brackets separate none; None: those of the task."""
+    if text is None:
+        text = _TASKS[task] + ",gauc" * (user and task == "binary")
+        text += ",log_loss" * (probabilities and task == "multiclass")
+    return [each.strip() for each in re.split(r",(?![^\[(]*[\])])", text) if each.strip()]
+
+
+def keys_of(specs: Sequence[str]) -> dict[str, str]:
+    """What each metric is called in the result, with its text, ``key=name@k:setting=value``, if all that can be."""
+    found: dict[str, str] = {}
+    for spec in specs:
+        match = _SPEC.fullmatch(spec)
+        if match is None:
+            raise InvalidInputError(f"--metrics: {spec!r} must be like auc, ndcg@10, or pr=auc:curve=PR")
+        key = match["key"] or spec
+        if key in found or key in _RESERVED or key.endswith(("_interval", "_delta")):
+            raise InvalidInputError(f"--metrics: {key!r} is there already; give it another name, NAME={spec}")
+        found[key] = spec
+    if not found:
+        raise InvalidInputError("--metrics is empty; give at least one name, or leave it out")
+    return found
+
+
+def _made(spec: str, asked: Mapping[str, Any], **more: Any) -> Any:
+    """A new metric; ``more`` are settings where its class has them and its text does not."""
+    match = _SPEC.fullmatch(spec)
+    assert match is not None
+    name, known = match["name"].lower(), kinds()
+    short = dict(each.split("=") for each in _SHORT.split())
+    kind_name = known.get(f"{name}_at_k" if match["k"] else "") or known.get(short.get(name, name))
+    if kind_name is None:
+        hint = hint_of_name(name, {each: getattr(fleetmetrics, kind).__doc__ for each, kind in known.items()})
+        raise InvalidInputError(f"--metrics: there is no {match['name']!r}{hint}; `fleetmetrics metrics` lists them")
+    kind = getattr(fleetmetrics, kind_name)
+    parameters = kind.__signature__.parameters
+    more["by"] = "user"
+    if asked["task"] == "multiclass":
+        more.update(task="multiclass", num_classes=asked["classes"])
+    settings = {name: value for name, value in more.items() if name in parameters}
+    for name, _, value in (each.partition("=") for each in match["settings"].split(":")[1:]):
+        try:
+            settings[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            settings[name] = value
+    settings.update({"k": int(match["k"])} if match["k"] else {})
+    missing = [each.name for each in parameters.values() if each.default is each.empty and each.name not in settings]
+    if missing:
+        raise InvalidInputError(f"--metrics: {spec} needs {missing[0]}, {spec}:{missing[0]}=VALUE")
+    try:
+        return kind(name=match["key"] or spec, **settings)
+    except (InvalidInputError, TypeError) as error:
+        raise InvalidInputError(f"--metrics: {spec}: {error}") from None
+
+
+def interval_of(spec: str, asked: Mapping[str, Any], slices: bool = False) -> Any:
+    """The metric with an interval, to be moved to its value; or None where it has none. ``slices``: for those.
+
+    With ``--ci`` users are drawn, else the ids by which the baseline is joined, else rows. Without, rows, and only for
+    metrics of counts, which keep nothing more for it.
+    """
+    from fleetmetrics import Bootstrap
+
+    metric = _made(spec, asked, **_COARSE if slices else {})
+    ids = next((each for each in ("user", "id") if each in asked["columns"]), "row") if asked["ci"] else None
+    if ids in ("row", None) and metric.cells and "weight" not in asked["columns"]:
+        ids = None
+    elif not asked["ci"]:
+        return None
+    if getattr(metric, "unfit", "") or list(metric.record_metrics()) or _NO_NUMBER.search(metric.kind_name()):
+        return None
+    if ids is not None:
+        metric = _made(spec, asked, **_COARSE)
+    replicates = _OF_SLICES if slices else 200
+    return Bootstrap(metric, replicates, confidence=asked["ci"] or 0.95, ids=ids, name=metric.name)
+
+
+def collection(asked: Mapping[str, Any]) -> Any:
+    """What answers: each metric under its key, and what else the result is made of under names with blanks.
+
+    ``asked`` has ``task``, ``classes``, ``metrics`` (their texts), ``by``, ``ci``, and ``columns``, of which only the
+    keys are looked at. Raises InvalidInputError if a metric or setting is none.
+    """
+    from fleetmetrics import MetricCollection, Sliced
+
+    keys = keys_of(asked["metrics"])
+    found = {" rows": Rows(), **{key: _made(spec, asked) for key, spec in keys.items()}}
+    if asked["ci"]:
+        found.update({f"{key} interval": interval_of(spec, asked) for key, spec in keys.items()})
+    first = next(iter(keys.values()))
+    for place, by in enumerate(_arguments(asked)):
+        inside = {" rows": Rows(), " interval": interval_of(first, asked, slices=True)}
+        inside.update({key: _made(spec, asked) for key, spec in keys.items()})
+        found.update({f"{place} {key}": each and Sliced(each, by, other=_OTHER) for key, each in inside.items()})
+        found[" interval"] = interval_of(first, asked, slices=True)
+    if "id" in asked["columns"]:
+        found[" joined"] = Joined()
+    return MetricCollection({key: each for key, each in found.items() if each is not None}, name="metrics")
+
+
+def _arguments(asked: Mapping[str, Any]) -> list[str]:
+    """The argument of ``add`` for each column of ``--by``; a column may have a name that is none."""
+    taken = ("prediction", "label", "weight", "mask", "user", "id", "row")
+    return [by if by.isidentifier() and by not in taken else f"slice_{place}" for place, by in enumerate(asked["by"])]
+
+
+def columns_of(metrics: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The column of each argument of ``add`` that the metrics need; InvalidInputError if one was not named."""
+    from fleetmetrics.files import ROW
+
+    given = {**asked["columns"], "row": ROW, **dict(zip(_arguments(asked), asked["by"]))}
+    needed = {name: metric for metric in metrics.leaves() for name in metric.columns}
+    for name, metric in needed.items():
+        if given.get(name) is None:
+            raise InvalidInputError(f"{metric.name} needs the column of the {name}; give --user COLUMN")
+    used = ["prediction", *["label"] * (metrics.takes_label is not False), "weight", *needed]
+    return {name: given[name] for name in used if name in given}
+
+
+def listed() -> list[str]:
+    """A line for each metric: its name, what it is, and what it needs beside label and score."""
+    lines, width = [], max(map(len, kinds()))
+    for name, kind in sorted(kinds().items()):
+        metric = getattr(fleetmetrics, kind)
+        parameters = metric.__signature__.parameters.values()
+        needs = [f":{each.name}=" for each in parameters if each.default is each.empty]
+        needs += ["--user" for each in parameters if each.name == "by"] + [":num_labels="] * (name == "exact_match")
+        what = metric.__doc__.partition("\n")[0].replace("`", "")
+        lines.append(f"{name:{width}}  {what}{f' Needs {needs[0]}.' if needs else ''}")
+    return lines

@@ -1,0 +1,338 @@
+"""What the command line compares, of files, saved states and all workers; and the result, which all outputs read."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import math
+import operator
+import pickle
+import re
+import warnings
+from collections import Counter
+from datetime import datetime, timezone
+from statistics import NormalDist
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics._version import __version__
+from fleetmetrics.arguments import difference
+from fleetmetrics.batch.keys import Coded
+from fleetmetrics.cli.choices import collection, columns_of, interval_of, keys_of
+from fleetmetrics.comm import Communicator
+from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.frames import joined
+from fleetmetrics.errors import CorruptFileError, DataError, InvalidInputError
+from fleetmetrics.files import Read, evaluate, evaluate_file, together
+from fleetmetrics.formulas.bootstrap import BootstrapResult
+from fleetmetrics.metric import Metric
+from fleetmetrics.partial import merge_all
+from fleetmetrics.serial import MISFITS
+from fleetmetrics.serial.container import read_arrays, write_arrays
+from fleetmetrics.serial.serializer import pack, unpack
+from fleetmetrics.wrappers.bootstrap import Bootstrap
+
+__all__ = ["check_alike", "check_conditions", "check_joined", "failed", "load", "merged", "of_files", "of_workers"]
+__all__ += ["result_of", "save"]
+
+_CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
+_SIGNS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+
+
+class Side(NamedTuple):
+    """One side of a comparison, or the only one."""
+
+    metrics: Any  #: what `collection` makes
+    read: Read
+    asked: dict[str, Any]
+    error: str = ""  #: of a file that could not be used; the metrics hold the others
+
+
+def of_files(paths: Sequence[str], asked: dict[str, Any], close: bool, **settings: Any) -> Side:
+    """Evaluate files; there may be none. ``close``: nothing more is to come of their users."""
+    make = functools.partial(collection, asked)
+    metrics = make()
+    if not paths:
+        return Side(metrics, Read(), asked)
+    try:
+        if close and {each.table.columns[0] for each in metrics.record_metrics()} == {"user"} and "-" not in paths:
+            settings["complete_by"] = "user"
+        metrics, read = evaluate(paths, make, columns_of(metrics, asked), **settings)
+        return Side(metrics, read, asked)
+    except DataError as error:
+        metrics, read = error.evaluated or (metrics, Read())
+        return Side(metrics, read, asked, str(error))
+
+
+def save(path: str, side: Side) -> None:
+    """Write a side, whole or not at all."""
+    arrays = {("", name): array for name, array in side.metrics.state_dict().items()}
+    write_arrays(path, arrays, {"version": __version__, "asked": side.asked, "read": side.read})
+
+
+def load(path: str) -> Side:
+    """Read what `save` has written: CorruptFileError for something else, InvalidInputError for another version's."""
+    arrays, note = read_arrays(path)
+    try:
+        found = _held(note["asked"], note["read"], {name: array for (_, name), array in arrays.items()})
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}, by fleetmetrics {note.get('version')}: {error}") from None
+    except MISFITS as error:
+        raise CorruptFileError(f"{path}: --save-state has not written this ({type(error).__name__}: {error})") from None
+    return found
+
+
+@functools.lru_cache(maxsize=2)
+def _empty(asked: str) -> bytes:
+    return pickle.dumps(collection(json.loads(asked)))  # reading it is quicker than making another
+
+
+def _held(asked: dict[str, Any], read: Sequence[Any], arrays: Mapping[str, Any]) -> Side:
+    names, rows, nulls, skipped, examples = read
+    metrics = pickle.loads(_empty(json.dumps(asked)))
+    metrics.set_state_dict(arrays)
+    return Side(metrics, Read(tuple(names), int(rows), dict(nulls), int(skipped), tuple(examples)), asked)
+
+
+def merged(paths: Sequence[str]) -> tuple[Side, list[str]]:
+    """All sides of files as one, and what to warn of; InvalidInputError if they were not asked the same."""
+    sides: list[Side] = []
+    for path in paths:
+        sides.append(load(path))
+        check_alike(sides[0], sides[-1], paths[0], path)
+    often = Counter(name for side in sides for name in side.read.files)
+    said = [f"{name} is in {times} states: its rows count {times} times" for name, times in often.items() if times > 1]
+    metrics = merge_all([side.metrics for side in sides])
+    return Side(metrics, together(side.read for side in sides), sides[0].asked), said
+
+
+def check_alike(one: Side, other: Side, name: str, another: str) -> None:
+    """Raise InvalidInputError unless the same was asked of two sides, but for the names of columns."""
+    mine, its = ({**side.asked, "columns": ", ".join(sorted(side.asked["columns"]))} for side in (one, other))
+    differs = difference(its, mine)
+    if differs:
+        differs = differs.replace(", here ", f" in {name}, in {another} ")
+        raise InvalidInputError(f"{name} and {another} do not go together: {differs}")
+
+
+def of_workers(
+    channel: Communicator, sides: Sequence[Side], paths: Any, finish: Callable[[list[Side]], tuple[int, str]]
+) -> tuple[int, str]:
+    """Bring what each worker has made of its share to rank 0, and tell all what ``finish`` makes of it there.
+
+    ``paths`` are the files that this worker sees, which must be those that the others see.
+    """
+    mine = [[list(side.read), side.error, side.metrics.state_dict()] for side in sides]
+    packed = pack([paths, mine], False, "what a worker has made")
+
+    def decide(letters: Sequence[Letter]) -> Letter:
+        seen, made = zip(*(unpack(letter.note, joined(letter.payload), False) for letter in letters))
+        if any(each != seen[0] for each in seen):
+            raise DataError("the workers do not see the same files; put them where all of them see them")
+        return Letter(finish([_together(side.asked, parts) for side, parts in zip(sides, zip(*made))]))
+
+    status, text = channel.consult("evaluate", decide, packed.layout, joined(packed.buffers)).note
+    return status, text
+
+
+def _together(asked: dict[str, Any], parts: Any) -> Side:
+    held = [_held(asked, read, arrays) for read, _, arrays in parts]
+    metrics, read = merge_all([each.metrics for each in held]), together(each.read for each in held)
+    errors = [error for _, error, _ in parts if error]
+    return Side(metrics, read._replace(files=tuple(sorted(read.files))), asked, min(errors, default=""))
+
+
+def check_joined(new: Side, old: Side) -> None:
+    """Raise DataError unless both sides have the same ids with the same labels; with an example, if files are there."""
+    one, other = (side.metrics.metrics[" joined"].compute_local().tolist() for side in (new, old))
+    if one == other:
+        return
+    try:
+        here, there = (_counted(side) for side in (new, old))
+        key, label = min([*(here - there), *(there - here)])
+        example = f"; {key!r} with label {label:g} is {here[key, label]} times here, {there[key, label]} times there"
+    except ValueError:
+        example = ""
+    column, rows = new.asked["columns"]["id"], f"{one[-1]:,} rows against {other[-1]:,}"
+    raise DataError(f"--join-on {column}: ids and labels are not those of the baseline: {rows}{example}")
+
+
+class _Counted(Metric):
+    """All rows, by id and label: to find an example, after an error."""
+
+    columns = ("id",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: Counter[Any] = Counter()
+
+    def add(self, prediction: Any, label: Any, id: Any) -> None:  # type: ignore[override]
+        ids = id.texts() if isinstance(id, Coded) else id
+        self.rows.update(zip(ids.tolist(), np.asarray(label, np.float64).tolist()))
+
+
+def _counted(side: Side) -> Counter[Any]:
+    columns = {name: side.asked["columns"][name] for name in ("prediction", "label", "id")}
+    found = (evaluate_file(path, _Counted, columns, skip_bad_rows=True).metrics.rows for path in side.read.files)
+    return sum(found, Counter())
+
+
+def result_of(new: Side, old: Side | None, command: str, said: Sequence[str] = ()) -> dict[str, Any]:
+    """The result of a side, of its comparison with ``old``, and of how it was asked; ``said`` are warnings so far."""
+    keys = list(keys_of(new.asked["metrics"]))
+    values, others, texts = _computed(new), None, list(said)
+    if old is not None:
+        for metric in old.metrics.metrics.values():
+            if isinstance(metric, Bootstrap) and metric.ids is None:
+                metric.seed += 1  # or both sides would draw from the same numbers
+        others = _computed(old)
+    for about, each in (("", values), ("baseline: ", others or {})):
+        texts += [f"{about}{text}" for text in each.pop("warnings ", [])]
+    result = {key: values[key] for key in keys}
+    result["rows"] = values[" rows"]
+    for key in keys:
+        pair: list[Any] = [each.get(f"{key} interval") for each in (values, others or {})]
+        if _is_interval(pair[0]):
+            value, draws, confidence = pair[0].value, pair[0].replicates, pair[0].confidence
+            result[f"{key}_interval"] = _percentiles(draws, confidence, values[key] - value)
+        if others and _is_number(values[key]) and _is_number(others[key]):
+            result[f"{key}_delta"] = delta = {"value": values[key] - others[key]}
+            if all(map(_is_interval, pair)):  # who is drawn for one side is drawn for the other, too
+                moved = delta["value"] - (value - pair[1].value)
+                delta.update(_percentiles(draws - pair[1].replicates, confidence, moved))
+    asked = {name: value for name, value in new.asked.items() if value is not None}
+    result.update(
+        data=_data(new),
+        asked={**asked, "metrics": keys, "command": command, "version": __version__},
+        slices={by: _slices(values, place, keys) for place, by in enumerate(asked["by"])},
+        baseline=others and {"data": _data(old), "rows": others[" rows"], **{key: others[key] for key in keys}},
+        warnings=list(dict.fromkeys(texts)),
+    )
+    return _plain(result)
+
+
+def _computed(side: Side) -> dict[str, Any]:
+    """The values, and the texts of warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        return {**side.metrics.compute_local(), "warnings ": [str(each.message) for each in caught]}
+
+
+def _data(side: Any) -> dict[str, Any]:
+    return {**side.read._asdict(), "date": datetime.now(timezone.utc).isoformat(timespec="seconds")}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number))
+
+
+def _is_interval(value: Any) -> bool:
+    return isinstance(value, BootstrapResult) and _is_number(value.value)
+
+
+def _percentiles(draws: np.ndarray, confidence: float, moved: float) -> dict[str, float]:
+    draws = draws[~np.isnan(draws)]
+    low, high = np.percentile(draws, [50 - 50 * confidence, 50 + 50 * confidence]) if len(draws) else [math.nan] * 2
+    return {"low": low + moved, "high": high + moved}
+
+
+def _slices(values: Mapping[str, Any], place: int, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """The slices of a column, those that matter most first.
+
+    The first metric that is a number ranks them: harm = share of the rows * distance from the value of all rows. Its
+    interval is that of a normal distribution, whose standard deviation is that of the draws. Users and ids are drawn
+    for a slice and for all rows alike; where counts are drawn, the value of all rows is taken as known.
+    """
+    first = next((key for key in keys if _is_number(values[key])), "")
+    whole: Any = values.get(" interval")
+    drawn, found = values.get(f"{place}  interval", {}), []
+    for key, rows in values[f"{place}  rows"].items():
+        metrics = {name: values[f"{place} {name}"][key] for name in keys if _is_number(values[f"{place} {name}"][key])}
+        share, value, one = rows / values[" rows"], metrics.get(first, math.nan), drawn.get(key)
+        apart = value - values[first] if first else math.nan
+        wide = wide_apart = math.nan
+        if first == keys[0] and _is_interval(one):
+            wide = _half(one.replicates, one.confidence)
+            wide_apart = wide if one.drawn is None else _half(one.replicates - whole.replicates, one.confidence)
+        entry = {"key": key, "rows": rows, "share": share, "metric": first, "value": value, "harm": share * abs(apart)}
+        entry.update(low=value - wide, high=value + wide, difference=apart, metrics=metrics)
+        entry.update(difference_low=apart - wide_apart, difference_high=apart + wide_apart)
+        entry["within_chance"] = None if math.isnan(apart + wide_apart) else bool(abs(apart) <= wide_apart)
+        found.append(entry)
+    return sorted(found, key=lambda each: (math.isnan(each["harm"]), -each["harm"], str(each["key"])))
+
+
+def _half(draws: np.ndarray, confidence: float) -> float:
+    """Half the width of an interval, of the draws that are defined."""
+    defined = draws[~np.isnan(draws)]
+    return NormalDist().inv_cdf((1 + confidence) / 2) * defined.std(ddof=1) if len(defined) > 1 else math.nan
+
+
+def _plain(value: Any) -> Any:
+    """What JSON holds: named tuples as dicts, arrays as lists, nan and infinity as None."""
+    value = value._asdict() if hasattr(value, "_asdict") else value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def check_conditions(texts: Sequence[str], asked: Mapping[str, Any], baseline: bool) -> None:
+    """Raise InvalidInputError unless the result may have all names: before anything is read."""
+    keys = keys_of(asked["metrics"])
+    intervals = [key for key, spec in keys.items() if asked["ci"] and interval_of(spec, asked)]
+    names = [*keys, "rows", "data", *["baseline"] * baseline]
+    names += [f"{key}_interval.{end}" for key in intervals for end in ("low", "high")]
+    for key in keys if baseline else ():
+        names += [f"{key}_delta", *(f"{key}_delta.{end}" for end in ("value", *["low", "high"] * (key in intervals)))]
+    for text in texts:
+        path, *_ = _condition(text)
+        if path not in names and not any(path.startswith(f"{name}.") for name in names if not name.endswith("_delta")):
+            near = difflib.get_close_matches(path, names, 1, 0)[0]
+            why = "; intervals need --ci, or --join-on" if path.endswith((".low", ".high")) and not asked["ci"] else ""
+            why = "; deltas need --baseline" if "_delta" in path and not baseline else why
+            there = f"the nearest is {near!r}, and there are {', '.join(names)}"
+            raise InvalidInputError(f"--fail-if {text!r}: there is no {path!r}{why}; {there}")
+
+
+def _condition(text: str) -> tuple[str, str, float]:
+    """The path, the operator and the number of a condition."""
+    match = _CONDITION.fullmatch(text)
+    try:
+        path, sign, number = match.groups()  # type: ignore[union-attr]
+        return path, sign, float(number)
+    except (AttributeError, ValueError):
+        what = f"a name, one of {' '.join(_SIGNS)}, and a number"
+        raise InvalidInputError(f"--fail-if {text!r} must be {what}, like 'auc<0.77'") from None
+
+
+def failed(texts: Sequence[str], result: Mapping[str, Any]) -> list[str]:
+    """What to say of each condition that holds; an undefined number fails, whatever it is compared with."""
+    said = []
+    for text in texts:
+        path, sign, number = _condition(text)
+        value = _at(path, result)
+        value = value["value"] if isinstance(value, Mapping) and "value" in value else value
+        if value is None:
+            said.append(f"--fail-if {text!r} fails: {path} is undefined")
+        elif not _is_number(value):
+            raise InvalidInputError(f"--fail-if {text!r}: the result has no number {path!r}; --json shows what it has")
+        elif getattr(operator, _SIGNS[sign])(value, number):
+            away = f", {abs(value - number):.6g} {'below' if value < number else 'above'}" if value != number else ""
+            said.append(f"--fail-if {text!r} holds: {path} is {value:.6g}{away}")
+    return said
+
+
+def _at(path: str, found: Any) -> Any:
+    """What stands under a path with dots, "" if nothing does; a key may have dots, too."""
+    if not path:
+        return found
+    entries = found if isinstance(found, Mapping) else dict(enumerate(found)) if isinstance(found, list) else {}
+    for key in sorted(entries, key=lambda key: -len(str(key))):
+        if path == str(key) or path.startswith(f"{key}."):
+            return _at(path[len(str(key)) + 1 :], entries[key])
+    return ""

@@ -1,0 +1,466 @@
+"""The command line: what it prints is what the metrics say, and each exit status means one thing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.cli import main
+
+pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
+pa = pytest.importorskip("pyarrow")
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = 4000
+COLUMNS = ["--label", "y", "--score", "p"]
+
+
+def write(path, table):
+    import pyarrow.parquet
+
+    path.parent.mkdir(exist_ok=True, parents=True)
+    pyarrow.parquet.write_table(pa.table(table), path)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(3)
+    p = rng.beta(2, 5, ROWS)
+    slot = rng.integers(0, 4, ROWS)
+    rate = np.where(slot == 2, rng.permutation(p), p)  # in one slot the score says nothing
+    return {
+        "y": (rng.random(ROWS) < rate).astype(np.int64),
+        "p": p,
+        "n": 1 - p,
+        "old": np.clip(p + rng.normal(0, 0.3, ROWS), 0, 1),
+        "uid": rng.integers(0, 300, ROWS),
+        "slot": np.array(["feed", "<b>news", "evil\x1b[31m\nred", "a|b"])[slot],
+        "id": rng.permutation(ROWS),
+        "w": rng.random(ROWS),
+    }
+
+
+@pytest.fixture(scope="module")
+def there(data, tmp_path_factory):
+    """A folder with the data in two halves, and those of an old model in three parts, in another order."""
+    folder = tmp_path_factory.mktemp("cli")
+    for place in range(2):
+        write(folder / "new" / f"{place}.parquet", {name: each[place::2] for name, each in data.items()})
+    order = np.random.default_rng(4).permutation(ROWS)
+    for place in range(3):
+        part = {name: each[order[place::3]] for name, each in data.items()}
+        write(folder / "old" / f"{place}.parquet", {**part, "p": part["old"]})
+    return folder
+
+
+@pytest.fixture
+def run(there, monkeypatch, capsys):
+    def call(*args, status=0):
+        monkeypatch.chdir(there)
+        got = main(list(map(str, args)))
+        out, err = capsys.readouterr()
+        assert got == status, err
+        assert "Traceback" not in err
+        return json.loads(out) if "--json" in args and status in (0, 1) else err if status else out
+
+    return call
+
+
+@pytest.fixture
+def evaluate(run):
+    return lambda *args, files="new", **more: run("evaluate", files, *COLUMNS, *args, **more)
+
+
+def without_date(result):
+    return {**result, "data": {**result["data"], "date": ""}, "asked": {**result["asked"], "command": ""}}
+
+
+# -- values ----------------------------------------------------------------------------------------------------
+
+
+def test_label_and_score_are_enough_and_keys_are_names_of_metrics(evaluate, data):
+    found = evaluate("--json")
+    auc, loss = fm.AUC(), fm.LogLoss()
+    for metric in (auc, loss):
+        metric.add(data["p"], data["y"])
+    assert found["auc"] == auc.compute() and found["log_loss"] == pytest.approx(loss.compute(), rel=1e-14)
+    assert found["rows"] == ROWS == found["data"]["rows"]
+    assert found["data"]["files"] == ["new/0.parquet", "new/1.parquet"]
+    assert found["asked"]["columns"] == {"prediction": "p", "label": "y"} and found["baseline"] is None
+    assert "gauc" not in found and not any("interval" in name for name in found)
+
+
+def test_a_user_and_a_weight_change_what_they_should(evaluate, data):
+    found = evaluate("--user", "uid", "--weight", "w", "--json")
+    gauc, auc = fm.GAUC(), fm.AUC()
+    gauc.add(data["p"], data["y"], data["w"], user=data["uid"])
+    auc.add(data["p"], data["y"], data["w"])
+    assert found["gauc"] == pytest.approx(gauc.compute(), rel=1e-13) and found["rows"] == ROWS
+    assert found["auc"] == pytest.approx(auc.compute(), rel=1e-13)
+
+
+@pytest.mark.parametrize("task", ["regression", "ranking", "multiclass"])
+def test_each_task_has_metrics_of_its_own(evaluate, run, task, data):
+    if task == "multiclass":
+        found = run("evaluate", "new", "--label", "y", "--score", "n,p", "--task", task, "--json")
+        score = fm.Accuracy(task="multiclass", num_classes=2)
+        score.add(np.stack([data["n"], data["p"]], 1), data["y"])
+        assert found["accuracy"] == score.compute() and set(found) >= {"f1", "log_loss"}
+    elif task == "ranking":
+        found = evaluate("--task", task, "--user", "uid", "--json")
+        score = fm.NDCG(10)
+        score.add(data["p"], data["y"], query=data["uid"])
+        assert found["ndcg@10"] == pytest.approx(score.compute(), rel=1e-13)
+    else:
+        found = evaluate("--task", task, "--json")
+        assert found["mean_bias"] == pytest.approx(np.mean(data["p"] - data["y"]))
+
+
+def test_metrics_are_named_with_settings_and_keys(evaluate, data):
+    names = "pr=auc:curve=PR,f1:threshold=0.4,precision@5,mae,threshold_sweep:thresholds=[0.2, 0.5],roc_curve"
+    found = evaluate("--metrics", names, "--user", "uid", "--json")
+    assert list(found)[:4] == ["pr", "f1:threshold=0.4", "precision@5", "mae"]
+    area = fm.AUC(curve="PR")
+    area.add(data["p"], data["y"])
+    assert found["pr"] == area.compute()
+    assert found["threshold_sweep:thresholds=[0.2, 0.5]"]["thresholds"] == [0.2, 0.5]
+    assert "roc_curve: no single number" in evaluate("--metrics", "auc,roc_curve")
+
+
+def test_every_metric_of_the_catalogue_has_a_line_and_can_be_made(run):
+    from fleetmetrics.cli.choices import collection, kinds
+
+    lines = run("metrics").splitlines()
+    assert len(lines) == len(kinds()) >= 80 and all(len(line.split(None, 1)) == 2 for line in lines)
+    asked = {"task": "binary", "classes": None, "columns": {}, "by": [], "ci": None}
+    for line in lines:
+        spec = line.split()[0] + (line.split("Needs ")[1][:-1] + "0.5" if "Needs :" in line else "")
+        spec = spec.replace("num_labels=0.5", "num_labels=2")
+        asked["columns"] = {"user": "uid"}
+        assert collection({**asked, "metrics": [spec]}).metrics[spec]
+
+
+# -- intervals, baseline, slices -------------------------------------------------------------------------------
+
+
+def test_intervals_are_those_of_bootstrap_by_user(evaluate, data):
+    found = evaluate("--user", "uid", "--ci", "0.9", "--metrics", "log_loss,gauc", "--json")
+    metric = fm.Bootstrap(fm.LogLoss(), confidence=0.9, ids="user")
+    metric.add(data["p"], data["y"], user=data["uid"])
+    wanted = metric.compute()
+    assert found["log_loss_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, rel=1e-12)
+    assert "gauc_interval" not in found
+
+
+def test_an_interval_by_few_buckets_is_moved_to_the_value_and_as_wide_as_by_many(evaluate, data):
+    found = evaluate("--user", "uid", "--ci", "0.9", "--metrics", "auc", "--json")
+    metric = fm.Bootstrap(fm.AUC(), confidence=0.9, ids="user")
+    metric.add(data["p"], data["y"], user=data["uid"])
+    wanted = metric.compute()
+    assert found["auc_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, abs=5e-4)
+
+
+def test_without_a_user_rows_are_drawn(evaluate):
+    found = evaluate("--ci", "0.95", "--metrics", "auc,log_loss", "--json")
+    for key in ("auc", "log_loss"):
+        assert found[f"{key}_interval"]["low"] < found[key] < found[f"{key}_interval"]["high"]
+
+
+def test_a_baseline_joined_by_id_gives_paired_deltas(evaluate, data):
+    found = evaluate("--baseline", "old", "--join-on", "id", "--metrics", "auc,log_loss", "--json")
+    sides = []
+    for score in (data["p"], data["old"]):
+        sides.append(fm.Bootstrap(fm.LogLoss(), ids="id"))
+        sides[-1].add(score, data["y"], id=data["id"])
+    wanted = fm.paired_difference(*(side.compute() for side in sides))
+    delta = found["log_loss_delta"]
+    assert delta == pytest.approx({"value": wanted.value, "low": wanted.low, "high": wanted.high}, rel=1e-10)
+    assert found["baseline"]["data"]["rows"] == ROWS
+    assert found["auc_delta"]["value"] == found["auc"] - found["baseline"]["auc"]
+    alone = evaluate("--baseline", "old", "--metrics", "auc,log_loss", "--json")
+    assert list(alone["auc_delta"]) == ["value"]
+
+
+@pytest.mark.parametrize("fault", ["missing", "twice", "label"])
+def test_a_baseline_of_other_rows_is_refused_with_an_example(run, data, tmp_path, fault):
+    other = {name: each.copy() for name, each in data.items()}
+    place = int(np.flatnonzero(data["id"] == 7)[0])
+    if fault == "label":
+        other["y"][place] ^= 1
+    elif fault == "twice":
+        other = {name: np.append(each, each[place]) for name, each in other.items()}
+    else:
+        other = {name: np.delete(each, place) for name, each in other.items()}
+    write(tmp_path / "other.parquet", other)
+    args = ["--baseline", tmp_path / "other.parquet", "--join-on", "id", "--metrics", "auc"]
+    text = run("evaluate", "new", *COLUMNS, *args, status=3)
+    assert "--join-on id" in text and "7 with label" in text
+    times = {"missing": "1 times here, 0 times there", "twice": "1 times here, 2 times there", "label": "0 times"}
+    assert times[fault] in text
+
+
+def test_slices_come_worst_first_and_chance_is_called_so(evaluate, data):
+    found = evaluate("--by", "slot", "--metrics", "auc,calibration", "--json")
+    slices = found["slices"]["slot"]
+    assert slices[0]["key"] == "evil\x1b[31m\nred" and slices[0]["within_chance"] is False
+    assert [each["harm"] for each in slices] == sorted((each["harm"] for each in slices), reverse=True)
+    for each in slices:
+        rows = data["slot"] == each["key"]
+        auc = fm.AUC()
+        auc.add(data["p"][rows], data["y"][rows])
+        assert each["rows"] == rows.sum() and each["share"] == rows.mean() and each["value"] == auc.compute()
+        assert each["difference"] == each["value"] - found["auc"]
+        assert each["harm"] == each["share"] * abs(each["difference"])
+        assert each["low"] < each["value"] < each["high"]
+        assert each["within_chance"] == (each["difference_low"] <= 0 <= each["difference_high"])
+        assert each["metrics"]["calibration"] > 0
+    text = evaluate("--by", "slot", "--metrics", "auc")
+    assert "within chance" in text and "beyond chance" in text
+
+
+def test_the_interval_of_a_slice_by_user_is_that_of_the_difference_from_all(evaluate, data):
+    found = evaluate("--by", "slot", "--metrics", "log_loss", "--user", "uid", "--ci", "0.95", "--json")
+    whole = fm.Bootstrap(fm.LogLoss(), 50, ids="user")
+    whole.add(data["p"], data["y"], user=data["uid"])
+    for each in found["slices"]["slot"]:
+        rows = data["slot"] == each["key"]
+        part = fm.Bootstrap(fm.LogLoss(), 50, ids="user")
+        part.add(data["p"][rows], data["y"][rows], user=data["uid"][rows])
+        apart = part.compute().replicates - whole.compute().replicates
+        wide = 1.959963984540054 * np.std(apart, ddof=1)
+        ends = [each["difference"] - wide, each["difference"] + wide]
+        assert [each["difference_low"], each["difference_high"]] == pytest.approx(ends, abs=1e-9)
+
+
+def test_of_many_null_slices_few_are_called_beyond_chance(tmp_path, run):
+    rng = np.random.default_rng(8)
+    n = 40_000
+    p = rng.random(n)
+    table = {"y": (rng.random(n) < p).astype(int), "p": p, "slot": rng.integers(0, 100, n)}
+    write(tmp_path / "null.parquet", table)
+    found = run("evaluate", tmp_path / "null.parquet", *COLUMNS, "--by", "slot", "--metrics", "auc", "--json")
+    beyond = sum(not each["within_chance"] for each in found["slices"]["slot"])
+    assert 0 <= beyond <= 12  # of 100 slices 5 are expected
+
+
+def test_a_column_of_any_name_can_slice_and_two_can(evaluate, tmp_path, run, data):
+    found = evaluate("--by", "slot,uid", "--metrics", "accuracy", "--json")
+    assert list(found["slices"]) == ["slot", "uid"] and len(found["slices"]["uid"]) == 300
+    write(tmp_path / "a.parquet", {"y": data["y"], "p": data["p"], "label": data["slot"], "a b": data["slot"]})
+    found = run("evaluate", tmp_path / "a.parquet", *COLUMNS, "--by", "label,a b", "--metrics", "auc", "--json")
+    assert found["slices"]["label"] == found["slices"]["a b"]
+
+
+# -- outputs ---------------------------------------------------------------------------------------------------
+
+
+def test_what_data_hold_reaches_neither_terminal_nor_markdown_raw(evaluate):
+    text, page = evaluate("--by", "slot"), evaluate("--by", "slot", "--markdown")
+    for each in (text, page):
+        assert "\x1b" not in each and "x1b" in each
+    assert "<b>" not in page.replace("\\<b\\>", "") and "a\\|b" in page
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    widths = [len(line.replace("\\|", "").split("|")) for line in rows]
+    assert widths[0] == 4 or len(set(widths)) == 2
+
+
+def test_a_terminal_gets_a_table_of_rich(there):
+    pytest.importorskip("rich")
+    pty = pytest.importorskip("pty")
+    reading, writing = pty.openpty()
+    command = [sys.executable, "-m", "fleetmetrics", "evaluate", "new", *COLUMNS, "--by", "slot", "--metrics", "auc"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "200"}
+    subprocess.run(command, cwd=there, stdout=writing, stderr=subprocess.PIPE, env=environment, check=True, timeout=60)
+    os.close(writing)
+    shown = b""
+    while True:
+        try:
+            part = os.read(reading, 1 << 16)
+        except OSError:
+            break
+        shown += part
+        if not part:
+            break
+    assert "┃" in shown.decode() and b"evil\\x1b[31m" in shown
+
+
+def test_conditions_that_hold_are_told_and_are_status_1(evaluate):
+    held = evaluate("--metrics", "auc,roc_curve", "--fail-if", "auc<0.99", "--fail-if", "rows>1e9", status=1)
+    assert held.count("--fail-if") == 1 and "auc is 0." in held and "below" in held
+    assert evaluate("--metrics", "auc", "--fail-if", "auc>=1", "--fail-if", "data.skipped>0")
+    args = ["--baseline", "old", "--join-on", "id", "--metrics", "auc"]
+    evaluate(*args, "--fail-if", "auc_delta.low<0")
+    evaluate(*args, "--fail-if", "auc_delta>0", status=1)
+    evaluate(*args, "--fail-if", "auc_interval.high>0", "--fail-if", "baseline.auc>0", status=1)
+
+
+def test_an_undefined_number_fails(run, tmp_path):
+    write(tmp_path / "one.parquet", {"y": [1, 1], "p": [0.5, 0.2]})
+    args = ["evaluate", tmp_path / "one.parquet", *COLUMNS, "--metrics", "auc"]
+    assert "auc is undefined" in run(*args, "--fail-if", "auc<0.5", status=1)
+    found = run(*args, "--json")
+    assert found["auc"] is None and any("auc is undefined" in text for text in found["warnings"])
+    assert "undefined" in run(*args)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--fail-if", "aux<0.5"], "nearest is 'auc'"),
+        (["--fail-if", "auc_delta.low<0"], "deltas need --baseline"),
+        (["--fail-if", "auc_interval.low<0"], "intervals need --ci"),
+        (["--fail-if", "auc"], "'auc<0.77'"),
+        (["--metrics", "accuarcy"], "did you mean accuracy?"),
+        (["--metrics", "AUROC"], "did you mean auc?"),
+        (["--metrics", "auc,auc"], "another name, NAME=auc"),
+        (["--metrics", "rows=auc"], "'rows' is there already"),
+        (["--metrics", "gauc"], "give --user COLUMN"),
+        (["--metrics", "auc:curve=RP"], "curve must be one of"),
+        (["--metrics", "recall_at_fixed_precision"], ":min_precision=VALUE"),
+        (["--metrics", ""], "--metrics is empty"),
+        (["--task", "multiclass"], "give --classes N"),
+        (["--join-on", "id"], "give both"),
+        (["--ci", "95"], "between 0 and 1"),
+        (["--html", "nowhere/report.html"], "cannot be written"),
+        (["--save-state", "nowhere/day.fms"], "cannot be written"),
+        (["--unknown"], ""),
+    ],
+)
+def test_a_wrong_command_is_status_2_before_anything_is_read(evaluate, args, said):
+    assert said in evaluate(*args, files="/nowhere/at/all.parquet", status=2)
+
+
+# -- bad data --------------------------------------------------------------------------------------------------
+
+
+def test_bad_data_are_status_3_with_file_and_place(evaluate, run, tmp_path, there):
+    assert "no pattern that one matches" in evaluate(files="nothing/*.parquet", status=3)
+    assert "Did you mean 'y'?" in run("evaluate", "new", "--label", "yy", "--score", "p", status=3)
+    write(tmp_path / "null.parquet", {"y": [1, 0, 1], "p": [0.5, None, 0.25]})
+    text = run("evaluate", tmp_path / "null.parquet", *COLUMNS, status=3)
+    assert "null.parquet" in text and "row 1" in text and "'p'" in text
+    found = run("evaluate", tmp_path / "null.parquet", *COLUMNS, "--skip-bad-rows", "--json")
+    assert (found["rows"], found["data"]["rows"], found["data"]["skipped"]) == (2, 3, 1)
+    assert found["data"]["nulls"] == {"p": 1}
+    assert "1 nulls in p" in run("evaluate", tmp_path / "null.parquet", *COLUMNS, "--skip-bad-rows")
+
+
+def test_the_work_of_other_files_is_kept_in_the_state(run, there, tmp_path):
+    shutil.copy(there / "new" / "0.parquet", tmp_path)
+    (tmp_path / "1.parquet").write_bytes((there / "new" / "1.parquet").read_bytes()[:-100])
+    state = tmp_path / "day.fms"
+    text = run("evaluate", tmp_path / "*.parquet", *COLUMNS, "--save-state", state, status=3)
+    assert "1.parquet" in text and "day.fms holds what could be used: 1 files" in text
+    kept, alone = run("merge", state, "--json"), run("evaluate", "new/0.parquet", *COLUMNS, "--json")
+    assert kept["auc"] == alone["auc"] and kept["data"]["files"] == [str(tmp_path / "0.parquet")]
+
+
+# -- saved states ----------------------------------------------------------------------------------------------
+
+MANY = ["--user", "uid", "--by", "slot", "--ci", "0.9", "--metrics", "auc,gauc,log_loss"]
+
+
+def test_merged_states_print_what_evaluate_prints_of_all_data(evaluate, run, tmp_path):
+    states = [tmp_path / f"{place}.fms" for place in range(2)]
+    for place, state in enumerate(states):
+        evaluate(*MANY, "--save-state", state, files=f"new/{place}.parquet")
+    both = tmp_path / "both.fms"
+    assert run("merge", *states, "--save-state", both) == evaluate(*MANY) == run("merge", both)
+    assert without_date(run("merge", *states[::-1], "--json")) == without_date(evaluate(*MANY, "--json"))
+    assert "auc is" in run("merge", *states, "--fail-if", "auc<2", status=1)
+    assert "is in 2 states" in run("merge", states[0], states[0])
+
+
+def test_two_states_are_compared_as_a_baseline_is(evaluate, run, tmp_path):
+    for name in ("new", "old"):
+        evaluate(*MANY, "--save-state", tmp_path / f"{name}.fms", files=name)
+    found = run("compare", tmp_path / "new.fms", tmp_path / "old.fms", "--json")
+    wanted = evaluate(*MANY, "--baseline", "old", "--json")
+    found["baseline"]["data"]["date"] = wanted["baseline"]["data"]["date"]
+    assert without_date(found) == without_date(wanted) and "low" in found["auc_delta"]
+
+
+def test_states_of_something_else_do_not_go_together(evaluate, run, tmp_path):
+    one, other, torn = (tmp_path / f"{name}.fms" for name in ("one", "other", "torn"))
+    evaluate("--metrics", "auc,log_loss", "--save-state", one)
+    evaluate("--metrics", "auc:buckets=64,log_loss", "--save-state", other)
+    torn.write_bytes(one.read_bytes()[:-20])
+    for command in ("merge", "compare"):
+        text = run(command, one, other, status=3)
+        assert "one.fms" in text and "other.fms" in text and "auc:buckets=64" in text
+        assert "torn.fms" in run(command, one, torn, status=3)
+        assert "no.fms" in run(command, one, tmp_path / "no.fms", status=3)
+    metric = fm.AUC()
+    fm.save(tmp_path / "other_kind.fms", metric)
+    assert "--save-state has not written this" in run("merge", tmp_path / "other_kind.fms", status=3)
+    assert os.path.getsize(one) < 2**18
+
+
+# -- the process -----------------------------------------------------------------------------------------------
+
+
+def command(*args):
+    return [sys.executable, "-m", "fleetmetrics", *map(str, args)]
+
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_help_is_quick_and_imports_nothing_large():
+    check = "import sys; from fleetmetrics.cli import main; main(['--help']); print([each for each in "
+    check += "('numpy', 'pyarrow', 'paddle', 'rich', 'matplotlib') if each in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]" and "exit status" in done.stdout
+
+    def least(*args):
+        seconds = []
+        for _ in range(5):
+            start = time.perf_counter()
+            subprocess.run(args, env=ENVIRONMENT, capture_output=True, check=True)
+            seconds.append(time.perf_counter() - start)
+        return min(seconds)
+
+    assert least(*command("--help")) < 8 * least(sys.executable, "-c", "pass")
+
+
+def test_a_reader_who_leaves_is_no_error(there):
+    line = f"{' '.join(command('metrics'))} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], env=ENVIRONMENT, capture_output=True, text=True, cwd=there)
+    assert done.stdout.splitlines()[1:] == ["0"] and done.stderr == ""
+
+
+def test_ctrl_c_leaves_nothing_half_written(there, tmp_path):
+    args = command("evaluate", "-", *COLUMNS, "--save-state", tmp_path / "day.fms", "--html", tmp_path / "day.html")
+    process = subprocess.Popen(args, env=ENVIRONMENT, stdin=-1, stdout=-1, stderr=-1, text=True, cwd=there)
+    process.stdin.write("y,p\n" + "1,0.5\n" * 100_000)  # more than a pipe holds: now it reads
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and out == "" and err == "fleetmetrics: interrupted\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_standard_input_is_a_file_too(there):
+    done = subprocess.run(
+        command("evaluate", "-", *COLUMNS, "--metrics", "accuracy", "--json"),
+        input="y,p\n1,0.75\n0,0.5\n1,0.25\n", env=ENVIRONMENT, capture_output=True, text=True, cwd=there,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows"] == 3
+
+
+def test_a_report_is_written_whole_beside_the_output(evaluate, tmp_path):
+    pytest.importorskip("matplotlib")
+    text = evaluate("--metrics", "auc,roc_curve", "--by", "slot", "--html", tmp_path / "r.html", "--lang", "zh")
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert text.startswith("4,000 rows") and 'lang="zh' in page and "<svg" in page and "<b>news" not in page
+    assert [each.name for each in tmp_path.iterdir()] == ["r.html"]

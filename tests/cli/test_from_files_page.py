@@ -1,0 +1,44 @@
+"""The commands of "From files to a report", pasted in an empty directory, print what the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.numpy_only
+pytest.importorskip("pyarrow")
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "docs" / "guide" / "from_files.md", ROOT / "docs" / "zh" / "from_files.md"]
+BLOCK = re.compile(r"^(<!-- not run[^\n]* -->\n)?```bash\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.M | re.S)
+
+
+def commands(page: Path) -> list[tuple[str, str]]:
+    found = [(text, shown) for mark, text, shown in BLOCK.findall(page.read_text("utf-8")) if not mark]
+    return [each for each in found if not each[0].startswith("pip install")]
+
+
+def test_the_commands_print_what_the_page_shows(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "fleetmetrics"  # what pip installs
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\nimport sys\nfrom fleetmetrics.cli import main\nsys.exit(main())\n")
+    program.chmod(0o755)
+    path = os.pathsep.join([str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    assert len(commands(PAGES[0])) == 7
+    for text, shown in commands(PAGES[0]):
+        done = subprocess.run(
+            ["bash", "-e", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, timeout=200
+        )
+        assert (done.returncode, done.stdout) == (0, shown), (text, done.stderr)
+
+
+def test_the_chinese_page_has_the_same_commands_and_outputs() -> None:
+    assert BLOCK.findall(PAGES[1].read_text("utf-8")) == BLOCK.findall(PAGES[0].read_text("utf-8"))

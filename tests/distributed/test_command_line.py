@@ -1,0 +1,76 @@
+"""The command line under Paddle's launcher: the workers share the files, and it prints what one process prints."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.cluster import unless_paddles_own
+from tests.test_docs_scripts import Command, run
+
+pytestmark = pytest.mark.distributed
+pytest.importorskip("paddle")
+
+#: What pip installs as `fleetmetrics`, but for the status, which the launcher does not tell.
+SCRIPT = f"""#!{sys.executable}
+import os, sys
+from fleetmetrics.cli import main
+status = main()
+print(status, file=open("status" + os.environ.get("PADDLE_TRAINER_ID", ""), "w"))
+sys.exit(status)
+"""
+DATA = """
+import numpy as np
+rng = np.random.default_rng(0)
+for folder in ("new", "old"):
+    for part in range(3):
+        p = rng.random(1000)
+        y, uid = (rng.random(1000) < p).astype(int), rng.integers(0, 50, 1000)
+        np.savez(f"{folder}{part}.npz", p=p, y=y, uid=uid, slot=rng.integers(0, 3, 1000))
+"""
+OPTIONS = "--label y --score p --user uid --by slot --metrics auc,log_loss,gauc --ci 0.9 --save-state day.fms"
+
+
+def both(folder: Path, options: str) -> tuple[list[list[str]], list[str], list[str]]:
+    """What one process, and each of two workers, print and leave as status; and what the saved states hold."""
+    launcher = "python -m paddle.distributed.launch --nproc_per_node 2 --log_dir log ./fleetmetrics"
+    text = f"./fleetmetrics evaluate {options} >alone.log 2>&1 || true\nmv day.fms alone.fms; mv status status.alone\n"
+    text += f"{launcher} evaluate {options} >launch.log 2>&1 || true\nmv status1 status.1; mv status0 status.0\n"
+    text += "for each in alone day; do ./fleetmetrics merge $each.fms >$each.txt; done\n"
+    run(Command(text, [], False), folder)
+    logs = [(folder / name).read_text().splitlines() for name in ("alone.log", "log/workerlog.0", "log/workerlog.1")]
+    merged = [(folder / name).read_text() for name in ("alone.txt", "day.txt")]
+    return logs, [(folder / name).read_text().strip() for name in ("status.alone", "status.0", "status.1")], merged
+
+
+def made(tmp_path: Path) -> Path:
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    (folder / "fleetmetrics").write_text(SCRIPT)
+    (folder / "fleetmetrics").chmod(0o755)
+    run(Command(f"cat > data.py <<'END'\n{DATA}END\npython data.py\n", [], False), folder)
+    return folder
+
+
+def test_two_workers_print_once_what_one_process_prints(tmp_path: Path) -> None:
+    def check() -> None:
+        options = f"'new*.npz' --baseline 'old*.npz' {OPTIONS} --fail-if 'auc<0.9' "
+        (alone, first, second), statuses, states = both(made(tmp_path), options)
+        assert first == alone and any("3,000 rows in 3 files" in line for line in alone), (alone, first)
+        assert second == [line for line in alone if line.startswith("fleetmetrics: ")]  # the condition that holds
+        assert statuses == ["1", "1", "1"] and states[0] == states[1]
+
+    unless_paddles_own(check)
+
+
+def test_a_bad_file_of_one_worker_ends_all_alike_and_the_rest_is_kept(tmp_path: Path) -> None:
+    def check() -> None:
+        folder = made(tmp_path)
+        (folder / "new1.npz").write_bytes((folder / "new1.npz").read_bytes()[:-50])
+        (alone, first, second), statuses, states = both(folder, f"'new*.npz' {OPTIONS}")
+        assert statuses == ["3", "3", "3"] and alone == first == second
+        assert "new1.npz" in alone[0] and "2 files" in alone[1] and states[0] == states[1]
+
+    unless_paddles_own(check)
