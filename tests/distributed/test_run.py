@@ -15,7 +15,7 @@ from tests.test_docs_scripts import Command, run
 pytestmark = pytest.mark.distributed
 
 SCRIPT = """
-import os, sys
+import os, sys, time
 import numpy as np
 import paddle
 from paddle.distributed import fleet
@@ -23,8 +23,11 @@ from paddle.distributed.fleet.metrics import mae
 from paddle.distributed.fleet.metrics.metric import auc
 
 if os.environ.get("TRAINING_ROLE") == "PSERVER":
-    print("here is a server with", sys.argv[1:])
+    print("here is a server with", sys.argv[1:], flush=True)
+    open("served", "w").close()
     sys.exit()
+while sys.argv[1] == "ps" and not os.path.exists("served"):  # the launcher ends the servers when the workers end
+    time.sleep(0.01)
 rank = int(os.environ["PADDLE_TRAINER_ID"])
 paddle.enable_static()
 fleet.init(is_collective=sys.argv[1] == "collective")
