@@ -186,7 +186,7 @@ def test_statistics_are_kept_apart_from_those_without_lanes() -> None:
 @pytest.mark.parametrize("form", [np.asarray, paddle.to_tensor], ids=["numpy", "dynamic"])
 def test_a_part_of_a_batch_adds_what_its_samples_do(form: Any) -> None:
     batch = Batch(form(P[:56].reshape(-1, 2)), form(Y[:56].reshape(-1, 2)), columns={"user": np.arange(28)})
-    parts = [batch.part(0, 20), batch.part(20, 56)]
+    parts = [batch.part(slice(0, 20)), batch.part(slice(20, 56))]
     assert sum(float(part.weighted_sum(part.targets)) for part in parts) == pytest.approx(Y[:56].sum(), rel=1e-15)
     assert np.concatenate([np.asarray(part.label_index) for part in parts]).tolist() == [0, 1] * 28
     assert np.concatenate([part.column("user") for part in parts]).tolist() == np.repeat(np.arange(28), 2).tolist()
