@@ -24,6 +24,8 @@ _WORTH = 1 << 28
 _AT_ONCE = 32
 #: The bytes of a process without records, and of a row in each table of records while it is folded; measured.
 _BASE, _PER_ROW = 1 << 28, 80
+#: So many passes at a time where one process makes all: NumPy sorts the records of one while the next one is read.
+_PASSES = 2
 
 
 def find(files: Any) -> list[str]:
@@ -129,7 +131,7 @@ def evaluate(
     else:
         shares = _shares(paths, metrics, columns, complete_by, memory, processes)
         tasks = [(paths, made, dict(columns), {**settings, "share": share}) for share in shares]
-    results = results_of(_part, tasks, processes)
+    results = results_of(_part, tasks, processes, _PASSES if complete_by and len(tasks) > 1 else 1)
     if show and len(tasks) > 1:
         results = shown(results, "passes over the files" if complete_by else "files", 0, len(tasks))
     parts: list[Any] = []
@@ -204,5 +206,8 @@ def _shares(
     if whole_number_of("memory", memory, 1) < least:
         raise InvalidInputError(f"memory={memory} is too little for processes={processes}; give {least} bytes or more")
     needed = sum(map(rows_of, paths)) * _PER_ROW * max(1, len(set(each.table for each in metrics.record_metrics())))
-    number = max(processes, -(-needed // (memory // processes - _BASE)))
+    room = memory // processes - _BASE
+    if processes == 1 and needed > room:
+        room = (room - _BASE // 4) // _PASSES
+    number = max(processes, -(-needed // room))
     return [Share(by, place, number) for place in range(number)]

@@ -22,7 +22,9 @@ __all__ = ["results_of", "serve"]
 _START = "import sys; sys.path[:] = {!r}; from fleetmetrics.files.processes import serve; serve()"
 
 
-def results_of(function: Callable[..., Any], tasks: Sequence[Any], processes: int) -> Generator[Any, None, None]:
+def results_of(
+    function: Callable[..., Any], tasks: Sequence[Any], processes: int, threads: int = 1
+) -> Generator[Any, None, None]:
     """``function(*task)`` of each task, in any order; one process, or tasks that cannot be sent: all done here.
 
     Raises:
@@ -30,22 +32,41 @@ def results_of(function: Callable[..., Any], tasks: Sequence[Any], processes: in
     """
     processes = min(processes, len(tasks))
     letters = _pickled(function, tasks) if processes > 1 else []
-    if not letters:
+    if not letters and threads == 1:
         for task in tasks:
             yield function(*task)
         return
-    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for letter in letters:
-        waiting.put(letter)
+    for task in letters or tasks:
+        waiting.put(task)
     with contextlib.ExitStack() as workers:
-        for _ in range(processes):
-            workers.callback(_start(waiting, done).kill)
+        for _ in range(processes if letters else threads):
+            workers.callback(_start(waiting, done).kill if letters else _thread(function, waiting, done))
         for _ in tasks:
             result = done.get()
             if isinstance(result, Exception):
                 raise result
             yield result
+
+
+def _thread(
+    function: Callable[..., Any], waiting: queue.SimpleQueue[Any], done: queue.SimpleQueue[Any]
+) -> Callable[[], None]:
+    """Let a thread do tasks; returns what keeps it from beginning another one."""
+    stopped = threading.Event()
+
+    def work() -> None:
+        with contextlib.suppress(queue.Empty):
+            while not stopped.is_set():
+                task = waiting.get_nowait()
+                try:
+                    done.put(function(*task))
+                except Exception as error:
+                    done.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return stopped.set
 
 
 def _pickled(function: Callable[..., Any], tasks: Sequence[Any]) -> list[bytes]:

@@ -39,7 +39,7 @@ def few(monkeypatch):
     """So little memory that it takes five passes."""
     monkeypatch.setattr(files, "_BASE", 1000)
     monkeypatch.setattr(files, "_PER_ROW", 1)
-    return {"memory": 1000 + 2 * ROWS // 5}
+    return {"memory": 1250 + 2 * (2 * ROWS // 5)}  # two passes at a time
 
 
 def test_passes_give_the_values_of_one_and_their_number_follows_from_the_memory(folder, few, monkeypatch):
