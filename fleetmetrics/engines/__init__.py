@@ -10,6 +10,8 @@ import copy
 import os
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
+import numpy as np
+
 from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Evaluated, Read, evaluate_file, find, together
@@ -71,6 +73,10 @@ class Plan:
         self._wanted = Columns(self.empty, self.columns)
         self.names = self._wanted.names
         self._closed(copy.deepcopy(self.empty))  # an error here comes at once
+        by_range = complete_by == "score" and totals is not None
+        first = [table.closed for table in totals._tables() if table.closed] if by_range else []
+        #: Where the ranges of the first pass begin, but for the lowest: those of this pass must be the same.
+        self.bounds = [low for low, *_ in first[0].carries[0]["ranges"][1:]] if first else None
         kept = [metric.name for metric in self.empty.record_metrics()]
         if kept and complete_by is None:
             raise InvalidInputError(
@@ -96,9 +102,23 @@ class Plan:
 
     def of_batches(self, batches: Iterable[Any]) -> Part:
         """A task: what Arrow batches, or tables, of a partition give; their columns are ``names``, in this order."""
-        tables = (table.rename_columns(self.names) for table in _collected(batches))
+        tables: Iterable[Any] = (table.rename_columns(self.names) for table in _collected(batches))
         name = "a partition of the frame"
-        return self._made(lambda new: of_tables(tables, new, self.columns, self.skip, name))
+        return joined(
+            self._made(lambda new, some=some: of_tables(some, new, self.columns, self.skip, name))  # type: ignore[misc]
+            for some in self._in_ranges(tables)
+        )
+
+    def _in_ranges(self, tables: Iterable[Any]) -> Iterable[Iterable[Any]]:
+        """The tables of each range of the first pass that a partition has; without one all are in one."""
+        if not self.bounds:
+            return [tables]
+        found: dict[int, list[Any]] = {}
+        for table in tables:
+            place = np.searchsorted(self.bounds, table.column(self.columns["prediction"]).to_numpy(), "right")
+            for each in np.unique(place).tolist():
+                found.setdefault(each, []).append(table.filter(arrow().array(place == each)))
+        return found.values()
 
     def division(self, there: Sequence[str]) -> tuple[str, bool]:
         """By which column a frame is to be divided, empty for none, and whether into ranges of it.

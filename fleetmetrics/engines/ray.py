@@ -51,7 +51,7 @@ def _tables(ray: Any, dataset: Any, plan: Plan) -> list[Any]:
     column, by_range = plan.division(dataset.columns())
     blocks = dataset.select_columns(plan.names)
     if by_range:
-        blocks = blocks.sort(column)
+        blocks = blocks.sort(column, boundaries=plan.bounds or None)  # without, they are drawn anew in each pass
     elif column:
         blocks = blocks.repartition(4 * int(ray.cluster_resources()["CPU"]), keys=[column])
 

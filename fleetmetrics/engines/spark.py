@@ -59,7 +59,10 @@ def evaluate(
         quoted = ["`" + name.replace("`", "``") + "`" for name in plan.names]
         frame = files_or_frame.select(*quoted).toDF(*names)
         if column:
-            frame = (frame.repartitionByRange if by_range else frame.repartition)(names[plan.names.index(column)])
+            by = frame[names[plan.names.index(column)]]
+            if plan.bounds:  # repartitionByRange would draw others
+                by = sum((by >= bound).cast("int") for bound in plan.bounds)
+            frame = (frame.repartitionByRange if by_range and not plan.bounds else frame.repartition)(by)
         parts, few = _mapped(frame, plan.of_batches), False
     else:
         paths = paths_of(files_or_frame)

@@ -208,6 +208,22 @@ def test_precision_recall_areas_take_the_totals_of_a_first_pass(engine):
     assert near(found.metrics.compute_local(), alone.compute_local())
 
 
+def test_the_ranges_of_a_first_pass_are_those_of_the_second_where_an_engine_draws_them(engine):
+    """More rows than Spark looks at to find ranges; it looks at others each time, and so does Ray."""
+    score = np.random.default_rng(0).random(200_000)
+    table = pa.table({"p": score, "y": (np.random.default_rng(1).random(len(score)) < score).astype(int)})
+    frame, columns = engine.frame(table, 4), {"prediction": "p", "label": "y"}
+    first = engine.evaluate(frame, fm.ExactAUC, columns, complete_by="score").metrics
+    found = engine.evaluate(frame, PR, columns, complete_by="score", totals=first)
+    alone = PR()
+    alone.add_frame(table, **columns)
+    assert near(found.metrics.compute_local(), alone.compute_local())
+
+
+def PR() -> fm.ExactAUC:
+    return fm.ExactAUC(curve="PR")
+
+
 def test_empty_partitions_and_frames_without_rows_are_no_error(engine):
     frame = engine.frame(rows(16), 2)
     found = engine.evaluate(frame, by_user, {**BY_USER, "user": "slot"}, complete_by="user")
