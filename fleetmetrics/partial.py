@@ -92,16 +92,19 @@ class Partial(Checkpointed):
             return
         values = {state: state.read() for state in self._states()}
         self._raise_if_invalid(values)
-        given = None
-        if totals is not None:
-            asked = totals._tables() if isinstance(totals, Partial) else ()  # type: ignore[attr-defined]
-            closed = [table.closed for table in asked if table.closed and table.order == complete_by]
-            if not closed:
-                raise InvalidInputError(f"totals must be a metric closed by {complete_by!r}, not {totals!r:.60}")
-            given = closed[0].carries[0]
+        given = None if totals is None else closed_by(totals, complete_by)
         made = [table.folded(values, given) for table in tables]
         for table, each in zip(tables, made):
             table.hold([], each)
+
+
+def closed_by(totals: Any, complete_by: str) -> Any:
+    """What the first metric of ``totals`` that is closed by this column holds."""
+    asked = totals._tables() if isinstance(totals, Partial) else ()  # type: ignore[attr-defined]
+    closed = [table.closed for table in asked if table.closed and table.order == complete_by]
+    if not closed:
+        raise InvalidInputError(f"totals must be a metric closed by {complete_by!r}, not {totals!r:.60}")
+    return closed[0].carries[0]
 
 
 def merge_all(parts: Iterable[Any]) -> Any:

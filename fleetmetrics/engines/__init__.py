@@ -16,7 +16,7 @@ from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Evaluated, Read, evaluate_file, find, together
 from fleetmetrics.files.one_file import of_tables
-from fleetmetrics.partial import merge_all
+from fleetmetrics.partial import closed_by, merge_all
 
 __all__ = ["WAY", "Part", "Plan", "joined", "paths_of", "tree"]
 
@@ -74,9 +74,8 @@ class Plan:
         self.names = self._wanted.names
         self._closed(copy.deepcopy(self.empty))  # an error here comes at once
         by_range = complete_by == "score" and totals is not None
-        first = [table.closed for table in totals._tables() if table.closed] if by_range else []
         #: Where the ranges of the first pass begin, but for the lowest: those of this pass must be the same.
-        self.bounds = [low for low, *_ in first[0].carries[0]["ranges"][1:]] if first else None
+        self.bounds = [low for low, *_ in closed_by(totals, "score")["ranges"][1:]] if by_range else []
         kept = [metric.name for metric in self.empty.record_metrics()]
         if kept and complete_by is None:
             raise InvalidInputError(

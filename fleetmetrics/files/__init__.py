@@ -208,6 +208,6 @@ def _shares(
     needed = sum(map(rows_of, paths)) * _PER_ROW * max(1, len(set(each.table for each in metrics.record_metrics())))
     room = memory // processes - _BASE
     if processes == 1 and needed > room:
-        room = (room - _BASE // 4) // _PASSES
+        room = (room - _BASE // 4) // _PASSES  # the other pass reads ahead, too
     number = max(processes, -(-needed // room))
     return [Share(by, place, number) for place in range(number)]
