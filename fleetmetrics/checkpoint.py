@@ -111,8 +111,8 @@ class Checkpointed:
         parts = [self._parsed(state)]
         self._prepared(parts, parts, scope)()
 
-    def _parsed(self, state: Mapping[str, Any], whole: bool = True) -> dict[Any, dict[str, np.ndarray]]:
-        """What each holder has saved; ``whole`` is False for a state dict without what is dealt out."""
+    def _parsed(self, state: Mapping[str, Any], whole: bool = True, own: Any = None) -> dict[Any, Any]:
+        """What each holder has saved; unless ``whole``, without what is dealt out. ``own`` is `_about`, if known."""
         owner = self._called()
         try:
             about = json.loads(np.asarray(to_host(state[ABOUT]), np.uint8).tobytes())
@@ -126,7 +126,7 @@ class Checkpointed:
                 f"{owner}: the checkpoint has format {version!r:.40} (fleetmetrics {about.get('written by')!r:.40}), "
                 f"and fleetmetrics {__version__} reads format {FORMAT}"
             )
-        own = self._about()
+        own = own or self._about()
         differs = "" if own == of else difference(own, of, "it")
         if differs:
             raise InvalidInputError(f"{owner}: the checkpoint is of another metric, or other settings: {differs:.300}")
@@ -134,8 +134,8 @@ class Checkpointed:
         known = {ABOUT}
         for place, holder in enumerate(self._holders()):
             start = _key(place, holder, "")
-            keys = [key for key in layout if key.startswith(start)]
-            keys = keys if holder.dealt else [key for key in keys if key[len(start) :] in ("", REST)]
+            keys = [key for key in layout if key.startswith(start)] if holder.dealt else [start, start + REST]
+            keys = [key for key in keys if key in layout]
             known.update(keys)
             if whole or not holder.dealt:
                 held[holder] = {key[len(start) :]: self._array(state, key, layout[key]) for key in keys}

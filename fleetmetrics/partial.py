@@ -7,13 +7,18 @@ into a few numbers, which are all that another part needs of it.
 from __future__ import annotations
 
 import copy
-from typing import Any, Iterable, Sequence
+from typing import Any, Iterable, Mapping, Sequence
+
+import numpy as np
 
 from fleetmetrics.arguments import difference
 from fleetmetrics.checkpoint import Checkpointed
 from fleetmetrics.errors import InvalidInputError
 
 __all__ = ["merge_all"]
+
+#: So many state dicts are put together at once.
+_AT_ONCE = 64
 
 
 class Partial(Checkpointed):
@@ -52,6 +57,18 @@ class Partial(Checkpointed):
             state.load(array, scope)
         for table, content in zip(own, held):
             table.hold(*content)
+
+    def _hold(self: Any, states: Iterable[Mapping[str, np.ndarray]]) -> None:
+        """Hold what several state dicts hold together, as `merge` makes it, with few of them in memory at a time."""
+        own, holders = self._about(), self._holders()
+        parts: list[Any] = []
+        for state in states:
+            parts.append(self._parsed(state, own=own))
+            for holder in holders:
+                holder.check(parts[-1])
+            if len(parts) == _AT_ONCE:
+                parts = [{holder: holder.together(parts) for holder in holders}]
+        self._prepared(parts, parts, None, same=False)()
 
     def close(self: Any, complete_by: str, *, totals: Any = None) -> None:
         """Fold the samples that are kept into a few numbers; no other part may have a sample of the same users.

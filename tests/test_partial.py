@@ -66,12 +66,15 @@ def by_tree(rng, parts):
     while len(parts) > 1:
         rng.shuffle(parts)
         some, parts = parts[:3], parts[3:]
-        if rng.random() < 0.5:
-            first = copy.deepcopy(some[0])
+        first = copy.deepcopy(some[0])
+        how = rng.integers(3)
+        if how == 0:
             first.merge(some[1:])
-            parts.append(first)
+        elif how == 1:
+            first = fm.merge_all(some)
         else:
-            parts.append(fm.merge_all(some))
+            first._hold(each.state_dict() for each in some)
+        parts.append(first)
     return parts[0]
 
 
@@ -118,6 +121,17 @@ def test_thirty_orders_and_trees_of_sixteen_parts_give_the_same_bits():
     assert len({str(held(each)) for each in found}) == len({str(quiet(each.compute)) for each in found}) == 1
     rests = {name: array for name, array in found[0].state_dict().items() if name.endswith(":rest")}
     assert len(rests) > 5 and all(array.any() for array in rests.values())
+
+
+def test_many_state_dicts_become_one_a_few_at_a_time(monkeypatch):
+    monkeypatch.setattr("fleetmetrics.partial._AT_ONCE", 3)
+    parts = quiet(lambda: parts_of("sliced variance by text", "real")[0])
+    whole = copy.deepcopy(parts[0])
+    quiet(lambda: whole._hold(part.state_dict() for part in parts))
+    assert held(whole) == held(quiet(lambda: fm.merge_all(parts)))
+    with pytest.raises(InvalidInputError, match="other metric"):
+        whole._hold([parts[0].state_dict(), fm.AUC().state_dict()])
+    assert held(whole) == held(fm.merge_all(parts))
 
 
 def test_a_sum_keeps_what_rounding_takes_until_it_is_needed():

@@ -162,16 +162,14 @@ def _evaluate(args: argparse.Namespace) -> tuple[int, str]:
 
 
 def _states(args: argparse.Namespace) -> tuple[int, str]:
-    from fleetmetrics.cli.result import check_alike, load, merged
+    from fleetmetrics.cli.result import load
 
     _check_outputs(args)
     args.wrong = 3
     if args.command == "merge":
-        side, said = merged(args.states)
+        side, said = load(args.states, args.states[0])
         return _finish(args, [side], said)
-    new, old = (load(path) for path in args.states)
-    check_alike(new, old, *args.states)
-    return _finish(args, [new, old])
+    return _finish(args, [load([path], args.states[0])[0] for path in args.states])
 
 
 def _finish(args: argparse.Namespace, sides: Sequence[Side], said: Sequence[str] = ()) -> tuple[int, str]:

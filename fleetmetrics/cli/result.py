@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import difflib
 import functools
-import json
 import math
 import operator
-import pickle
 import re
 import warnings
 from collections import Counter
 from datetime import datetime, timezone
 from statistics import NormalDist
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -24,17 +22,16 @@ from fleetmetrics.cli.choices import collection, columns_of, interval_of, keys_o
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.frames import joined
-from fleetmetrics.errors import CorruptFileError, DataError, InvalidInputError
+from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Read, evaluate, evaluate_file, together
 from fleetmetrics.formulas.bootstrap import BootstrapResult
 from fleetmetrics.metric import Metric
-from fleetmetrics.partial import merge_all
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 
-__all__ = ["check_alike", "check_conditions", "check_joined", "failed", "load", "merged", "of_files", "of_workers"]
+__all__ = ["check_conditions", "check_joined", "failed", "load", "of_files", "of_workers"]
 __all__ += ["result_of", "save"]
 
 _CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
@@ -72,49 +69,43 @@ def save(path: str, side: Side) -> None:
     write_arrays(path, arrays, {"version": __version__, "asked": side.asked, "read": side.read})
 
 
-def load(path: str) -> Side:
-    """Read what `save` has written: CorruptFileError for something else, InvalidInputError for another version's."""
-    arrays, note = read_arrays(path)
+def load(paths: Sequence[str], like: str) -> tuple[Side, list[str]]:
+    """What `save` has written to files as one side, and what to warn of.
+
+    CorruptFileError for something else; InvalidInputError for another version's, and if not the same was asked as of
+    the file ``like``, but for the names of columns.
+    """
+    path, (_, note) = like, read_arrays(like, lambda *_: False)
+    reads: list[Read] = []
+
+    def states() -> Iterator[dict[str, Any]]:
+        nonlocal path, note
+        for path in paths:
+            arrays, note = read_arrays(path)
+            differs = difference(_alike(note["asked"]), _alike(asked))
+            if differs:
+                differs = differs.replace(", here ", f" in {like}, here ")
+                raise InvalidInputError(f"it does not go together with {like}: {differs}")
+            reads.append(Read(*note["read"]))
+            yield {name: array for (_, name), array in arrays.items()}
+
     try:
-        found = _held(note["asked"], note["read"], {name: array for (_, name), array in arrays.items()})
+        asked = note["asked"]
+        metrics = collection(asked)
+        metrics._hold(states())
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}, by fleetmetrics {note.get('version')}: {error}") from None
+    except FleetMetricsError:
+        raise
     except MISFITS as error:
         raise CorruptFileError(f"{path}: --save-state has not written this ({type(error).__name__}: {error})") from None
-    return found
-
-
-@functools.lru_cache(maxsize=2)
-def _empty(asked: str) -> bytes:
-    return pickle.dumps(collection(json.loads(asked)))  # reading it is quicker than making another
-
-
-def _held(asked: dict[str, Any], read: Sequence[Any], arrays: Mapping[str, Any]) -> Side:
-    names, rows, nulls, skipped, examples = read
-    metrics = pickle.loads(_empty(json.dumps(asked)))
-    metrics.set_state_dict(arrays)
-    return Side(metrics, Read(tuple(names), int(rows), dict(nulls), int(skipped), tuple(examples)), asked)
-
-
-def merged(paths: Sequence[str]) -> tuple[Side, list[str]]:
-    """All sides of files as one, and what to warn of; InvalidInputError if they were not asked the same."""
-    sides: list[Side] = []
-    for path in paths:
-        sides.append(load(path))
-        check_alike(sides[0], sides[-1], paths[0], path)
-    often = Counter(name for side in sides for name in side.read.files)
+    often = Counter(name for read in reads for name in read.files)
     said = [f"{name} is in {times} states: its rows count {times} times" for name, times in often.items() if times > 1]
-    metrics = merge_all([side.metrics for side in sides])
-    return Side(metrics, together(side.read for side in sides), sides[0].asked), said
+    return Side(metrics, together(reads), asked), said
 
 
-def check_alike(one: Side, other: Side, name: str, another: str) -> None:
-    """Raise InvalidInputError unless the same was asked of two sides, but for the names of columns."""
-    mine, its = ({**side.asked, "columns": ", ".join(sorted(side.asked["columns"]))} for side in (one, other))
-    differs = difference(its, mine)
-    if differs:
-        differs = differs.replace(", here ", f" in {name}, in {another} ")
-        raise InvalidInputError(f"{name} and {another} do not go together: {differs}")
+def _alike(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {**asked, "columns": ", ".join(sorted(asked["columns"]))}
 
 
 def of_workers(
@@ -131,17 +122,17 @@ def of_workers(
         seen, made = zip(*(unpack(letter.note, joined(letter.payload), False) for letter in letters))
         if any(each != seen[0] for each in seen):
             raise DataError("the workers do not see the same files; put them where all of them see them")
-        return Letter(finish([_together(side.asked, parts) for side, parts in zip(sides, zip(*made))]))
+        return Letter(finish([_together(side, parts) for side, parts in zip(sides, zip(*made))]))
 
     status, text = channel.consult("evaluate", decide, packed.layout, joined(packed.buffers)).note
     return status, text
 
 
-def _together(asked: dict[str, Any], parts: Any) -> Side:
-    held = [_held(asked, read, arrays) for read, _, arrays in parts]
-    metrics, read = merge_all([each.metrics for each in held]), together(each.read for each in held)
+def _together(side: Side, parts: Any) -> Side:
+    side.metrics._hold(arrays for *_, arrays in parts)
+    read = together(Read(*read) for read, *_ in parts)
     errors = [error for _, error, _ in parts if error]
-    return Side(metrics, read._replace(files=tuple(sorted(read.files))), asked, min(errors, default=""))
+    return side._replace(read=read._replace(files=tuple(sorted(read.files))), error=min(errors, default=""))
 
 
 def check_joined(new: Side, old: Side) -> None:

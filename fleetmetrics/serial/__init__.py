@@ -5,6 +5,7 @@ Every buffer is padded to a multiple of 16 bytes, so that arrays in an aligned p
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from contextlib import contextmanager
@@ -112,12 +113,17 @@ def are_sizes(numbers: Collection[Any]) -> bool:
 def described_array(dtype: Any, shape: Any) -> tuple[np.dtype[Any], int]:
     """The dtype and the bytes of an array that a layout describes; RecordError if it describes none."""
     with misfits_named():
-        kind = np.dtype(dtype if type(dtype) is str and _DTYPES.fullmatch(dtype) else "O")
-        if not is_plain(kind):
+        kind = _dtype_of(dtype) if type(dtype) is str else None
+        if kind is None or not is_plain(kind):
             raise RecordError(f"a layout says that the payload holds {dtype!r:.40}, which is no array of bytes")
         if not are_sizes(shape):
             raise RecordError(f"a layout says that an array has the shape {shape!r:.40}")
         return kind, math.prod(shape) * kind.itemsize
+
+
+@functools.lru_cache(maxsize=64)
+def _dtype_of(text: str) -> np.dtype[Any] | None:
+    return np.dtype(text) if _DTYPES.fullmatch(text) else None
 
 
 def padded(buffers: Iterable[Any]) -> list[memoryview]:

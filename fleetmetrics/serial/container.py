@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, NoReturn, Tuple
 import numpy as np
 
 from fleetmetrics.errors import CorruptFileError, RecordError
-from fleetmetrics.serial import described_array, pack_arrays, small, unpack_arrays
+from fleetmetrics.serial import described_array, misfits_named, pack_arrays, small
 
 __all__ = ["Arrays", "read_arrays", "whole_file", "write_arrays"]
 
@@ -131,14 +131,15 @@ class _Reader:
         for name, (dtype, shape, digest, *wide) in found:
             what = f"the array {'/'.join(filter(None, name))!r:.80}"
             try:
-                size = described_array(dtype, shape)[1]
+                kind, size = described_array(dtype, shape)
+                if wide and (wide[0] != _WIDE or kind.str not in _NARROW):
+                    raise RecordError(f"{dtype!r:.40} does not become {wide[0]!r:.40}")
                 chosen = wanted(*name)
                 data = self._take(size + -size % 16, str(digest) if chosen else None, what)
                 if chosen:
-                    (arrays[name],) = unpack_arrays([[dtype, shape]], data)
-                    if wide and (wide[0] != _WIDE or arrays[name].dtype.str not in _NARROW):
-                        raise RecordError(f"{dtype!r:.40} does not become {wide[0]!r:.40}")
-                    arrays[name] = arrays[name].astype(np.int64) if wide else arrays[name]
+                    with misfits_named():
+                        array = np.frombuffer(data, kind, size // kind.itemsize).reshape(shape)
+                    arrays[name] = array.astype(np.int64 if wide else kind)
             except RecordError as error:
                 self._fail(f"{what}: {error}")
         if self._at != self._size:

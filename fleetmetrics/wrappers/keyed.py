@@ -193,6 +193,10 @@ class _Union:
             parts, more = [], []
             for places, array, rest in zip(self._places, arrays, rests):
                 first, last = np.searchsorted(places, [start, stop])
+                if last - first == stop - start:  # as nearly always: it has all keys
+                    parts.append(array[first:last])
+                    more.append(None if rest is None else rest[:, first:last])
+                    continue
                 parts.append(np.full((stop - start, *array.shape[1:]), identity(reduction, array.dtype)))
                 parts[-1][places[first:last] - start] = array[first:last]
                 words = None if rest is None else np.zeros((len(rest), stop - start, *rest.shape[2:]))
