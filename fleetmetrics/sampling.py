@@ -63,42 +63,18 @@ class Dealing:
         samples = len(inner.dataset) if hasattr(inner, "dataset") else None
         #: What must be the same on every worker; fit for JSON.
         self.settings = {"samples": samples, **{name: getattr(inner, name, None) for name in names}, "epoch": epoch}
-        make: Callable[..., Any] = _Formula if formula else _Iterated
+        make: Callable[..., _Formula | _Iterated] = _Formula if formula else _Iterated
         self._make = partial(make, inner, self.ranks, epoch)
         self.formula = formula
 
     @cached_property
-    def _pass(self) -> Any:
+    def dealt(self) -> _Formula | _Iterated:
         """Made when needed: a sampler that shuffles takes a permutation of the data set, another is iterated."""
         return self._make()
 
     def rank(self, rank: int | None) -> int:
         """The rank, or the sampler's for None; `InvalidInputError` if there is no such rank."""
         return _integer("rank", self.local_rank if rank is None else rank, 0, self.ranks)
-
-    def indices(self, rank: int) -> np.ndarray:
-        """The data set's indices that the rank is dealt, int64 [n]."""
-        result: np.ndarray = self._pass.indices(rank)
-        return result
-
-    def mask(self, rank: int) -> np.ndarray:
-        """Which of them are padding, bool [n]."""
-        result: np.ndarray = self._pass.mask(rank)
-        return result
-
-    def kept(self, rank: int) -> np.ndarray:
-        """Where the others belong in the order of the data set, int [m]."""
-        result: np.ndarray = self._pass.kept(rank)
-        return result
-
-    def count(self, rank: int) -> int:
-        """How many samples the rank is dealt, padding included."""
-        return int(self._pass.count(rank))
-
-    @property
-    def distinct(self) -> int:
-        """How many different samples all ranks are dealt."""
-        return int(self._pass.distinct)
 
 
 def epoch_under_way(sampler: Any) -> int:
@@ -145,13 +121,11 @@ class _Formula:
         self.dtype = position_dtype(self.total)
         self.order: np.ndarray | None = None  # position by place in the order of dealing; None: the same
         self.stand_ins = self.lost = np.empty(0, self.dtype)
-        if sampler.shuffle:
-            self.order = np.arange(self.total, dtype=self.dtype)
-            np.random.RandomState(epoch).shuffle(self.order)
-            self._find_stand_ins(self.order[self.dealt * ranks :])
-
-    def _find_stand_ins(self, dropped: np.ndarray) -> None:
-        # Unshuffled it is the list's end that is dropped: a copy goes before its original, and no gap is left.
+        if not sampler.shuffle:  # it is the list's end that is dropped: a copy goes before its original, no gap is left
+            return
+        self.order = np.arange(self.total, dtype=self.dtype)
+        np.random.RandomState(epoch).shuffle(self.order)
+        dropped = self.order[self.dealt * ranks :]
         copies = np.setdiff1d(np.arange(self.samples, self.total, dtype=self.dtype), dropped)
         copies = copies[np.isin(copies % max(1, self.samples), dropped)]
         found, first = np.unique(copies % max(1, self.samples), return_index=True)
@@ -172,16 +146,20 @@ class _Formula:
 
     @property
     def distinct(self) -> int:
+        """How many different samples all ranks are dealt."""
         return min(self.samples, self.dealt * self.ranks) if self.order is None else self.samples - self.lost.size
 
     def count(self, rank: int) -> int:
+        """How many samples the rank is dealt, padding included."""
         return self.dealt
 
     def indices(self, rank: int, dtype: Any = np.int64) -> np.ndarray:
+        """The data set's indices that the rank is dealt, int64 [n]."""
         positions = self._positions(rank, dtype)
         return np.remainder(positions, max(1, self.samples), out=positions)
 
     def mask(self, rank: int) -> np.ndarray:
+        """Which of them are padding, bool [n]."""
         if self.order is None:  # a rank's positions rise, so its padding is its end: count what lies below N
             rounds, left = divmod(min(self.samples, self.end), self.block * self.ranks)
             own = rounds * self.block + min(max(left - rank * self.block, 0), self.block)
@@ -191,12 +169,13 @@ class _Formula:
         return (positions >= self.samples) & ~np.isin(positions, self.stand_ins)
 
     def kept(self, rank: int) -> np.ndarray:
+        """Where the others belong in the order of the data set, int [m]."""
         kept = self.indices(rank, self.dtype)[~self.mask(rank)]
         return (kept - np.searchsorted(self.lost, kept)).astype(self.dtype) if self.lost.size else kept
 
 
 class _Iterated:
-    """One pass of a sampler that deals in its own way: a copy of it is iterated for every rank."""
+    """As `_Formula`, of a sampler that deals in its own way: a copy of it is iterated for every rank."""
 
     def __init__(self, sampler: Any, ranks: int, epoch: int) -> None:
         self.ranks = ranks
@@ -249,7 +228,7 @@ def dealt_indices(sampler: Any, rank: int | None = None, epoch: int | None = Non
         [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 0, 1]]
     """
     dealing = Dealing(sampler, epoch)
-    return dealing.indices(dealing.rank(rank))
+    return dealing.dealt.indices(dealing.rank(rank))
 
 
 def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
@@ -279,7 +258,7 @@ def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None
         array([False, False,  True,  True])
     """
     dealing = Dealing(sampler, epoch)
-    return dealing.mask(dealing.rank(rank))
+    return dealing.dealt.mask(dealing.rank(rank))
 
 
 def kept_positions(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
@@ -295,7 +274,7 @@ def kept_positions(sampler: Any, rank: int | None = None, epoch: int | None = No
         array([4, 5], dtype=int32)
     """
     dealing = Dealing(sampler, epoch)
-    return dealing.kept(dealing.rank(rank))
+    return dealing.dealt.kept(dealing.rank(rank))
 
 
 def remaining_indices(sampler: Any, batches: Sequence[int], epoch: int | None = None) -> np.ndarray:
@@ -323,8 +302,8 @@ def remaining_indices(sampler: Any, batches: Sequence[int], epoch: int | None = 
     if len(done) != dealing.ranks:
         raise InvalidInputError(f"batches is {batches!r}; it must hold a number for each of {dealing.ranks} ranks.")
     size = _inner(sampler).batch_size * getattr(_inner(sampler), "_acc_steps", 1)
-    rest = [dealing.indices(rank)[number * size :] for rank, number in enumerate(done)]
-    masks = [dealing.mask(rank)[number * size :] for rank, number in enumerate(done)]
+    rest = [dealing.dealt.indices(rank)[number * size :] for rank, number in enumerate(done)]
+    masks = [dealing.dealt.mask(rank)[number * size :] for rank, number in enumerate(done)]
     return np.sort(np.concatenate(rest)[~np.concatenate(masks)])
 
 
@@ -340,8 +319,7 @@ def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = Non
 
     Returns:
         By rank the positions of its records: int32 or, from 2**31 records on, int64 [counts[rank]]. A slice for "cat",
-        where
-        only one rank has records, and for "unzip" if all ranks with records have the same number.
+        where only one rank has records, and for "unzip" if all ranks with records have the same number.
 
     Examples:
         >>> arrange("unzip", [2, 2])
@@ -360,12 +338,16 @@ def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = Non
     stops = np.cumsum(records).tolist()
     if mode == "cat" or having.size <= 1:
         return [slice(stop - count, stop, 1) for stop, count in zip(stops, records.tolist())]
+    dtype = position_dtype(stops[-1])
     if mode == "batch":
-        return _block_by_block(parts, position_dtype(stops[-1]))
+        runs = [(start - (np.cumsum(part) - part)).astype(dtype) for start, part in zip(_starts(parts), parts)]
+        return [np.repeat(run, part) + np.arange(part.sum(), dtype=dtype) for run, part in zip(runs, parts)]
     if having.min() == having.max():
-        turns = (np.cumsum(records > 0) - 1).tolist()
-        return [slice(turn, stops[-1] if count else turn, having.size) for turn, count in zip(turns, records)]
-    return _one_by_one(records, position_dtype(stops[-1]))
+        places = (np.cumsum(records > 0) - 1).tolist()
+        return [slice(place, stops[-1] if count else place, having.size) for place, count in zip(places, records)]
+    turns = _more_than(records, int(records.max()), dtype)
+    starts = np.cumsum(turns, dtype=dtype) - turns
+    return [starts[:count] + _more_than(records[:rank], int(count), dtype) for rank, count in enumerate(records)]
 
 
 def kept_count(mode: str, counts: Sequence[int], rank: int, size: int, blocks: Sequence[Any] | None = None) -> int:
@@ -380,13 +362,8 @@ def kept_count(mode: str, counts: Sequence[int], rank: int, size: int, blocks: S
     if mode == "cat":
         return min(max(size - sum(counts[:rank]), 0), counts[rank])
     if mode == "batch":
-        turns = len(blocks[rank])  # type: ignore[index]
-        table = np.zeros((len(counts), turns), np.int64)
-        for row, part in zip(table, blocks or ()):
-            row[: len(part)] = part[:turns]
-        before = np.concatenate([[0], np.cumsum(table.sum(axis=0))[:-1]]) if turns else np.zeros(0, np.int64)
-        starts = before + table[:rank].sum(axis=0)
-        return int(np.clip(size - starts, 0, table[rank]).sum())
+        parts = [np.asarray(part, np.int64) for part in blocks or ()]
+        return int(np.clip(size - _starts(parts)[rank], 0, parts[rank]).sum())
     low, high = 0, counts[rank]  # the first turn whose record lies beyond, by bisection
     while low < high:
         turn = (low + high) // 2
@@ -402,21 +379,14 @@ def _lengths(name: str, values: Sequence[int]) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _block_by_block(blocks: Sequence[np.ndarray], dtype: np.dtype) -> list[Positions]:
+def _starts(blocks: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """By rank the positions at which its blocks start, one block from each rank in turn."""
     lengths = np.concatenate(blocks)
     # Stable: the blocks of one turn stay in the order of the ranks.
     order = np.argsort(np.concatenate([np.arange(part.size) for part in blocks]), kind="stable")
     starts = np.empty_like(lengths)
     starts[order] = np.cumsum(lengths[order]) - lengths[order]
-    positions = np.arange(lengths.sum(), dtype=dtype)
-    positions += np.repeat((starts - (np.cumsum(lengths) - lengths)).astype(dtype), lengths)
-    return list(np.split(positions, np.cumsum([part.sum() for part in blocks])[:-1]))
-
-
-def _one_by_one(counts: np.ndarray, dtype: np.dtype) -> list[Positions]:
-    turns = _more_than(counts, int(counts.max()), dtype)
-    starts = np.cumsum(turns, dtype=dtype) - turns
-    return [starts[:count] + _more_than(counts[:rank], int(count), dtype) for rank, count in enumerate(counts)]
+    return np.split(starts, np.cumsum([part.size for part in blocks])[:-1])
 
 
 def _more_than(counts: np.ndarray, stop: int, dtype: np.dtype) -> np.ndarray:

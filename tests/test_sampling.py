@@ -59,20 +59,20 @@ def disagreement(samples, batch, ranks, shuffle, drop_last, epoch):
     sampler = make(samples, batch, ranks, shuffle, drop_last)
     real = iterate(sampler, epoch)
     dealing = Dealing(sampler, epoch)
-    if [dealing.indices(rank).tolist() for rank in range(ranks)] != real:
+    if [dealing.dealt.indices(rank).tolist() for rank in range(ranks)] != real:
         return "dealt"
-    if [dealing.count(rank) for rank in range(ranks)] != [len(part) for part in real]:
+    if [dealing.dealt.count(rank) for rank in range(ranks)] != [len(part) for part in real]:
         return "count"
-    masks = [dealing.mask(rank) for rank in range(ranks)]
+    masks = [dealing.dealt.mask(rank) for rank in range(ranks)]
     positions = positions_by_rank(batch, ranks, -(-samples // ranks) * ranks, shuffle, drop_last, epoch)
     if [mask.tolist() for mask in masks] != [mask.tolist() for mask in padding_by_rank(positions, samples)]:
         return "mask"
     kept = [np.array(part, int)[~mask] for part, mask in zip(real, masks)]
     ordered = np.full(sum(part.size for part in kept), -1)
-    if ordered.size != dealing.distinct:
+    if ordered.size != dealing.dealt.distinct:
         return "distinct"
     for rank, part in enumerate(kept):
-        ordered[dealing.kept(rank)] = part
+        ordered[dealing.dealt.kept(rank)] = part
     return None if ordered.tolist() == sorted(set(itertools.chain.from_iterable(real))) else "order"
 
 
@@ -93,10 +93,10 @@ def test_one_rank_gets_its_positions_as_all_do():
     for sampler in (make(50, 4, 3, shuffle=True, drop_last=True), make(5, 2, 8), make(0)):
         dealing = Dealing(sampler, 7)
         for rank in range(dealing.ranks):
-            assert np.array_equal(dealt_indices(sampler, rank, 7), dealing.indices(rank))
-            assert np.array_equal(padding_mask(sampler, rank, 7), dealing.mask(rank))
-            assert np.array_equal(kept_positions(sampler, rank, 7), dealing.kept(rank))
-            assert dealing.kept(rank).dtype == np.int32
+            assert np.array_equal(dealt_indices(sampler, rank, 7), dealing.dealt.indices(rank))
+            assert np.array_equal(padding_mask(sampler, rank, 7), dealing.dealt.mask(rank))
+            assert np.array_equal(kept_positions(sampler, rank, 7), dealing.dealt.kept(rank))
+            assert dealing.dealt.kept(rank).dtype == np.int32
 
 
 def test_the_example_of_the_documents():

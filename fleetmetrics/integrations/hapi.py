@@ -232,7 +232,7 @@ class _Pass:
         if not self.gathered:
             return
         model._adapter._merge_count["eval_total"] = 0  # num_iters or an error may have left another
-        if not self.by_paddle or (self.shuffle and dealing.count(self.rank) * self.workers > self.samples):
+        if not self.by_paddle or (self.shuffle and dealing.dealt.count(self.rank) * self.workers > self.samples):
             raise InvalidInputError(
                 "paddle.Model cuts off the last samples of an evaluation as padding, and these are others; evaluate "
                 "with a paddle.io.DistributedBatchSampler that does not shuffle"
@@ -267,12 +267,12 @@ class _Pass:
 
     def _repeats(self, dealing: Dealing) -> np.ndarray:
         """Which of this worker's samples an earlier step, or rank, had: right in a pass that num_iters ends, too."""
-        mask = dealing.mask(self.rank)
+        mask = dealing.dealt.mask(self.rank)
         if not (self.by_paddle and self.shuffle):  # then padding comes last
             return mask
         found: list[tuple[int, int, int, int]] = []
         for rank in range(self.workers):
-            indices = dealing.indices(rank)
+            indices = dealing.dealt.indices(rank)
             places = np.flatnonzero(indices < -self.samples % self.workers)  # the sampler repeats the first ones
             found += [(int(indices[place]), place // self.batch, rank, place) for place in places.tolist()]
         last = None
@@ -324,7 +324,7 @@ def own_predictions(outputs: Sequence[Any], loader: Any) -> tuple[list[np.ndarra
     by_paddle, dealing = _dealing(loader, epoch_under_way(loader), workers)
     rank, batch = dealing.rank(None), int(dealing.settings["batch_size"] or 1)
     arrays = [each if isinstance(each, np.ndarray) else np.concatenate(each) for each in outputs]
-    count, rows = dealing.count(rank), {len(array) for array in arrays}
+    count, rows = dealing.dealt.count(rank), {len(array) for array in arrays}
     places = np.arange(count)
     if rows == {count * workers} and by_paddle:  # of each step the rows of all, rank after rank
         first = places // batch * batch
@@ -333,5 +333,5 @@ def own_predictions(outputs: Sequence[Any], loader: Any) -> tuple[list[np.ndarra
         raise InvalidInputError(
             f"outputs have {', '.join(map(str, sorted(rows)))} rows, and each of {workers} workers is dealt {count}"
         )
-    kept = ~dealing.mask(rank)
-    return [array[places[kept]] for array in arrays], dealing.indices(rank)[kept]
+    kept = ~dealing.dealt.mask(rank)
+    return [array[places[kept]] for array in arrays], dealing.dealt.indices(rank)[kept]

@@ -201,7 +201,7 @@ class _Collected:
         #: How many records are kept; with ids, before any repeated ones are dropped.
         self._total = sum(self._counts)
         if share.dealing is not None:
-            self._total = share.dealing.distinct
+            self._total = share.dealing.dealt.distinct
         elif share.size is not None and not self._has_ids:
             self._total = min(self._total, share.size)
         self._cut = sum(self._counts) - self._total
@@ -229,7 +229,7 @@ class _Collected:
         """Where records are not one to one with samples: which are kept, and where they belong."""
         dealing, found = self.share.dealing, []
         for rank, (runs, count) in enumerate(zip(self._runs, self._counts)):
-            keep = np.arange(count) < self._kept_count(rank) if dealing is None else ~dealing.mask(rank)
+            keep = np.arange(count) < self._kept_count(rank) if dealing is None else ~dealing.dealt.mask(rank)
             places, kept = np.zeros(count, np.int64), self._positions_of(rank)
             places[keep] = np.arange(kept.start, kept.stop, kept.step) if isinstance(kept, slice) else kept
             found.append(kept_records(runs, keep, places))
@@ -260,7 +260,7 @@ class _Collected:
         share = self.share
         keep = self._own_flags
         if keep is None:
-            keep = self._kept_count(self._rank) if share.dealing is None else ~share.dealing.mask(self._rank)
+            keep = self._kept_count(self._rank) if share.dealing is None else ~share.dealing.dealt.mask(self._rank)
         kept = share.records.select(keep)
         if not share.condenses or self._has_ids or not len(kept):  # records with ids are compared one by one
             return kept, None
@@ -273,7 +273,7 @@ class _Collected:
         """The positions of the records, or samples, that a worker keeps."""
         share = self.share
         if share.dealing is not None:
-            return share.dealing.kept(rank)
+            return share.dealing.dealt.kept(rank)
         if self._arranged is None:
             self._arranged = sampling.arrange(share.order, self._counts, self._blocks)
         return part_of(self._arranged[rank], 0, self._kept_count(rank))

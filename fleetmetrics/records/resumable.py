@@ -62,7 +62,7 @@ class Resumable(Checkpointed):
             )
         rank = dealing.rank(None)
         start = self._done(dealing)
-        ids, keep = dealing.indices(rank)[start:], ~dealing.mask(rank)[start:]
+        ids, keep = dealing.dealt.indices(rank)[start:], ~dealing.dealt.mask(rank)[start:]
         count = len(columns)
         if count > len(ids) or (whole and count < len(ids)):
             raise InvalidInputError(

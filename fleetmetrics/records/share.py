@@ -65,16 +65,16 @@ class Share:
                 f" worker is rank {rank} of {workers}; make the sampler with num_replicas={workers} and rank={rank}."
                 " For the value of this worker alone there is compute_local, or evaluate_local"
             )
-        dealt = self.dealing.count(rank)
-        if len(self.records) != dealt and not self.uses_calls(self.metric._ledger.note(len(self.records)), rank):
+        held, due, distinct = len(self.records), self.dealing.dealt.count(rank), self.dealing.dealt.distinct
+        if held != due and not self.uses_calls(self.metric._ledger.note(held), rank):
             raise InvalidInputError(
-                f"{self.name}: {len(self.records)} records for the {dealt} samples that the sampler deals to this"
+                f"{self.name}: {held} records for the {due} samples that the sampler deals to this"
                 " worker in a pass; records must be one to one with samples: add every sample of one pass once, and"
                 " reset before the next"
             )
-        if self.size not in (None, self.dealing.distinct):
+        if self.size not in (None, distinct):
             raise InvalidInputError(
-                f"{self.name}: size is {self.size}, but the sampler deals {self.dealing.distinct} different samples;"
+                f"{self.name}: size is {self.size}, but the sampler deals {distinct} different samples;"
                 " leave size out, the sampler settles it"
             )
 
@@ -99,7 +99,7 @@ class Share:
 
     def uses_calls(self, note: Mapping[str, Any], rank: int) -> bool:
         """Whether a worker's records are not one to one with its samples, of which its calls brought all."""
-        return bool(note["calls"]) and (self.dealing is None or note["samples"] == self.dealing.count(rank))
+        return bool(note["calls"]) and (self.dealing is None or note["samples"] == self.dealing.dealt.count(rank))
 
     def states(self, results: Any) -> States | None:
         """The records condensed to states, if the metric can."""

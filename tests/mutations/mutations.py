@@ -585,8 +585,8 @@ MUTATIONS = [
     ),
     Mutation(
         "padding is not trimmed",
-        "else ~share.dealing.mask(self._rank)",
-        "else ~share.dealing.mask(self._rank) | True",
+        "else ~share.dealing.dealt.mask(self._rank)",
+        "else ~share.dealing.dealt.mask(self._rank) | True",
         "tests/distributed/test_records.py -k 'paddles_sampler and bare-4'",
     ),
     Mutation(
