@@ -246,6 +246,6 @@ class BaseMetric(Recorder, Resumable):
     def reset(self) -> None:
         """Forget what was accumulated on this worker."""
         self._records.clear()
-        self._columns.clear()
+        self._columns = Columns()
         self._ledger.cut(0)
         self._epoch = self._before = self._passed = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import chain
-from typing import Any, Mapping, NamedTuple, Sequence, Union
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence, Union
 
 import numpy as np
 from numpy import ndarray
@@ -68,19 +68,17 @@ class Columns:
     ``names`` holds the keywords if the columns were given by name, else their number, or `RECORDS` for plain records.
     """
 
-    def __init__(self) -> None:
-        self.names: Any = None  # None before the first batch
-        self.batches: list[tuple[Any, ...]] = []
-        self.ids: list[np.ndarray] = []
-        self._usual: Any = None  # the names, if the batches came without ids
+    def __init__(
+        self, names: Any = None, batches: Iterable[tuple[Any, ...]] = (), ids: Iterable[np.ndarray] = ()
+    ) -> None:
+        self.names = names  # None before the first batch
+        self.batches = list(batches)
+        self.ids = list(ids)  # none if the batches came without
 
     @classmethod
     def of(cls, records: list[Any]) -> Columns:
         """Return a plain list of records as a column."""
-        columns = cls()
-        if records:
-            columns.names, columns.batches = RECORDS, [(records,)]
-        return columns
+        return cls(RECORDS, [(records,)]) if records else cls()
 
     def __len__(self) -> int:
         return sum(len(batch[0]) for batch in self.batches)
@@ -89,7 +87,7 @@ class Columns:
         """Add a batch as columns without names or with; all of it, or nothing and InvalidInputError."""
         # The usual case first: the same columns as before, as arrays that own their memory.
         names: Any = tuple(named) if named else len(columns)
-        if ids is None and names == self._usual and not (columns and named):
+        if ids is None and names == self.names and not self.ids and not (columns and named):
             batch = columns or tuple(named.values())
             try:
                 size = len(batch[0])
@@ -101,9 +99,7 @@ class Columns:
                     return
             except TypeError:  # without a length
                 pass
-        self._append(names, self._admitted(columns, named, ids is None), ids)
-
-    def _append(self, names: Any, batch: tuple[Any, ...], ids: Any) -> None:
+        batch = self._admitted(columns, named, ids is None)
         names = names if self.names is None else self.names
         titles = names if isinstance(names, tuple) else [f"column {i}" for i in range(names)]
         batch = tuple([as_column(column, title) for title, column in zip(titles, batch)])
@@ -117,7 +113,6 @@ class Columns:
                 " batch was added"
             )
         self.names = names
-        self._usual = names if ids is None else None
         self.batches.append(batch)
         self.ids += [] if ids is None else [ids]
 
@@ -141,10 +136,6 @@ class Columns:
             )
         return tuple(named[name] for name in self.names) if named else columns
 
-    def clear(self) -> None:
-        """Forget all batches."""
-        self.__init__()  # type: ignore[misc]
-
     def rows(self) -> list[tuple[Any, ...]]:
         """The non-empty batches, with any ids as the last column."""
         rows = [(*batch, ids) for batch, ids in zip(self.batches, self.ids)] if self.ids else self.batches
@@ -155,21 +146,13 @@ class Columns:
         return [len(batch[0]) for batch in self.batches]
 
     def plain(self) -> list[Any]:
-        """All of it, to be packed; `from_plain` takes it."""
+        """All of it, to be packed: what it is made of."""
         return [self.names, self.batches, self.ids]
-
-    @classmethod
-    def from_plain(cls, plain: Any) -> Columns:
-        """Return what was packed."""
-        columns = cls()
-        columns.names, columns.batches, columns.ids = plain
-        columns._usual = None if columns.ids or columns.names == RECORDS else columns.names
-        return columns
 
     def with_ids(self, ids: np.ndarray) -> Columns:
         """Return the same samples with ids."""
         ends = np.cumsum(self.blocks())
-        return Columns.from_plain([self.names, self.batches, np.split(ids, ends[:-1]) if self.batches else []])
+        return Columns(self.names, self.batches, np.split(ids, ends[:-1]) if self.batches else [])
 
     def followed_by(self, other: Columns) -> Columns:
         """Return these samples, and then the other's."""
@@ -178,20 +161,19 @@ class Columns:
         if self.names != other.names or bool(self.ids) != bool(other.ids):
             which = [_names_text(each.names) + " and ids" * bool(each.ids) for each in (self, other)]
             raise InvalidInputError(f"the records before the checkpoint have {which[0]}, those after it {which[1]}")
-        return Columns.from_plain([self.names, self.batches + other.batches, self.ids + other.ids])
+        return Columns(self.names, self.batches + other.batches, self.ids + other.ids)
 
     def select(self, keep: Any) -> Columns:
         """Return the first ``keep`` samples, or those with a flag; batches that are kept whole are not copied."""
-        chosen = Columns()
-        chosen.names = self.names
-        start = 0
+        chosen, start = Columns(self.names), 0
         for i, batch in enumerate(self.batches):
             size = len(batch[0])
-            part = slice(0, max(0, keep - start)) if isinstance(keep, int) else keep[start : start + size]
+            first = isinstance(keep, int)
+            part: Any = slice(0, max(0, keep - start)) if first else np.flatnonzero(keep[start : start + size])
             ids = self.ids[i : i + 1]
-            if not (part.stop >= size if isinstance(part, slice) else part.all()):
-                batch = tuple(_chosen(column, part) for column in batch)
-                ids = [_chosen(each, part) for each in ids]
+            if (part.stop if first else part.size) < size:
+                batch = tuple(_taken(column, part) for column in batch)
+                ids = [each[part] for each in ids]
             chosen.batches.append(batch)
             chosen.ids += ids
             start += size
@@ -221,12 +203,6 @@ def are_alike(parts: Sequence[Any]) -> bool:
     if kinds == {"i", "u"}:  # NumPy joins int64 and uint64 to float64
         return np.result_type(*[part.dtype for part in parts]).kind != "f"
     return len(kinds) == 1 or kinds <= set("biufc")
-
-
-def _chosen(column: Any, part: Any) -> Any:
-    if isinstance(column, np.ndarray) or isinstance(part, slice):
-        return column[part]
-    return [entry for entry, wanted in zip(column, part) if wanted]
 
 
 def _names_text(names: Any) -> str:
@@ -305,8 +281,11 @@ def _check_repeated(columns: Sequence[Any], order: np.ndarray, is_first: np.ndar
         )
 
 
-def _taken(column: Any, order: np.ndarray) -> Any:
-    return column[order] if isinstance(column, np.ndarray) else [column[i] for i in order.tolist()]
+def _taken(column: Any, places: Any) -> Any:
+    """Some entries of a column, by a slice or by integers."""
+    if isinstance(column, np.ndarray) or isinstance(places, slice):
+        return column[places]
+    return [column[i] for i in places.tolist()]
 
 
 def _agreement(column: Any, one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -109,14 +109,13 @@ def _send(
         return _answer(lambda: _values(found), allow_pickle)
 
     parcels = _parcels(found, channel.rank)
-    rounds = progress(itertools.count(), f"{call}, records", channel.rank)
-    while True:
-        next(rounds)
+    for _ in progress(itertools.count(), f"{call}, records", channel.rank):
         note, payload, trouble = _next_letter(parcels)
         told = channel.consult(f"{call}, records", decide, note, payload, timeout=deadline.left, trouble=trouble)
         del payload  # before the next letter is packed
         if told.note["done"]:
-            return told
+            break
+    return told
 
 
 def _parcels(found: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
@@ -159,12 +158,7 @@ def _take(found: Sequence[_Collected], rank: int, letter: Letter) -> None:
     """Open a worker's letter, on rank 0."""
     data, start = memoryview(letter.payload) if letter.note["parcels"] else memoryview(b""), 0
     for number, kind, layout, size in letter.note["parcels"]:
-        if kind == "states":
-            found[number].put_states(rank, layout, data[start : start + size])
-        elif kind == "file":
-            found[number].put_file(number, rank, layout)
-        else:
-            found[number].put(rank, layout, data[start : start + size])
+        found[number].put(number, rank, kind, layout, data[start : start + size])
         start += size
 
 
@@ -286,22 +280,19 @@ class _Collected:
         for row in kept.rows() if self._states[0] is None else ():
             self._add(0, list(row))
 
-    def put_states(self, rank: int, layout: Any, payload: Any) -> None:
-        """Collect a worker's states."""
-        names, inner = layout
-        self._states[rank] = {key: (how, array) for (key, how), array in zip(names, unpack_arrays(inner, payload))}
-
-    def put_file(self, number: int, rank: int, labels: Any) -> None:
-        """Collect a worker's records from its file."""
-        assert self.spool is not None
-        data, start = self.spool.read(number, rank), 0
-        for layout, size in labels:
-            self.put(rank, layout, data[start : start + size])
+    def put(self, number: int, rank: int, kind: str, layout: Any, data: Any) -> None:
+        """Collect a parcel of a worker: its states, a piece of its records, or all of them from its file."""
+        if kind == "states":
+            names, inner = layout
+            self._states[rank] = {key: (how, array) for (key, how), array in zip(names, unpack_arrays(inner, data))}
+            return
+        labels, start = [(layout, len(data))], 0
+        if kind == "file":
+            assert self.spool is not None
+            labels, data = layout, self.spool.read(number, rank)
+        for inner, size in labels:
+            self._add(rank, read_piece(inner, data[start : start + size], self.allow_pickle))
             start += size
-
-    def put(self, rank: int, layout: Any, payload: Any) -> None:
-        """Collect a piece of a worker's records."""
-        self._add(rank, read_piece(layout, payload, self.allow_pickle))
 
     def _add(self, rank: int, columns: list[Any]) -> None:
         if rank not in self._positions:

@@ -136,7 +136,7 @@ class Kept:
 def _unpacked(held: Mapping[str, np.ndarray]) -> Any:
     with misfits_named():
         given, passed, epoch, calls = unpack(json.loads(held["layout"].tobytes()), held["data"].copy())
-        return [[*map(Columns.from_plain, given)], passed, epoch, [[calls, held, odd] for calls, held, odd in calls]]
+        return [[Columns(*each) for each in given], passed, epoch, [[calls, held, odd] for calls, held, odd in calls]]
 
 
 def plain_settings(metric: Any) -> dict[str, Any]:

@@ -229,7 +229,7 @@ class Recorder:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         (held,) = unpack(state["packed"][0], bytearray(state["packed"][1]), True)
-        held.update({name: Columns.from_plain(held[name]) for name in held if name == "_columns"})
+        held.update({name: Columns(*held[name]) for name in held if name == "_columns"})
         vars(self).update({**state, **held})
         del self.packed  # type: ignore[attr-defined]
 
