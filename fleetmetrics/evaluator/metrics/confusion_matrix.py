@@ -50,21 +50,18 @@ class ConfusionMatrix(BaseMetric):
         self.num_classes = settings.check_class_count(num_classes)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
-        samples = as_dicts(data_samples)
-        records = [inputs.labelled_record(sample) for sample in samples]
-        for sample, record in zip(samples, records):
+        records = inputs.records_with_classes(as_dicts(data_samples), self.num_classes)
+        for record in records:
             if "pred_score" in record:  # replaced by the label: smaller
                 score = inputs.as_scores(record.pop("pred_score")[None], "pred_score")
                 record.update(pred_label=score.argmax(axis=1), num_classes=score.shape[1])
-            else:
-                record["num_classes"] = settings.check_class_count(self.num_classes or sample.get("num_classes"))
         self.results.extend(records)
 
     def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
         if not results:
             return {"matrix": np.zeros([self.num_classes or 0] * 2, np.int64)}
         pred, target = inputs.labelled_columns(results)
-        return {"matrix": _confusion(pred, target, inputs.class_count(results))}
+        return {"matrix": self.calculate(pred, target, inputs.class_count(results))}
 
     def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
         return {"result": states["matrix"]}
@@ -86,12 +83,9 @@ class ConfusionMatrix(BaseMetric):
             TypeError: an input is not an array, tensor or sequence.
         """
         pred, target = inputs.pair(pred, target)
-        if pred.ndim == 1:
-            return _confusion(pred, target, settings.known_class_count(num_classes))
-        pred = inputs.as_scores(pred, "pred")
-        return _confusion(pred.argmax(axis=1), target, settings.check_class_count(num_classes) or pred.shape[1])
-
-
-def _confusion(pred: np.ndarray, target: np.ndarray, classes: int) -> np.ndarray:
-    cells = inputs.as_labels(target, "target", classes) * classes + inputs.as_labels(pred, "pred", classes)
-    return inputs.count(cells, classes**2).reshape(classes, classes)
+        if pred.ndim > 1:
+            scores = inputs.as_scores(pred, "pred")
+            pred, num_classes = scores.argmax(axis=1), scores.shape[1] if num_classes is None else num_classes
+        classes = settings.known_class_count(num_classes)
+        cells = inputs.as_labels(target, "target", classes) * classes + inputs.as_labels(pred, "pred", classes)
+        return np.bincount(cells, minlength=classes**2).reshape(classes, classes)

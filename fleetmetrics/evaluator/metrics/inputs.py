@@ -90,11 +90,6 @@ def pair(pred: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
     return pred, target
 
 
-def count(labels: np.ndarray, classes: int) -> np.ndarray:
-    """How often each class occurs."""
-    return np.bincount(labels, minlength=classes).astype(np.int64, copy=False)
-
-
 def one_hot(labels: Sequence[np.ndarray], classes: int, argument: str) -> np.ndarray:
     """The classes of each sample as a row of zeros and ones; a repeated label counts once."""
     flags = np.zeros((len(labels), classes), np.int8)
@@ -182,6 +177,15 @@ def labelled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
     if record["gt_label"].size != size:
         raise AssertedInputError(f"The size of pred ({size}) doesn't match the target ({record['gt_label'].size}).")
     return record
+
+
+def records_with_classes(samples: Sequence[Mapping[str, Any]], num_classes: int | None) -> list[dict[str, Any]]:
+    """The records of samples with one label; those without scores have ``num_classes``, None if it is not known."""
+    records = [labelled_record(sample) for sample in samples]
+    for sample, record in zip(samples, records):
+        if "pred_label" in record:
+            record["num_classes"] = settings.check_class_count(num_classes or sample.get("num_classes"))
+    return records
 
 
 def labelled_columns(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:

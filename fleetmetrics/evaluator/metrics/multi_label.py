@@ -30,13 +30,9 @@ def _record(sample: Mapping[str, Any], labels: bool = False) -> dict[str, np.nda
 
 def _as_target(array: np.ndarray, argument: str) -> np.ndarray:
     """Targets as int8: 1, 0, or -1 where a class is ignored."""
-    if array.dtype.kind == "f":
-        right = (array == 0) | (array == 1) | (array == -1)
-        if not right.all():
-            raise InvalidInputError(f"{argument} holds {array[~right][0]}; allowed are 1, 0, and -1 for ignored")
-    elif array.size and not -1 <= array.min() <= array.max() <= 1:
-        wrong = array.max() if array.max() > 1 else array.min()
-        raise InvalidInputError(f"{argument} holds {wrong}; allowed are 1, 0, and -1 for ignored")
+    wrong = (array != 0) & (array != 1) & (array != -1)  # nan, too
+    if wrong.any():
+        raise InvalidInputError(f"{argument} holds {array[wrong][0]}; allowed are 1, 0, and -1 for ignored")
     return array.astype(np.int8, copy=False)
 
 
@@ -110,10 +106,9 @@ class MultiLabelMetric(BaseMetric):
             warn("Neither thr nor k is given, set thr as 0.5 by default.")
         elif thr is not None and topk is not None:
             warn("Both thr and topk are given, use threshold in favor of top-k.")
-        settings.check_average(average, settings.AVERAGES)
+        self.average = settings.check_choice("average", average, settings.AVERAGES)
         self.thr, self.topk = settings.threshold(thr), None if topk is None else settings.one_k(topk, _TOPK)
         self.items = settings.check_items(items, "MultiLabelMetric")
-        self.average = average
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         self.results.extend([_record(sample, labels=True) for sample in as_dicts(data_samples)])
@@ -169,7 +164,7 @@ class MultiLabelMetric(BaseMetric):
             ...     [[0], [1], [0, 1], [3]], [[0, 3], [0, 2], [1], [3]], True, True, num_classes=4)
             (array(50.), array(50.), array(45.83333333), array(6))
         """
-        settings.check_average(average, settings.AVERAGES)
+        settings.check_choice("average", average, settings.AVERAGES)
         thr, topk = settings.threshold(thr), None if topk is None else settings.one_k(topk, _TOPK)
         classes = settings.check_class_count(num_classes)
         pred = inputs.as_scores(_matrix(pred, pred_indices, classes, "pred"), "pred")
@@ -207,15 +202,11 @@ def _class_counts(pred: np.ndarray, target: np.ndarray, thr: float | None, topk:
         positive = inputs.above(pred, thr, or_at=True)
     actual = target == 1
     return {
-        "true_positive": _per_class(positive & actual),
-        "predicted": _per_class(positive & (target != -1)),
-        "actual": _per_class(actual),
+        "true_positive": np.count_nonzero(positive & actual, axis=0),
+        "predicted": np.count_nonzero(positive & (target != -1), axis=0),
+        "actual": np.count_nonzero(actual, axis=0),
         "total": np.array(len(pred), np.int64),
     }
-
-
-def _per_class(flags: np.ndarray) -> np.ndarray:
-    return np.count_nonzero(flags, axis=0).astype(np.int64, copy=False)
 
 
 def _shares(states: dict[str, np.ndarray], average: str | None) -> tuple[np.ndarray, ...]:
@@ -268,8 +259,7 @@ class AveragePrecision(BaseMetric):
 
     def __init__(self, average: str | None = "macro", collect_device: str = "cpu", prefix: str | None = None) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        settings.check_average(average, _AP_AVERAGES)
-        self.average = average
+        self.average = settings.check_choice("average", average, _AP_AVERAGES)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         self.results.extend([_record(sample) for sample in as_dicts(data_samples)])
@@ -295,7 +285,7 @@ class AveragePrecision(BaseMetric):
             AssertedInputError: ``average`` is invalid, or the shapes differ.
             TypeError: an input is not an array, tensor or sequence.
         """
-        settings.check_average(average, _AP_AVERAGES)
+        settings.check_choice("average", average, _AP_AVERAGES)
         pred, target = inputs.to_batch(pred, "pred"), inputs.to_batch(target, "target")
         if pred.ndim != 2 or pred.shape != target.shape:
             raise AssertedInputError("Both `pred` and `target` should have shape `(N, num_classes)`.")

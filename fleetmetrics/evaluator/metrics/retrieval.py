@@ -27,19 +27,14 @@ class _Answers(NamedTuple):
 
 
 def _answers_of_samples(samples: Sequence[Mapping[str, Any]], k: int) -> _Answers:
-    rows = [_row(sample) for sample in samples]
+    scores = (inputs.score_of(sample) for sample in samples)
+    rows = [(score, inputs.target_of(sample, len(score))) for sample, score in zip(samples, scores)]
     one_gallery = len({len(score) for score, _ in rows}) == 1
     found = []
     for group in [rows] if one_gallery else [[row] for row in rows]:
         score, relevance = (np.stack(column) for column in zip(*group))
         found.append(_from_scores(inputs.as_scores(score, "pred_score"), _relevant(relevance, "gt_score"), k))
-    relevant, total = (np.concatenate(column) for column in zip(*found))
-    return _Answers(relevant, total)
-
-
-def _row(sample: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    score = inputs.score_of(sample)
-    return score, inputs.target_of(sample, len(score))
+    return _Answers(*map(np.concatenate, zip(*found)))
 
 
 def _relevant(relevance: np.ndarray, argument: str) -> np.ndarray:
@@ -276,7 +271,7 @@ class RetrievalAveragePrecision(BaseMetric):
         self, topk: int | None = None, mode: str = "IR", collect_device: str = "cpu", prefix: str | None = None
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.topk, self.mode = settings.one_k(topk, _TOPK), _checked(mode)
+        self.topk, self.mode = settings.one_k(topk, _TOPK), settings.check_choice("mode", mode, _MODES)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the value is kept: a gallery may be large
@@ -320,16 +315,11 @@ class RetrievalAveragePrecision(BaseMetric):
             >>> RetrievalAveragePrecision.calculate([[0, 1, 2, 3]], [[0, 3]], 4, True, True)
             75.0
         """
-        k, mode = settings.one_k(topk, _TOPK), _checked(mode)
+        k = settings.one_k(topk, _TOPK)
+        settings.check_choice("mode", mode, _MODES)
         answers = _answers(pred, target, k, pred_indices, target_indices)
         values = 100 * formulas.average_precision_of_ranking(*answers, mode)
         return _mean_precision(values.tolist(), answers.total)
-
-
-def _checked(mode: Any) -> str:
-    if mode not in _MODES:
-        raise AssertedInputError(f"Invalid `mode` argument, please specify from {list(_MODES)}. It is {mode!r}.")
-    return str(mode)
 
 
 def _mean_precision(values: Sequence[float], relevant: np.ndarray) -> float:

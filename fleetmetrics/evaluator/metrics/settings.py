@@ -70,10 +70,13 @@ def suffixes(thrs: Sequence[float | None]) -> list[str]:
     ]
 
 
-def check_average(average: Any, options: Sequence[str | None]) -> None:
-    """Raise unless an average is one of the options."""
-    if average not in options:
-        raise AssertedInputError(f"Invalid `average` argument, please specify from {list(options)}. It is {average!r}.")
+def check_choice(argument: str, value: Any, options: Sequence[str | None]) -> Any:
+    """One of the options."""
+    if value not in options:
+        raise AssertedInputError(
+            f"Invalid `{argument}` argument, please specify from {list(options)}. It is {value!r}."
+        )
+    return value
 
 
 def check_items(items: Any, metric: str) -> tuple[str, ...]:

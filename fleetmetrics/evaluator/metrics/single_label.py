@@ -148,7 +148,7 @@ def _correct(
     suspect = hit.any(axis=1) & inputs.look_like_logits(pred)
     return {
         "correct": hit.T.astype(np.int64) @ passed.astype(np.int64),
-        "dropped": np.count_nonzero(suspect[:, None] & ~passed, axis=0).astype(np.int64, copy=False),
+        "dropped": np.count_nonzero(suspect[:, None] & ~passed, axis=0),
         "total": total,
     }
 
@@ -210,21 +210,15 @@ class SingleLabelMetric(BaseMetric):
         prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        settings.check_average(average, settings.AVERAGES)
+        self.average = settings.check_choice("average", average, settings.AVERAGES)
         self.thrs = settings.thresholds(thrs)
         self.items = settings.check_items(items, "SingleLabelMetric")
-        self.average = average
         self.num_classes = settings.check_class_count(num_classes)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
-        samples = as_dicts(data_samples)
-        records = [inputs.labelled_record(sample) for sample in samples]
-        for sample, record in zip(samples, records):
-            if "pred_label" in record:
-                num_classes = settings.check_class_count(self.num_classes or sample.get("num_classes"))
-                if num_classes is None:
-                    raise AssertedInputError("The `num_classes` must be specified if no `pred_score`.")
-                record["num_classes"] = num_classes
+        records = inputs.records_with_classes(as_dicts(data_samples), self.num_classes)
+        if any("pred_label" in record and record["num_classes"] is None for record in records):
+            raise AssertedInputError("The `num_classes` must be specified if no `pred_score`.")
         self.results.extend(records)
 
     def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
@@ -269,7 +263,7 @@ class SingleLabelMetric(BaseMetric):
                 number.
             TypeError: an input is not an array, tensor or sequence.
         """
-        settings.check_average(average, settings.AVERAGES)
+        settings.check_choice("average", average, settings.AVERAGES)
         pred, target = inputs.pair(pred, target)
         thrs = settings.thresholds(thrs)
         values = _shares(_class_counts(pred, target, thrs, num_classes), thrs, average)
@@ -293,9 +287,9 @@ def _class_counts(
         states["dropped"] = np.array([np.count_nonzero(suspect & ~keep) for keep in kept], np.int64)
     truth = inputs.as_labels(target, "target", classes)
     right = label == truth
-    states["true_positive"] = np.stack([inputs.count(label[keep & right], classes) for keep in kept])
-    states["predicted"] = np.stack([inputs.count(label[keep], classes) for keep in kept])
-    states["actual"] = inputs.count(truth, classes)
+    states["true_positive"] = np.stack([np.bincount(label[keep & right], minlength=classes) for keep in kept])
+    states["predicted"] = np.stack([np.bincount(label[keep], minlength=classes) for keep in kept])
+    states["actual"] = np.bincount(truth, minlength=classes)
     return states
 
 
