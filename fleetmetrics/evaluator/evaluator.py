@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Iterable, Iterator, Mapping, Sequence, Sized
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 
 from fleetmetrics.comm import LocalCommunicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
@@ -112,10 +112,7 @@ class Evaluator(Resumable):
             Values by name, the same on every worker.
 
         Raises:
-            InvalidInputError: if records are not one to one with samples, or two results have the same name.
-            RecordError: if a record cannot be sent to another worker.
-            FleetMetricsError: the same error on every worker, by the deadline.
-            Exception: what a metric raised, on every worker.
+            InvalidInputError: if two results have the same name; else as `BaseMetric.evaluate`.
         """
         return _evaluate_together({"": self}, {"": size}, timeout)
 
@@ -124,7 +121,7 @@ class Evaluator(Resumable):
         fed = self._fed()
         shares = [each.metric.share(None, "cat", None) for each in fed if each.joins]
         values = iter(gather("Evaluator.evaluate_local", lambda: shares, LocalCommunicator()))
-        return _merged([next(values) if each.joins else each.ask_alone() for each in fed])
+        return _merged(fed, values, FedMetric.ask_alone)
 
     def offline_evaluate(
         self,
@@ -176,7 +173,7 @@ class Evaluator(Resumable):
         marks = [each.mark() for each in fed]
         try:
             values = iter(gather("Evaluator.offline_evaluate", shares, channel, timeout))
-            found = _merged([next(values) if each.joins else each.ask(size, "batch", None) for each in fed])
+            found = _merged(fed, values, lambda each: each.ask(size, "batch", None))
         except BaseException:
             for each, mark in zip(fed, marks):  # or these samples would count in the next evaluation
                 each.cut(*mark)
@@ -220,8 +217,7 @@ class Evaluator(Resumable):
     def joined(self, values: Iterator[dict[str, Any]], size: int | None) -> dict[str, Any]:
         """The values of all metrics in one dict."""
         dealing = self._dealing()
-        found = [next(values) if each.joins else each.ask(size, self.collect_mode, dealing) for each in self._fed()]
-        return _merged(found)
+        return _merged(self._fed(), values, lambda each: each.ask(size, self.collect_mode, dealing))
 
     def _fed(self) -> list[FedMetric]:
         """One `FedMetric` for each of ``metrics``, which users may change."""
@@ -279,16 +275,19 @@ class Evaluators:
         return _evaluate_together(self._evaluators, sizes or {}, timeout)
 
 
-def _merged(found: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _merged(
+    fed: Iterable[FedMetric], values: Iterator[dict[str, Any]], ask: Callable[[FedMetric], dict[str, Any]]
+) -> dict[str, Any]:
+    """The values of all metrics: of those that join the exchange the next ones, of others what they answer."""
     merged: dict[str, Any] = {}
-    for values in found:
-        for name in values:
+    for each in fed:
+        for name, value in (next(values) if each.joins else ask(each)).items():
             if name in merged:
                 raise InvalidInputError(
                     f"There are multiple evaluation results with the same metric name {name}. Please make sure all"
                     " metrics have different prefixes."
                 )
-        merged.update(values)
+            merged[name] = value
     return merged
 
 

@@ -122,18 +122,16 @@ class Registry:
         if isinstance(kind, str):
             kind = self.get(f"{cfg.get('_scope_')}.{kind}") or self.get(kind)
             if kind is None:
-                raise self._unknown(cfg["type"])
+                near = difflib.get_close_matches(cfg["type"], self._names(), n=1)
+                guess = f" Did you mean {near[0]!r}?" if near else ""
+                raise UnknownNameError(
+                    f"{cfg['type']} is not in the {self.name} registry. Please check whether the value of"
+                    f" `{cfg['type']}` is correct or it was registered as expected.{guess} Known are:"
+                    f" {', '.join(self._names())}."
+                )
         if not callable(kind):
             raise TypeError(f"type must be a str or valid type, but got {type(kind)}")
         return kind(**arguments)
-
-    def _unknown(self, key: str) -> UnknownNameError:
-        near = difflib.get_close_matches(key, self._names(), n=1)
-        guess = f" Did you mean {near[0]!r}?" if near else ""
-        return UnknownNameError(
-            f"{key} is not in the {self.name} registry. Please check whether the value of `{key}` is correct or it was"
-            f" registered as expected.{guess} Known are: {', '.join(self._names())}."
-        )
 
 
 ENGINE = Registry("metric", scope="mmengine")

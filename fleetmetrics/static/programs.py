@@ -68,6 +68,7 @@ class PIR:
     def store(value: Any, variable: Any) -> None:
         """Append the operation that puts a value into a variable."""
         paddle.assign(value, output=variable)
+        variable.stop_gradient = True  # which the assignment changes
 
     @staticmethod
     def create(name: str, shape: tuple[int, ...], dtype: str, fill: Callable[[], Any]) -> Any:
@@ -85,7 +86,6 @@ class PIR:
         area, *after = paddle._C_ops.auc(*inputs[:2], positive, negative, weight, *settings.values())
         for value, variable in zip(after, (positive, negative)):
             PIR.store(value, variable)
-            variable.stop_gradient = True
         return area
 
 

@@ -11,14 +11,13 @@ from typing import Any, Callable, Iterable, NamedTuple
 import numpy as np
 import paddle
 
+from fleetmetrics.arguments import choice_of
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNotFoundError, StaticProgramError, warn
 from fleetmetrics.numbers import REDUCTIONS, identity
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
 __all__ = ["StaticState", "accumulate", "create_state", "current_program", "load", "states"]
-
-_DTYPES = ("int64", "float64")
 
 
 class _Known(NamedTuple):
@@ -171,10 +170,8 @@ def _check_sharing(name: str, known: _Known, asked: tuple[Any, ...], share: bool
 def _checked(name: str, shape: Any, dtype: str, reduction: str) -> tuple[int, ...]:
     if not isinstance(name, str) or not name:
         raise InvalidInputError(f"name must be a non-empty string, not {name!r}")
-    if dtype not in _DTYPES:
-        raise InvalidInputError(f"dtype must be one of {', '.join(_DTYPES)}, not {dtype!r}")
-    if reduction not in REDUCTIONS:
-        raise InvalidInputError(f"reduction must be one of {', '.join(REDUCTIONS)}, not {reduction!r}")
+    choice_of("dtype", dtype, ("int64", "float64"))
+    choice_of("reduction", reduction, REDUCTIONS)
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
         raise InvalidInputError(f"shape must hold whole numbers of at least 0, not {shape!r}")
@@ -199,10 +196,9 @@ def accumulate(state: StaticState, batch_value: Any) -> None:
     current_program()
     if not isinstance(state, StaticState):
         raise InvalidInputError(f"state must come from create_state, not be a {type(state).__name__}")
-    if isinstance(batch_value, Scattered):
-        amount = batch_value.amount
-    else:
-        amount = batch_value
+    scattered = isinstance(batch_value, Scattered)
+    amount = batch_value.amount if scattered else batch_value
+    if not scattered:
         if not is_static(batch_value):
             raise InvalidInputError(
                 f"batch_value for state {state.name!r} must be a variable of the static program, not "
@@ -219,7 +215,6 @@ def accumulate(state: StaticState, batch_value: Any) -> None:
             f"batch_value has dtype {amount.dtype} but state {state.name!r} is int64; create it with dtype='float64'"
         )
     kind_under_construction().store(paddle_ops.merge(state.reduction, state.variable, batch_value), state.variable)
-    state.variable.stop_gradient = True  # in PIR an assignment changes it
 
 
 def replace(state: StaticState, place: Any, batch_value: Any, counts: Any) -> None:
@@ -228,7 +223,6 @@ def replace(state: StaticState, place: Any, batch_value: Any, counts: Any) -> No
         nothing = paddle_ops.identity(state.shape[1:], state.dtype, state.reduction)
         batch_value = paddle_ops.merge(state.reduction, nothing, batch_value)
     kind_under_construction().store(paddle_ops.replaced(state.variable, place, batch_value, counts), state.variable)
-    state.variable.stop_gradient = True
 
 
 def states(program: Any = None) -> list[StaticState]:

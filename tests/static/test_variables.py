@@ -130,9 +130,9 @@ def test_another_shape_is_an_error_that_says_both():
     [
         ({"name": ""}, "name must be a non-empty string, not ''"),
         ({"name": 3}, "name must be a non-empty string, not 3"),
-        ({"dtype": "float32"}, "dtype must be one of int64, float64, not 'float32'"),
-        ({"dtype": "int32"}, "dtype must be one of int64, float64, not 'int32'"),
-        ({"reduction": "mean"}, "reduction must be one of sum, max, min, moments, comoments, not 'mean'"),
+        ({"dtype": "float32"}, "dtype must be one of 'int64', 'float64', not 'float32'"),
+        ({"dtype": "int32"}, "dtype must be one of 'int64', 'float64', not 'int32'"),
+        ({"reduction": "mean"}, "reduction must be one of 'sum', 'max', 'min', 'moments', 'comoments', not 'mean'"),
         ({"shape": [-1]}, r"shape must hold whole numbers of at least 0, not \[-1\]"),
         ({"shape": [None, 2]}, r"shape must hold whole numbers of at least 0, not \[None, 2\]"),
         ({"shape": 2.5}, "shape must hold whole numbers of at least 0, not 2.5"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.metrics import settings
-from fleetmetrics.xp import is_eager_tensor, to_host
+from fleetmetrics.xp import is_eager_tensor, numpy_ops, to_host
 
 #: A softmax in float32 may exceed 1 by rounding.
 _MOST = 1.001
@@ -16,13 +16,7 @@ _MOST = 1.001
 
 def to_array(value: Any, argument: str = "value") -> np.ndarray:
     """A value as a NumPy array on the host, copied only if necessary."""
-    try:
-        array = np.asarray(_on_host(value))
-    except ValueError as error:  # ragged
-        raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
-    if array.dtype.kind not in "biuf":
-        raise InvalidInputError(f"{argument} must hold bools, integers or floats, not {array.dtype}")
-    return array.astype(np.float32) if array.dtype == np.float16 else array
+    return numpy_ops.asarray(_on_host(value), argument)
 
 
 def _on_host(value: Any) -> Any:
