@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 
+from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.comm import LocalCommunicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.dump import samples_in
@@ -157,8 +158,7 @@ class Evaluator(Resumable):
 
         def shares() -> list[Share]:  # an error in here reaches the other workers
             nonlocal size
-            if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
-                raise InvalidInputError(f"chunk_size is {chunk_size!r}; it must be an integer of at least 1.")
+            whole_number_of("chunk_size", chunk_size, 1)
             of_files = isinstance(data_samples, (str, os.PathLike))
             given: Any = samples_in(data_samples, allow_pickle) if of_files else data_samples
             total = -(-len(given) // chunk_size) if isinstance(given, Sized) else None

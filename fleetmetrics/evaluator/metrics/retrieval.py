@@ -232,18 +232,14 @@ class RetrievalAveragePrecision(BaseMetric):
     ``"integrate"`` the mean of that and of the precision before; see
     `fleetmetrics.formulas.average_precision_of_ranking`. Lower items come first where scores are equal.
 
-    Data samples hold ``pred_score`` ``[items]``, and ``gt_score`` ``[items]``, positive where the item is relevant, or
-    ``gt_label``, the relevant items. Workers exchange two numbers per query.
+    Data samples are those of `RetrievalRecall`. Workers exchange two numbers per query.
 
-    Differs from MMPretrain's:
+    Differs from MMPretrain's as `RetrievalRecall` does. In addition:
 
     - the value is global: MMPretrain's ``compute_metrics`` only covers the samples of the first worker;
     - repeated items count once, in answers and targets: MMPretrain gives 200 % for the answers ``[0, 0]`` to the target
       0, and 50 % for the answer 0 to the target ``[0, 0]``;
-    - a query without relevant items counts as 0, with `UndefinedMetricWarning`: MMPretrain fails with a
-      ZeroDivisionError;
-    - `calculate` leaves its arguments alone: MMPretrain cuts the lists in ``pred`` to k;
-    - negative targets (which MMPretrain considers relevant) and nan scores are errors.
+    - a query without relevant items counts as 0, where MMPretrain fails with a ZeroDivisionError.
 
     Args:
         topk: k, required.
@@ -297,19 +293,16 @@ class RetrievalAveragePrecision(BaseMetric):
         """The mean average precision of these answers, in percent.
 
         Args:
-            pred: scores ``[queries, items]``, or with ``pred_indices`` each query's items, the best first.
-            target: ``[queries, items]``, positive where the item is relevant, or with ``target_indices`` the relevant
-                items of each query.
+            pred: scores or items, as for `RetrievalRecall.calculate`.
+            target: relevance or items, as for `RetrievalRecall.calculate`.
             topk: k, required.
             pred_indices: whether ``pred`` holds items.
             target_indices: whether ``target`` holds items.
             mode: ``"IR"`` or ``"integrate"``.
 
         Raises:
-            AssertedInputError: ``mode`` is invalid, queries and targets differ in number, or indices are expected and
-                missing.
+            AssertedInputError: ``mode`` is invalid; else as `RetrievalRecall.calculate`.
             InvalidInputError: ``topk`` is not an integer from 1 to the number of items.
-            TypeError: scores are not an array, tensor or sequence of floats. (Integers in a sequence are indices.)
 
         Examples:
             >>> RetrievalAveragePrecision.calculate([[0, 1, 2, 3]], [[0, 3]], 4, True, True)

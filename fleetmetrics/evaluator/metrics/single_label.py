@@ -134,7 +134,7 @@ def _correct(
     total = np.array(len(target), np.int64)
     if pred.ndim == 1:
         equal = inputs.as_labels(pred, "pred") == inputs.as_labels(target, "target")
-        return {"equal": np.array(np.count_nonzero(equal), np.int64), "total": total}
+        return {"correct": np.array(np.count_nonzero(equal), np.int64), "total": total}
     pred = inputs.as_scores(pred, "pred")
     classes = pred.shape[1]
     if max(topk) > classes:
@@ -157,9 +157,8 @@ def _accuracies(states: dict[str, np.ndarray], thrs: Sequence[float | None]) -> 
     """Percent: ``[k, threshold]``, or 0-d for predicted labels."""
     if "dropped" in states:
         _warn_of_dropped("Accuracy", "correct predictions", states["dropped"], thrs)
-    correct = np.asarray(states["equal"] if "equal" in states else states["correct"])
-    values = [formulas.accuracy(100 * count, states["total"]) for count in correct.reshape(-1).tolist()]
-    return np.reshape(values, correct.shape)
+    values = [formulas.accuracy(100 * count, states["total"]) for count in states["correct"].reshape(-1).tolist()]
+    return np.reshape(values, states["correct"].shape)
 
 
 @PRETRAIN.register_module()
