@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Sequence, Sized
 
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.comm import LocalCommunicator, get_communicator
@@ -224,7 +224,7 @@ class Evaluator(Resumable):
         return list(map(FedMetric, self.metrics))
 
 
-class Evaluators:
+class Evaluators(Dict[str, Evaluator]):
     """Several validation sets: an `Evaluator` for each, and one exchange for all.
 
     Args:
@@ -246,16 +246,7 @@ class Evaluators:
         for name, evaluator in evaluators.items():
             if not isinstance(evaluator, Evaluator):
                 raise InvalidInputError(f"evaluators[{name!r}] must be an Evaluator, not {type(evaluator).__name__}")
-        self._evaluators = dict(evaluators)
-
-    def __getitem__(self, name: str) -> Evaluator:
-        return self._evaluators[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._evaluators)
-
-    def __len__(self) -> int:
-        return len(self._evaluators)
+        super().__init__(evaluators)
 
     def evaluate(
         self, sizes: Mapping[str, int | None] | None = None, *, timeout: float | None = None
@@ -272,7 +263,7 @@ class Evaluators:
         Raises:
             InvalidInputError: if ``sizes`` names an unknown set; else as `Evaluator.evaluate`.
         """
-        return _evaluate_together(self._evaluators, sizes or {}, timeout)
+        return _evaluate_together(self, sizes or {}, timeout)
 
 
 def _merged(

@@ -254,29 +254,25 @@ def one_per_id(columns: list[Any], ids: Any) -> list[Any]:
     """Keep the first record of every id, in the order of the ids."""
     if not isinstance(ids, np.ndarray):  # some are integers, some texts
         ids = np.array(ids, object)
-    order = np.argsort(ids, kind="stable")
-    is_first = np.ones(len(ids), bool)
-    ranked = ids[order]
-    is_first[1:] = ranked[1:] != ranked[:-1]
-    if not is_first.all():
-        _check_repeated(columns, order, is_first, ranked)
-        order = order[is_first]
-    del ranked
-    return [_taken(columns.pop(0), order) for _ in range(len(columns))]
+    distinct, first = np.unique(ids, return_index=True)
+    if len(first) < len(ids):
+        _check_repeated(columns, ids, distinct, first)
+    del distinct
+    return [_taken(columns.pop(0), first) for _ in range(len(columns))]
 
 
-def _check_repeated(columns: Sequence[Any], order: np.ndarray, is_first: np.ndarray, ranked: np.ndarray) -> None:
+def _check_repeated(columns: Sequence[Any], ids: np.ndarray, distinct: np.ndarray, first: np.ndarray) -> None:
     """Raise unless repeated records equal the first ones of their ids."""
-    starts, again = np.flatnonzero(is_first), np.flatnonzero(~is_first)
-    first, repeated = order[starts[np.searchsorted(starts, again) - 1]], order[again]
+    again = np.delete(np.arange(len(ids)), first)
+    before = first[np.searchsorted(distinct, ids[again])]
     agrees = np.ones(again.size, bool)
     for column in columns:
-        agrees &= _agreement(column, repeated, first)
+        agrees &= _agreement(column, again, before)
     if not agrees.all():
-        wrong = np.unique(ranked[again[~agrees]])
+        wrong = np.unique(ids[again[~agrees]])
         shown = ", ".join(map(repr, wrong[:_SHOWN].tolist())) + (", ..." if wrong.size > _SHOWN else "")
         raise InvalidInputError(
-            f"ids: {wrong.size} of {starts.size} ids came with records that differ: {shown}. A sample that is"
+            f"ids: {wrong.size} of {distinct.size} ids came with records that differ: {shown}. A sample that is"
             " evaluated twice must give the same record, up to rounding; do two samples have one id?"
         )
 

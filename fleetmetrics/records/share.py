@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import flag_of, is_whole
+from fleetmetrics.arguments import choice_of, flag_of, is_whole
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError, UnknownNameError, warn
 from fleetmetrics.numbers import REDUCTIONS, combine, widen
@@ -291,10 +291,7 @@ def checked_states(name: str, given: Any) -> States:
                 " reduction and an array, such as ('max', array)"
             )
         reduction, array = value if isinstance(value, tuple) else ("sum", value)
-        if reduction not in REDUCTIONS:
-            raise InvalidInputError(
-                f"summarize of {name}: the reduction of {key!r} is {reduction!r}; allowed are {', '.join(REDUCTIONS)}"
-            )
+        choice_of(f"summarize of {name}: the reduction of {key!r}", reduction, REDUCTIONS)
         states[str(key)] = (reduction, widen(array, f"{name}.{key}"))
     return states
 

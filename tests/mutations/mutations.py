@@ -609,14 +609,14 @@ MUTATIONS = [
     ),
     Mutation(
         "a sample that came twice counts twice",
-        "        order = order[is_first]\n",
-        "",
+        "    distinct, first = np.unique(ids, return_index=True)\n",
+        "    distinct, first = ids, np.argsort(ids)\n",
         "tests/test_base_metric_columns.py -k twice",
     ),
     Mutation(
         "two records of one id that differ go unnoticed",
-        "        _check_repeated(columns, order, is_first, ranked)\n",
-        "",
+        "        _check_repeated(columns, ids, distinct, first)\n",
+        "        pass\n",
         "tests/test_base_metric_columns.py -k differ",
     ),
     Mutation(
