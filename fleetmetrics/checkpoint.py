@@ -22,7 +22,7 @@ from fleetmetrics.arguments import described, difference, whole_number_of
 from fleetmetrics.comm import Communicator, get_communicator
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import began
-from fleetmetrics.comm.failures import by_rank
+from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError, CorruptFileError, InvalidInputError
 from fleetmetrics.numbers import REST
 from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way, remaining_indices
@@ -262,7 +262,7 @@ def save(
     dealt: dict[tuple[str, str], np.ndarray] = {}
     same: list[Any] = [None, None]
     names, done, alone = [""], None, channel.world_size == 1
-    try:
+    with Caught(trouble) as caught:
         path = os.path.abspath(os.fspath(path))
         alone = alone and not os.path.isdir(path)
         named = _named(metrics)
@@ -276,8 +276,6 @@ def save(
             if indices is not None:
                 dealt, same[1] = {_INDICES: indices}, zlib.crc32(indices.data)
         done = None if batches is None else whole_number_of("batches", batches, 0)
-    except Exception as error:  # of any kind: the others are waiting
-        trouble = trouble or error
 
     def begin(letters: Sequence[Letter]) -> Letter:
         _check_equal([letter.note[:2] for letter in letters])
@@ -285,16 +283,14 @@ def save(
             os.makedirs(path, exist_ok=True)
         return Letter([os.urandom(8).hex(), [letter.note[2] for letter in letters]])
 
-    told = channel.consult("save", begin, [names, same, done], timeout=deadline.timeout, trouble=trouble)
+    told = channel.consult("save", begin, [names, same, done], timeout=deadline.timeout, trouble=caught.error)
     token, by_worker = told.note
     note = {"workers": channel.world_size, "rank": channel.rank, "token": token, "sampler": same[0]}
     note["batches"] = None if None in by_worker else by_worker
     size = 0
-    try:
+    with caught:
         part = path if alone else _part(path, token, channel.rank)
         size = write_arrays(part, {**arrays, **dealt} if alone else arrays, note)
-    except Exception as error:
-        trouble = error
 
     def finish(letters: Sequence[Letter]) -> Letter:
         for rank, letter in enumerate(() if alone else letters):
@@ -309,7 +305,7 @@ def save(
             _tidy(path, token)
         return Letter(None)
 
-    channel.consult("save, parts", finish, size, timeout=deadline.left, trouble=trouble)
+    channel.consult("save, parts", finish, size, timeout=deadline.left, trouble=caught.error)
 
 
 def load(
@@ -346,18 +342,16 @@ def load(
     deadline, trouble = began(timeout)
     ready: list[Callable[[], None]] = []
     resumed, token = Resumed(1, None, None, None), None
-    try:
+    with Caught(trouble) as caught:
         files, note, resumed = _opened(os.path.abspath(os.fspath(path)))
         token = note["token"]
         ready = _ready(files, note, _named(metrics), channel, scope)
-    except Exception as error:  # of any kind: the others are waiting
-        trouble = trouble or error
 
     def decide(letters: Sequence[Letter]) -> Letter:
         _check_equal([letter.note for letter in letters])
         return Letter(None)
 
-    channel.consult("load", decide, token, timeout=deadline.timeout, trouble=trouble)
+    channel.consult("load", decide, token, timeout=deadline.timeout, trouble=caught.error)
     for apply in ready:
         apply()
     return resumed

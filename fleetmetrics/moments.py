@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
+import operator
 from typing import Any, Iterable, Sequence
 
 import numpy as np
@@ -24,9 +26,7 @@ __all__ = [
     "merged",
     "merged_exactly",
     "merged_floats",
-    "places_of",
     "two_sum",
-    "units_of",
     "words_of",
 ]
 
@@ -102,15 +102,15 @@ def merged_exactly(
         found, missing = groups[0], [[0.0]] * size
         if words or len(groups) > 1:
             try:
-                bits = places_of(itertools.chain(*groups, *words))
+                bits = _places_of(itertools.chain(*groups, *words))
                 totals = [sum(each) for each in zip(*[_sums(group, bits) for group in groups])]
                 for word in words:
-                    totals = [each + units_of(x, n * bits) for each, x, n in zip(totals, word, powers)]
+                    totals = [each + _units_of(x, n * bits) for each, x, n in zip(totals, word, powers)]
                 found = _moments_of(totals, bits, width // 4)
                 if keep:
-                    finer = max(bits, places_of(found))
+                    finer = max(bits, _places_of(found))
                     sums = zip(totals, _sums(found, finer), powers)
-                    missing = [words_of((one << n * (finer - bits)) - its, n * finer) for one, its, n in sums]
+                    missing = [_words_in((one << n * (finer - bits)) - its, n * finer) for one, its, n in sums]
             except (OverflowError, ValueError):  # not finite, or it would not be
                 found = functools.reduce(merged_floats, sorted(groups, key=repr))
         made.append(found)
@@ -126,7 +126,7 @@ def merged_exactly(
 
 def _sums(group: Sequence[float], bits: int) -> list[int]:
     """The weight, the sums of w x, and those of w x x and their like; in units of ``2**-bits``, its square and cube."""
-    weight, *numbers = [units_of(x, bits) for x in group]
+    weight, *numbers = [_units_of(x, bits) for x in group]
     variables = len(group) // 4
     means = [x + rest for x, rest in zip(numbers[:variables], numbers[-variables:])]
     products = [x * y for place, x in enumerate(means) for y in means[place:]]
@@ -140,8 +140,8 @@ def _moments_of(totals: Sequence[int], bits: int, variables: int) -> list[float]
     if weight <= 0:
         return [0.0] * (4 * variables)
     means = [each / (weight << bits) for each in sums]
-    finer = max(bits, places_of(means))
-    left = [(each << finer - bits) - units_of(x, finer) * weight for each, x in zip(sums, means)]
+    finer = max(bits, _places_of(means))
+    left = [(each << finer - bits) - _units_of(x, finer) * weight for each, x in zip(sums, means)]
     pairs = [(i, j) for i in range(variables) for j in range(i, variables)]
     about = [each * weight - sums[i] * sums[j] for each, (i, j) in zip(products, pairs)]
     about = [max(0, each) if i == j else each for each, (i, j) in zip(about, pairs)]
@@ -152,18 +152,18 @@ def _moments_of(totals: Sequence[int], bits: int, variables: int) -> list[float]
 # -- numbers without rounding: integers in units of a power of two -----------------------------------------------
 
 
-def places_of(values: Iterable[float]) -> int:
+def _places_of(values: Iterable[float]) -> int:
     """How many binary places make integers of all of them; OverflowError or ValueError if one is not finite."""
     return max([value.as_integer_ratio()[1] for value in values]).bit_length() - 1
 
 
-def units_of(value: float, bits: int) -> int:
+def _units_of(value: float, bits: int) -> int:
     """A float of at most so many binary places in units of ``2**-bits``."""
     number, divisor = value.as_integer_ratio()
     return number << (bits + 1 - divisor.bit_length())
 
 
-def words_of(number: int, bits: int) -> list[float]:
+def _words_in(number: int, bits: int) -> list[float]:
     """An integer in units of ``2**-bits`` as floats, each of which is what is left, rounded; or OverflowError."""
     words: list[float] = []
     while number:
@@ -171,5 +171,30 @@ def words_of(number: int, bits: int) -> list[float]:
         if not word:  # below float64's range
             break
         words.append(word)
-        number -= units_of(word, bits)
+        number -= _units_of(word, bits)
     return words or [0.0]
+
+
+def words_of(values: Sequence[float], most: int | None = None) -> list[float]:
+    """The exact sum as floats, each of which is what is left, rounded; one float if it is not finite.
+
+    Args:
+        values: at least one.
+        most: how many floats; None: as many as there must be.
+    """
+    if not math.isfinite(sum(values)):
+        odd = [value for value in values if not math.isfinite(value)]
+        if odd:
+            return [sum(odd) if math.isinf(sum(odd)) else math.nan]
+    words: list[float] = []
+    try:
+        while len(words) != most and (not words or words[-1]):
+            words.append(math.fsum(itertools.chain(values, map(operator.neg, words))))
+        return words
+    except OverflowError:  # also where only a partial sum is out of range
+        bits = _places_of(values)
+        total = sum([_units_of(value, bits) for value in values])
+    try:
+        return _words_in(total, bits)[:most]
+    except OverflowError:
+        return [math.inf if total > 0 else -math.inf]

@@ -10,14 +10,12 @@ sum and dot product", SIAM Journal on Scientific Computing 26 (2005), for those 
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
 from typing import Any, Sequence
 
 import numpy as np
 
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
-from fleetmetrics.moments import RESTS, WIDTHS, merged_exactly, places_of, two_sum, units_of, words_of
+from fleetmetrics.moments import RESTS, WIDTHS, merged_exactly, two_sum, words_of
 
 __all__ = [
     "OF_BATCHES",
@@ -106,7 +104,11 @@ def combine(reduction: str, arrays: Sequence[np.ndarray], over: str = "") -> np.
         return merged_exactly(reduction, same, [None] * len(same), keep=False)[0]
     if same[0].dtype == np.int64:
         return _sum_integers(same, over) if reduction == "sum" else _extreme(reduction, same)
-    result = _sum_floats(same) if reduction == "sum" else _signed_zero_extreme(reduction, same)
+    if reduction == "sum":
+        result = _sum_floats(same)
+    else:
+        result = _extreme(reduction, same)
+        _sign_zeros(result, same, np.logical_and if reduction == "max" else np.logical_or)
     # The bits of a nan that IEEE leaves open would otherwise tell the order of the ranks.
     np.copyto(result, np.nan, where=np.isnan(result))
     return result
@@ -121,8 +123,7 @@ def combine_exactly(
         reduction: one of `REDUCTIONS`.
         values: of the parts.
         rests: what each part is more than its value, float64 ``[words, ...]``: of sums as they are, of moments in what
-            can be summed, see
-            `fleetmetrics.moments.RESTS`; None: nothing.
+            can be summed, see `fleetmetrics.moments.RESTS`; None: nothing.
         over: as for `combine`.
 
     Returns:
@@ -144,14 +145,11 @@ def combine_exactly(
         terms += [value] if exact else [(value >> 32) * 2.0**32, (value & _LOW_32_BITS).astype(np.float64)]
         terms += () if rest is None else [*rest]
     flat = [term.reshape(-1) for term in terms]
-    words = flat[:1]
+    words = [flat[0].copy()]
     for start in range(1, len(flat), _AT_ONCE):
         words = _words([*words, *flat[start : start + _AT_ONCE]])
     result, *rest_words = [word.reshape(values[0].shape) for word in words]
-    zero = result == 0
-    if zero.any():
-        negative = np.logical_and.reduce([np.signbit(value) & (value == 0) for value in values])
-        result = np.where(zero, np.where(negative, -0.0, 0.0), result)
+    _sign_zeros(result, values, np.logical_and)
     return result, np.stack(rest_words) if rest_words else None
 
 
@@ -210,14 +208,12 @@ def _extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     return result
 
 
-def _signed_zero_extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    result = _extreme(reduction, arrays)
+def _sign_zeros(result: np.ndarray, arrays: Sequence[np.ndarray], both: np.ufunc) -> None:
+    """Make a zero -0.0 if all of the numbers that it was made of are negative, or any, as ``both`` says; else 0.0."""
     zero = result == 0
     if zero.any():
-        merge = np.logical_and if reduction == "max" else np.logical_or
-        negative = merge.reduce([np.signbit(array) for array in arrays])
+        negative = both.reduce([np.signbit(array) for array in arrays])
         np.copyto(result, np.where(negative, -0.0, 0.0), where=zero)
-    return result
 
 
 def _sum_integers(arrays: Sequence[np.ndarray], over: str) -> np.ndarray:
@@ -257,11 +253,8 @@ def _sum_floats(arrays: Sequence[np.ndarray]) -> np.ndarray:
         few = flat[0].size <= _FEW
         result, certain = (np.zeros_like(flat[0]), np.zeros(flat[0].size, bool)) if few else _sum_error_free(flat)
     for index in np.flatnonzero(~certain):
-        result[index] = _sum_exactly([float(array[index]) for array in flat])
-    zero = np.flatnonzero(result == 0)
-    if zero.size:
-        negative = np.logical_and.reduce([np.signbit(array[zero]) & (array[zero] == 0) for array in flat])
-        result[zero] = np.where(negative, -0.0, 0.0)
+        result[index] = words_of([float(array[index]) for array in flat], 1)[0]
+    _sign_zeros(result, flat, np.logical_and)
     return result.reshape(arrays[0].shape)
 
 
@@ -291,22 +284,6 @@ def _accumulate(terms: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarra
     return total, errors
 
 
-def _sum_exactly(values: Sequence[float]) -> float:
-    special = {value for value in values if math.isinf(value)}
-    if len(special) == 2 or any(math.isnan(value) for value in values):
-        return math.nan
-    if special:
-        return special.pop()
-    try:
-        return math.fsum(values)
-    except OverflowError:  # fsum also gives up where only a partial sum is out of range
-        exact = sum(map(Fraction, values), Fraction(0))
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
-
-
 def _words(terms: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The exact sum: rounded, and then word by word what is left of it."""
     with np.errstate(all="ignore"):
@@ -317,12 +294,7 @@ def _words(terms: Sequence[np.ndarray]) -> list[np.ndarray]:
     for rest in rests:
         hard |= rest != 0
     for place in np.flatnonzero(hard):
-        values = [float(term[place]) for term in terms]
-        try:
-            bits = places_of(values)
-            found = words_of(sum([units_of(value, bits) for value in values]), bits)
-        except (OverflowError, ValueError):  # not finite, or it would not be
-            found = [_sum_exactly(values)]
+        found = words_of([float(term[place]) for term in terms])
         words += [np.zeros_like(head) for _ in found[len(words) :]]
         for word, each in zip(words, found + [0.0] * len(words)):
             word[place] = each

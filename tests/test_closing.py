@@ -271,6 +271,15 @@ def test_a_state_dict_and_a_file_hold_a_closed_part(tmp_path):
         merged.merge(again)
 
 
+def test_open_and_closed_parts_of_a_job_do_not_become_one_on_another_number_of_workers(tmp_path):
+    parts = [gauc([1, 1]), gauc([2, 2], None)]
+    run(2, lambda channel: fm.save(tmp_path, parts[channel.rank], communicator=channel))
+    metrics = gauc([], None)
+    with pytest.raises(InvalidInputError, match="some parts are closed and others are not"):
+        fm.load(tmp_path, metrics)
+    assert not metrics.holds_samples()
+
+
 def test_a_malformed_closed_part_is_refused():
     part = in_four_parts(make_both)[0]
     good = part.state_dict()

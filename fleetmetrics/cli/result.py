@@ -21,7 +21,6 @@ from fleetmetrics.batch.keys import Coded
 from fleetmetrics.cli.choices import collection, columns_of, interval_of, keys_of
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Letter
-from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Read, evaluate, evaluate_file, together
 from fleetmetrics.formulas.bootstrap import BootstrapResult
@@ -116,15 +115,15 @@ def of_workers(
     ``paths`` are the files that this worker sees, which must be those that the others see.
     """
     mine = [[list(side.read), side.error, side.metrics.state_dict()] for side in sides]
-    packed = pack([paths, mine], False, "what a worker has made")
+    letter = Letter(*pack([paths, mine], False, "what a worker has made"))
 
     def decide(letters: Sequence[Letter]) -> Letter:
-        seen, made = zip(*(unpack(letter.note, joined(letter.payload), False) for letter in letters))
+        seen, made = zip(*(unpack(*letter) for letter in letters))
         if any(each != seen[0] for each in seen):
             raise DataError("the workers do not see the same files; put them where all of them see them")
         return Letter(finish([_together(side, parts) for side, parts in zip(sides, zip(*made))]))
 
-    status, text = channel.consult("evaluate", decide, packed.layout, joined(packed.buffers)).note
+    status, text = channel.consult("evaluate", decide, *letter).note
     return status, text
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fleetmetrics.comm import blocks as wire
 from fleetmetrics.comm.blocks import Block, Decide, Letter, divided, read_each
 from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.failures import by_rank
+from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import widen
@@ -173,13 +173,11 @@ class Communicator(ABC):
         """Give the arrays of all workers, or that of the source, to every worker."""
         deadline, trouble = began(timeout)
         column = np.empty(0)
-        try:
+        with Caught(trouble) as caught:
             if source is not None and source not in range(self.world_size):
                 raise InvalidInputError(f"source is {source!r}; it must be a rank from 0 to {self.world_size - 1}.")
             if source in (None, self.rank):
                 column = wire.as_column(array)
-        except Exception as error:  # the others must hear of it, whatever it is
-            trouble = trouble or error
         data = memoryview(column.tobytes())
 
         def decide(letters: Sequence[Letter]) -> Letter:
@@ -195,7 +193,7 @@ class Communicator(ABC):
             return common, sizes, [] if max(sizes) > CHUNK_BYTES else wire.split(joined(letter.payload), sizes)
 
         note, small = [source, column.dtype.str, column.shape], b"" if len(data) > CHUNK_BYTES else data
-        told = self.consult(call, decide, note, small, timeout=deadline.timeout, trouble=trouble)
+        told = self.consult(call, decide, note, small, timeout=deadline.timeout, trouble=caught.error)
         common, sizes, parts = read_each([told], read)[0]
         parts = parts or self._gather_large(call, data, sizes, deadline)
 
@@ -301,12 +299,9 @@ class Communicator(ABC):
             timeout: seconds to wait.
         """
         blocks: Sequence[Block] = []
-        trouble: Exception | None = None
-        try:
+        with Caught() as caught:
             blocks = make()
-        except Exception as error:  # the others must hear of it, whatever it is
-            trouble = error
-        return self.reduce(call, blocks, timeout=timeout, trouble=trouble)
+        return self.reduce(call, blocks, timeout=timeout, trouble=caught.error)
 
     @property
     def is_initialized(self) -> bool:
@@ -364,23 +359,20 @@ class Communicator(ABC):
 
         note: Any = None
         data: Any = b""
-        trouble: Exception | None = None
         pickles = allow_pickle and self.authenticated
-        try:
+        with Caught() as caught:
             if not set(ranks) <= set(range(self.world_size)):
                 raise InvalidInputError(f"src is {ranks[0]!r}; it must be a rank from 0 to {self.world_size - 1}.")
             if self.rank in ranks:
                 made = packed([obj], pickles, "the object")
                 note, data = made.layout, joined(made.buffers)
-        except Exception as error:  # the others must hear of it, whatever it is
-            trouble = error
 
         def decide(letters: Sequence[Letter]) -> Letter:
             sent = [letters[rank] for rank in ranks]
             return Letter([[each.note, len(each.payload)] for each in sent], [each.payload for each in sent])
 
         call += " with pickles" * allow_pickle  # where the workers differ, some could not read what others send
-        told = self.consult(call, decide, note, data, timeout=timeout, trouble=trouble)
+        told = self.consult(call, decide, note, data, timeout=timeout, trouble=caught.error)
 
         def read(told: Letter) -> list[Any]:
             return [unpacked(layout, data, pickles)[0] for layout, data in divided(told, len(ranks))]

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Sequence, Tuple
+from typing import Any, Iterable, Sequence, Tuple
 
 from fleetmetrics import errors
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError
 
-__all__ = ["Trouble", "by_rank", "described", "late_text", "named_error", "raise_trouble", "ranks_text"]
+__all__ = ["Caught", "Trouble", "by_rank", "described", "late_text", "named_error", "raise_trouble", "ranks_text"]
 
 #: The name of an error's class, and its text; fit for JSON.
 Trouble = Tuple[str, str]
+
+
+class Caught:
+    """Keeps the first error of its ``with`` blocks, of any kind: the others are waiting, and must hear of it."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+    def __enter__(self) -> Caught:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        self.error = self.error or error
+        return isinstance(error, Exception)
 
 
 def described(error: BaseException) -> Trouble:

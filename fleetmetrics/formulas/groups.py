@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import operator
 from typing import Any, Mapping
 
 import numpy as np
+
+from fleetmetrics.moments import words_of
 
 __all__ = ["auc_by_group"]
 
@@ -72,8 +72,10 @@ def added_up(carry: Mapping[str, Any], exponent: int, **values: np.ndarray) -> d
     for name, more in values.items():
         parts = np.ldexp(carry[name], carry["exponent"] - common), np.ldexp(more, exponent - common)
         rows = np.concatenate(parts, axis=-1)
-        words = [_words(row) for row in rows.reshape(-1, rows.shape[-1]).tolist()]
-        found[name] = np.array(words).reshape(*rows.shape[:-1], _WORDS)
+        found[name] = no_sum(*rows.shape[:-1])
+        for words, row in zip(found[name].reshape(-1, _WORDS), rows.reshape(-1, rows.shape[-1]).tolist()):
+            some = words_of(row, _WORDS)
+            words[: len(some)] = some
     return found
 
 
@@ -89,17 +91,6 @@ def no_sum(*shape: int) -> np.ndarray:
 def sum_of(words: Any) -> Any:
     """A sum of `added_up`, rounded once: float64 of one axis less."""
     return np.apply_along_axis(math.fsum, -1, words)
-
-
-def _words(values: list[float]) -> list[float]:
-    words: list[float] = []
-    try:
-        while len(words) < _WORDS:
-            words.append(math.fsum(itertools.chain(values, map(operator.neg, words))))
-    except (OverflowError, ValueError):  # not finite
-        with np.errstate(all="ignore"):
-            words = [float(np.sum(values)), 0.0, 0.0, 0.0]
-    return words
 
 
 def _sums_before(values: np.ndarray, start: np.ndarray) -> np.ndarray:

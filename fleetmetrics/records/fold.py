@@ -18,8 +18,7 @@ import numpy as np
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline
-from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.comm.frames import joined
+from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError
 from fleetmetrics.logs import progress
 from fleetmetrics.records.table import Closed, Records, Table, joined_records
@@ -46,18 +45,14 @@ def fold_in_order(
     """Let the metrics of each table fold the records of all workers; their carries, the same on every worker."""
     carries: dict[Any, Any] = {}
     for table, metrics in tables.items():
-        known = [{name: states[state] for name, state in metric.states.items()} for metric in metrics]
-        folds = _Folds(table, metrics, known)
-        if channel.world_size == 1 and table.closed is not None:
-            folds.carries = table.opened(table.closed, known)
-        elif channel.world_size == 1:
-            records = Records(table.records())  # what is cached in it goes with it
-            if records:
-                folds.carries = [metric.alone(records, each) for metric, each in zip(metrics, known)]
-        else:
+        folds = _Folds(table, metrics, table.known(states))
+        made: Any = table.closed
+        if channel.world_size > 1:
             made = _fold_together(f"{call}, records", channel, folds, deadline)
-            folds.carries = table.opened(made, known) if isinstance(made, Closed) else made
-        carries.update(zip(metrics, folds.carries))
+        elif made is None:
+            records = Records(table.records())  # what is cached in it goes with it
+            made = folds.each("alone", records) if records else folds.carries
+        carries.update(zip(metrics, table.opened(made, folds.states) if isinstance(made, Closed) else made))
     return carries
 
 
@@ -68,14 +63,10 @@ class _Folds:
         self.table, self.metrics, self.states = table, metrics, states
         self.carries = [metric.start() for metric in metrics]
 
-    def take(self, records: Records) -> None:
-        self.carries = self._each("fold", self.carries, records)
-
-    def ahead(self, records: Records) -> list[Any]:
-        return [metric.ahead(records, states) for metric, states in zip(self.metrics, self.states)]
-
-    def made(self, before: Sequence[Any], records: Records) -> list[Any]:
-        return self._each("piece", before, records)
+    def each(self, method: str, records: Records, *carries: Any) -> list[Any]:
+        """What a method of each metric makes of records; and of carries, if it takes them."""
+        every = zip(self.metrics, self.states, *carries)
+        return [getattr(metric, method)(*carry, records, states) for metric, states, *carry in every]
 
     def join(self, later: Sequence[Any]) -> None:
         self.carries = [
@@ -83,28 +74,17 @@ class _Folds:
             for metric, carry, more in zip(self.metrics, self.carries, later)
         ]
 
-    def _each(self, method: str, carries: Sequence[Any], records: Records) -> list[Any]:
-        every = zip(self.metrics, carries, self.states)
-        return [getattr(metric, method)(carry, records, states) for metric, carry, states in every]
-
 
 def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: Deadline) -> list[Any] | Closed:
     table = folds.table
-    records = Records({})
-    trouble: Exception | None = None
-    note, sketch = None, pack_arrays([])
-    try:
+    records, letter = Records({}), Letter(None)
+    with Caught() as caught:
         records = table.prepared()
-        note, sketch = _described(table, records)
-        if table.closed is not None:
-            sketch = pack(table.closed)
-            note = ["closed", True, sketch.layout]
-    except Exception as error:  # of any kind: the others are waiting
-        trouble = error
+        letter = _described(table, records)
 
     def plan(letters: Sequence[Letter]) -> Letter:
         filled = [letter for letter in letters if letter.note[1]]
-        closed = [Closed(*unpack(each.note[2], joined(each.payload))) for each in filled if each.note[0] == "closed"]
+        closed = [Closed(*unpack(each.note[2], each.payload)) for each in filled if each.note[0] == "closed"]
         if closed and len(closed) < len(filled):
             kinds = ["closed" if each.note[0] == "closed" else "open" if each.note[1] else "empty" for each in letters]
             raise AgreementError(f"{table.name}: the workers differ, close all of them or none: {by_rank(kinds)}.")
@@ -112,13 +92,12 @@ def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: De
             made = pack(table.joined_closed(closed))
             return Letter(["closed", made.layout], made.buffers)
         _check_kinds(table, [letter.note for letter in letters])
-        cuts = pack_arrays([_cuts(letters)])
-        return Letter(cuts.layout, cuts.buffers)
+        return Letter(*pack_arrays([_cuts(letters)]))
 
-    told = channel.consult(call, plan, note, sketch.buffers, timeout=deadline.left, trouble=trouble)
+    told = channel.consult(call, plan, *letter, timeout=deadline.left, trouble=caught.error)
     if told.note[0] == "closed":
-        return Closed(*unpack(told.note[1], joined(told.payload)))
-    (cuts,) = unpack_arrays(told.note, told.payload)
+        return Closed(*unpack(told.note[1], told.payload))
+    (cuts,) = unpack_arrays(*told)
     column = records[table.order] if records.length and table.order else cuts[:0]
     edges = [0, *np.searchsorted(column, cuts, "right").tolist(), records.length]
     mine = [records.taken(slice(*each)) for each in zip(edges, edges[1:])]
@@ -126,7 +105,7 @@ def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: De
         return _fold_spread(call, channel, folds, mine, deadline)
     for number, piece in enumerate(progress(mine, call, channel.rank, len(mine))):
         answer = _round(call, channel, folds, piece, number == len(mine) - 1, deadline)
-    return _unpacked(answer)
+    return unpack(*answer)
 
 
 def _round(call: str, channel: Communicator, folds: _Folds, mine: Records, last: bool, deadline: Deadline) -> Letter:
@@ -135,8 +114,8 @@ def _round(call: str, channel: Communicator, folds: _Folds, mine: Records, last:
     def decide(letters: Sequence[Letter]) -> Letter:
         piece = _together(folds.table, letters)
         if piece.length:
-            folds.take(piece)
-        return _packed(folds.carries) if last else Letter(None)
+            folds.carries = folds.each("fold", piece, folds.carries)
+        return Letter(*pack(folds.carries)) if last else Letter(None)
 
     return channel.consult(call, decide, *_written(mine), timeout=deadline.left)
 
@@ -148,42 +127,36 @@ def _fold_spread(
     rank, size = channel.rank, channel.world_size
     before = _Folds(folds.table, folds.metrics, folds.states)  # looked at on rank 0 only
     made: list[Any] = []
-    trouble: Exception | None = None
+    caught = Caught()
 
     def look_ahead(letters: Sequence[Letter]) -> Letter:
         known = []
         for letter in letters:  # the pieces of a round are in the order of the ranks
             known.append(before.carries)
-            before.join(_unpacked(letter))
-        return _packed(known)
+            before.join(unpack(*letter))
+        return Letter(*pack(known))
 
     def finish(letters: Sequence[Letter]) -> Letter:
-        by_worker = [_unpacked(letter) for letter in letters]
+        by_worker = [unpack(*letter) for letter in letters]
         for number in range(len(mine)):
             folds.join(by_worker[number % size][number // size])
-        return _packed(folds.carries)
+        return Letter(*pack(folds.carries))
 
     for start in progress(range(0, len(mine), size), call, rank, -(-len(mine) // size)):
         given = [_written(piece) for piece in mine[start : start + size]]
         given += [Letter(None)] * (size - len(given))
-        letters = channel.shuffle(call, given, timeout=deadline.left, trouble=trouble)
-        piece, nothing = Records({}), [None] * len(folds.metrics)
-        letter = _packed(nothing)
-        try:
+        letters = channel.shuffle(call, given, timeout=deadline.left, trouble=caught.error)
+        piece, nothing, letter = Records({}), [None] * len(folds.metrics), Letter(None)
+        with caught:
             piece = _together(folds.table, letters)
-            letter = _packed(folds.ahead(piece) if piece.length else nothing)
-        except Exception as error:  # of any kind: the others are waiting
-            trouble = error
-        told = channel.consult(call, look_ahead, *letter, timeout=deadline.left, trouble=trouble)
-        try:
-            made.append(folds.made(_unpacked(told)[rank], piece) if piece.length else nothing)
-        except Exception as error:
-            trouble = error
-    try:
-        letter = _packed(made)
-    except Exception as error:
-        trouble = trouble or error
-    return _unpacked(channel.consult(call, finish, *letter, timeout=deadline.left, trouble=trouble))
+            letter = Letter(*pack(folds.each("ahead", piece) if piece.length else nothing))
+        told = channel.consult(call, look_ahead, *letter, timeout=deadline.left, trouble=caught.error)
+        with caught:
+            made.append(folds.each("piece", piece, unpack(*told)[rank]) if piece.length else nothing)
+    letter = Letter(None)
+    with caught:
+        letter = Letter(*pack(made))
+    return unpack(*channel.consult(call, finish, *letter, timeout=deadline.left, trouble=caught.error))
 
 
 def _written(records: Records) -> Letter:
@@ -200,24 +173,18 @@ def _together(table: Table, letters: Sequence[Letter]) -> Records:
     for letter in letters:
         if letter.note:
             given, names, layout = letter.note
-            columns = dict(zip(given, unpack_arrays(layout, joined(letter.payload))))
+            columns = dict(zip(given, unpack_arrays(layout, letter.payload)))
             parts.append(Records({name: columns.get(name) for name in names}))
     if len(parts) < 2:
         return parts[0] if parts else Records({})
     return table.sorted(joined_records(table.name, parts))
 
 
-def _packed(carries: Sequence[Any]) -> Letter:
-    made = pack(carries)
-    return Letter(made.layout, made.buffers)
-
-
-def _unpacked(letter: Letter) -> list[Any]:
-    return unpack(letter.note, joined(letter.payload))
-
-
-def _described(table: Table, records: Records) -> tuple[Any, Any]:
-    """What rank 0 must know about a worker's records, and a sketch of the column that orders them."""
+def _described(table: Table, records: Records) -> Letter:
+    """What rank 0 must know of a worker's records, and a sketch of the column that orders them; or what is closed."""
+    if table.closed is not None:
+        closed = pack(table.closed)
+        return Letter(["closed", True, closed.layout], closed.buffers)
     kinds = {
         name: "texts" if column is not None and column.dtype.kind in "SU" else "numbers"
         for name, column in records.items()
@@ -225,11 +192,11 @@ def _described(table: Table, records: Records) -> tuple[Any, Any]:
     length = records.length
     row = sum(column.itemsize for column in records.values() if column is not None)
     if table.order is None or not length:
-        return [kinds, length, row, 1, None], pack_arrays([])
+        return Letter([kinds, length, row, 1, None])
     column = records[table.order]
     step = -(-length // SKETCH)
     packed = pack_arrays([column[step - 1 :: step]])
-    return [kinds, length, row, step, packed.layout], packed
+    return Letter([kinds, length, row, step, packed.layout], packed.buffers)
 
 
 def _check_kinds(table: Table, notes: Sequence[Any]) -> None:
@@ -245,7 +212,7 @@ def _cuts(letters: Sequence[Letter]) -> np.ndarray:
     for letter in letters:
         _, _, row, step, layout = letter.note
         if layout is not None:
-            (values,) = unpack_arrays(layout, joined(letter.payload))
+            (values,) = unpack_arrays(layout, letter.payload)
             sketches.append(values)
             counts.append(np.full(len(values), step * row))
     if not sketches:

@@ -20,7 +20,7 @@ from fleetmetrics import sampling
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.failures import described, named_error
+from fleetmetrics.comm.failures import Caught, described, named_error
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, warn
 from fleetmetrics.logs import progress
@@ -43,14 +43,12 @@ def gather(
     """Gather the records of all workers on rank 0; returns each share's value, or raises the same error, everywhere."""
     shares: Sequence[Share] = []
     deadline, trouble = began(timeout)
-    try:
+    with Caught(trouble) as caught:
         shares = describe()
         for share in shares:
             share.check(channel.rank, channel.world_size)
-    except Exception as error:  # of any kind: the others are waiting
-        trouble = trouble or error
     with contextlib.ExitStack() as stack:
-        found = _agree(call, shares, channel, deadline, trouble, stack)
+        found = _agree(call, shares, channel, deadline, caught.error, stack)
         if channel.world_size == 1:
             for each in found:
                 each.put_own()

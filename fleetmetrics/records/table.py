@@ -167,12 +167,15 @@ class Table:
         if self.closed is not None:
             return self.closed
         records, members = Records(self.records()), np.empty(0, np.int64)
-        known = [{name: values[state] for name, state in metric.states.items()} for metric in self.metrics]
-        carries = [metric.closed(records, states, totals) for metric, states in zip(self.metrics, known)]
+        carries = [metric.closed(records, own, totals) for metric, own in zip(self.metrics, self.known(values))]
         if records and self.order is not None and self.order in self.metrics[0].columns:
             column = records.cached("prepared", self.prepare)[self.order]
             members = np.unique(integer_ids(column[starts_of(column)]))
         return Closed(carries, members)
+
+    def known(self, values: Mapping[Any, np.ndarray]) -> list[dict[str, np.ndarray]]:
+        """The states of each of its metrics, by name."""
+        return [{name: values[state] for name, state in metric.states.items()} for metric in self.metrics]
 
     def with_others(self, others: Sequence[Table]) -> tuple[list[Kept], Closed | None]:
         """What these hold together, for `hold`; they stay as they are."""
@@ -221,17 +224,13 @@ class Table:
         return {name: column.copy() for name, column in self.records().items() if column is not None and len(column)}
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
-        """The columns of several tables, one after the other."""
-        held = [part[self] for part in parts if part[self]]
-        closed = [_unpacked(each) for each in held if _LAYOUT in each]
-        if closed:
-            return _packed(self.joined_closed(closed))
-        filled = [self._of(each) for each in held]
-        joined = self.joined(filled) if filled else {}
-        return {name: column for name, column in joined.items() if column is not None}
-
-    def _of(self, held: Mapping[str, np.ndarray]) -> Records:
-        return Records(held if self.packed in held else {**dict.fromkeys(self.columns), **held})
+        """What several tables hold together, one after the other."""
+        whole, *others = [self.fresh() for _ in range(1 + len(parts))]
+        for other, part in zip(others, parts):
+            other.load(part[self])
+        whole.metrics = self.metrics
+        whole.hold(*whole.with_others(others))
+        return whole.saved()
 
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
         """Raise InvalidInputError if it cannot `load` this."""
@@ -247,8 +246,11 @@ class Table:
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
         """Hold what was `saved`."""
-        closed = _unpacked(held) if _LAYOUT in held else None
-        self.hold([Kept(None, None, self._of(held))] if held and not closed else [], closed)
+        if not held or _LAYOUT in held:
+            self.hold([], _unpacked(held) if held else None)
+        else:
+            columns = held if self.packed in held else {**dict.fromkeys(self.columns), **held}
+            self.hold([Kept(None, None, Records(columns))], None)
 
     def _check_closed(self, held: Mapping[str, np.ndarray]) -> None:
         empty = [metric.closed(Records({}), {}, None) for metric in self.metrics]

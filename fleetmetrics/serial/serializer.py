@@ -260,18 +260,13 @@ class _Packer:
         return self.integers(list(map(len, values)))
 
     def scalars(self, values: list[Any], above: Any = ()) -> list[Any]:
-        kinds = list(map(type, values))
+        dtype = values[0].dtype
+        times = dtype.kind in "mM"
+        kinds = list(map(_DTYPE if times else type, values))
         if countOf(kinds, kinds[0]) < len(kinds):
             return self.split(values, kinds, self.scalars)
-        self.put(bytes_of(np.array(values, values[0].dtype)))
-        return ["scalar", values[0].dtype.char]  # not str: long long is not int64, though the dtypes are equal
-
-    def times(self, values: list[Any], above: Any = ()) -> list[Any]:
-        dtypes = list(map(_DTYPE, values))
-        if countOf(dtypes, dtypes[0]) < len(dtypes):
-            return self.split(values, dtypes, self.times)
-        self.put(bytes_of(np.array(values, dtypes[0])))
-        return ["scalar", dtypes[0].str]
+        self.put(bytes_of(np.array(values, dtype)))
+        return ["scalar", dtype.str if times else dtype.char]  # long long is not int64, though the dtypes are equal
 
     def arrays(self, values: list[Any], above: Any = ()) -> list[Any]:
         dtypes = list(map(_DTYPE, values))
@@ -390,8 +385,7 @@ _PACKERS: dict[type, Callable[..., list[Any]]] = {
     # pickle would drop zeros at the end of these two
     np.str_: lambda packer, values, above: ["numpy text", packer.texts(values)],
     np.bytes_: lambda packer, values, above: ["numpy bytes", packer.bytes(values)],
-    **dict.fromkeys((np.dtype(char).type for char in "?bhilqBHILQefdgFDG"), _Packer.scalars),
-    **dict.fromkeys((np.datetime64, np.timedelta64), _Packer.times),
+    **dict.fromkeys((np.dtype(char).type for char in "?bhilqBHILQefdgFDGmM"), _Packer.scalars),
     np.ndarray: _Packer.arrays,
     tuple: _Packer.tuples,
     list: _Packer.lists,

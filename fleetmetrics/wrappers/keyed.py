@@ -17,8 +17,7 @@ from fleetmetrics.batch.keys import Coded, keys_of
 from fleetmetrics.comm import Block, Communicator
 from fleetmetrics.comm.blocks import agree, layout_of
 from fleetmetrics.comm.communicator import Letter
-from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.comm.frames import joined
+from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import REST, combine, combine_exactly, held_of, identity
 from fleetmetrics.serial import pack_arrays, unpack_arrays
@@ -108,22 +107,16 @@ def reduce_keyed(
         blocks = [each for each in items if isinstance(each, Block)]
         arrays = iter(channel.reduce(call, blocks, timeout=timeout))
         return [next(arrays) if isinstance(each, Block) else each.array.copy() for each in items]
-    trouble: Exception | None = None
-    note: Any = None
-    buffers: Any = b""
-    try:
+    letter = Letter(None)
+    with Caught() as caught:
         items = make()
         packed = pack_arrays([each.array for each in items])
-        note, buffers = [_header(call, items), packed.layout], packed.buffers
-    except Exception as error:  # of any kind: the others are waiting
-        trouble = error
+        letter = Letter([_header(call, items), packed.layout], packed.buffers)
 
     def decide(letters: Sequence[Letter]) -> Letter:
-        merged = pack_arrays(_merged(call, items, letters))
-        return Letter(merged.layout, merged.buffers)
+        return Letter(*pack_arrays(_merged(call, items, letters)))
 
-    answer = channel.consult(call, decide, note, buffers, timeout=timeout, trouble=trouble)
-    return unpack_arrays(answer.note, joined(answer.payload))
+    return unpack_arrays(*channel.consult(call, decide, *letter, timeout=timeout, trouble=caught.error))
 
 
 def _header(call: str, items: Sequence[Any]) -> str:
@@ -142,7 +135,7 @@ def _header(call: str, items: Sequence[Any]) -> str:
 
 def _merged(call: str, items: Sequence[Any], letters: Sequence[Letter]) -> list[np.ndarray]:
     agreed = agree([layout_of(letter.note[0]) for letter in letters])
-    columns = list(zip(*[unpack_arrays(letter.note[1], joined(letter.payload)) for letter in letters]))
+    columns = list(zip(*[unpack_arrays(letter.note[1], letter.payload) for letter in letters]))
     unions = {
         each.name: _Union(f"{call}, {each.name}", column, each.limit)
         for each, column in zip(items, columns)

@@ -201,8 +201,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a worker that cannot read its states does not tell the others",
-        "            blocks = make()\n        except Exception as error:",
-        "            blocks = make()\n        except ZeroDivisionError as error:",
+        "        with Caught() as caught:\n            blocks = make()",
+        "        caught = Caught()\n        if not caught.error:\n            blocks = make()",
         "tests/test_metric.py -k cannot_read",
     ),
     Mutation(
