@@ -32,21 +32,8 @@ __all__ = ["Accumulator"]
 
 _ordinals: dict[str, Iterator[int]] = {}
 #: What a metric has that is no setting of its own.
-_COMMON = frozenset(
-    [
-        "name",
-        "validate",
-        "share",
-        "program",
-        "states",
-        "collection",
-        "table",
-        "requirements",
-        "takes_label",
-        "tolerance",
-        "_check",
-    ]
-)
+_COMMON = {"name", "validate", "share", "program", "states", "collection", "table"}
+_COMMON |= {"requirements", "takes_label", "tolerance", "_check"}
 
 
 def _default_name(kind: type) -> str:

@@ -68,6 +68,11 @@ class State:
         self.static: Any = None  # the static.StaticState, once a program holds it
 
     @property
+    def full_shape(self) -> tuple[int, ...]:
+        """The shape of all that it holds."""
+        return self.shape
+
+    @property
     def kind(self) -> tuple[Any, ...]:
         """What must be equal for one state to stand for another."""
         return (self.name.rpartition(".")[2], self.shape, self.reduction, self.key)
@@ -130,26 +135,25 @@ class State:
             return
         if self.reduction in ("max", "min"):  # without samples it is infinite, on the other side
             finite = bool((value != -identity(self.reduction, "float64")).all())
+        elif value.ndim == 0:
+            finite = math.isfinite(value)
+        elif self.reduction == "sum":
+            with np.errstate(over="ignore", invalid="ignore"):
+                finite = bool(abs(value.sum()) < _MOST_IN_ALL)
         else:
-            finite = math.isfinite(value) if value.ndim == 0 else self._leaves_room(value)
+            finite = bool(np.isfinite(value).all())
         if not finite:
             raise InvalidInputError(
                 f"{self.name} would no longer be finite: the values or weights are too large for a sum in float64, "
                 "whose largest number is 1.8e308. Scale them, or leave such samples out"
             )
 
-    def _leaves_room(self, value: np.ndarray) -> bool:
-        if self.reduction != "sum":
-            return all(map(math.isfinite, value.tolist())) if value.ndim == 1 else bool(np.isfinite(value).all())
-        with np.errstate(over="ignore", invalid="ignore"):
-            return bool(abs(value.sum()) < _MOST_IN_ALL)
-
     def enter_program(self, dtype: str, share: bool) -> None:
         """Move into the static program that is being built, which may ``share`` a state of this name already."""
         from fleetmetrics import static
 
         self.dtype = "float64" if "float64" in (self.dtype, dtype) else "int64"
-        self.static = static.create_state(self.name, self.shape, self.dtype, self.reduction, share=share)
+        self.static = static.create_state(self.name, self.full_shape, self.dtype, self.reduction, share=share)
 
     def read(self, scope: Any = None) -> np.ndarray:
         """The local value as an int64 or float64 array of the state's shape.
@@ -208,20 +212,17 @@ class State:
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
         """Raise InvalidInputError if it cannot `load` its own of this, StateNotFoundError if it is not in the scope."""
         if held[self]:
-            array = self._checked(held[self], self.shape if self.static is None else self._whole(scope).shape)
-            if self.static is not None and self.dtype == "int64" and array.dtype.kind == "f":
+            self._check(held[self], self.full_shape)
+            if self.static is not None and (self._whole(scope).dtype.kind, held[self][""].dtype.kind) == ("i", "f"):
                 raise InvalidInputError(f"{self.name} is int64 in its static program, and floats are to be loaded")
 
-    def _checked(self, held: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-        self._check(held.get("", np.empty(0, bool)), shape)
-        check_rest(self.name, self.reduction, held[""], held.get(REST))
-        return held[""]
-
-    def _check(self, array: np.ndarray, shape: tuple[int, ...]) -> None:
+    def _check(self, held: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
+        array = held.get("", np.empty(0, bool))
         if array.dtype not in (np.int64, np.float64) or array.shape != shape:
             raise InvalidInputError(
                 f"{self.name} must be int64 or float64 of shape {list(shape)}, not {array.dtype} {list(array.shape)}"
             )
+        check_rest(self.name, self.reduction, array, held.get(REST))
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
         """Hold what was `saved`, which is its own from now on; a static program has no place for the rest."""
@@ -238,7 +239,9 @@ class State:
                 "holds, state_dict(scope) or fleetmetrics.save(path, metric, scope=)"
             )
         value = self._whole(None) if is_paddle(self.value) else self.value
-        return {**vars(self), "value": small(value) if isinstance(value, np.ndarray) else value}
+        held = {**vars(self), "value": small(value) if isinstance(value, np.ndarray) else value}
+        held.pop("_before", None)
+        return held
 
     def __setstate__(self, held: dict[str, Any]) -> None:
         value = held["value"]
@@ -264,9 +267,6 @@ class InPlace(State):
     """A state that changes in place, and remembers since the last mark what was there before."""
 
     _before: list[tuple[Any, Any, Any]] | None = None  # array or tensor, which entries, theirs; None: nobody has asked
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_before"}
 
     def mark(self) -> Any:
         """See `State.mark`."""

@@ -290,7 +290,8 @@ class KeyTable(State):
             check_kind(next(filter(len, keys), each), each, self.by)
         return _Union(self.name, keys, self.limit)
 
-    def _check(self, array: np.ndarray, shape: tuple[int, ...]) -> None:
+    def _check(self, held: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
+        array = held[""] if held.keys() == {""} else np.empty(0)
         fits = array.ndim == 1 and 0 < len(array) <= self.limit and (array.dtype == np.int64 or array.dtype.kind == "U")
         if not fits or not (array[1:] > array[:-1]).all():
             raise InvalidInputError(f"{self.name} must hold rising integers or texts, at most {self.limit}")
@@ -407,7 +408,7 @@ class Rows(InPlace):
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
         keys = held[self.table].get("", _NOTHING.keys)
         if held[self]:
-            self._checked(held[self], (len(keys) + 1, *self.shape))
+            self._check(held[self], (len(keys) + 1, *self.shape))
         if len(keys) and not held[self]:
             raise InvalidInputError(f"{self.name} has no rows for the {len(keys)} keys of {self.table.name}")
 

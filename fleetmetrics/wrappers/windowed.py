@@ -171,6 +171,10 @@ class Ring(InPlace):
         super().__init__(name, of.shape, of.declared_dtype, of.reduction, key)
         self.turn = turn
 
+    @property
+    def full_shape(self) -> tuple[int, ...]:
+        return (self.turn.size, *self.shape)
+
     def accumulate(self, directed: Directed) -> None:
         """Replace the oldest batch, as a `Step` directs."""
         step, increment = directed
@@ -184,19 +188,12 @@ class Ring(InPlace):
         nothing, ring = identity(self.reduction, self.dtype), self.value
         on_host = isinstance(increment, Scattered) and not any(map(is_paddle, increment.indices))
         batch = xp.merge(self.reduction, xp.filled(self.shape, nothing), spread(increment) if on_host else increment)
-        ring = xp.filled((self.turn.size, *self.shape), nothing) if ring is None else ring
+        ring = xp.filled(self.full_shape, nothing) if ring is None else ring
         self.remember(ring, step.place)
         if self.rest is not None and read(step.counts):  # of another batch, and merged
             self.rest = self.rest.copy()
             self.rest[:, int(read(step.place))] = 0
         self.value = xp.replaced(ring, step.place, batch, step.doubt)
-
-    def enter_program(self, dtype: str, share: bool) -> None:
-        from fleetmetrics import static
-
-        self.dtype = "float64" if "float64" in (self.dtype, dtype) else "int64"
-        shape = (self.turn.size, *self.shape)
-        self.static = static.create_state(self.name, shape, self.dtype, self.reduction, share=share)
 
     def read(self, scope: Any = None) -> np.ndarray:
         """The last batches together."""
@@ -206,13 +203,9 @@ class Ring(InPlace):
 
     def _whole(self, scope: Any) -> np.ndarray:
         """The content of each place: an array with one more axis in front."""
-        whole = (self.turn.size, *self.shape)
         if self.static is None and self.value is None:
-            return np.full(whole, identity(self.reduction, self.dtype))
-        return (read(self.value) if self.static is None else read(self.name, scope, "scope")).reshape(whole)
-
-    def _check(self, array: np.ndarray, shape: tuple[int, ...]) -> None:
-        super()._check(array, (self.turn.size, *self.shape))
+            return np.full(self.full_shape, identity(self.reduction, self.dtype))
+        return (read(self.value) if self.static is None else read(self.name, scope, "scope")).reshape(self.full_shape)
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
         """Place by place, the latest with the latest: as if the batches had been added side by side."""
