@@ -208,7 +208,7 @@ def difference(one: Any, other: Any, where: str = "") -> str:
     if type(one) is not type(other):
         pairs: Any = None
     elif hasattr(one, "settings"):
-        mine, theirs = one.settings(), other.settings()
+        mine, theirs = (getattr(each, "told", each.settings)() for each in (one, other))
         pairs = [(name, mine.get(name), theirs.get(name)) for name in {**mine, **theirs}]
     elif isinstance(one, dict):
         pairs = [(f"{key!r}", one.get(key), other.get(key)) for key in {**one, **other}]
@@ -220,5 +220,5 @@ def difference(one: Any, other: Any, where: str = "") -> str:
         return next(filter(None, (difference(first, second, name) for name, first, second in pairs)), "")
     if np.array_equal(one, other) or (one != one and other != other):  # nan is equal to nan here
         return ""
-    mine, theirs = (getattr(each, "name", repr(each)) for each in (one, other))
+    mine, theirs = (getattr(each, "name", f"{each!r:.80}") for each in (one, other))
     return f"{where} is {theirs}, here {mine}" if where else f"it is a {type(other).__name__}"

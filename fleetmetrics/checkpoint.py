@@ -159,13 +159,9 @@ class Checkpointed:
     def _prepared(
         self, states: Sequence[Any], records: Sequence[Any], scope: Any, same: bool = True
     ) -> Callable[[], None]:
-        """What makes it hold parts; whatever can go wrong has been raised then.
+        """What makes it hold parts, those for its states and those for its records; what can go wrong is raised before.
 
-        Args:
-            states: the parts of which states are made; none: they are reset.
-            records: those of which the rest is.
-            scope: of a static program.
-            same: whether the number of workers is that of the parts: then there is one.
+        No parts: it is reset. ``same``: the number of workers is that of the parts, and there is one.
         """
         holders, held = self._holders(), {}
         for holder in holders:

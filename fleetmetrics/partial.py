@@ -7,7 +7,7 @@ into a few numbers, which are all that another part needs of it.
 from __future__ import annotations
 
 import copy
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Iterable, Mapping
 
 import numpy as np
 
@@ -37,25 +37,22 @@ class Partial(Checkpointed):
             InvalidInputError: if class, settings or states differ, only some are closed, or two that are closed have a
                 user in common; it says which, and nothing was added.
         """
-        others: Sequence[Any] = other if isinstance(other, (list, tuple)) else [other]
-        mine, own = self._states(), list(self._tables())
-        kinds = [each.kind for each in (*mine, *own)]
-        parts, tables = [{state: state.saved(scope) for state in mine}], []
-        for each in others:
+        mine = self._holders()
+        every, kinds = [mine], [holder.kind for holder in mine]
+        for each in other if isinstance(other, (list, tuple)) else [other]:
             differs = difference(self, each)
-            theirs, given = ([], []) if differs else (each._states(), list(each._tables()))
-            if differs or kinds != [state.kind for state in (*theirs, *given)]:
+            every.append([] if differs else each._holders())
+            if differs or kinds != [holder.kind for holder in every[-1]]:
                 raise InvalidInputError(
                     f"other must be a {type(self).__name__} with the settings of {self.name}; it is "
                     f"{getattr(each, 'name', each)!r} ({type(each).__name__}): {differs or 'its states differ'}"
                 )
-            parts.append({state: its.saved(scope) for state, its in zip(mine, theirs)})
-            tables.append(given)
-        held = [table.with_others(its) for table, its in zip(own, zip(*tables))]
-        made = [(state, state.together(parts)) for state in mine]
-        for state, array in made:
-            state.load(array, scope)
-        for table, content in zip(own, held):
+        tables = {table: table.with_others(its) for table, *its in zip(*every) if table.dealt}
+        parts = [{state: its.saved(scope) for state, its in zip(mine, each) if not state.dealt} for each in every]
+        made = {state: state.together(parts) for state in parts[0]}
+        for state, held in made.items():
+            state.load(held, scope)
+        for table, content in tables.items():
             table.hold(*content)
 
     def _hold(self: Any, states: Iterable[Mapping[str, np.ndarray]]) -> None:

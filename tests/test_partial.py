@@ -43,6 +43,26 @@ def test_parts_of_other_settings_are_refused():
         fm.merge_all([fm.Sliced(fm.AUC()), fm.Sliced(fm.AUC(), by="day")])
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        ({"max_keys": 3}, {"max_keys": 4}, "max_keys is 4, here 3"),
+        ({"keys": [1, 2]}, {"keys": [1, 3]}, "keys is 3, here 2"),
+        ({"keys": ["a", "b"]}, {"keys": ["a"]}, r"keys is \['a'\], here \['a', 'b'\]"),
+        ({"keys": [1]}, {"max_keys": 4}, r"keys is None, here \[1\]"),
+        ({"keys": range(900)}, {"keys": range(901)}, r"keys is \[0, 1, .{60,80}, here \[0, 1, [^\]]{60,80}$"),
+    ],
+)
+def test_slices_that_differ_are_refused_with_the_setting_and_both_values(one, other, told):
+    def inside(settings):
+        sliced = fm.Sliced(fm.AUC(), **settings)
+        return [sliced, fm.MetricCollection({"a": fm.AUC(), "b": sliced.fresh()})]
+
+    for mine, its in zip(inside(one), inside(other)):
+        with pytest.raises(InvalidInputError, match=told):
+            mine.merge(its)
+
+
 # -- any order, any tree: the whole catalogue -----------------------------------------------------------------
 
 PARTS = 16

@@ -108,6 +108,11 @@ class Sliced(Wrapper):
         self.columns = tuple(dict.fromkeys((self.by, *metric.columns)))
         self.adopt(self.name, {})
 
+    def told(self) -> dict[str, Any]:
+        """Its settings, with those that its states say in a checkpoint."""
+        kept = self._slicing.kept
+        return {**self.settings(), **({"max_keys": kept} if isinstance(kept, int) else {"keys": kept.tolist()})}
+
     def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
         if self._slicing.kind not in shared:
             shared[self._slicing.kind] = self._slicing.fresh(prefix)

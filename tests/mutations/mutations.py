@@ -384,13 +384,13 @@ MUTATIONS = [
     ),
     Mutation(
         "merge drops one side",
-        "parts.append({state: its.saved(scope) for state, its in zip(mine, theirs)})",
-        "parts[0] = {state: its.saved(scope) for state, its in zip(mine, theirs)}",
+        "if not state.dealt} for each in every]",
+        "if not state.dealt} for each in every[1:]]",
         "tests/test_contract.py -k 'merging_workers and numpy'",
     ),
     Mutation(
         "merge takes metrics of other settings",
-        "if differs or kinds != [state.kind for state in (*theirs, *given)]:",
+        "if differs or kinds != [holder.kind for holder in every[-1]]:",
         "if type(self) is not type(each):",
         "tests/test_contract.py -k 'merging_another'",
     ),
