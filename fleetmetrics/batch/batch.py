@@ -33,14 +33,11 @@ class Batch(Sums):
         InvalidInputError: if the shapes do not match or the dtypes are not numbers.
     """
 
-    lanes: Groups | Replicates | Nested | None = None  # None: each state once
-    weight: Any = None
     mask: Any = None
-    keep: Any = None  # flags of the samples that count; None: all of these
     checked = True  # False: the samples were not validated
     valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not validated
     by_element: str | None = None  # any argument that differs within a row of ``[n, m]``
-    classes, width = 0, 1
+    width = 1
     _dropped: Any = None  # if samples were removed, flags of those kept
 
     def __init__(
@@ -94,14 +91,19 @@ class Batch(Sums):
         given = tuple(xp.shape(array))
         if len(given) > len(full) or (len(given) == len(full) > 1 and given[-1] == 1 != full[-1]):
             array = _drop_last_one(xp, array)  # [n, 1] is one per sample, next to a matrix too
-        shape = tuple(xp.shape(array))
-        if shape == ():
+        shape = xp.shape(array)
+        if len(shape) == 0:
             return xp.multiply(self._ones(), xp.cast(array, "float64"))
+        self.by_element = argument if len(shape) > 1 else self.by_element
+        return self._spread(xp, array, argument, full)
+
+    def _spread(self, xp: Any, array: Any, argument: str, full: tuple[int, ...]) -> Any:
+        """An array of one entry per element, or per row, of this shape, flat."""
+        shape = tuple(xp.shape(array))
         if len(shape) == 1 < len(full):
             _same_size(full[:1], shape, "prediction", argument)
             return xp.repeat(array, self.width)
         _same_size(full, shape, "prediction", argument)
-        self.by_element = argument if len(shape) > 1 else self.by_element
         return xp.reshape(array, [-1])
 
     def _ones(self) -> Any:
@@ -119,12 +121,7 @@ class Batch(Sums):
         if xp is not numpy_ops and xp.kind(array) != "i":
             raise InvalidInputError(f"{argument} must hold integers or texts, one per sample, not {array.dtype}")
         array = xp.reshape(array, [-1]) if len(xp.shape(array)) in (0, 1) else _drop_last_one(xp, array)
-        shape = tuple(xp.shape(array))
-        if len(shape) == 1 < len(full):
-            _same_size(full[:1], shape, "prediction", argument)
-            return xp.repeat(array, self.width)
-        _same_size(full, shape, "prediction", argument)
-        return xp.reshape(array, [-1])
+        return self._spread(xp, array, argument, full)
 
     # -- the check ---------------------------------------------------------------------------------------
 
@@ -167,25 +164,21 @@ class Batch(Sums):
         """Keep only these samples: filtered where shapes may change, else zeroed and left out of every sum."""
         xp = self.xp
         self.memo.clear()  # requirements may have filled it
-        if xp.FILTERS:
-            if not keep.all():
-                for part in ("prediction", "label", "weight"):
-                    array = getattr(self, part)
-                    setattr(self, part, None if array is None else array[keep])
-                self.columns = {name: to_host(column)[keep] for name, column in self.columns.items()}
-                self._dropped = keep
-            return
-        self.keep = keep
-        if self.classes:
-            self.prediction = xp.zero_unless(xp.reshape(keep, [-1, 1]), self.prediction)
+        if not xp.FILTERS:
+            self.keep = keep
+        elif not keep.all():
+            self._dropped = keep
+            self.columns = {name: to_host(column)[keep] for name, column in self.columns.items()}
         else:
-            self.prediction = self._zero_unless(keep, self.prediction)
-        if self.label is not None:
-            self.label = self._zero_unless(keep, self.label)
-        if self.weight is not None:
-            self.weight = self._zero_unless(keep, self.weight)
+            return
+        for part in ("prediction", "label", "weight"):
+            array = getattr(self, part)
+            if array is not None:
+                setattr(self, part, array[keep] if xp.FILTERS else self._zero_unless(keep, array))
 
     def _zero_unless(self, keep: Any, array: Any) -> Any:
+        if array is self.prediction and self.classes:
+            return self.xp.zero_unless(self.xp.reshape(keep, [-1, 1]), array)
         if self.xp.kind(array) == "i":
             return self.xp.multiply(self.ones_of(keep), array)  # cheaper: the ones are needed for the count
         return self.xp.zero_unless(keep, array)
@@ -210,13 +203,13 @@ class Batch(Sums):
         return self.prediction[:, 1] if self.classes else self.prediction
 
     @property
+    @statistic
     def probabilities(self) -> Any:
         """`scores` as float64."""
-        return (
-            self.cached("probabilities", lambda: self.xp.cast(self.scores, "float64")) if self.classes else self.values
-        )
+        return self.xp.cast(self.scores, "float64") if self.classes else self.values
 
     @property
+    @statistic
     def values(self) -> Any:
         """Predictions as float64 of the label's shape: ``[n]``."""
         if self.classes:
@@ -224,9 +217,7 @@ class Batch(Sums):
                 f"prediction has shape [n, {self.classes}] and label [n]; this metric compares them number by "
                 "number: give both the same shape"
             )
-        if "values" not in self.memo:
-            self.memo["values"] = self.xp.cast(self.prediction, "float64")
-        return self.memo["values"]
+        return self.xp.cast(self.prediction, "float64")
 
     @property
     def labels(self) -> Any:
@@ -236,18 +227,16 @@ class Batch(Sums):
         return self.label
 
     @property
+    @statistic
     def targets(self) -> Any:
         """Labels as float64: ``[n]``."""
-        if "targets" not in self.memo:
-            self.memo["targets"] = self.xp.cast(self.labels, "float64")
-        return self.memo["targets"]
+        return self.xp.cast(self.labels, "float64")
 
     def probability(self, from_logits: bool) -> Any:
         """`probabilities`, of logits by the logistic function; of ``[n, 2]`` logits by softmax, the last class's."""
-        if not from_logits:
-            return self.probabilities
-        return self.cached("probability from logits", self._sigmoid)
+        return self._sigmoid() if from_logits else self.probabilities
 
+    @statistic
     def _sigmoid(self) -> Any:
         logits = self.xp.cast(self.scores, "float64")
         if self.classes:
@@ -255,11 +244,10 @@ class Batch(Sums):
         return self.xp.sigmoid(logits)
 
     @property
+    @statistic
     def positive(self) -> Any:
         """Flags of the labels that are not 0: ``[n]``."""
-        if "positive" not in self.memo:
-            self.memo["positive"] = self.xp.cast(self.labels, "bool")
-        return self.memo["positive"]
+        return self.xp.cast(self.labels, "bool")
 
     @property
     def label_index(self) -> Any:

@@ -12,6 +12,19 @@ from fleetmetrics.xp import Scattered
 __all__ = ["Sums", "statistic"]
 
 
+def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function of a batch (and plain settings) compute once per batch for all metrics."""
+
+    @functools.wraps(function)
+    def memoised(batch: Any, *settings: Any) -> Any:
+        memo, key = batch.memo, (function, settings) if settings else function
+        if key not in memo:
+            memo[key] = function(batch, *settings)
+        return memo[key]
+
+    return memoised
+
+
 class Sums:
     """The sums for batch statistics; `fleetmetrics.batch.Batch` provides the samples."""
 
@@ -19,10 +32,10 @@ class Sums:
     memo: dict[Any, Any]
     prediction: Any
     label: Any
-    weight: Any
-    keep: Any
-    classes: int
-    lanes: Any
+    weight: Any = None
+    keep: Any = None  # flags of the samples that count; None: all of these
+    lanes: Any = None  # Groups, Replicates or Nested; None: each state once
+    classes = 0
 
     @property
     def _each(self) -> Any:
@@ -53,16 +66,20 @@ class Sums:
         return self.weighted_sum(self.xp.square(values), zero_at_zero=True)
 
     @property
+    @statistic
     def total(self) -> Any:
         """The number (int64) or the weight (float64) of the samples that count."""
-        return self.number if self.weight is None else self.cached("total", self._total)
+        if self.weight is None:
+            return self.number
+        return self.xp.sum(self.weight) if self.lanes is None else self.lanes.sum(self.weight)
 
     @property
+    @statistic
     def number(self) -> Any:
         """The number of the samples that count, whatever their weight: int64."""
-        if "number" not in self.memo:
-            self.memo["number"] = self._number()
-        return self.memo["number"]
+        if self.lanes is not None:
+            return self.lanes.sum(None if self.keep is None else self.ones_of(self.keep))
+        return self.xp.count(self._each) if self.keep is None else self.number_of(self.keep)
 
     def histogram(self, *indices: Any, amount: Any = None) -> Scattered:
         """Add an amount (None: 1) times its weight to ``state[indices]`` for each sample.
@@ -105,11 +122,9 @@ class Sums:
             variables = [xp.zero_unless(self.keep, each) for each in variables]
         return xp.stack_last([total, *lanes.moments(weight, total, variables)])
 
+    @statistic
     def one_vs_rest(self) -> Any:
         """A batch with an element for each score, labelled by whether its class (`label_index`) is the true one."""
-        return self.cached("one versus rest", self._one_vs_rest)
-
-    def _one_vs_rest(self) -> Any:
         xp, classes = self.xp, self.classes
         batch: Any = copy.copy(self)
         batch.memo, batch.columns, batch._dropped = {}, {}, None
@@ -142,27 +157,3 @@ class Sums:
     def number_of(self, flags: Any) -> Any:
         """The number of true flags."""
         return self.cached(("number", id(flags)), lambda: self.xp.sum(flags))
-
-    def _total(self) -> Any:
-        return self.xp.sum(self.weight) if self.lanes is None else self.lanes.sum(self.weight)
-
-    def _number(self) -> Any:
-        if self.keep is None and self.lanes is None:
-            return self.xp.count(self._each)
-        if self.lanes is not None:
-            ones = None if self.keep is None else self.ones_of(self.keep)
-            return self.lanes.sum(ones)
-        return self.number_of(self.keep)
-
-
-def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function of a batch (and plain settings) compute once per batch for all metrics."""
-
-    @functools.wraps(function)
-    def memoised(batch: Sums, *settings: Any) -> Any:
-        memo, key = batch.memo, (function, settings) if settings else function
-        if key not in memo:
-            memo[key] = function(batch, *settings)
-        return memo[key]
-
-    return memoised

@@ -12,7 +12,7 @@ from typing import Any, Iterable, Sequence
 import numpy as np
 
 from fleetmetrics.xp import numpy_ops
-from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor, is_paddle, is_static, without_strays
+from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor, is_paddle, is_static, of_torch, without_strays
 
 __all__ = [
     "Directed",
@@ -49,8 +49,7 @@ def to_host(value: Any) -> Any:
     if is_eager_tensor(value):
         return namespace(value).host(value) if value.is_dense() else value
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's
-        tensor = value.detach().cpu()
-        return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
+        return of_torch(value.cpu(), "value")
     return value
 
 

@@ -29,44 +29,26 @@ _DTYPES = {name: np.dtype(name) for name in ("bool", "int64", "float32", "float6
 _FLOAT64 = _DTYPES["float64"]
 _KEPT = frozenset(_DTYPES.values())
 
-absolute = np.absolute
-add = np.add
-arange = np.arange
+#: What NumPy and Paddle both have by these names, and do alike.
+ALIKE = """
+    add bitwise_xor divide exp full_like isfinite log log1p logical_and logical_not logical_or minimum multiply
+    ones_like sinh square subtract where zeros_like
+"""
+_OF_NUMPY = f"{ALIKE} absolute arange bitwise_and equal greater power remainder"
+globals().update({name: getattr(np, name) for name in _OF_NUMPY.split()})
+
 at_least = np.maximum
-bitwise_and = np.bitwise_and
-bitwise_xor = np.bitwise_xor
 concat = np.concatenate
 count = np.size
-divide = np.divide
-equal = np.equal
-exp = np.exp
 filled = np.full  # with a NumPy scalar
 first_zero = np.argmin
-full_like = np.full_like
-greater = np.greater
-isfinite = np.isfinite
 kind = operator.attrgetter("dtype.kind")
-log = np.log
-log1p = np.log1p
-logical_and = np.logical_and
-logical_not = np.logical_not
-logical_or = np.logical_or
-minimum = np.minimum
-multiply = np.multiply
 number = np.int64
-ones_like = np.ones_like
-power = np.power
 quotient = np.floor_divide
-remainder = np.remainder
 scale = np.multiply
 shape = operator.attrgetter("shape")
-sinh = np.sinh
-square = np.square
-subtract = np.subtract
 sum_by = np.bincount
 take = operator.getitem
-where = np.where
-zeros_like = np.zeros_like
 all_rows = functools.partial(np.all, axis=1)
 highest_of_rows = functools.partial(np.argmax, axis=1)
 largest_of_rows = functools.partial(np.max, axis=1)

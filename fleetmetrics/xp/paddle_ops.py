@@ -16,6 +16,7 @@ import paddle
 
 from fleetmetrics.moments import WIDTHS, merged
 from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor
+from fleetmetrics.xp.numpy_ops import ALIKE
 from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, too
     all_true,
     arange,
@@ -42,26 +43,9 @@ FILTERS = False
 #: Done by `fleetmetrics.batch.lanes.Whole`.
 moments = None
 
+globals().update({name: getattr(paddle, name) for name in ALIKE.split()})
+
 absolute = paddle.abs
-add = paddle.add
-bitwise_xor = paddle.bitwise_xor
-divide = paddle.divide
-exp = paddle.exp
-isfinite = paddle.isfinite
-log = paddle.log
-log1p = paddle.log1p
-full_like = paddle.full_like
-logical_and = paddle.logical_and
-logical_not = paddle.logical_not
-logical_or = paddle.logical_or
-minimum = paddle.minimum
-multiply = paddle.multiply
-sinh = paddle.sinh
-square = paddle.square
-subtract = paddle.subtract
-where = paddle.where
-zeros_like = paddle.zeros_like
-ones_like = paddle.ones_like
 concat = paddle.concat  # of tensors, along an axis
 first_zero = paddle.argmin  # the position among an int64's zeros and ones; 0 if there is none
 take = paddle.gather  # the entries at these positions of the first axis; valid ones only
@@ -71,19 +55,31 @@ sum_of_rows = functools.partial(paddle.sum, axis=1)
 sum_of_columns = functools.partial(paddle.sum, axis=0)
 
 
+def _by_number(function: Any) -> Any:
+    """A function of a tensor and one number of its dtype, which as a Python number would pass through float32."""
+
+    def by_number(tensor: Any, number: float) -> Any:
+        return function(tensor, paddle.full([], number, tensor.dtype))
+
+    return by_number
+
+
+greater = _by_number(paddle.greater_than)  # flags of the entries above the number
+at_least = _by_number(paddle.maximum)  # ``clip`` on 2.6 also cuts off at the largest float32
+bitwise_and = _by_number(paddle.bitwise_and)  # of int64
+quotient = _by_number(paddle.floor_divide)  # of integers, rounded down; at least 0, or multiples of the number
+remainder = _by_number(paddle.remainder)  # of integers of at least 0
+power = _by_number(paddle.pow)  # of float64
+scale = _by_number(paddle.multiply)  # of float64
+
+
 def equal(one: Any, other: Any) -> Any:
     """Flags of the equal entries, whatever the dtypes; for `paddle.equal`, 1e-9 equals 0."""
     if one.dtype != other.dtype:
-        dtype = "float64" if "f" in kind(one) + kind(other) else "int64"
-        one, other = cast(one, dtype), cast(other, dtype)
+        one, other = _common(one, other)
     if kind(one) != "f":
         return paddle.equal(one, other)
     return paddle.logical_and(paddle.greater_equal(one, other), paddle.less_equal(one, other))
-
-
-def greater(tensor: Any, bound: float) -> Any:
-    """Flags of the entries above a number, which does not pass through float32."""
-    return paddle.greater_than(tensor, paddle.full([], bound, tensor.dtype))
 
 
 def within(tensor: Any, low: float, high: float) -> bool:
@@ -116,11 +112,6 @@ def is_class(tensor: Any, classes: int) -> Any:
         return None
     whole = paddle.floor(tensor) if kind(tensor) == "f" else tensor
     return equal(tensor, paddle.clip(whole, 0, classes - 1))
-
-
-def at_least(tensor: Any, low: float) -> Any:
-    """The tensor with smaller entries raised to ``low``; ``clip`` on 2.6 also cuts off at the largest float32."""
-    return paddle.maximum(tensor, paddle.full([], low, tensor.dtype))
 
 
 def zero_unless(flags: Any, tensor: Any) -> Any:
@@ -158,34 +149,14 @@ def sigmoid(tensor: Any) -> Any:
     return paddle.nn.functional.sigmoid(cast(tensor, "float64"))
 
 
-def bitwise_and(tensor: Any, value: int) -> Any:
-    """Each int64 bitwise and one number."""
-    return paddle.bitwise_and(tensor, number(value))
-
-
-def quotient(tensor: Any, divisor: int) -> Any:
-    """Integers divided by one number, rounded down; they are at least 0, or multiples of it."""
-    return paddle.floor_divide(tensor, number(divisor))
-
-
 def position(edges: Any, tensor: Any, right: bool = False) -> Any:
     """How many of the rising edges are below (with ``right``: or equal to) each finite float64 entry: int64."""
     return paddle.searchsorted(edges, tensor, right=right)
 
 
-def power(tensor: Any, exponent: float) -> Any:
-    """Each float64 entry to the power of one number, which as a Python number would pass through float32."""
-    return paddle.pow(tensor, paddle.full([], exponent, "float64"))
-
-
 def highest_of_rows(tensor: Any) -> Any:
     """The place of the largest entry of each row of a matrix, the first one of equals: int64."""
     return paddle.argmax(cast(tensor, "int64") if kind(tensor) == "b" else tensor, axis=1)
-
-
-def scale(tensor: Any, factor: float) -> Any:
-    """A float64 tensor times one number, which as a Python number would pass through float32."""
-    return paddle.multiply(tensor, paddle.full([], factor, "float64"))
 
 
 def sum_by(index: Any, amount: Any, size: int) -> Any:
@@ -198,20 +169,18 @@ def matvec(matrix: Any, vector: Any) -> Any:
     return paddle.matmul(vector, matrix)
 
 
-def extreme(tensor: Any, keep: Any, reduction: str) -> Any:
-    """The largest (``"max"``) or smallest entry of those kept; the reduction's identity if there is none."""
+def extreme(tensor: Any, keep: Any, reduction: str, axis: int | None = None) -> Any:
+    """The largest (``"max"``) or smallest of the kept entries (None: all); the reduction's identity if none is."""
     if keep is not None:
         nothing = identity([], "float64" if kind(tensor) == "f" else "int64", reduction)
         tensor = paddle.where(keep, tensor, paddle.expand_as(nothing, tensor))
-    return paddle.max(tensor) if reduction == "max" else paddle.min(tensor)
+    return (paddle.max if reduction == "max" else paddle.min)(tensor, axis=axis)
 
 
 def extreme_by_column(tensor: Any, keep: Any, reduction: str) -> Any:
     """Of ``[n, 1]`` entries and flags ``[n, m]`` the extreme of those kept in each column: ``[m]``."""
-    nothing = identity([], "float64" if kind(tensor) == "f" else "int64", reduction)
     tensor = paddle.add(tensor, paddle.zeros_like(paddle.cast(keep, tensor.dtype)))
-    tensor = paddle.where(keep, tensor, paddle.expand_as(nothing, tensor))
-    return paddle.max(tensor, axis=0) if reduction == "max" else paddle.min(tensor, axis=0)
+    return extreme(tensor, keep, reduction, axis=0)
 
 
 def extreme_by(index: Any, tensor: Any, keep: Any, size: int, reduction: str) -> Any:
@@ -230,11 +199,6 @@ def dot(one: Any, other: Any) -> Any:
 def dot_of_columns(weight: Any, tensor: Any) -> Any:
     """The sum over the rows of the product of two float64 matrices, of which either may have one column."""
     return paddle.sum(paddle.multiply(weight, tensor), axis=0)
-
-
-def remainder(tensor: Any, divisor: int) -> Any:
-    """Non-negative integers modulo one number."""
-    return paddle.remainder(tensor, paddle.full([], divisor, "int64"))
 
 
 def replaced(tensor: Any, place: Any, row: Any, wanted: Any) -> Any:

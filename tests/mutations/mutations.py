@@ -457,8 +457,8 @@ MUTATIONS = [
     ),
     Mutation(
         "predictions are averaged in float32",
-        'self.memo["values"] = self.xp.cast(self.prediction, "float64")',
-        'self.memo["values"] = self.xp.cast(self.prediction, "float32")',
+        'return self.xp.cast(self.prediction, "float64")',
+        'return self.xp.cast(self.prediction, "float32")',
         "tests/test_contract.py tests/batch/test_batch.py -k 'large_batch or does_not_stop'",
     ),
     Mutation(
