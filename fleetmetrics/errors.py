@@ -11,7 +11,7 @@ import contextvars
 import importlib
 import sys
 import warnings
-from typing import Any, Iterator
+from typing import Any, ContextManager, Iterator
 
 __all__ = [
     "AgreementError",
@@ -140,24 +140,22 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 @contextlib.contextmanager
-def muted(*categories: type[Warning]) -> Iterator[None]:
+def _holding(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[Any]:
+    token = variable.set(value)
+    try:
+        yield value
+    finally:
+        variable.reset(token)
+
+
+def muted(*categories: type[Warning]) -> ContextManager[Any]:
     """Keep `warn` from saying something of these categories inside."""
-    token = _muted.set((*_muted.get(), *categories))
-    try:
-        yield
-    finally:
-        _muted.reset(token)
+    return _holding(_muted, (*_muted.get(), *categories))
 
 
-@contextlib.contextmanager
-def gathered(*categories: type[Warning]) -> Iterator[dict[type[Warning], list[str]]]:
+def gathered(*categories: type[Warning]) -> ContextManager[dict[type[Warning], list[str]]]:
     """Have what `warn` would say inside of these categories, to say it in one sentence afterwards."""
-    texts: dict[type[Warning], list[str]] = {category: [] for category in categories}
-    token = _gathered.set(texts)
-    try:
-        yield texts
-    finally:
-        _gathered.reset(token)
+    return _holding(_gathered, {category: [] for category in categories})
 
 
 def library(name: str, extra: str) -> Any:

@@ -32,15 +32,11 @@ class Requirement(NamedTuple):
 _LARGEST = sys.float_info.max
 
 
-def _finite_prediction(batch: Any) -> Any:
-    return None if batch.xp.known_finite(batch.prediction) else _finite(batch, batch.prediction)
-
-
-def _finite_label(batch: Any) -> Any:
-    return None if batch.xp.known_finite(batch.label) else _finite(batch, batch.label)
-
-
-def _finite(batch: Any, array: Any) -> Any:
+def _finite(argument: str, batch: Any) -> Any:
+    """Flags of the samples whose numbers are finite; None if all are."""
+    array = getattr(batch, argument)
+    if batch.xp.known_finite(array):
+        return None
     finite = batch.xp.isfinite(array)
     return batch.xp.all_rows(finite) if len(batch.xp.shape(array)) > 1 else finite
 
@@ -63,11 +59,11 @@ def _class(batch: Any) -> Any:
 
 #: By name; a metric lists those that it needs.
 REQUIREMENTS: dict[str, Requirement] = {
-    "finite_prediction": Requirement("prediction", "a finite number", _finite_prediction),
+    "finite_prediction": Requirement("prediction", "a finite number", functools.partial(_finite, "prediction")),
     "probability": Requirement(
         "prediction", "a probability in [0, 1] (apply the sigmoid or softmax to logits first)", _probability
     ),
-    "finite_label": Requirement("label", "a finite number", _finite_label),
+    "finite_label": Requirement("label", "a finite number", functools.partial(_finite, "label")),
     "class_label": Requirement(
         "label", "a class: 0 or 1, or with several scores a whole number below their number", _class
     ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from types import TracebackType
 from typing import Any, Callable, Sequence
 
 import numpy as np
@@ -164,9 +163,7 @@ class set_communicator:
     def __enter__(self) -> Communicator | None:
         return self._communicator
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         global _chosen
         _chosen = self._previous
 

@@ -159,10 +159,6 @@ class Stream:
         """Copy what is queued, so that the caller may change its arrays: the frame is completed later."""
         self._unsent = [bytes(part) for part in self._unsent]
 
-    def drop_unsent(self) -> None:
-        """Forget what is queued: the other side has gone away."""
-        self._unsent.clear()
-
     def receive(self) -> Frame | None:
         """Read as far as there are bytes."""
         try:

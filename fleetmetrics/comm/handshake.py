@@ -92,7 +92,6 @@ class Guest:
     def __init__(self, sock: socket.socket, key: bytes, whole: bool = True) -> None:
         self.sock = sock
         self.came = time.monotonic()
-        self.expires = self.came + _GUEST_SECONDS
         self.rank = self.world_size = -1
         self._key = key
         self._bytes = b""
@@ -197,15 +196,11 @@ class Door:
         self._whole = _whole_digests()
         self._listener: socket.socket | None = None
         self._guests: dict[int, Guest] = {}  # by descriptor
-        self._deaf_until = 0.0
+        #: Until when rank 0 accepts nobody, for it has no file descriptor; 0 if it has.
+        self.deaf_until = 0.0
         #: By the rank that somebody said to be: when that was first and last, and how often.
         self.unproven: dict[int, tuple[float, float, int]] = {}
         self.restless = False  # whether there is something to `look` at
-
-    @property
-    def deaf(self) -> bool:
-        """Whether rank 0 has no file descriptor to accept anybody."""
-        return bool(self._deaf_until)
 
     def open(self) -> None:
         """Listen, if it does not yet."""
@@ -216,12 +211,13 @@ class Door:
     def look(self, end: float) -> float:
         """Send away who has stayed too long; return until when rank 0 may sleep at most."""
         now = time.monotonic()
-        while self._guests and next(iter(self._guests.values())).expires < now:  # they are in the order of coming
+        # they are in the order of coming
+        while self._guests and next(iter(self._guests.values())).came < now - _GUEST_SECONDS:
             self.drop(next(iter(self._guests)))
-        if self._deaf_until and now >= self._deaf_until and self._listener is not None:
-            self._deaf_until = 0.0
+        if self.deaf_until and now >= self.deaf_until and self._listener is not None:
+            self.deaf_until = 0.0
             self._poll.register(self._listener)
-        self.restless = bool(self._guests or self._deaf_until or self.unproven)
+        self.restless = bool(self._guests or self.deaf_until or self.unproven)
         return min(end, now + _LOOK_SECONDS) if self.restless else end
 
     def handle(self, descriptor: int) -> Guest | None:
@@ -251,7 +247,7 @@ class Door:
         stream = guest.answer(WELCOME)
         del self._guests[stream.fileno()]
         self.unproven.pop(guest.rank, None)
-        self.restless = bool(self._guests or self._deaf_until or self.unproven)
+        self.restless = bool(self._guests or self.deaf_until or self.unproven)
         return stream
 
     def refuse(self, guest: Guest, code: bytes) -> None:
@@ -294,7 +290,7 @@ class Door:
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 self._poll.unregister(listener)  # or the poll returns at once, again and again
-                self._deaf_until = time.monotonic() + _LOOK_SECONDS
+                self.deaf_until = time.monotonic() + _LOOK_SECONDS
             return
         try:
             sock.setblocking(False)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import select
 import time
 from collections import defaultdict
 from typing import NoReturn, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
-from fleetmetrics.comm.failures import Trouble, late_text, raise_trouble, ranks_text
-from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, GAVE_UP, LEFT, TROUBLE, Frame, Garbled, Poll, Stream
+from fleetmetrics.comm.failures import late_text, raise_trouble, ranks_text
+from fleetmetrics.comm.frames import ACK, ARRIVAL, CLOSED, GAVE_UP, LEFT, TROUBLE, Frame, Garbled, Poll, Stream
 from fleetmetrics.comm.handshake import OTHER_WORLD, TAKEN, Door, Guest, refusal_text
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.star import ACKNOWLEDGING, Answer, Channel, Combine, Member, after, error_frame, interruption
+from fleetmetrics.comm.star import ACKNOWLEDGING, Channel, Combine, Member, after, error_frame, error_in, interruption
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError
 
 __all__ = ["Hub"]
@@ -83,15 +82,14 @@ class Hub(Member):
         self._lost = ""  # why the star cannot go on
         self._last_word = ""  # what all have been told of it
 
-    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
+    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
         """Collect the frames, decide, and answer all; see `Member.exchange`."""
         meeting = self._meeting = _Meeting(channel, frame, label, deadline)
         try:
             frames = self._collect(meeting)
             answer = self._decide(meeting, frames, combine)
             self._look_again(meeting)
-            reply = Frame(ANSWER, frame.call, answer.header, answer.payload, channel.number)
-            self._send_all(reply, deadline)
+            self._send_all(answer, deadline)
             self._confirm(meeting)
             channel.made, channel.label = channel.calls, label
             if meeting.lost:  # the answer stands
@@ -107,11 +105,8 @@ class Hub(Member):
             error = AgreementError(str(reason))
             self._abandon(error_frame(channel.number, frame.call, error, made=frame.call))
             raise error from None
-        except FleetMetricsError as error:
-            self._abandon(error_frame(channel.number, frame.call, error))
-            raise
-        except BaseException as error:  # Ctrl-C, sys.exit: the others hear of it at once
-            told = CommunicatorError(interruption(0, error, label))
+        except BaseException as error:  # of Ctrl-C and sys.exit, too, the others hear at once
+            told = error if isinstance(error, FleetMetricsError) else CommunicatorError(interruption(0, error, label))
             self._abandon(error_frame(channel.number, frame.call, told))
             raise
         finally:
@@ -129,7 +124,7 @@ class Hub(Member):
             peer.stream.close()
         self._door.close()
 
-    def _decide(self, meeting: _Meeting, frames: Sequence[Frame], combine: Combine) -> Answer:
+    def _decide(self, meeting: _Meeting, frames: Sequence[Frame], combine: Combine) -> Frame:
         made = [frame.made for frame in frames]
         last = max(made)
         if min(made) < last:
@@ -139,8 +134,7 @@ class Hub(Member):
                 f" {ranks_text(rank for rank, one in enumerate(made) if one < last)}. Compute it again on all workers;"
                 " from now on they are together."
             )
-        if any(frame.kind == TROUBLE for frame in frames):
-            raise_trouble([_trouble_in(rank, frame) for rank, frame in enumerate(frames)])
+        raise_trouble([error_in(one, rank)[:2] if one.kind == TROUBLE else None for rank, one in enumerate(frames)])
         try:
             return combine(frames)
         except FleetMetricsError:
@@ -208,7 +202,7 @@ class Hub(Member):
         missing = self._absent(meeting)
         connected = any(rank in self._ranks for rank in missing)
         text = late_text(missing, "arrive" if connected else "connect", meeting.timeout, meeting.label)
-        if self._door.deaf:
+        if self._door.deaf_until:
             text += " Rank 0 has no file descriptor left to accept anybody: close files, or raise ulimit -n."
         return text
 
@@ -369,8 +363,7 @@ class Hub(Member):
                     peer.stream.flush()
                 except OSError:
                     lost[peer.rank] = _gone(peer)
-                    peer.stream.drop_unsent()
-                if not peer.stream.sending:
+                if not peer.stream.sending or peer.rank in lost:
                     unsent.unregister(descriptor)
                     del waiting[descriptor]
         for peer in waiting.values():
@@ -421,13 +414,3 @@ def _words_of(peer: _Peer, frame: Frame) -> str:
 
 def _gone(peer: _Peer) -> str:
     return f"rank {peer.rank} has gone away: its process ended, or it closed the channel. Look at its log."
-
-
-def _trouble_in(rank: int, frame: Frame) -> Trouble | None:
-    """What a frame says of trouble; None if it brings data."""
-    if frame.kind != TROUBLE:
-        return None
-    with contextlib.suppress(ValueError, TypeError, RecursionError):
-        name, text = json.loads(frame.header)
-        return str(name), str(text)
-    return "CommunicatorError", f"rank {rank} sent a report that cannot be read."

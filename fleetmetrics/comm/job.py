@@ -8,6 +8,7 @@ import hmac
 import os
 import secrets
 import stat
+import struct
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcess
 __all__ = ["MPI_VARIABLES", "Job", "Secret", "refuse_server", "secret_of", "split_endpoint"]
 
 MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
-_DERIVED_PORTS = 8
+# Of each 4 bytes of the job's name follows a port where rank 0 may listen.
+_EIGHT_WORDS = struct.Struct("!8I")
 # Below the range that Linux deals out to outgoing connections (32768 and up).
 _FIRST_PORT, _PORTS = 20000, 12000
 
@@ -81,8 +83,8 @@ class Job:
         """
         env = os.environ if environment is None else environment
         refuse_server(env)
-        world_size = _whole_number(env, "PADDLE_TRAINERS_NUM", 1, 1)
-        rank = _whole_number(env, "PADDLE_TRAINER_ID", 0, 0)
+        world_size = _whole_number(env, "PADDLE_TRAINERS_NUM", 1)
+        rank = _whole_number(env, "PADDLE_TRAINER_ID", 0)
         if rank >= world_size:
             raise InvalidInputError(
                 f"PADDLE_TRAINER_ID is {rank}, but PADDLE_TRAINERS_NUM is {world_size}: ranks run from 0 to"
@@ -118,8 +120,8 @@ class Job:
     @property
     def on_one_machine(self) -> bool:
         """Whether all workers share a machine: they reach rank 0 by a loopback address, or have one host in common."""
-        hosts = {part.rpartition(":")[0] for part in _parts(self.endpoints)}
-        return _is_loopback(self.candidates()[0][0]) or len(hosts) == 1
+        host, hosts = self.candidates()[0][0], {part.rpartition(":")[0] for part in _parts(self.endpoints)}
+        return host in ("localhost", "::1") or host.startswith("127.") or len(hosts) == 1
 
     def candidates(self) -> list[tuple[str, int]]:
         """Return the addresses where rank 0 may listen, best first, the same list on every rank."""
@@ -131,29 +133,21 @@ class Job:
                 " and PADDLE_MASTER are empty, so rank 0 cannot be found. Start the workers through fleetrun, or"
                 " set FLEETMETRICS_ENDPOINT=host:port (host of rank 0) on all of them."
             )
-        endpoints = self._endpoints()
-        first = endpoints[0] if endpoints else split_endpoint(self.master, "PADDLE_MASTER")
-        derived = [(first[0], port) for port in self._derived_ports()]
-        # In collective mode Paddle itself may want the first trainer endpoint (its store; NCCL in static mode).
-        return derived if self.collective else [first, *derived]
-
-    def _endpoints(self) -> list[tuple[str, int]]:
         parts = _parts(self.endpoints)
         if parts and len(parts) != self.world_size:
             raise InvalidInputError(
                 f"PADDLE_TRAINER_ENDPOINTS names {len(parts)} workers, but PADDLE_TRAINERS_NUM is"
                 f" {self.world_size}; they must agree."
             )
-        return [split_endpoint(part, "PADDLE_TRAINER_ENDPOINTS") for part in parts]
+        endpoints = [split_endpoint(part, "PADDLE_TRAINER_ENDPOINTS") for part in parts]
+        first = endpoints[0] if endpoints else split_endpoint(self.master, "PADDLE_MASTER")
+        derived = [(first[0], _FIRST_PORT + word % _PORTS) for word in _EIGHT_WORDS.unpack(self.name)]
+        # In collective mode Paddle itself may want the first trainer endpoint (its store; NCCL in static mode).
+        return derived if self.collective else [first, *derived]
 
-    def _derived_ports(self) -> list[int]:
-        seed = hashlib.sha256(f"{self.endpoints}|{self.master}".encode()).digest()
-        words = (int.from_bytes(seed[4 * i : 4 * i + 4], "big") for i in range(_DERIVED_PORTS))
-        return [_FIRST_PORT + word % _PORTS for word in words]
 
-
-def _whole_number(env: Mapping[str, str], name: str, default: int, lowest: int) -> int:
-    text = env.get(name, "").strip() or str(default)
+def _whole_number(env: Mapping[str, str], name: str, lowest: int) -> int:
+    text = env.get(name, "").strip() or str(lowest)
     if not (text.isascii() and text.isdigit()) or int(text) < lowest:
         raise InvalidInputError(
             f"the environment variable {name} holds {env[name]!r}; it must be a whole number from {lowest}."
@@ -185,10 +179,6 @@ def _refuse_several_endpoints(env: Mapping[str, str]) -> None:
             f" {number or 'not set'}: the number would be local. Start the workers through fleetrun, or set"
             " PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID; for a single process, unset PADDLE_TRAINER_ENDPOINTS."
         )
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _refuse_mpi(env: Mapping[str, str]) -> None:

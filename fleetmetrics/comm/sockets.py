@@ -14,10 +14,10 @@ from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import described
-from fleetmetrics.comm.frames import ARRIVAL, TROUBLE, Frame, Payload, joined
+from fleetmetrics.comm.frames import ANSWER, ARRIVAL, TROUBLE, Frame, Payload, joined
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Job, split_endpoint
-from fleetmetrics.comm.star import Answer, Combine, Member, Spoke
+from fleetmetrics.comm.star import Combine, Member, Spoke
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
 
 __all__ = ["SocketCommunicator"]
@@ -91,11 +91,11 @@ class SocketCommunicator(Communicator):
         frame.channel, frame.made = channel.number, channel.made
         frame.remaining, frame.timeout = deadline.remaining, deadline.timeout
 
-        def combine(frames: Sequence[Frame]) -> Answer:
+        def combine(frames: Sequence[Frame]) -> Frame:
             calls, notes = zip(*read_each([frame.header for frame in frames], _read))
             letters = [Letter(note, joined(each.payload)) for note, each in zip(notes, frames)]
             answer = answered(decide, channel.calls, calls, letters)
-            return Answer(_header("", answer.note), answer.payload)
+            return Frame(ANSWER, channel.calls, _header("", answer.note), answer.payload, channel.number)
 
         try:
             answer = self._alone(frame, label, combine, deadline)
@@ -109,7 +109,7 @@ class SocketCommunicator(Communicator):
         if not self._channel.closed and self._star.process == os.getpid():
             self._star.shut(self._channel)
 
-    def _alone(self, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
+    def _alone(self, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
         """Take part in one exchange, no other thread of this process beside it."""
         star, answer = self._star, None
         if not star.lock.acquire(timeout=deadline.remaining):
@@ -143,6 +143,15 @@ class SocketCommunicator(Communicator):
 
 
 _stars: weakref.WeakValueDictionary[Job, Member] = weakref.WeakValueDictionary()
+
+
+def _forget() -> None:
+    """A forked child may outlive its parent: the connections end with the parent, so the child lets go of them."""
+    for star in _stars.values():
+        star.close()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _star_of(job: Job) -> Member:

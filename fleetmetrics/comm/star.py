@@ -8,11 +8,10 @@ import json
 import os
 import threading
 import time
-import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import replace
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Callable, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import described, late_text, named_error
@@ -22,21 +21,14 @@ from fleetmetrics.comm.job import Job, secret_of
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
 from fleetmetrics.logs import watch
 
-__all__ = ["ACKNOWLEDGING", "Answer", "Combine", "Member", "Spoke", "error_frame"]
+__all__ = ["ACKNOWLEDGING", "Combine", "Member", "Spoke", "error_frame", "error_in"]
 
 #: So many workers, from rank 1, tell rank 0 at once that they have the answer; the others with their next frame.
 ACKNOWLEDGING = 8
 
 
-class Answer(NamedTuple):
-    """What rank 0 tells everybody: a header for the code, a payload for the numbers."""
-
-    header: bytes
-    payload: Any  # a Payload when it is sent, a Buffer when it has arrived
-
-
-# Takes the arrival frames by rank; runs on rank 0 only, so that all get the same bits.
-Combine = Callable[[Sequence[Frame]], Answer]
+#: Makes the answer of the arrival frames by rank; runs on rank 0 only, so that all get the same bits.
+Combine = Callable[[Sequence[Frame]], Frame]
 
 
 class Channel:
@@ -63,7 +55,6 @@ class Member(ABC):
         self.lock = threading.Lock()
         self.inside = (0, "")  # which thread is in an exchange, and in which
         self.watch = watch(job.rank)  # logs each exchange; None: nobody wants to know
-        _members.add(self)
 
     def open(self, name: str | None) -> Channel:
         """Return a channel of this name; None: the next one of this process."""
@@ -84,8 +75,8 @@ class Member(ABC):
             self.close()
 
     @abstractmethod
-    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
-        """Take part in one exchange."""
+    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
+        """Take part in one exchange; return rank 0's answer."""
 
     @abstractmethod
     def tell_all(self, frame: Frame) -> None:
@@ -96,18 +87,8 @@ class Member(ABC):
         """Close the sockets without a word."""
 
 
-_members: weakref.WeakSet[Member] = weakref.WeakSet()
 #: How many channels without a name a job's communicators have opened in this process.
 _opened: Counter[Job] = Counter()
-
-
-def _forget() -> None:
-    """A forked child may outlive its parent: the connections end with the parent, so the child lets go of them."""
-    for member in _members:
-        member.close()
-
-
-os.register_at_fork(after_in_child=_forget)
 
 
 def error_frame(channel: int, call: int, error: FleetMetricsError, broken: bool = False, made: int = 0) -> Frame:
@@ -128,12 +109,12 @@ def after(channel: Channel, on: str, others: str) -> str:
     return f" The exchange before, {channel.label}, ended with a result on {on}; {others} may have an error instead."
 
 
-def _told_by(verdict: Frame) -> tuple[str, str, bool]:
-    """An error's name and text, and whether the star is of no more use."""
+def error_in(frame: Frame, sender: int = 0) -> tuple[str, str, bool]:
+    """The name and text of an error that a frame brings, and whether the star is of no more use."""
     with contextlib.suppress(ValueError, TypeError, RecursionError):
-        name, text, broken = json.loads(verdict.header)
-        return str(name), str(text), bool(broken)
-    return "CommunicatorError", "rank 0 sent an error that cannot be read.", False
+        name, text, *broken = json.loads(frame.header)
+        return str(name), str(text), any(broken)
+    return "CommunicatorError", f"rank {sender} sent a report that cannot be read.", False
 
 
 def _gone(channel: Channel, label: str) -> str:
@@ -166,7 +147,7 @@ class Spoke(Member):
         self._done: dict[int, int] = {}  # the last exchange that is over, by channel
         self._closed: set[int] = set()  # channels that rank 0 has closed
 
-    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Answer:
+    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
         """Send the frame and wait for rank 0's answer; see `Member.exchange`."""
         fresh, how = self._stream is None, "connect" if self._stream is None else "arrive"
         self._done[channel.number] = frame.call - 1
@@ -240,7 +221,7 @@ class Spoke(Member):
 
     def _converse(
         self, channel: Channel, stream: Stream, frame: Frame, late: Callable[[], Frame], deadline: Deadline
-    ) -> Answer:
+    ) -> Frame:
         spare = margin(deadline.timeout, self._round_trip)
         gives_up_at, leaves_at = deadline.end - spare, 0.0
         answer = self._answer_to(frame, stream)
@@ -273,10 +254,10 @@ class Spoke(Member):
                 raise self._error_of(withdrawn)
         if self.job.rank <= ACKNOWLEDGING:
             self._tell(stream, Frame(ACK, frame.call, channel=frame.channel))
-        return Answer(answer.header, answer.payload)
+        return answer
 
     def _error_of(self, verdict: Frame) -> FleetMetricsError:
-        name, text, broken = _told_by(verdict)
+        name, text, broken = error_in(verdict)
         if broken:
             self.broken = text
         return named_error(name, text)
@@ -302,7 +283,7 @@ class Spoke(Member):
                 raise _Closed
             if frame.kind == CLOSED:
                 self._closed.add(frame.channel)
-            elif frame.kind == ERROR and _told_by(frame)[2]:
+            elif frame.kind == ERROR and error_in(frame)[2]:
                 return frame
             elif frame.kind in (ANSWER, ERROR) and frame.call > self._done.get(frame.channel, 0):
                 # also of what rank 0 has given up and this worker has yet to call

@@ -14,7 +14,7 @@ import pytest
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, ERROR, GAVE_UP, Frame, Keys, Stream
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.star import Answer, Spoke, error_frame
+from fleetmetrics.comm.star import Spoke, error_frame
 from fleetmetrics.errors import CommunicatorError, DeadlineError
 
 LATE = DeadlineError("rank 1 did not arrive")
@@ -56,7 +56,7 @@ class Pair:
                 return
 
 
-def _never(frames: object) -> Answer:
+def _never(frames: object) -> Frame:
     raise AssertionError("only rank 0 combines")
 
 

@@ -19,7 +19,7 @@ from unittest import mock
 
 import numpy as np
 
-from fleetmetrics.comm import frames, handshake, hub, sockets, star
+from fleetmetrics.comm import frames, handshake, sockets, star
 from fleetmetrics.comm.blocks import Block, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.frames import Frame, Keys, Stream, joined
@@ -120,11 +120,8 @@ def headers_of_a_peer(data: bytes) -> None:
     """Any header is a call and a note, trouble, or an error; or it is refused with the rank that sent it."""
     with contextlib.suppress(FleetMetricsError):
         read_each([data], sockets._read)
-    for name, text in (
-        hub._trouble_in(1, Frame(frames.TROUBLE, 1, data)),
-        star._told_by(Frame(frames.ERROR, 1, data))[:2],
-    ):
-        assert isinstance(star.named_error(name, text), FleetMetricsError)
+    name, text, _ = star.error_in(Frame(frames.ERROR, 1, data))
+    assert isinstance(star.named_error(name, text), FleetMetricsError)
 
 
 def guests_of_rank_0(data: bytes) -> None:
