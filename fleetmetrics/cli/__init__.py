@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import json
 import os
 import shlex
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 from fleetmetrics._version import __version__
-from fleetmetrics.cli.printed import clean, markdown, show, tables
+from fleetmetrics.cli.printed import clean, show
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError, MissingLibraryError, library
 
 if TYPE_CHECKING:
@@ -33,9 +31,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     one = commands.add_parser("evaluate", help="metrics of files", **style)
     column: Any = {"metavar": "COLUMN"}
+    columns: Any = {"metavar": "COLUMN", "type": lambda text: text.split(",") if "," in text else text}
     one.add_argument("files", nargs="+", help="Parquet, CSV, JSON Lines, NPZ, Arrow; folders, patterns; -: stdin")
-    one.add_argument("--label", required=True, help="what is true; with commas, of each label", **column)
-    one.add_argument("--score", required=True, help="the prediction; with commas, that of each class", **column)
+    one.add_argument("--label", required=True, help="what is true; with commas, of each label", **columns)
+    one.add_argument("--score", required=True, help="the prediction; with commas, that of each class", **columns)
     one.add_argument("--task", choices=["binary", "multiclass", "regression", "ranking"], default="binary")
     one.add_argument("--classes", type=int, metavar="N", help="of --task multiclass, where --score is one column")
     one.add_argument("--weight", help="how much a row counts", **column)
@@ -51,12 +50,14 @@ def _parser() -> argparse.ArgumentParser:
     some.add_argument("states", nargs="+", metavar="STATE")
     two = commands.add_parser("compare", help="two saved states, the new one and the old one, with deltas", **style)
     two.add_argument("states", nargs=2, metavar="STATE")
+    two.set_defaults(save_state=None)
     for each in (one, some):
         each.add_argument("--save-state", metavar="FILE", help="write what merge and compare read")
     for each in (one, some, two):
         form = each.add_mutually_exclusive_group()
-        form.add_argument("--json", action="store_true", help="print the result as JSON")
-        form.add_argument("--markdown", action="store_true", help="print it as Markdown")
+        for name in ("JSON", "Markdown"):
+            text = f"print the result as {name}"
+            form.add_argument(f"--{name.lower()}", dest="form", action="store_const", const=name, help=text)
         each.add_argument("--html", metavar="FILE", help="write a report that opens in any browser")
         each.add_argument("--lang", choices=["en", "zh"], default="en", help="the report's language")
         each.add_argument(
@@ -107,29 +108,9 @@ def _outcome(args: argparse.Namespace, act: Callable[[], tuple[int, str]]) -> tu
         return 3, f"unexpected {type(error).__name__}: {error} (FLEETMETRICS_LOG=info shows where)"
 
 
-def _asked(args: argparse.Namespace) -> dict[str, Any]:
-    """What the arguments of evaluate ask for; see `fleetmetrics.cli.choices.collection`."""
-    from fleetmetrics.cli.choices import specs_of
-
-    columns: dict[str, Any] = {"prediction": args.score.split(","), "label": args.label.split(",")}
-    columns = {name: each if each[1:] else each[0] for name, each in columns.items()}
-    named = {"weight": args.weight, "user": args.user, "id": args.join_on}
-    columns.update({name: each for name, each in named.items() if each})
-    several = isinstance(columns["prediction"], list)
-    classes = args.classes or (len(columns["prediction"]) if several else None)
-    if args.task == "multiclass" and classes is None:
-        raise InvalidInputError("--task multiclass: give --classes N, or the column of each class, --score p0,p1,p2")
-    if args.join_on and not args.baseline:
-        raise InvalidInputError("--join-on joins the files with those of --baseline; give both")
-    asked = {"task": args.task, "classes": classes if args.task == "multiclass" else None, "columns": columns}
-    ci = args.ci if args.ci is not None else 0.95 if args.join_on else None
-    specs = specs_of(args.metrics, args.task, bool(args.user), several)
-    return {**asked, "metrics": specs, "by": [each for each in args.by.split(",") if each], "ci": ci}
-
-
 def _check_outputs(args: argparse.Namespace) -> None:
     """Raise before anything is read if a file could not be written after."""
-    for path in filter(None, (args.html, getattr(args, "save_state", None))):
+    for path in filter(None, (args.html, args.save_state)):
         if os.path.isdir(path) or not os.access(os.path.dirname(path) or ".", os.W_OK):
             raise InvalidInputError(f"{path} cannot be written: it lies in no folder in which you may write a file")
     if args.html:
@@ -138,14 +119,15 @@ def _check_outputs(args: argparse.Namespace) -> None:
 
 
 def _evaluate(args: argparse.Namespace) -> tuple[int, str]:
-    from fleetmetrics.cli.choices import collection, columns_of
-    from fleetmetrics.cli.result import check_conditions, of_files, of_workers
+    from fleetmetrics.cli.choices import asked_of
+    from fleetmetrics.cli.result import failed, of_files, of_workers, result_of
     from fleetmetrics.comm import get_communicator
     from fleetmetrics.files import find
 
-    asked = _asked(args)
-    columns_of(collection(asked), asked)
-    check_conditions(args.fail_if, asked, bool(args.baseline))
+    asked = asked_of(args)
+    empty = of_files([], asked)
+    if args.fail_if:  # known before anything is read, if it is wrong
+        failed(args.fail_if, result_of(empty, empty if args.baseline else None), early=True)
     _check_outputs(args)
     channel = get_communicator()
     paths = [find(each) for each in (args.files, args.baseline) if each]
@@ -166,23 +148,19 @@ def _states(args: argparse.Namespace) -> tuple[int, str]:
 
     _check_outputs(args)
     args.wrong = 3
-    if args.command == "merge":
-        side, said = load(args.states, args.states[0])
-        return _finish(args, [side], said)
-    return _finish(args, [load([path], args.states[0])[0] for path in args.states])
+    groups = [args.states] if args.command == "merge" else [[path] for path in args.states]
+    sides, said = zip(*(load(paths, args.states[0]) for paths in groups))
+    return _finish(args, sides, said[0])
 
 
 def _finish(args: argparse.Namespace, sides: Sequence[Side], said: Sequence[str] = ()) -> tuple[int, str]:
     """Save, print, and look at the conditions."""
-    from fleetmetrics.cli.result import check_conditions, check_joined, failed, result_of, save
+    from fleetmetrics.cli.result import check_joined, failed, result_of, save
     from fleetmetrics.serial.container import whole_file
 
     new, old = sides[0], sides[1] if sides[1:] else None
-    args.wrong = 2
-    check_conditions(args.fail_if, new.asked, old is not None)
-    args.wrong = 3
     errors = [side.error for side in sides if side.error]
-    if getattr(args, "save_state", None):
+    if args.save_state:
         save(args.save_state, new)
         errors += [f"{args.save_state} holds what could be used: {len(new.read.files):,} files"] * bool(errors)
     if errors:
@@ -196,11 +174,7 @@ def _finish(args: argparse.Namespace, sides: Sequence[Side], said: Sequence[str]
         page = html(result, new.metrics, None if old is None else old.metrics, args.lang)
         with whole_file(args.html) as file:
             file.write(page.encode("utf-8"))
-    if args.json:
-        _print(lambda: print(json.dumps(result, indent=2)))
-    else:
-        found = list(tables(result))
-        _print(lambda: print(markdown(found)) if args.markdown else show(found))
+    _print(lambda: show(result, args.form))
     args.wrong = 2
     held = failed(args.fail_if, result)
     return (1 if held else 0), "\n".join(held)
@@ -218,7 +192,9 @@ def _print(act: Callable[[], Any]) -> None:
 
 def _others(args: argparse.Namespace) -> tuple[int, str]:
     if args.command == "doctor":
-        return int(not importlib.import_module("fleetmetrics.doctor").doctor()), ""
+        from fleetmetrics.doctor import doctor
+
+        return int(not doctor()), ""
     from fleetmetrics.cli.choices import listed
 
     _print(lambda: print("\n".join(listed())))

@@ -18,7 +18,7 @@ from fleetmetrics.hints import hint_of_name
 from fleetmetrics.metric import Declared, Metric
 from fleetmetrics.metrics.aggregation import Count
 
-__all__ = ["Joined", "Rows", "collection", "columns_of", "interval_of", "keys_of", "kinds", "listed", "specs_of"]
+__all__ = ["Joined", "Rows", "asked_of", "collection", "columns_of", "keys_of", "kinds", "listed"]
 
 #: The metrics of a task, where none are asked for.
 _TASKS = {
@@ -34,6 +34,8 @@ _SHORT = (
     "ne=normalized_entropy r2=r2_score rmse=root_mean_squared_error"
 )
 _SPEC = re.compile(r"(?:(?P<key>[\w.-]+)=)?(?P<name>\w+)(?:@(?P<k>\d+))?(?P<settings>(?::\w+=[^:]+)*)")
+#: Between metrics; those within brackets separate none.
+_COMMA = r",(?![^\[(]*[\])])"
 #: What else the result has.
 _RESERVED = ("asked", "baseline", "data", "rows", "slices", "warnings")
 #: The slice of all keys but the first thousand.
@@ -83,17 +85,32 @@ def kinds() -> dict[str, str]:
     return found
 
 
-def specs_of(text: str | None, task: str, user: bool, probabilities: bool) -> list[str]:
-    """The metrics of a list with commas, where those within brackets separate none; None: those of the task."""
-    if text is None:
-        text = _TASKS[task] + ",gauc" * (user and task == "binary")
-        text += ",log_loss" * (probabilities and task == "multiclass")
-    return [each.strip() for each in re.split(r",(?![^\[(]*[\])])", text) if each.strip()]
+def asked_of(args: Any) -> dict[str, Any]:
+    """What the arguments of ``evaluate`` ask for, as JSON holds it."""
+    named = {"prediction": args.score, "label": args.label, "weight": args.weight, "user": args.user}
+    named["id"] = args.join_on
+    several, classes = isinstance(args.score, list), None
+    if args.task == "multiclass":
+        classes = args.classes or (len(args.score) if several else None)
+        if classes is None:
+            raise InvalidInputError("--task multiclass: give --classes N, or a column of each class, --score p0,p1,p2")
+    if args.join_on and not args.baseline:
+        raise InvalidInputError("--join-on joins the files with those of --baseline; give both")
+    more = {"binary": ",gauc" * bool(args.user), "multiclass": ",log_loss" * several}.get(args.task, "")
+    metrics = _TASKS[args.task] + more if args.metrics is None else args.metrics
+    return {
+        "task": args.task,
+        "classes": classes,
+        "columns": {name: column for name, column in named.items() if column},
+        "metrics": [each.strip() for each in re.split(_COMMA, metrics) if each.strip()],
+        "by": list(filter(None, args.by.split(","))),
+        "ci": args.ci if args.ci is not None else 0.95 if args.join_on else None,
+    }
 
 
-def keys_of(specs: Sequence[str]) -> dict[str, str]:
+def keys_of(specs: Sequence[str]) -> dict[str, re.Match[str]]:
     """What each metric is called in the result, with its text, ``key=name@k:setting=value``, if all that can be."""
-    found: dict[str, str] = {}
+    found: dict[str, re.Match[str]] = {}
     for spec in specs:
         match = _SPEC.fullmatch(spec)
         if match is None:
@@ -101,44 +118,42 @@ def keys_of(specs: Sequence[str]) -> dict[str, str]:
         key = match["key"] or spec
         if key in found or key in _RESERVED or key.endswith(("_interval", "_delta")):
             raise InvalidInputError(f"--metrics: {key!r} is there already; give it another name, NAME={spec}")
-        found[key] = spec
+        found[key] = match
     if not found:
         raise InvalidInputError("--metrics is empty; give at least one name, or leave it out")
     return found
 
 
-def _made(spec: str, asked: Mapping[str, Any], **more: Any) -> Any:
+def _made(spec: re.Match[str], asked: Mapping[str, Any], **more: Any) -> Any:
     """A new metric; ``more`` are settings where its class has them and its text does not."""
-    match = _SPEC.fullmatch(spec)
-    assert match is not None
-    name, known = match["name"].lower(), kinds()
+    text, name, known = spec[0], spec["name"].lower(), kinds()
     short = dict(each.split("=") for each in _SHORT.split())
-    kind_name = known.get(f"{name}_at_k" if match["k"] else "") or known.get(short.get(name, name))
+    kind_name = known.get(f"{name}_at_k" if spec["k"] else "") or known.get(short.get(name, name))
     if kind_name is None:
         hint = hint_of_name(name, {each: getattr(fleetmetrics, kind).__doc__ for each, kind in known.items()})
-        raise InvalidInputError(f"--metrics: there is no {match['name']!r}{hint}; `fleetmetrics metrics` lists them")
+        raise InvalidInputError(f"--metrics: there is no {spec['name']!r}{hint}; `fleetmetrics metrics` lists them")
     kind = getattr(fleetmetrics, kind_name)
     parameters = kind.__signature__.parameters
     more["by"] = "user"
     if asked["task"] == "multiclass":
         more.update(task="multiclass", num_classes=asked["classes"])
     settings = {name: value for name, value in more.items() if name in parameters}
-    for name, _, value in (each.partition("=") for each in match["settings"].split(":")[1:]):
+    for name, _, value in (each.partition("=") for each in spec["settings"].split(":")[1:]):
         try:
             settings[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
             settings[name] = value
-    settings.update({"k": int(match["k"])} if match["k"] else {})
+    settings.update({"k": int(spec["k"])} if spec["k"] else {})
     missing = [each.name for each in parameters.values() if each.default is each.empty and each.name not in settings]
     if missing:
-        raise InvalidInputError(f"--metrics: {spec} needs {missing[0]}, {spec}:{missing[0]}=VALUE")
+        raise InvalidInputError(f"--metrics: {text} needs {missing[0]}, {text}:{missing[0]}=VALUE")
     try:
-        return kind(name=match["key"] or spec, **settings)
+        return kind(name=spec["key"] or text, **settings)
     except (InvalidInputError, TypeError) as error:
-        raise InvalidInputError(f"--metrics: {spec}: {error}") from None
+        raise InvalidInputError(f"--metrics: {text}: {error}") from None
 
 
-def interval_of(spec: str, asked: Mapping[str, Any], slices: bool = False) -> Any:
+def interval_of(spec: re.Match[str], asked: Mapping[str, Any], slices: bool = False) -> Any:
     """The metric with an interval, to be moved to its value; or None where it has none. ``slices``: for those.
 
     With ``--ci`` users are drawn, else the ids by which the baseline is joined, else rows. Without, rows, and only for

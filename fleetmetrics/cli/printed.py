@@ -1,20 +1,19 @@
-"""A result for people: aligned text, tables of rich on a terminal, Markdown."""
+"""What is printed of a result: aligned text, tables of rich on a terminal, Markdown, JSON."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import sys
 import unicodedata
-from typing import Any, Iterator, Mapping, Sequence, Tuple
+from typing import Any, Iterator, Mapping, Sequence
 
-__all__ = ["Table", "clean", "markdown", "show", "tables"]
+__all__ = ["clean", "show"]
 
 #: Of more slices the first ones are printed; of metrics beside the one that ranks them so many.
 _SLICES, _BESIDE = 20, 2
 _CHANCE = {True: "within chance", False: "beyond chance", None: "-"}
-#: A title, rows below their headers, of which the first column is names and the others numbers, and lines below.
-Table = Tuple[str, Sequence[Sequence[str]], Sequence[str]]
 
 
 def clean(text: Any) -> str:
@@ -22,8 +21,11 @@ def clean(text: Any) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in str(text))
 
 
-def tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    """What is printed of a result: the data, the metrics, the slices, the warnings."""
+def _tables(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:
+    """The data, the metrics, the slices, the warnings, each as a title, a table, and lines below.
+
+    The first row of a table is headers; its first column is names, the others are numbers.
+    """
     old, percent = result["baseline"], f"{100 * (result['asked'].get('ci') or 0.95):g}%"
     yield "", [], [_read(result["data"]), *([f"baseline: {_read(old['data'])}"] if old else [])]
     rows, whole = [["", "value", percent, "baseline", "delta", f"{percent} of the delta"]], []
@@ -76,50 +78,56 @@ def _filled(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     return list(zip(*columns))
 
 
-def show(found: Sequence[Table]) -> None:
-    """Print tables: by rich where it is installed, and the output is a terminal; else aligned."""
-    console: Any = None
-    if sys.stdout.isatty():
-        with contextlib.suppress(ImportError):
+def show(result: Mapping[str, Any], form: str | None = None) -> None:
+    """Print a result as "JSON" or "Markdown"; or for people, by rich where it is there and the output is a terminal."""
+    if form == "JSON":
+        print(json.dumps(result, indent=2))
+        return
+    if form == "Markdown":
+        print("\n\n".join(_markdown(result)))
+        return
+    out, draw = print, _aligned
+    with contextlib.suppress(ImportError):
+        if sys.stdout.isatty():
             from rich.console import Console
-            from rich.table import Table as RichTable
 
-            console = Console(highlight=False, markup=False)
-    for number, (title, rows, notes) in enumerate(found):
-        rows, lines = _filled(rows), [""] * bool(number) + [title] * bool(title)
-        if console is None or not rows:
-            widths = [max(map(_width, column)) for column in zip(*rows)]
-            for row in rows:
-                first, *others = (cell.rjust(width - _width(cell) + len(cell)) for cell, width in zip(row, widths))
-                lines.append("  ".join([first.lstrip().ljust(len(first)), *others]).rstrip())
-            print("\n".join([*lines, *notes]))
-            continue
-        drawn = RichTable(*rows[0])
-        for column in drawn.columns[1:]:
-            column.justify = "right"
-        for row in rows[1:]:
-            drawn.add_row(*row)
-        print("\n".join(lines))
-        console.print(drawn, *notes, sep="\n")
+            out, draw = Console(highlight=False, markup=False).print, _boxed
+    for number, (title, rows, notes) in enumerate(_tables(result)):
+        drawn = [draw(_filled(rows))] if rows else []
+        out(*[""] * bool(number), *[title] * bool(title), *drawn, *notes, sep="\n")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths, lines = [max(map(_width, column)) for column in zip(*rows)], []
+    for row in rows:
+        first, *others = (cell.rjust(width - _width(cell) + len(cell)) for cell, width in zip(row, widths))
+        lines.append("  ".join([first.lstrip().ljust(len(first)), *others]).rstrip())
+    return "\n".join(lines)
+
+
+def _boxed(rows: Sequence[Sequence[str]]) -> Any:
+    from rich.table import Column, Table
+
+    drawn = Table(*(Column(name, justify="right" if place else "left") for place, name in enumerate(rows[0])))
+    for row in rows[1:]:
+        drawn.add_row(*row)
+    return drawn
+
+
+def _markdown(result: Mapping[str, Any]) -> Iterator[str]:
+    for title, rows, notes in _tables(result):
+        yield from [f"### {_escaped(title)}"] * bool(title)
+        cells = [[_escaped(cell) for cell in row] for row in _filled(rows)]
+        if cells:
+            cells.insert(1, ["---", *["---:"] * (len(cells[0]) - 1)])
+            yield "\n".join(f"| {' | '.join(row)} |" for row in cells)
+        yield from map(_escaped, notes)
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
 
 
 def _width(text: str) -> int:
     """How many places of a terminal a text takes."""
     return len(text) + sum((unicodedata.east_asian_width(c) in "WF") - bool(unicodedata.combining(c)) for c in text)
-
-
-def markdown(found: Sequence[Table]) -> str:
-    """Tables as Markdown."""
-    lines = []
-    for title, rows, notes in found:
-        lines += [f"### {_escaped(title)}\n"] * bool(title)
-        cells = [[_escaped(cell) for cell in row] for row in _filled(rows)]
-        if cells:
-            cells.insert(1, ["---", *["---:"] * (len(cells[0]) - 1)])
-            lines.append("".join(f"| {' | '.join(row)} |\n" for row in cells))
-        lines += [f"{_escaped(note)}\n" for note in notes]
-    return "\n".join(lines).rstrip()
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)

@@ -18,19 +18,19 @@ import numpy as np
 from fleetmetrics._version import __version__
 from fleetmetrics.arguments import difference
 from fleetmetrics.batch.keys import Coded
-from fleetmetrics.cli.choices import collection, columns_of, interval_of, keys_of
+from fleetmetrics.cli.choices import collection, columns_of, keys_of
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Read, evaluate, evaluate_file, together
-from fleetmetrics.formulas.bootstrap import BootstrapResult
+from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
 from fleetmetrics.metric import Metric
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 
-__all__ = ["check_conditions", "check_joined", "failed", "load", "of_files", "of_workers"]
+__all__ = ["check_joined", "failed", "load", "of_files", "of_workers"]
 __all__ += ["result_of", "save"]
 
 _CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
@@ -46,20 +46,20 @@ class Side(NamedTuple):
     error: str = ""  #: of a file that could not be used; the metrics hold the others
 
 
-def of_files(paths: Sequence[str], asked: dict[str, Any], close: bool, **settings: Any) -> Side:
+def of_files(paths: Sequence[str], asked: dict[str, Any], close: bool = False, **settings: Any) -> Side:
     """Evaluate files; there may be none. ``close``: nothing more is to come of their users."""
     make = functools.partial(collection, asked)
-    metrics = make()
-    if not paths:
-        return Side(metrics, Read(), asked)
+    metrics, read, said = make(), Read(), ""
+    columns = columns_of(metrics, asked)
+    if close and {each.table.columns[0] for each in metrics.record_metrics()} == {"user"} and "-" not in paths:
+        settings["complete_by"] = "user"
     try:
-        if close and {each.table.columns[0] for each in metrics.record_metrics()} == {"user"} and "-" not in paths:
-            settings["complete_by"] = "user"
-        metrics, read = evaluate(paths, make, columns_of(metrics, asked), **settings)
-        return Side(metrics, read, asked)
+        if paths:
+            metrics, read = evaluate(paths, make, columns, **settings)
     except DataError as error:
-        metrics, read = error.evaluated or (metrics, Read())
-        return Side(metrics, read, asked, str(error))
+        metrics, read = error.evaluated or (metrics, read)
+        said = str(error)
+    return Side(metrics, read, asked, said)
 
 
 def save(path: str, side: Side) -> None:
@@ -71,8 +71,8 @@ def save(path: str, side: Side) -> None:
 def load(paths: Sequence[str], like: str) -> tuple[Side, list[str]]:
     """What `save` has written to files as one side, and what to warn of.
 
-    CorruptFileError for something else; InvalidInputError for another version's, and if not the same was asked as of
-    the file ``like``, but for the names of columns.
+    CorruptFileError for something else; DataError for another version's, and if not the same was asked as of the file
+    ``like``, but for the names of columns.
     """
     path, (_, note) = like, read_arrays(like, lambda *_: False)
     reads: list[Read] = []
@@ -93,7 +93,7 @@ def load(paths: Sequence[str], like: str) -> tuple[Side, list[str]]:
         metrics = collection(asked)
         metrics._hold(states())
     except InvalidInputError as error:
-        raise InvalidInputError(f"{path}, by fleetmetrics {note.get('version')}: {error}") from None
+        raise DataError(f"{path}, by fleetmetrics {note.get('version')}: {error}") from None
     except FleetMetricsError:
         raise
     except MISFITS as error:
@@ -169,7 +169,7 @@ def _counted(side: Side) -> Counter[Any]:
     return sum(found, Counter())
 
 
-def result_of(new: Side, old: Side | None, command: str, said: Sequence[str] = ()) -> dict[str, Any]:
+def result_of(new: Side, old: Side | None, command: str = "", said: Sequence[str] = ()) -> dict[str, Any]:
     """The result of a side, of its comparison with ``old``, and of how it was asked; ``said`` are warnings so far."""
     keys = list(keys_of(new.asked["metrics"]))
     values, others, texts = _computed(new), None, list(said)
@@ -183,15 +183,13 @@ def result_of(new: Side, old: Side | None, command: str, said: Sequence[str] = (
     result = {key: values[key] for key in keys}
     result["rows"] = values[" rows"]
     for key in keys:
-        pair: list[Any] = [each.get(f"{key} interval") for each in (values, others or {})]
-        if _is_interval(pair[0]):
-            value, draws, confidence = pair[0].value, pair[0].replicates, pair[0].confidence
-            result[f"{key}_interval"] = _percentiles(draws, confidence, values[key] - value)
+        one, other = (_interval(each, f"{key} interval") for each in (values, others or {}))
+        if one:
+            result[f"{key}_interval"] = _ends(one, values[key])
         if others and _is_number(values[key]) and _is_number(others[key]):
             result[f"{key}_delta"] = delta = {"value": values[key] - others[key]}
-            if all(map(_is_interval, pair)):  # who is drawn for one side is drawn for the other, too
-                moved = delta["value"] - (value - pair[1].value)
-                delta.update(_percentiles(draws - pair[1].replicates, confidence, moved))
+            if one and other:
+                delta.update(_ends(_less(one, other), delta["value"]))
     asked = {name: value for name, value in new.asked.items() if value is not None}
     result.update(
         data=_data(new),
@@ -218,14 +216,22 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number))
 
 
-def _is_interval(value: Any) -> bool:
-    return isinstance(value, BootstrapResult) and _is_number(value.value)
+def _interval(values: Mapping[Any, Any], name: Any) -> BootstrapResult | None:
+    """The interval of a number; None if there is none."""
+    found = values.get(name)
+    return found if isinstance(found, BootstrapResult) and _is_number(found.value) else None
 
 
-def _percentiles(draws: np.ndarray, confidence: float, moved: float) -> dict[str, float]:
-    draws = draws[~np.isnan(draws)]
-    low, high = np.percentile(draws, [50 - 50 * confidence, 50 + 50 * confidence]) if len(draws) else [math.nan] * 2
-    return {"low": low + moved, "high": high + moved}
+def _less(one: BootstrapResult, other: BootstrapResult) -> BootstrapResult:
+    """The interval of the difference: who is drawn for one side is drawn for the other, too."""
+    found = bootstrap_result(math.nan, one.replicates - other.replicates, 0, None, one.confidence)
+    return found._replace(value=one.value - other.value)
+
+
+def _ends(interval: BootstrapResult, value: float) -> dict[str, float]:
+    """The ends of an interval that is moved to a value."""
+    moved = value - interval.value
+    return {"low": interval.low + moved, "high": interval.high + moved}
 
 
 def _slices(values: Mapping[str, Any], place: int, keys: Sequence[str]) -> list[dict[str, Any]]:
@@ -236,28 +242,22 @@ def _slices(values: Mapping[str, Any], place: int, keys: Sequence[str]) -> list[
     for a slice and for all rows alike; where counts are drawn, the value of all rows is taken as known.
     """
     first = next((key for key in keys if _is_number(values[key])), "")
-    whole: Any = values.get(" interval")
     drawn, found = values.get(f"{place}  interval", {}), []
     for key, rows in values[f"{place}  rows"].items():
         metrics = {name: values[f"{place} {name}"][key] for name in keys if _is_number(values[f"{place} {name}"][key])}
-        share, value, one = rows / values[" rows"], metrics.get(first, math.nan), drawn.get(key)
+        share, value, one = rows / values[" rows"], metrics.get(first, math.nan), _interval(drawn, key)
         apart = value - values[first] if first else math.nan
         wide = wide_apart = math.nan
-        if first == keys[0] and _is_interval(one):
-            wide = _half(one.replicates, one.confidence)
-            wide_apart = wide if one.drawn is None else _half(one.replicates - whole.replicates, one.confidence)
+        if first == keys[0] and one:
+            normal = NormalDist().inv_cdf((1 + one.confidence) / 2)
+            wide = normal * one.std
+            wide_apart = wide if one.drawn is None else normal * _less(one, values[" interval"]).std
         entry = {"key": key, "rows": rows, "share": share, "metric": first, "value": value, "harm": share * abs(apart)}
         entry.update(low=value - wide, high=value + wide, difference=apart, metrics=metrics)
         entry.update(difference_low=apart - wide_apart, difference_high=apart + wide_apart)
         entry["within_chance"] = None if math.isnan(apart + wide_apart) else bool(abs(apart) <= wide_apart)
         found.append(entry)
     return sorted(found, key=lambda each: (math.isnan(each["harm"]), -each["harm"], str(each["key"])))
-
-
-def _half(draws: np.ndarray, confidence: float) -> float:
-    """Half the width of an interval, of the draws that are defined."""
-    defined = draws[~np.isnan(draws)]
-    return NormalDist().inv_cdf((1 + confidence) / 2) * defined.std(ddof=1) if len(defined) > 1 else math.nan
 
 
 def _plain(value: Any) -> Any:
@@ -271,58 +271,45 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def check_conditions(texts: Sequence[str], asked: Mapping[str, Any], baseline: bool) -> None:
-    """Raise InvalidInputError unless the result may have all names: before anything is read."""
-    keys = keys_of(asked["metrics"])
-    intervals = [key for key, spec in keys.items() if asked["ci"] and interval_of(spec, asked)]
-    names = [*keys, "rows", "data", *["baseline"] * baseline]
-    names += [f"{key}_interval.{end}" for key in intervals for end in ("low", "high")]
-    for key in keys if baseline else ():
-        names += [f"{key}_delta", *(f"{key}_delta.{end}" for end in ("value", *["low", "high"] * (key in intervals)))]
+def failed(texts: Sequence[str], result: Mapping[str, Any], early: bool = False) -> list[str]:
+    """What to say of each condition that holds; an undefined number fails, whatever it is compared with.
+
+    InvalidInputError if a condition is none, or the result has no number of that name. ``early``: nothing is in the
+    result yet, so there may be more inside of the values and of what was read.
+    """
+    said, there = [], dict(_by_path(result)) if texts else {}
+    within = [*result["asked"]["metrics"], "data", *["baseline"] * bool(result["baseline"])]
     for text in texts:
-        path, *_ = _condition(text)
-        if path not in names and not any(path.startswith(f"{name}.") for name in names if not name.endswith("_delta")):
-            near = difflib.get_close_matches(path, names, 1, 0)[0]
-            why = "; intervals need --ci, or --join-on" if path.endswith((".low", ".high")) and not asked["ci"] else ""
-            why = "; deltas need --baseline" if "_delta" in path and not baseline else why
-            there = f"the nearest is {near!r}, and there are {', '.join(names)}"
-            raise InvalidInputError(f"--fail-if {text!r}: there is no {path!r}{why}; {there}")
-
-
-def _condition(text: str) -> tuple[str, str, float]:
-    """The path, the operator and the number of a condition."""
-    match = _CONDITION.fullmatch(text)
-    try:
-        path, sign, number = match.groups()  # type: ignore[union-attr]
-        return path, sign, float(number)
-    except (AttributeError, ValueError):
-        what = f"a name, one of {' '.join(_SIGNS)}, and a number"
-        raise InvalidInputError(f"--fail-if {text!r} must be {what}, like 'auc<0.77'") from None
-
-
-def failed(texts: Sequence[str], result: Mapping[str, Any]) -> list[str]:
-    """What to say of each condition that holds; an undefined number fails, whatever it is compared with."""
-    said = []
-    for text in texts:
-        path, sign, number = _condition(text)
-        value = _at(path, result)
-        value = value["value"] if isinstance(value, Mapping) and "value" in value else value
+        try:
+            path, sign, limit = _CONDITION.fullmatch(text).groups()  # type: ignore[union-attr]
+            number = float(limit)
+        except (AttributeError, ValueError):
+            what = f"a name, one of {' '.join(_SIGNS)}, and a number"
+            raise InvalidInputError(f"--fail-if {text!r} must be {what}, like 'auc<0.77'") from None
+        value = there.get(path, "")
         if value is None:
             said.append(f"--fail-if {text!r} fails: {path} is undefined")
-        elif not _is_number(value):
-            raise InvalidInputError(f"--fail-if {text!r}: the result has no number {path!r}; --json shows what it has")
-        elif getattr(operator, _SIGNS[sign])(value, number):
+        elif _is_number(value) and getattr(operator, _SIGNS[sign])(value, number):
             away = f", {abs(value - number):.6g} {'below' if value < number else 'above'}" if value != number else ""
             said.append(f"--fail-if {text!r} holds: {path} is {value:.6g}{away}")
+        elif not _is_number(value) and not (early and path.startswith(tuple(f"{name}." for name in within))):
+            names = [name for name in there if name in result or not re.search(r"\.\d+(\.|$)", name)]
+            names = [name for name in names if there[name] is None or _is_number(there[name])]
+            why = "; intervals need --ci, or --join-on" if path.endswith((".low", ".high")) else ""
+            why = why if "ci" not in result["asked"] else ""
+            why = "; deltas need --baseline" if "_delta" in path and not result["baseline"] else why
+            near = f"the nearest is {difflib.get_close_matches(path, names, 1, 0)[0]!r}"
+            raise InvalidInputError(f"--fail-if {text!r}: there is no {path!r}{why}; {near}, of {', '.join(names)}")
     return said
 
 
-def _at(path: str, found: Any) -> Any:
-    """What stands under a path with dots, "" if nothing does; a key may have dots, too."""
-    if not path:
-        return found
-    entries = found if isinstance(found, Mapping) else dict(enumerate(found)) if isinstance(found, list) else {}
-    for key in sorted(entries, key=lambda key: -len(str(key))):
-        if path == str(key) or path.startswith(f"{key}."):
-            return _at(path[len(str(key)) + 1 :], entries[key])
-    return ""
+def _by_path(found: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """What stands under each path with dots; a delta is its value."""
+    if not isinstance(found, (dict, list)):
+        yield path, found
+        return
+    entries = found if isinstance(found, dict) else dict(enumerate(found))
+    if "value" in entries:
+        yield path, entries["value"]
+    for key, each in entries.items():
+        yield from _by_path(each, f"{path}.{key}" if path else str(key))
