@@ -30,17 +30,23 @@ sample, in which order it looks at all of them, what it makes of a piece, and ho
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
 import numpy as np
 
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.hashing import integer_ids, poisson, salts, thresholds, words
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.groups import added_up, exact_parts, no_sum, starts_of, sum_of
 from fleetmetrics.metric import Metric
 from fleetmetrics.records.table import Kept, Records, Table
 from fleetmetrics.state import State
+from fleetmetrics.xp import numpy_ops
 
-__all__ = ["RecordMetric"]
+__all__ = ["GroupedMetric", "RecordMetric"]
+
+#: How many products of a replicate and a number of a group are added at a time: BLAS starts no threads for them.
+_AT_ONCE = 2**18
 
 
 class RecordMetric(Metric):
@@ -159,3 +165,90 @@ class RecordMetric(Metric):
         new.table = self.table.fresh()
         new.table.name = new.name
         return new
+
+
+class Draws(NamedTuple):
+    """How often the groups of a `GroupedMetric` count in each replicate; `fleetmetrics.Bootstrap` draws samples so."""
+
+    seed: int
+    replicates: int
+
+    def added(self, groups: np.ndarray, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Add ``[..., groups]`` numbers up as they are and, in further rows, as often as each replicate draws them.
+
+        Without rounding: the numbers ``[1 + replicates, ..., n]`` that are returned have these sums.
+        """
+        parts = {name: exact_parts(each, len(groups) * len(thresholds())) for name, each in values.items()}
+        rows = [each.reshape(-1, len(groups)) for each in parts.values()]
+        table = np.concatenate(rows)
+        total = np.zeros((1 + self.replicates, len(table)))
+        salt = salts(self.seed, self.replicates)
+        one, two = words(numpy_ops, integer_ids(groups), self.seed)
+        step = max(1, _AT_ONCE // total.size)
+        for start in range(0, len(groups), step):
+            here = slice(start, start + step)
+            times = np.ones((len(total), len(one[here])))
+            times[1:] = poisson(numpy_ops, one[here], two[here], salt).T
+            total += times @ table[:, here].T
+        found = np.split(total, np.cumsum([len(each) for each in rows])[:-1], axis=1)
+        return {
+            name: np.moveaxis(sums.reshape(len(total), *each.shape[:-1]), 1, -1)
+            for (name, each), sums in zip(parts.items(), found)
+        }
+
+
+class GroupedMetric(RecordMetric):
+    """A record metric that adds up what each group comes to: a user or a query, with all of its samples.
+
+    It defines `sums`, `counts` and `of_groups` instead of ``start``, ``piece`` and ``join``; ``formula`` gets the sums
+    by name, rounded once. `fleetmetrics.Bootstrap` takes it, and draws groups.
+    """
+
+    #: The names of the sums of bools or integers.
+    counts: tuple[str, ...] = ()
+    #: Of a metric in a `Bootstrap`; its carry has a row for what was met, and one for each replicate.
+    draws: Draws | None = None
+
+    def sums(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the sums of floats by name."""
+        return {}
+
+    def of_groups(self, records: Records) -> dict[str, Any]:
+        """What each group comes to, in their order: ``[..., groups]`` by the names of `sums` and `counts`.
+
+        ``"exponent"``: of the power of two that the sums are yet to be multiplied with, where weights are large.
+
+        Args:
+            records: all samples of some groups, sorted by the order.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define of_groups")
+
+    def start(self) -> dict[str, Any]:  # noqa: D102
+        lead = () if self.draws is None else (1 + self.draws.replicates,)
+        sums = {name: no_sum(*lead, *shape) for name, shape in self.sums().items()}
+        return {**sums, "exponent": 0, **{name: np.zeros(lead, np.int64) for name in self._counts}}
+
+    def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:  # noqa: D102
+        found = {"exponent": 0, **self.of_groups(records)}
+        exponent = found.pop("exponent")
+        if self.draws is not None:
+            group = records[self.table.order or ""]
+            start = np.flatnonzero(starts_of(group))
+            found["drawn"] = np.diff(np.append(start, len(group)))
+            found = self.draws.added(group[start], found)
+        found.update({name: found[name].sum(axis=-1).astype(np.int64) for name in self._counts})
+        return self.join(self.start(), {**found, "exponent": exponent})
+
+    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:  # noqa: D102
+        sums = added_up(carry, later["exponent"], **{name: later[name] for name in self.sums()})
+        return {**sums, **{name: np.asarray(carry[name] + later[name]) for name in self._counts}}
+
+    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
+        carry = carries[self]
+        sums = {name: sum_of(carry[name]) for name in self.sums()}
+        counts = {name: carry[name].item() for name in self.counts}
+        return self.formula(**{name: values[state] for name, state in self.states.items()}, **sums, **counts)
+
+    @property
+    def _counts(self) -> tuple[str, ...]:
+        return self.counts if self.draws is None else (*self.counts, "drawn")

@@ -107,8 +107,10 @@ def _summary(table: np.ndarray, confidence: float) -> tuple[Any, Any, Any, Any]:
         column = np.sort(column[~np.isnan(column)])
         if len(column):
             ends = _between(column, (1 - confidence) / 2), _between(column, (1 + confidence) / 2)
+            exponent = np.frexp(np.abs(column).max())[1]  # squares of what is large would overflow
             with np.errstate(invalid="ignore"):  # of values that are infinite
-                found[:, place] = column.mean(), column.std(ddof=1) if len(column) > 1 else np.nan, *ends
+                std = np.ldexp(column, -exponent).std(ddof=1) if len(column) > 1 else np.nan
+                found[:, place] = column.mean(), np.ldexp(std, exponent), *ends
     parts = found.reshape(4, *table.shape[1:])
     mean, std, low, high = (part.item() if part.ndim == 0 else part for part in parts)
     return mean, std, low, high

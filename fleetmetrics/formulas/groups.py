@@ -90,7 +90,23 @@ def no_sum(*shape: int) -> np.ndarray:
 
 def sum_of(words: Any) -> Any:
     """A sum of `added_up`, rounded once: float64 of one axis less."""
-    return np.apply_along_axis(math.fsum, -1, words)
+    return np.array([math.fsum(row) for row in words.reshape(-1, words.shape[-1]).tolist()]).reshape(words.shape[:-1])
+
+
+def exact_parts(values: np.ndarray, most: int) -> np.ndarray:
+    """Arrays ``[parts, ...]`` whose sum the values are, and whose sums BLAS does not round, in whatever order it adds.
+
+    Each holds whole numbers of some unit, so small that ``most`` times the largest is below 2**53 units.
+    """
+    parts, rest = [], np.asarray(values, np.float64)
+    if not np.isfinite(rest).all():
+        return rest[None]
+    while rest.any():
+        lowest = np.frexp(np.abs(rest).max())[1] - (53 - most.bit_length())
+        unit = np.ldexp(1.0, max(lowest, -1074))
+        parts.append(np.trunc(rest / unit) * unit)
+        rest = rest - parts[-1]
+    return np.stack(parts) if parts else rest[None]
 
 
 def _sums_before(values: np.ndarray, start: np.ndarray) -> np.ndarray:

@@ -8,10 +8,10 @@ import numpy as np
 
 from fleetmetrics.arguments import choice_of, column_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.formulas.groups import added_up, auc_by_group, no_sum, scaled, sum_of
+from fleetmetrics.formulas.groups import auc_by_group, scaled
 from fleetmetrics.formulas.ratio import ratio
 from fleetmetrics.metric import Settings, Undefinable
-from fleetmetrics.record_metric import RecordMetric
+from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class UserSettings(Settings, total=False):
     by: str
 
 
-class _ByUser(Undefinable, RecordMetric):
+class _ByUser(Undefinable, GroupedMetric):
     """The mean of the users' areas; arguments as for `GAUC`."""
 
     requirements = ("finite_prediction", "class_label")
@@ -47,27 +47,22 @@ class _ByUser(Undefinable, RecordMetric):
         positive = batch.xp.cast(batch.positive, "bool")
         return {self.by: batch.column(self.by), "score": batch.scores, "label": positive, "weight": batch.weight}
 
-    def start(self) -> dict[str, Any]:
-        return {"total": no_sum(), "weight": no_sum(), "exponent": 0}
+    def sums(self) -> dict[str, tuple[int, ...]]:
+        return {"total": (), "weight": ()}
 
-    def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def of_groups(self, records: Records) -> dict[str, Any]:
         area, positive, negative, exponent = records.cached("auc by user", self._areas)
         counts = {"samples": positive + negative, "clicks": positive, "uniform": np.ones(len(area))}[self.user_weight]
-        both = ~np.isnan(area)
+        weight = np.where(np.isnan(area), 0, counts)
         exponent = 0 if self.user_weight == "uniform" else exponent
-        return added_up(self.start(), exponent, total=area[both] * counts[both], weight=counts[both])
-
-    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-        return added_up(carry, **later)
+        return {"total": np.nan_to_num(area) * weight, "weight": weight, "exponent": exponent}
 
     def _areas(self, records: Records) -> tuple[Any, ...]:
         weight, exponent = scaled(records["weight"])
         return (*auc_by_group(records[self.by], records["score"], records["label"], weight), exponent)
 
-    def formula(self, total: np.ndarray, weight: np.ndarray, exponent: int) -> float:
-        return ratio(
-            sum_of(total), sum_of(weight), self.title, self.zero_division, "no user has samples of both classes"
-        )
+    def formula(self, total: np.ndarray, weight: np.ndarray) -> float:
+        return ratio(total, weight, self.title, self.zero_division, "no user has samples of both classes")
 
 
 class GAUC(_ByUser):

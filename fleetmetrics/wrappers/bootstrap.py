@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Iterator, Mapping
+import contextlib
+from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, muted
 from fleetmetrics.formulas.bootstrap import bootstrap_result
 from fleetmetrics.metric import Common, Metric
-from fleetmetrics.numbers import identity
+from fleetmetrics.record_metric import Draws, GroupedMetric
 from fleetmetrics.state import Lanes, State
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, without_strays
@@ -49,8 +50,12 @@ class Bootstrap(Wrapper):
     ``replicates`` times and is part of the one exchange, and each sample costs ``replicates`` hashes. Static programs
     only take integers as ids.
 
-    Two metrics with the same seed, replicates and ids draw the same samples: `fleetmetrics.paired_difference` compares
-    their results.
+    A metric by user or by query (`GAUC`, `NDCG`, `MRR`) draws users: each counts as often as the hash of its id says,
+    with all of its samples, where what the users come to is added up. ``ids`` is what the metric is ``by``, also if
+    it is not given. Nothing more is kept of a sample, and the replicates' sums are not rounded.
+
+    Metrics with the same seed, replicates and ids draw the same samples: `fleetmetrics.paired_difference` compares
+    their results, and in a `MetricCollection` the samples of a batch are drawn once for all of them.
 
     ``add`` is that of the metric. Returns a `fleetmetrics.BootstrapResult`, or one for each entry of a value that is a
     dict or a named tuple.
@@ -62,11 +67,12 @@ class Bootstrap(Wrapper):
     Elsewhere: `BootStrapper`.
 
     Args:
-        metric: without samples, left unchanged; not one that keeps every sample.
+        metric: without samples, left unchanged; if it keeps every sample, one that adds up users or queries.
         replicates: how many, at least 2.
         seed: of the draws; an integer.
         confidence: the share of such intervals meant to contain the true value, between 0 and 1.
-        ids: the name of the additional argument of ``add`` that identifies the samples; None: each is drawn on its own.
+        ids: the name of the additional argument of ``add`` that identifies the samples; None: each is drawn on its own,
+            or what the metric is ``by``.
         **common: those of `Metric`; ``validate`` and ``share`` are those of the metric unless given.
 
     Raises:
@@ -110,7 +116,17 @@ class Bootstrap(Wrapper):
 
     def _wrap(self, metric: Metric) -> None:
         super()._wrap(metric)
-        self.refuse_records("resample groups of samples outside, one metric for each")
+        for each in self.metric.record_metrics():
+            if not isinstance(each, GroupedMetric):
+                self.refuse_records("resample groups of samples outside, one metric for each")
+            group = each.table.order
+            self.ids = self.ids or group
+            if self.ids != group:
+                raise InvalidInputError(
+                    f"Bootstrap draws what a metric adds up, and {each.name} ({type(each).__name__}) adds up what each "
+                    f"{group} comes to: give ids={group!r}, not {self.ids!r}"
+                )
+            each.draws = Draws(self.seed, self.replicates)
         if self.ids is not None:
             self.columns = tuple(dict.fromkeys((*metric.columns, self.ids)))
         self.adopt(self.name, {})
@@ -122,15 +138,16 @@ class Bootstrap(Wrapper):
         self.metric.adopt(prefix, shared)
         states = list(self.metric.own_states())
         self.states = {state.name: state for state in states}
-        if self.ids is None:
+        self._lanes: dict[State, Lanes] = {}
+        if self.ids is None or not states:  # what users come to is drawn where it is added up
             return
         self._kind = ("bootstrap", self.replicates, self.seed, self.ids)
-        own = shared.setdefault(self._kind, {})
-        number = State("", (), "int64", "sum", "drawn")
-        self._drawn: Lanes = own.setdefault("drawn", self._lanes_of(number, f"{prefix}.drawn"))
-        self._lanes: dict[State, Lanes] = {}
+        drawn = self._lanes_of(State("", (), "int64", "sum", "drawn"), f"{prefix}.drawn")
+        alike: tuple[Lanes, dict[State, Lanes], list[Metric]] = shared.setdefault(self._kind, (drawn, {}, []))
+        self._drawn, self._all_lanes, self._metrics = alike  # of all metrics that draw alike
+        self._metrics.append(self.metric)
         for state, name in zip(states, names_of(prefix, states, "_replicates")):
-            self._lanes[state] = own.setdefault(state, self._lanes_of(state, name))
+            self._lanes[state] = self._all_lanes.setdefault(state, self._lanes_of(state, name))
         self.states = {state.name: state for state in (self._drawn, *self._lanes.values(), *states)}
 
     def _lanes_of(self, state: State, name: str) -> Lanes:
@@ -154,7 +171,7 @@ class Bootstrap(Wrapper):
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """What a batch adds to the metric's states, and to those of each replicate."""
-        pairs = list(self.metric.statistics(batch))
+        pairs = _asked(self.metric, batch)
         if self.ids is None:
             if batch.weight is not None or batch.width != 1:
                 what = "weights" if batch.weight is not None else "rows of several elements, which are drawn together"
@@ -163,70 +180,70 @@ class Bootstrap(Wrapper):
                     "of a further argument of add that identifies the samples"
                 )
             return pairs
-        if batch.xp.FILTERS and not len(batch.prediction):
+        if not self._lanes or (batch.xp.FILTERS and not len(batch.prediction)):
             return pairs
-        words_of_ids = batch.cached(("words", self._kind), lambda: self._words(batch))
-        samples = batch.xp.shape(batch.prediction)[0]
-        floats = batch.weight is not None or any(state.declared_dtype == "float64" for state in self._lanes)
+        own = [self._drawn, *self._lanes.values()]
+        done: dict[State, Any] = batch.cached(("replicates", self._kind), dict)  # also those of metrics that draw alike
+        if not done.keys() >= {*own}:
+            done.update(self._of_replicates(batch))
+        return pairs + [(lanes, done[lanes]) for lanes in own if done[lanes] is not None]
+
+    def _of_replicates(self, batch: Batch) -> dict[State, Any]:
+        """What a batch adds to all replicates; of a large one, only the weights of a part are in memory at a time."""
+        metrics = []
+        for metric in self._metrics:
+            with contextlib.suppress(InvalidInputError):  # which it raises when it is its turn
+                _asked(metric, batch)
+                metrics.append(metric)
+        hashes, groups, samples = self._words(batch), batch.lanes, batch.xp.shape(batch.prediction)[0]
+        floats = batch.weight is not None or any(
+            lanes.declared_dtype == "float64" for lanes in self._all_lanes.values()
+        )
         step = max(1, _AT_ONCE // ((8 if floats else 1) * self.replicates * batch.width)) * batch.width
-        if samples > step and not is_static(batch.prediction):
-            return pairs + self._by_parts(batch, words_of_ids, step)
-        inside = batch.cached(("resampled", self._kind), lambda: self._resampled(batch, words_of_ids))
-        return pairs + self._of_replicates(inside)
-
-    def _of_replicates(self, inside: Batch) -> list[tuple[State, Any]]:
-        pairs: list[tuple[State, Any]] = [(self._drawn, inside.number)]
-        return pairs + [(self._lanes[state], increment) for state, increment in self.metric.statistics(inside)]
-
-    def _by_parts(self, batch: Batch, words_of_ids: tuple[Any, Any], step: int) -> list[tuple[State, Any]]:
-        """The same for a large batch, with only the weights of one part in memory at a time."""
-        done: dict[State, Any] = batch.cached(("by parts", self._kind), dict)  # also by metrics that share the states
-        asked = [self._drawn, *self._lanes.values()]
-        if any(state not in done for state in asked):
-            totals = self._totals(batch, words_of_ids, step)
-            for state in asked:
-                done.setdefault(state, totals.get(state))
-        return [(state, done[state]) for state in asked if done[state] is not None]
-
-    def _totals(self, batch: Batch, words_of_ids: tuple[Any, Any], step: int) -> dict[State, Any]:
-        groups, samples = batch.lanes, len(batch.prediction)
+        if samples <= step or is_static(batch.prediction):
+            return self._increments(metrics, self._resampled(batch, hashes))
         assert not isinstance(groups, (Nested, Replicates))
         if groups is None or batch.xp is not numpy_ops:
             parts: list[Any] = [slice(start, start + step) for start in range(0, samples, step)]
-            return {state: total.value for state, total in self._sums(batch, words_of_ids, groups, parts).items()}
+            sums = self._sums(metrics, batch, hashes, groups, parts)
+            return {lanes: total.value for lanes, total in sums.items()}
         # One group after the other: its replicates are sums of columns, and lie close together.
         order = np.argsort(groups.index.astype(np.min_scalar_type(groups.size)), kind="stable")
         bounds = np.searchsorted(groups.index[order], np.arange(groups.size + 1)).tolist()
         found = []
         for first, last in zip(bounds, bounds[1:]):
             parts = [order[start : min(start + step, last)] for start in range(first, last, step)]
-            found.append(self._sums(batch, words_of_ids, None, parts))
-        states = dict.fromkeys(state for sums in found for state in sums)
-        return {state: np.stack([self._row(state, sums.get(state)) for sums in found]) for state in states}
-
-    def _row(self, state: State, total: State | None) -> np.ndarray:
-        if total is None:
-            return np.full(state.shape, identity(state.reduction, state.declared_dtype))
-        return total.value
+            found.append(self._sums(metrics, batch, hashes, None, parts))
+        return {lanes: np.stack([sums[lanes].read() for sums in found]) for lanes in found[0]}
 
     def _sums(
-        self, batch: Batch, words_of_ids: tuple[Any, Any], groups: Any, parts: Iterable[Any]
+        self, metrics: Sequence[Metric], batch: Batch, hashes: tuple[Any, Any], groups: Any, parts: Iterable[Any]
     ) -> dict[State, State]:
         """What parts of a batch add, each with its places among the samples."""
-        totals: dict[State, State] = {}
-        one, two = words_of_ids
+        lead = () if groups is None else (groups.size,)
+        every = [self._drawn, *(self._all_lanes[state] for metric in metrics for state in metric.own_states())]
+        totals: dict[State, State] = {
+            each: Lanes(each.name, (*lead, *each.shape), each.declared_dtype, each.reduction) for each in every
+        }
+        one, two = hashes
         for place in parts:
             part = batch.part(place)
             if groups is not None:
                 part = part.in_lanes(Groups(batch.xp, groups.index[place], groups.size))
-            for state, increment in self._of_replicates(self._resampled(part, (one[place], two[place]))):
-                if state not in totals:
-                    shape = state.shape if groups is None else (groups.size, *state.shape)
-                    totals[state] = Lanes(state.name, shape, state.declared_dtype, state.reduction)
-                totals[state].accumulate(
-                    increment if batch.checked else without_strays(batch.xp, increment, totals[state])
-                )
+            inside = self._resampled(part, (one[place], two[place]))
+            for lanes, increment in self._increments(metrics, inside).items():
+                total = totals[lanes]
+                if increment is not None:
+                    total.accumulate(increment if batch.checked else without_strays(batch.xp, increment, total))
         return totals
+
+    def _increments(self, metrics: Sequence[Metric], inside: Batch) -> dict[State, Any]:
+        """What metrics make of samples in replicates; None: nothing."""
+        found: dict[State, Any] = {self._drawn: inside.number}
+        for metric in metrics:
+            given = dict(metric.statistics(inside))
+            found.update({self._all_lanes[state]: given.get(state) for state in metric.own_states()})
+        return found
 
     def _resampled(self, batch: Batch, words_of_ids: tuple[Any, Any]) -> Batch:
         salt, xp = salts(self.seed, self.replicates), batch.xp
@@ -258,11 +275,13 @@ class Bootstrap(Wrapper):
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and those of the replicates."""
-        value = self.metric.evaluate(values, carries)
+        grouped = {metric: carries[metric] for metric in self.metric.record_metrics()}
+        value = self.metric.evaluate(values, _row_of(grouped, 0))
         draws = self._from_counts(values) if self.ids is None else self._from_lanes(values)
         with muted(UndefinedMetricWarning, BucketWarning):
-            replicates = [self.metric.evaluate(each, {}) for each in draws]
-        return self._result(value, replicates, None if self.ids is None else values[self._drawn])
+            replicates = [self.metric.evaluate(each, _row_of(grouped, r)) for r, each in enumerate(draws, 1)]
+        drawn = [values[self._drawn]] if self._lanes else [each["drawn"][1:] for each in grouped.values()]
+        return self._result(value, replicates, drawn[0] if drawn else None)
 
     def _from_lanes(self, values: Mapping[State, np.ndarray]) -> Iterator[Mapping[State, np.ndarray]]:
         for r in range(self.replicates):
@@ -297,3 +316,16 @@ class Bootstrap(Wrapper):
             )
         table = np.stack([array.astype(np.float64) for array in arrays[1:]])
         return bootstrap_result(value, table, self.seed, drawn, self.confidence, self.metric.name)
+
+
+def _asked(metric: Metric, batch: Batch) -> list[tuple[Any, Any]]:
+    """What a batch adds to the states of a metric."""
+    return batch.cached(("asked", metric), lambda: list(metric.statistics(batch)))
+
+
+def _row_of(carries: Mapping[Any, Any], row: int) -> dict[Any, Any]:
+    """What metrics have added up in one replicate; in row 0, of the samples as they are."""
+    return {
+        metric: {name: each if name == "exponent" else each[row] for name, each in carry.items()}
+        for metric, carry in carries.items()
+    }

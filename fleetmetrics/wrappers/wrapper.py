@@ -105,6 +105,10 @@ class Wrapper(Metric):
         new._wrap(self.metric)
         return new
 
+    def record_metrics(self) -> Iterable[Any]:
+        """Those of the metric."""
+        return self.metric.record_metrics()
+
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         """Those of the metric."""
         return self.metric.requirements_of(batch)

@@ -52,6 +52,17 @@ def collection() -> fm.MetricCollection:
     )
 
 
+def by_user() -> fm.MetricCollection:
+    """Metrics whose intervals come from drawing users."""
+    return fm.MetricCollection(
+        {
+            "gauc": fm.Bootstrap(fm.GAUC(), 60),
+            "by country": fm.Sliced(fm.Bootstrap(fm.NDCG(k=3, by="user"), 20), "country"),
+        },
+        name="users",
+    )
+
+
 def fed(metric: Any, share: dict[str, Any], size: int = 37) -> Any:
     for start in range(0, len(share["label"]), size):
         metric.add(**{name: column[start : start + size] for name, column in share.items()})
@@ -74,7 +85,7 @@ def alone() -> dict[str, Any]:
 
 def test_every_worker_reports_the_same_bits(reports: list[dict[str, Any]]) -> None:
     assert [report["rank"] for report in reports] == list(range(len(reports)))
-    for part in ("values", "records", "without ids", "troubles", "warnings"):
+    for part in ("values", "records", "by user", "by user, closed", "without ids", "troubles", "warnings"):
         assert all(repr(report[part]) == repr(reports[0][part]) for report in reports), part
 
 
@@ -107,6 +118,14 @@ def test_records_are_folded_by_slice(reports: list[dict[str, Any]]) -> None:
     data = samples()
     metric = fed(fm.Sliced(fm.GAUC(), "country"), {n: data[n] for n in ("prediction", "label", "country", "user")})
     assert same(reports[0]["records"], plain(metric.compute()), False)
+
+
+@pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
+def test_intervals_by_user_are_the_same_bits_whatever_the_number_of_workers(reports: list[dict[str, Any]]) -> None:
+    data = samples()
+    wanted = fed(by_user(), {name: data[name] for name in ("prediction", "label", "country", "user")}).compute()
+    for how in ("by user", "by user, closed"):
+        assert repr(reports[0][how]) == repr(plain(wanted))
 
 
 def test_without_ids_the_interval_is_that_of_one_process(reports: list[dict[str, Any]]) -> None:

@@ -469,6 +469,47 @@ def test_a_collection_draws_once_and_shares_the_metrics_own_states() -> None:
     assert not same(value["auc ±"].replicates, value["seed"].replicates, False)
 
 
+@pytest.mark.parametrize("keys", ["whole", None, [0, 1]])
+@pytest.mark.parametrize("at_once", [2**20, 7 * 50, 50], ids=["one part", "several of floats", "several"])
+def test_metrics_that_draw_alike_draw_once_and_have_the_bits_of_one_alone(
+    keys: Any, at_once: int, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(bootstrap, "_AT_ONCE", at_once)
+    makes = {"auc": fm.AUC, "accuracy": fm.Accuracy, "loss": fm.LogLoss, "r2": fm.R2Score, "max": fm.MaxError}
+
+    def made(name: str) -> Any:
+        sure = fm.Bootstrap(makes[name](), 7, ids="uid")
+        return sure if keys == "whole" else fm.Sliced(sure, keys=keys, max_keys=5)
+
+    columns = {"uid": IDS} if keys == "whole" else {"uid": IDS, "slot": IDS % 3}
+    calls: list[int] = []
+    draw_samples = bootstrap.poisson
+    monkeypatch.setattr(bootstrap, "poisson", lambda *given: calls.append(1) or draw_samples(*given))
+    alone, most = {}, 0
+    for name in makes:
+        alone[name] = made(name)
+        calls.clear()
+        alone[name].add(P, Y, **columns)
+        most = max(most, len(calls))
+    metrics = fm.MetricCollection({name: made(name) for name in makes})
+    calls.clear()
+    metrics.add(P, Y, **columns)
+    assert len(calls) == most
+    found = metrics.compute()
+    for name, metric in alone.items():
+        assert same(found[name], metric.compute(), True)
+
+
+def test_an_error_names_the_one_of_those_that_draw_alike_that_it_is_about() -> None:
+    every = {"count": fm.Count(), "error": fm.MeanAbsoluteError()}
+    metrics = fm.MetricCollection({name: fm.Bootstrap(each, 5, ids="uid") for name, each in every.items()}, name="all")
+    with pytest.raises(
+        fm.InvalidInputError, match=r"all\['error'\] \(Bootstrap\(MeanAbsoluteError\)\): prediction has"
+    ):
+        metrics.add(RNG.random((N, 3)), Y, uid=IDS)
+    assert not metrics.holds_samples()
+
+
 # -- bad input ------------------------------------------------------------------------------------------------
 
 
@@ -491,7 +532,7 @@ def test_a_bad_argument_is_an_error_that_names_it(settings: dict[str, Any], told
 
 def test_what_cannot_be_resampled_says_what_to_do() -> None:
     cases = {
-        "takes metrics whose states are sums, and .* keeps every sample": lambda: fm.Bootstrap(fm.GAUC()),
+        "takes metrics whose states are sums, and .* keeps every sample": lambda: fm.Bootstrap(fm.ExactAUC()),
         r"around this Sliced: put it around, Sliced\(Bootstrap": lambda: fm.Bootstrap(fm.Sliced(fm.Count())),
         r"around this Windowed: put it around": lambda: fm.Bootstrap(fm.Windowed(fm.Count(), 3)),
         "around this Bootstrap: resampling once is enough": lambda: fm.Bootstrap(fm.Bootstrap(fm.Count())),

@@ -12,11 +12,11 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
 from fleetmetrics.formulas import ranking
-from fleetmetrics.formulas.groups import added_up, no_sum, scaled, sum_of
+from fleetmetrics.formulas.groups import scaled
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.metric import Settings, Undefinable
-from fleetmetrics.record_metric import RecordMetric
+from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class QuerySettings(Settings, total=False):
     by: str
 
 
-class QueryMetric(Undefinable, RecordMetric):
+class QueryMetric(Undefinable, GroupedMetric):
     """Keeps the answers and averages over queries; arguments as for `DCG`."""
 
     requirements = ("finite_prediction", _RELEVANCE)
@@ -57,6 +57,7 @@ class QueryMetric(Undefinable, RecordMetric):
     all_undefined = "no query has a relevant answer"
     k: int | Sequence[int] | None = None
     _cutoffs: Sequence[int | None] = (None,)
+    counts = ("left_out",)
 
     def __init__(self, *, by: str = "query", **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
@@ -72,33 +73,26 @@ class QueryMetric(Undefinable, RecordMetric):
         score = batch.values if batch.classes else batch.prediction  # scores of several classes are an error there
         return {self.by: batch.column(self.by), "score": score, "relevance": batch.labels, "weight": batch.weight}
 
-    def start(self) -> dict[str, Any]:
-        sums = {"total": no_sum(len(self._cutoffs)), "weight": no_sum(), "weight_left_out": no_sum()}
-        return {**sums, "exponent": 0, "left_out": 0}
+    def sums(self) -> dict[str, tuple[int, ...]]:
+        return {"total": (len(self._cutoffs),), "weight": (), "weight_left_out": ()}
 
-    def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def of_groups(self, records: Records) -> dict[str, Any]:
         ranked, exponent = records.cached("ranked", self._ranked)
         values = np.stack([self.of_queries(ranked, k) for k in self._cutoffs])
         undefined = np.isnan(values[0])
-        sums = added_up(
-            self.start(),
-            exponent,
-            total=np.where(undefined, 0, values) * ranked.weight,
-            weight=ranked.weight[~undefined],
-            weight_left_out=ranked.weight[undefined],
-        )
-        return {**sums, "left_out": int(undefined.sum())}
-
-    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-        sums = {name: value for name, value in later.items() if name != "left_out"}
-        return {**added_up(carry, **sums), "left_out": carry["left_out"] + later["left_out"]}
+        return {
+            "total": np.where(undefined, 0, values) * ranked.weight,
+            "weight": np.where(undefined, 0, ranked.weight),
+            "weight_left_out": np.where(undefined, ranked.weight, 0),
+            "exponent": exponent,
+            "left_out": undefined,
+        }
 
     def _ranked(self, records: Records) -> tuple[RankedQueries, int]:
         weight, exponent = scaled(records["weight"])
         return ranking.rank_queries(records[self.by], records["score"], records["relevance"], weight), exponent
 
-    def formula(self, exponent: int, left_out: int, **sums: np.ndarray) -> Any:
-        total, weight, weight_left_out = (sum_of(sums[name]) for name in ("total", "weight", "weight_left_out"))
+    def formula(self, total: Any, weight: Any, weight_left_out: Any, left_out: int) -> Any:
         if not math.isnan(self.zero_division):
             total, weight = total + self.zero_division * weight_left_out, weight + weight_left_out
         elif left_out and weight:

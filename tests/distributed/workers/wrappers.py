@@ -11,7 +11,7 @@ from cluster import error_text, report
 
 import fleetmetrics as fm
 from tests.contract import plain
-from tests.distributed.test_wrappers import SAMPLES, collection, fed, samples
+from tests.distributed.test_wrappers import SAMPLES, by_user, collection, fed, samples
 from tests.fakes import Recorder
 
 TIMEOUT = 20
@@ -73,6 +73,15 @@ if __name__ == "__main__":
     sliced = fm.Sliced(fm.GAUC(), "country", name="by country")
     fed(sliced, share_of(channel.rank, channel.world_size, ("prediction", "label", "country", "user")))
     report(records=plain(sliced.compute(timeout=TIMEOUT)))
+
+    names = ("prediction", "label", "country", "user")
+    sure = fed(by_user(), share_of(channel.rank, channel.world_size, names))
+    report(**{"by user": plain(sure.compute(timeout=TIMEOUT))})
+
+    own = samples()["user"] % channel.world_size == channel.rank
+    closed = fed(by_user(), {name: column[own] for name, column in samples().items() if name in names})
+    closed.close(complete_by="user")
+    report(**{"by user, closed": plain(closed.compute(timeout=TIMEOUT))})
 
     counted = fm.Bootstrap(fm.AUC(buckets=64), 200, name="counted")
     fed(counted, share_of(channel.rank, channel.world_size, ("prediction", "label")))
