@@ -6,7 +6,7 @@ The records of a metric that keeps every sample get the key as an additional col
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Iterable, Mapping
+from typing import Any, Callable, Mapping
 
 import numpy as np
 
@@ -192,8 +192,8 @@ class SlicedRecords:
         return own if self.slicing.table is None else {**own, "keys": self.slicing.table}
 
     def start(self) -> dict[str, Any]:
-        """No slices yet."""
-        return {"slices": [], "carries": []}
+        """No slices yet; those that there are have the metric's carry by their place among the keys, or by the key."""
+        return {"slices": {}}
 
     @property
     def spreads(self) -> bool:
@@ -202,8 +202,7 @@ class SlicedRecords:
 
     def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Let the metric fold each slice of a piece."""
-        slices, known = self._slices(records, states), self.known(carry)
-        return _with(carry, ((place, self.metric.fold(known(place), *each)) for place, *each in slices))
+        return {"slices": {**carry["slices"], **self._each(self.metric.fold, carry, records, states)}}
 
     def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Fold all records where there is one worker."""
@@ -211,34 +210,33 @@ class SlicedRecords:
 
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """What the metric makes of each slice of a piece."""
-        slices, known = self._slices(records, states), self.known(before)
-        return _with(self.start(), ((place, self.metric.piece(known(place), *each)) for place, *each in slices))
+        return {"slices": self._each(self.metric.piece, before, records, states)}
 
     def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
         """What the metric tells ahead of each slice of a piece."""
-        told = [(place, self.metric.ahead(*each)) for place, *each in self._slices(records, states)]
-        return _with(self.start(), (each for each in told if each[1] is not None))
+        told = ((place, self.metric.ahead(*each)) for place, *each in self._slices(records, states))
+        return {"slices": {place: each for place, each in told if each is not None}}
 
     def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
         """Let the metric join the carries of each slice."""
-        slices, known = zip(later["slices"], later["carries"]), self.known(carry)
-        return _with(carry, ((place, self.metric.join(known(place), each)) for place, each in slices))
+        known = self.known(carry)
+        joined = {place: self.metric.join(known(place), each) for place, each in later["slices"].items()}
+        return {"slices": {**carry["slices"], **joined}}
 
     def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> dict[str, Any]:
         """Let the metric close each slice, by its key; None stands for all other keys."""
         if not records:
             return self.start()
-        names, known = [*self._keys(states).tolist(), None], _by_name(totals) if totals else {}
+        names, known = [*self._keys(states).tolist(), None], totals["slices"] if totals else {}
         slices = [(names[at], *each) for at, *each in self._slices(records, states)]
-        made = ((name, self.metric.closed(part, own, known.get(name))) for name, part, own in slices)
-        return _with(self.start(), made)
+        return {"slices": {name: self.metric.closed(part, own, known.get(name)) for name, part, own in slices}}
 
     def join_closed(self, carry: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         """Join the parts of each slice, in the order of the keys."""
-        known, more = _by_name(carry), _by_name(other)
+        known, more = carry["slices"], other["slices"]
         both = {name: self.metric.join_closed(known[name], more[name]) for name in known if name in more}
         found = {**known, **more, **both}.items()
-        return _with(self.start(), sorted(found, key=lambda each: (each[0] is None, each[0])))
+        return {"slices": dict(sorted(found, key=lambda each: (each[0] is None, each[0])))}
 
     def of_closed(self, carry: dict[str, Any], states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """The carries by the place of a slice among the keys of all parts; InvalidInputError if one has none."""
@@ -249,10 +247,8 @@ class SlicedRecords:
                     f"{self.name}: {self.slicing.by} has more than {self.slicing.kept} keys in all parts together, and "
                     f"{name!r} was closed as one of those that are kept; give a larger max_keys=, or keys=[...]"
                 )
-        found = [(places[name], each) for name, each in _by_name(carry).items()]
-        return _with(
-            self.start(), ((at, self.metric.of_closed(each, self._states_at(states, at))) for at, each in found)
-        )
+        found = [(places[name], each) for name, each in carry["slices"].items()]
+        return {"slices": {at: self.metric.of_closed(each, self._states_at(states, at)) for at, each in found}}
 
     def _keys(self, states: Mapping[str, np.ndarray]) -> np.ndarray:
         return np.asarray(states["keys"] if "keys" in states else self.slicing.keys({}))
@@ -266,20 +262,17 @@ class SlicedRecords:
         parts = records.cached(("slices", self.slicing), lambda each: _parts(each, found_in(keys, each[KEY])))
         return [(place, part, self._states_at(states, place)) for place, part in parts]
 
+    def _each(
+        self, make: Callable[..., Any], carry: Mapping[str, Any], records: Records, states: Mapping[str, np.ndarray]
+    ) -> dict[int, Any]:
+        """What a method of the metric makes of each slice of a piece, and of its carry."""
+        known = self.known(carry)
+        return {place: make(known(place), *each) for place, *each in self._slices(records, states)}
+
     def known(self, carry: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
         """The metric's carry, by the place of a slice among the keys; the number of keys for other keys."""
-        found = _by_name(carry)
+        found = carry["slices"]
         return lambda place: found[place] if place in found else self.metric.start()
-
-
-def _by_name(carry: Mapping[str, Any]) -> dict[Any, Any]:
-    return dict(zip(carry["slices"], carry["carries"]))
-
-
-def _with(carry: Mapping[str, Any], slices: Iterable[tuple[int, Any]]) -> dict[str, Any]:
-    """A carry with those of some slices replaced."""
-    found = {**_by_name(carry), **dict(slices)}
-    return {"slices": list(found), "carries": list(found.values())}
 
 
 def _parts(records: Records, index: np.ndarray) -> list[tuple[int, Records]]:
