@@ -50,8 +50,9 @@ class Columns:
         for argument in self.by_argument:
             for name in self.of(argument):
                 if name not in there:
-                    near = difflib.get_close_matches(name, there, 1, 0.5)
-                    hint = f". Did you mean {near[0]!r}?" if near else "."
+                    known, given = {each.lower(): each for each in there}, name.lower()
+                    near = [each for each in known if each.startswith(given)] or difflib.get_close_matches(given, known)
+                    hint = f". Did you mean {known[near[0]]!r}?" if near else "."
                     raise DataError(f"no column {name!r} for {argument}{hint} There are {', '.join(map(repr, there))}")
 
     def nulls(self, table: Any) -> dict[str, np.ndarray]:

@@ -139,6 +139,16 @@ def refused(frame, metric=None, **columns):
     return str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("scor", "score_ctr"), ("SCORE_CTR", "score_ctr"), ("uid", "UserId"), ("clikcs", "clicks"), ("soil", None)],
+)
+def test_a_column_that_is_not_there_is_told_with_the_one_that_may_be_meant(given, meant):
+    there = FRAMES["Arrow"]({name: [1] for name in ("slot", "scar", "score_ctr", "UserId", "clicks")})
+    text = refused(there, prediction="scar", label=given)
+    assert f"Did you mean {meant!r}?" in text if meant else "Did you mean" not in text
+
+
 @pytest.mark.parametrize("kind", ["pandas", "polars", "Arrow"])
 def test_what_a_frame_lacks_is_told(kind):
     frame = FRAMES[kind]
