@@ -49,4 +49,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_modules, "evaluator", "formulas", "static"})
+    return sorted({*globals(), *_modules, *re.findall(r"^from \. import (\w+)", _text, re.MULTILINE)})

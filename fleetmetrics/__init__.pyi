@@ -140,7 +140,10 @@ from fleetmetrics.wrappers.sliced import Sliced as Sliced
 from fleetmetrics.wrappers.windowed import Windowed as Windowed
 from fleetmetrics.wrappers.windowed import WindowedValue as WindowedValue
 from . import evaluator as evaluator
+from . import files as files
 from . import formulas as formulas
+from . import plot as plot
+from . import report as report
 from . import static as static
 
 _modules: dict[str, str]

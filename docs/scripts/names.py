@@ -46,6 +46,8 @@ OTHERS: dict[str, list[str] | None] = {
     "wrappers.sliced": None,
     "wrappers.windowed": None,
 }
+#: The modules that are reached by their names.
+ROOMS = ("evaluator", "files", "formulas", "plot", "report", "static")
 #: What ``from fleetmetrics import *`` leaves alone: Python's own names.
 NOT_STARRED = ("max", "min", "sum")
 
@@ -69,7 +71,7 @@ def stub() -> str:
     lines = [f"from {module} import {name} as {name}" for module, names in modules.items() for name in names]
     starred = sorted({name for names in modules.values() for name in names if name not in NOT_STARRED})
     all_ = ["__all__ = [", *[f'    "{name}",' for name in starred], "]"]
-    lines += [f"from . import {name} as {name}" for name in ("evaluator", "formulas", "static")]
+    lines += [f"from . import {name} as {name}" for name in ROOMS]
     lines += ["", "_modules: dict[str, str]"]
     return "\n".join(["# Written by `make names`.", *lines, *all_, ""])
 
