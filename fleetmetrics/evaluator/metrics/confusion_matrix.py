@@ -21,8 +21,8 @@ class ConfusionMatrix(BaseMetric):
 
     Data samples hold ``pred_score`` ``[classes]`` or ``pred_label``, and ``gt_label``. Workers exchange the matrix.
 
-    Differs from MMPretrain's: a predicted class outside the matrix is an error (MMPretrain counts it in the next row,
-    as another true class), as is a nan score; the matrix is an int64 array. There is no ``plot``.
+    Differs from MMPretrain's as all do, see `fleetmetrics.evaluator.metrics`. In addition, a prediction outside the
+    matrix is an error (MMPretrain counts it in the next row, as another true class); there is no ``plot``.
 
     Args:
         num_classes: number of classes; None: one per score, or the ``num_classes`` of the data samples.

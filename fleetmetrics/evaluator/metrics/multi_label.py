@@ -54,17 +54,12 @@ class MultiLabelMetric(BaseMetric):
     labels as ``gt_label``. In place of the scores there may be the predicted labels as ``pred_label``, whatever ``thr``
     and ``topk`` are; then also ``num_classes``, unless there is ``gt_score``. Workers exchange counts per class.
 
-    Differs from MMPretrain's:
+    Differs from MMPretrain's as all do, see `fleetmetrics.evaluator.metrics`, and in addition:
 
     - ``thr=0.0`` is a threshold like any other: MMPretrain uses it, but names the results ``..._topNone``, or
       ``..._top3`` with ``topk=3``;
-    - a label repeated in a sample counts once: in MMPretrain no prediction matches it;
-    - `calculate` leaves its arguments alone: MMPretrain overwrites -1 with 0 in an int64 target;
     - `calculate` accepts indices in arrays and tensors too, which MMPretrain always reads as one-hot labels;
-    - targets other than 1, 0 and -1 (MMPretrain truncates 0.7 to 0) and nan scores are errors;
-    - without samples: nan with `UndefinedMetricWarning`, not 0; with no class ever predicted, or ever true: 0 with the
-      warning;
-    - counts are integers, and shares float64 instead of float32.
+    - with no class ever predicted, or ever true: 0 with `UndefinedMetricWarning`.
 
     Args:
         thr: the threshold; None: ``topk`` decides. If ``topk`` is None too, 0.5, with a warning.
@@ -226,16 +221,14 @@ class AveragePrecision(BaseMetric):
     Data samples hold ``pred_score`` ``[classes]``, and ``gt_score`` ``[classes]`` of 1, 0 and -1, or any number of
     labels as ``gt_label``. Workers exchange records, since all scores are needed at once.
 
-    Differs from MMPretrain's:
+    Differs from MMPretrain's as all do, see `fleetmetrics.evaluator.metrics`, and in addition:
 
     - samples of equal score enter the curve together, as in scikit-learn: MMPretrain's value depends on the order of
       such samples, and so on the number of workers;
     - a class without positive samples counts as 0.0 in the mean, as there, but with `UndefinedMetricWarning`;
-      MMPretrain fails with an IndexError if all its samples are ignored, or without samples (here nan);
-    - a label repeated in a sample is positive: in MMPretrain it is not;
+      MMPretrain fails with an IndexError if all its samples are ignored;
     - everything is float64: MMPretrain computes in the dtype of the scores, so float16 has three digits, and integer
-      scores truncate the values of the classes to 0 or 1;
-    - targets other than 1, 0 and -1, and nan scores, are errors.
+      scores truncate the values of the classes to 0 or 1.
 
     Args:
         average: ``"macro"``: the mean over the classes; None: every class.

@@ -131,13 +131,11 @@ class RetrievalRecall(BaseMetric):
     Data samples hold ``pred_score`` ``[items]``, and ``gt_score`` ``[items]``, positive where the item is relevant, or
     ``gt_label``, the relevant items. Workers exchange counts.
 
-    Differs from MMPretrain's:
+    Differs from MMPretrain's as all do, see `fleetmetrics.evaluator.metrics`, and in addition:
 
-    - `calculate` leaves its arguments alone: MMPretrain cuts the lists in ``pred`` to the largest k;
     - a query without relevant items counts as 0, as there, but with `UndefinedMetricWarning`;
     - a query with an empty list of answers counts as 0: MMPretrain fails with a ValueError;
-    - negative targets (which MMPretrain considers relevant) and nan scores are errors;
-    - counts are integers, and shares float64 instead of float32.
+    - negative targets are invalid: MMPretrain considers them relevant.
 
     Args:
         topk: one k or several.

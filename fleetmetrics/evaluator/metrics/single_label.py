@@ -36,14 +36,12 @@ class Accuracy(BaseMetric):
 
     Data samples hold ``pred_score`` ``[classes]`` or ``pred_label``, and ``gt_label``. Workers exchange counts.
 
-    Differs from MMPretrain's:
+    Differs from MMPretrain's as all do, see `fleetmetrics.evaluator.metrics`, and in addition:
 
     - the default threshold, 0.0, drops negative scores in both; here with a warning for samples with scores outside
       [0, 1], such as logits;
-    - counts are integers, and shares float64 instead of float32; scores are compared in their own precision;
-    - invalid labels and nan scores are errors;
+    - scores are compared in their own precision;
     - labels ``[n, 1]`` equal ``[n]``: MMPretrain broadcasts them against predicted labels;
-    - without samples: nan with `UndefinedMetricWarning`, not a ZeroDivisionError;
     - thresholds that are equal to two digits have separate results; integers are thresholds too.
 
     Args:
@@ -172,8 +170,8 @@ class SingleLabelMetric(BaseMetric):
     Data samples hold ``pred_score`` ``[classes]`` or ``pred_label`` (then also ``num_classes``, unless the metric has
     it), and ``gt_label``. Workers exchange counts per class.
 
-    Differs from MMPretrain's as `Accuracy` does. In addition, samples with different ``num_classes`` are an error
-    (MMPretrain uses that of the first), and without samples the value is nan with `UndefinedMetricWarning`, not 0.
+    Differs from MMPretrain's as `Accuracy` does. In addition, samples with different ``num_classes`` are an error:
+    MMPretrain uses that of the first.
 
     Args:
         thrs: one threshold or several, each a number or None, for none. As in `Accuracy`, the default 0.0 drops
