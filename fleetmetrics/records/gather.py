@@ -53,9 +53,7 @@ def gather(
             for each in found:
                 each.put_own()
             return _values(found)
-        allow_pickle = all(each.allow_pickle for each in found)
-        told = _send(call, found, channel, deadline, allow_pickle)
-        return _outcome(told, allow_pickle)
+        return _sent(call, found, channel, deadline)
 
 
 def _agree(
@@ -94,17 +92,20 @@ def _agree(
     return [_Collected(share, notes, channel, spool) for share, notes, spool in found]
 
 
-def _send(
-    call: str, found: Sequence[_Collected], channel: Communicator, deadline: Deadline, allow_pickle: bool
-) -> Letter:
-    """The second step; returns rank 0's answer."""
+def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadline: Deadline) -> list[Any]:
+    """The second step; returns the values, or raises the error, that rank 0 answers."""
+    allow_pickle = all(each.allow_pickle for each in found)
 
     def decide(letters: Sequence[Letter]) -> Letter:
         for rank, letter in enumerate(letters):
             _take(found, rank, letter)
         if any(letter.note["more"] for letter in letters):
             return Letter({"done": False})
-        return _answer(lambda: _values(found), allow_pickle)
+        try:
+            packed = pack(_values(found), allow_pickle, "the results")
+        except Exception as error:
+            return _error_letter(error, allow_pickle)
+        return Letter({"done": True, "values": packed.layout}, packed.buffers)
 
     parcels = _parcels(found, channel.rank)
     for _ in progress(itertools.count(), f"{call}, records", channel.rank):
@@ -113,7 +114,7 @@ def _send(
         del payload  # before the next letter is packed
         if told.note["done"]:
             break
-    return told
+    return _outcome(told, allow_pickle)
 
 
 def _parcels(found: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
@@ -327,20 +328,15 @@ class _Collected:
         return as_results(self._names, columns)
 
 
-def _answer(compute: Callable[[], list[Any]], allow_pickle: bool) -> Letter:
-    """The letter with the values, or the error."""
-    try:
-        packed = pack(compute(), allow_pickle, "the results")
-    except Exception as error:
-        return _error_letter(error, allow_pickle)
-    return Letter({"done": True, "values": packed.layout}, packed.buffers)
-
-
 def _error_letter(error: Exception, allow_pickle: bool) -> Letter:
     """The letter with an error, and what the others make it again from, if it survives that."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     note = {"done": True, "error": described(error), "trace": trace}
-    for form in () if isinstance(error, FleetMetricsError) else _forms(error):
+    name = type(error).__name__
+    forms: list[Any] = [] if isinstance(error, FleetMetricsError) else [error]
+    if vars(builtins).get(name) is type(error):  # by name, with its arguments, or its text: these may lack a file name
+        forms = [[name, error.__reduce__()[1]], [name, (str(error),)]]
+    for form in forms:
         with contextlib.suppress(Exception):  # of any kind: it is the user's
             packed = pack([form], allow_pickle)
             data = joined(packed.buffers)
@@ -349,16 +345,8 @@ def _error_letter(error: Exception, allow_pickle: bool) -> Letter:
     return Letter(note)
 
 
-def _forms(error: Exception) -> list[Any]:
-    """An error of Python's by name, with its arguments or else its text; any other as it is."""
-    name = type(error).__name__
-    if vars(builtins).get(name) is not type(error):
-        return [error]
-    return [[name, error.__reduce__()[1]], [name, (str(error),)]]  # args may lack a file name
-
-
 def _made_from(layout: Any, payload: Any, allow_pickle: bool) -> Exception:
-    """The error of one of `_forms`, packed."""
+    """The error of a form that was packed: of Python's own a name and arguments, else itself."""
     (form,) = unpack(layout, payload, allow_pickle)
     if not isinstance(form, list):
         return cast(Exception, form)
@@ -369,7 +357,7 @@ def _made_from(layout: Any, payload: Any, allow_pickle: bool) -> Exception:
 
 
 def _outcome(letter: Letter, allow_pickle: bool) -> list[Any]:
-    """Return the values, or raise the error, of a letter from `_answer`."""
+    """Return the values, or raise the error, of rank 0's last letter."""
     if "values" in letter.note:
         return unpack(letter.note["values"], letter.payload, allow_pickle)
     error: Exception = named_error(*letter.note["error"])
