@@ -8,14 +8,13 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, warn
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import inputs, settings
 from fleetmetrics.evaluator.registry import PRETRAIN
 
 __all__ = ["AveragePrecision", "MultiLabelMetric"]
-
-_TOPK = "topk must be an integer of at least 1, or None"
 
 
 def _record(sample: Mapping[str, Any], labels: bool = False) -> dict[str, np.ndarray]:
@@ -102,7 +101,7 @@ class MultiLabelMetric(BaseMetric):
         elif thr is not None and topk is not None:
             warn("Both thr and topk are given, use threshold in favor of top-k.")
         self.average = settings.check_choice("average", average, settings.AVERAGES)
-        self.thr, self.topk = settings.threshold(thr), None if topk is None else settings.one_k(topk, _TOPK)
+        self.thr, self.topk = settings.threshold(thr), None if topk is None else whole_number_of("topk", topk, 1)
         self.items = settings.check_items(items, "MultiLabelMetric")
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
@@ -160,7 +159,7 @@ class MultiLabelMetric(BaseMetric):
             (array(50.), array(50.), array(45.83333333), array(6))
         """
         settings.check_choice("average", average, settings.AVERAGES)
-        thr, topk = settings.threshold(thr), None if topk is None else settings.one_k(topk, _TOPK)
+        thr, topk = settings.threshold(thr), None if topk is None else whole_number_of("topk", topk, 1)
         classes = settings.check_class_count(num_classes)
         pred = inputs.as_scores(_matrix(pred, pred_indices, classes, "pred"), "pred")
         target = _as_target(_matrix(target, target_indices, classes, "target"), "target")

@@ -8,6 +8,7 @@ from typing import Any, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, UndefinedMetricWarning, warn
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import inputs, settings
@@ -15,7 +16,6 @@ from fleetmetrics.evaluator.registry import PRETRAIN
 
 __all__ = ["RetrievalAveragePrecision", "RetrievalRecall"]
 
-_TOPK = "`topk` must be an integer larger than 0"
 _MODES = ("IR", "integrate")
 
 
@@ -159,7 +159,7 @@ class RetrievalRecall(BaseMetric):
 
     def __init__(self, topk: int | Sequence[int], collect_device: str = "cpu", prefix: str | None = None) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.topk = settings.top_ks(topk, f"{_TOPK} or a sequence of these")
+        self.topk = settings.top_ks(topk)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the hits are kept: a gallery may be large
@@ -199,7 +199,7 @@ class RetrievalRecall(BaseMetric):
             >>> RetrievalRecall.calculate([[0], [1], [2], [3]], [[0, 1], [2], [1], [0, 3]], 1, True, True)
             [array(50.)]
         """
-        topk = settings.top_ks(topk, f"{_TOPK} or a sequence of these")
+        topk = settings.top_ks(topk)
         answers = _answers(pred, target, max(topk), pred_indices, target_indices)
         return [np.asarray(value) for value in _recalls(_recall_counts(_hits(answers, topk), answers.total))]
 
@@ -265,7 +265,7 @@ class RetrievalAveragePrecision(BaseMetric):
         self, topk: int | None = None, mode: str = "IR", collect_device: str = "cpu", prefix: str | None = None
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.topk, self.mode = settings.one_k(topk, _TOPK), settings.check_choice("mode", mode, _MODES)
+        self.topk, self.mode = whole_number_of("topk", topk, 1), settings.check_choice("mode", mode, _MODES)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the value is kept: a gallery may be large
@@ -306,7 +306,7 @@ class RetrievalAveragePrecision(BaseMetric):
             >>> RetrievalAveragePrecision.calculate([[0, 1, 2, 3]], [[0, 3]], 4, True, True)
             75.0
         """
-        k = settings.one_k(topk, _TOPK)
+        k = whole_number_of("topk", topk, 1)
         settings.check_choice("mode", mode, _MODES)
         answers = _answers(pred, target, k, pred_indices, target_indices)
         values = 100 * formulas.average_precision_of_ranking(*answers, mode)

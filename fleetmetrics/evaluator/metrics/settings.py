@@ -7,48 +7,34 @@ from typing import Any, Iterable, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import is_whole
+from fleetmetrics.arguments import number_of, whole_number_of
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
 
 AVERAGES = ("micro", "macro", None)
 ITEMS = ("precision", "recall", "f1-score", "support")
 
 
-def _entries(value: Any) -> tuple[Any, ...]:
+def _entries(argument: str, value: Any) -> tuple[Any, ...]:
     one = value is None or isinstance(value, str) or not isinstance(value, Iterable)
-    return (value,) if one else tuple(value)
+    entries = (value,) if one else tuple(value)
+    if not entries:
+        raise InvalidInputError(f"{argument} is empty; give one, or several")
+    return entries
 
 
-def top_ks(topk: Any, message: str = "topk must be an integer of at least 1, or several of them") -> tuple[int, ...]:
+def top_ks(topk: Any) -> tuple[int, ...]:
     """One k or several as a tuple."""
-    entries = _entries(topk)
-    if not entries or not all(is_whole(k) and k >= 1 for k in entries):
-        raise InvalidInputError(f"{message}, not {topk!r}")
-    return tuple(int(k) for k in entries)
-
-
-def one_k(topk: Any, message: str) -> int:
-    """One k, and not several."""
-    if not is_whole(topk):
-        raise InvalidInputError(f"{message}, not {topk!r}")
-    return top_ks(topk, message)[0]
+    return tuple(whole_number_of("topk, or each of several,", k, 1) for k in _entries("topk", topk))
 
 
 def threshold(thr: Any, argument: str = "thr") -> float | None:
     """A threshold as a float; None stays None."""
-    if thr is None:
-        return None
-    if not isinstance(thr, (int, float, np.number)) or isinstance(thr, bool) or not np.isfinite(thr):
-        raise InvalidInputError(f"{argument} must hold finite numbers or None, not {thr!r}")
-    return float(thr)
+    return None if thr is None else number_of(argument, thr, allowed="a finite number or None")
 
 
 def thresholds(thrs: Any) -> tuple[float | None, ...]:
     """One threshold or several as a tuple."""
-    entries = _entries(thrs)
-    if not entries:
-        raise InvalidInputError("thrs is empty; give a number, None, or several of these")
-    return tuple(threshold(thr, "thrs") for thr in entries)
+    return tuple(threshold(thr, "thrs, or each of several,") for thr in _entries("thrs", thrs))
 
 
 def suffixes(thrs: Sequence[float | None]) -> list[str]:
@@ -95,9 +81,7 @@ def check_items(items: Any, metric: str) -> tuple[str, ...]:
 
 def check_class_count(num_classes: Any) -> int | None:
     """The number of classes as an int; None stays None."""
-    if num_classes is not None and (not is_whole(num_classes) or num_classes < 1):
-        raise InvalidInputError(f"num_classes must be an integer of at least 1, or None, not {num_classes!r}")
-    return None if num_classes is None else int(num_classes)
+    return None if num_classes is None else whole_number_of("num_classes", num_classes, 1)
 
 
 def known_class_count(num_classes: Any) -> int:

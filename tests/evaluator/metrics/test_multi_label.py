@@ -312,10 +312,10 @@ def test_they_are_registered_and_have_mmpretrains_prefixes():
 )
 def test_bad_settings(use):
     for topk in (0, -1, 1.0, True, "1", (1,), [1, 2]):
-        with pytest.raises(InvalidInputError, match="topk must be an integer of at least 1, or None, not"):
+        with pytest.raises(InvalidInputError, match="topk must be an integer of at least 1, not"):
             use(topk=topk)
     for thr in ("0.5", math.nan, True, (0.5,)):
-        with pytest.raises(InvalidInputError, match="thr must hold finite numbers or None, not"):
+        with pytest.raises(InvalidInputError, match="thr must be a finite number or None, not"):
             use(thr=thr)
     with pytest.raises(AssertionError, match="Invalid `average` argument"):
         use(thr=0.5, average="samples")

@@ -298,16 +298,16 @@ def test_they_are_registered_and_have_mmpretrains_prefixes():
 
 @pytest.mark.parametrize("topk", [0, -1, 2.0, True, "1", None, (), (1, 0), (1, "2")])
 def test_topk_must_be_whole_numbers_of_at_least_1(topk):
-    with pytest.raises(InvalidInputError, match="topk must be an integer of at least 1, or several of them, not"):
+    with pytest.raises(InvalidInputError, match=r"topk( is empty|.* must be an integer of at least 1, not)"):
         Accuracy(topk=topk)
-    with pytest.raises(InvalidInputError, match="topk must be"):
+    with pytest.raises(InvalidInputError, match=r"topk( is empty|.* must be an integer)"):
         Accuracy.calculate([[0.5, 0.5]], [0], topk=topk)
 
 
 @pytest.mark.parametrize("thrs", ["0.5", True, math.nan, math.inf, (0.1, "0.5"), [[0.1]]])
 @pytest.mark.parametrize("kind", [Accuracy, SingleLabelMetric])
 def test_thrs_must_be_finite_numbers_or_none(thrs, kind):
-    with pytest.raises(InvalidInputError, match="thrs must hold finite numbers or None, not "):
+    with pytest.raises(InvalidInputError, match="thrs, or each of several, must be a finite number or None, not "):
         kind(thrs=thrs)
     with pytest.raises(InvalidInputError, match="thrs is empty"):
         kind.calculate([[0.5, 0.5]], [0], thrs=())
@@ -403,7 +403,7 @@ def test_settings_of_the_single_label_metric():
             with pytest.raises(AssertionError, match="Invalid `average` argument, please specify from"):
                 use(average)
     for num_classes in (0, -1, 2.0, "2", True):
-        with pytest.raises(InvalidInputError, match="num_classes must be an integer of at least 1, or None, not"):
+        with pytest.raises(InvalidInputError, match="num_classes must be an integer of at least 1, not"):
             SingleLabelMetric(num_classes=num_classes)
     with pytest.raises(AssertionError, match="Please specify the `num_classes` if the `pred` is labels"):
         SingleLabelMetric.calculate([0, 1], [0, 1])
