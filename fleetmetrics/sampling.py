@@ -21,6 +21,7 @@ from typing import Any, Callable, Sequence, Union
 
 import numpy as np
 
+from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import InvalidInputError, UnknownNameError
 
 __all__ = [
@@ -54,11 +55,11 @@ class Dealing:
                 " paddle.io.DistributedBatchSampler, a paddle.io.DataLoader with one as its batch_sampler, and an"
                 f" object with {', '.join(_READ)}. Where samples are dealt in another way, give ids= instead."
             )
-        self.ranks = _integer("sampler.nranks", inner.nranks, 1, 2**31)
+        self.ranks = whole_number_of("sampler.nranks", inner.nranks, 1, 2**31 - 1)
         self.local_rank: Any = inner.local_rank
         if epoch is None:
             epoch = 0 if formula and not inner.shuffle else getattr(inner, "epoch", 0)
-        epoch = _integer("epoch", epoch, 0, 2**32)  # the seeds that RandomState takes
+        epoch = whole_number_of("epoch", epoch, 0, 2**32 - 1)  # the seeds that RandomState takes
         names = ("nranks", "batch_size", "shuffle", "drop_last")
         samples = len(inner.dataset) if hasattr(inner, "dataset") else None
         #: What must be the same on every worker; fit for JSON.
@@ -74,7 +75,7 @@ class Dealing:
 
     def rank(self, rank: int | None) -> int:
         """The rank, or the sampler's for None; `InvalidInputError` if there is no such rank."""
-        return _integer("rank", self.local_rank if rank is None else rank, 0, self.ranks)
+        return whole_number_of("rank", self.local_rank if rank is None else rank, 0, self.ranks - 1)
 
 
 def epoch_under_way(sampler: Any) -> int:
@@ -99,12 +100,6 @@ def _inner(sampler: Any) -> Any:
     return sampler if hasattr(sampler, "nranks") else getattr(sampler, "batch_sampler", sampler)
 
 
-def _integer(name: str, value: Any, low: int, stop: int) -> int:
-    if not isinstance(value, (int, np.integer)) or not low <= value < stop:
-        raise InvalidInputError(f"{name} is {value!r}; it must be an integer from {low} to {stop - 1}.")
-    return int(value)
-
-
 class _Formula:
     """One pass of Paddle's own sampler: position q of the padded list stands for sample q % N."""
 
@@ -112,7 +107,7 @@ class _Formula:
         self.samples, self.ranks = len(sampler.dataset), ranks
         each = getattr(sampler, "num_samples", -(-self.samples // ranks))  # fixed when the sampler was made
         self.total = each * ranks
-        block = _integer("sampler.batch_size", sampler.batch_size, 1, 2**63)
+        block = whole_number_of("sampler.batch_size", sampler.batch_size, 1)
         # In auto-parallel a worker's batch is several blocks; what is dropped is less than a batch.
         self.dealt = each - (each % (block * getattr(sampler, "_acc_steps", 1)) if sampler.drop_last else 0)
         self.block = max(1, min(block, each))
