@@ -209,6 +209,7 @@ def position_dtype(total: int) -> np.dtype:
 
 
 MODES = ("unzip", "cat", "batch")
+#: Where records belong: positions, or an arithmetic progression of them.
 Positions = Union[slice, np.ndarray]
 
 

@@ -95,7 +95,7 @@ class Evaluator(Resumable):
             )
         samples = as_dicts(data_samples)
         fed = self._fed()
-        if not any(each.records for each in fed):
+        if not any(each.results for each in fed):
             self._epoch = None
         if self.sampler is not None and self._epoch is None:
             self._epoch = epoch_under_way(self.sampler)
@@ -195,12 +195,11 @@ class Evaluator(Resumable):
         return self.metrics
 
     def _given(self) -> list[Columns]:
-        return [Columns.of(to_cpu(list(getattr(metric, "results", ())))) for metric in self.metrics]
+        return [Columns.of(to_cpu(list(each.results))) for each in self._fed()]
 
     def _give(self, given: list[Columns]) -> None:
-        for metric, columns in zip(self.metrics, given):
-            if hasattr(metric, "results"):
-                metric.results[:] = chain(*[batch[0] for batch in columns.batches])
+        for each, columns in zip(self._fed(), given):
+            each.results[:] = chain(*[batch[0] for batch in columns.batches])
 
     # What an evaluation is made of
 

@@ -94,9 +94,9 @@ class FedMetric:
         return getattr(type(self.metric), "evaluate", None) is BaseMetric.evaluate
 
     @property
-    def records(self) -> int:
-        """The number of its records."""
-        return len(getattr(self.metric, "results", ()))
+    def results(self) -> list[Any]:
+        """Its records, to be changed in place; an empty list if it keeps none."""
+        return getattr(self.metric, "results", [])
 
     def ask(self, size: int | None, mode: str, dealing: Dealing | None, keep: bool = False) -> dict[str, Any]:
         """What its own ``evaluate`` returns."""
@@ -114,21 +114,19 @@ class FedMetric:
 
     def ask_alone(self) -> dict[str, Any]:
         """What its own ``evaluate`` returns for this worker alone; its records are restored afterwards."""
-        kept = list(getattr(self.metric, "results", ()))
+        kept = list(self.results)
         try:
             with set_communicator(LocalCommunicator()):
                 return self.ask(None, "cat", None, keep=True)
         finally:
-            if hasattr(self.metric, "results"):
-                self.metric.results[:] = kept
+            self.results[:] = kept
 
     def cut(self, records: int, calls: int) -> None:
         """Keep only this many records and batches."""
-        if hasattr(self.metric, "results"):
-            del self.metric.results[records:]
+        del self.results[records:]
         if isinstance(self.metric, BaseMetric):
             self.metric._ledger.cut(calls)
 
     def mark(self) -> tuple[int, int]:
         """The arguments with which `cut` returns to this point."""
-        return self.records, len(self.metric._ledger.calls) if isinstance(self.metric, BaseMetric) else 0
+        return len(self.results), len(self.metric._ledger.calls) if isinstance(self.metric, BaseMetric) else 0

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from itertools import chain
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence, Union
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 from numpy import ndarray
 
 from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.sampling import Positions
 from fleetmetrics.xp import is_eager_tensor, is_on_device, to_host
 
-__all__ = ["RECORDS", "Columns", "Part", "Positions", "are_alike", "as_results", "in_order", "one_per_id", "part_of"]
+__all__ = ["RECORDS", "Columns", "Part", "are_alike", "as_results", "in_order", "one_per_id", "part_of"]
 
-#: Where records belong: int positions, or an arithmetic progression of them.
-Positions = Union[np.ndarray, slice]
 #: A sample's scores differ in the last bits between batches.
 _RELATIVE_TOLERANCE = 1e-3
 _ABSOLUTE_TOLERANCE = 1e-6

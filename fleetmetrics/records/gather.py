@@ -24,10 +24,11 @@ from fleetmetrics.comm.failures import Caught, described, named_error
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, warn
 from fleetmetrics.logs import progress
-from fleetmetrics.records.batches import Columns, Part, Positions, as_results, in_order, one_per_id, part_of
+from fleetmetrics.records.batches import Columns, Part, as_results, in_order, one_per_id, part_of
 from fleetmetrics.records.ledger import kept_records
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
 from fleetmetrics.records.share import Share, States, check_notes, counts_samples
+from fleetmetrics.sampling import Positions
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 

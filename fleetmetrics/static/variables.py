@@ -184,8 +184,7 @@ def accumulate(state: StaticState, batch_value: Any) -> None:
     Args:
         state: from `create_state`.
         batch_value: a variable of the program with the state's shape (a scalar may be ``[1]`` or ``[]``);
-            bools and integers for an int64 state, floats too for a float64 one. Or
-            `Scattered`.
+            bools and integers for an int64 state, floats too for a float64 one. Or `Scattered`.
 
     Raises:
         InvalidInputError: it is no static variable, or its shape or dtype do not fit.

@@ -5,10 +5,9 @@ counts once; counts are integers, and shares float64 instead of float32, which w
 `UndefinedMetricWarning`, instead of 0 or an error; `calculate` leaves its arguments alone.
 """
 
-from fleetmetrics.evaluator.metrics.confusion_matrix import ConfusionMatrix
 from fleetmetrics.evaluator.metrics.multi_label import AveragePrecision, MultiLabelMetric
 from fleetmetrics.evaluator.metrics.retrieval import RetrievalAveragePrecision, RetrievalRecall
-from fleetmetrics.evaluator.metrics.single_label import Accuracy, SingleLabelMetric
+from fleetmetrics.evaluator.metrics.single_label import Accuracy, ConfusionMatrix, SingleLabelMetric
 
 __all__ = [
     "Accuracy",

@@ -152,14 +152,6 @@ def stack(records: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
     return np.concatenate(rows).reshape(len(rows), -1)
 
 
-def labels_without_scores(sample: Mapping[str, Any]) -> np.ndarray:
-    """The ``pred_label`` of a data sample, any number of labels, as a row of zeros and ones."""
-    classes = settings.check_class_count(sample.get("num_classes"))
-    if "gt_score" in sample:
-        classes = len(score_of(sample, "gt_score"))
-    return one_hot([label_of(sample, "pred_label")], settings.known_class_count(classes), "pred_label")[0]
-
-
 def labelled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a sample with one label: ``pred_score`` or ``pred_label``, and ``gt_label``."""
     if "pred_score" in sample:

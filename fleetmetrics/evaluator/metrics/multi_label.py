@@ -19,12 +19,13 @@ __all__ = ["AveragePrecision", "MultiLabelMetric"]
 
 def _record(sample: Mapping[str, Any], labels: bool = False) -> dict[str, np.ndarray]:
     """Scores or predicted labels, and for each class 1, 0 or -1 (ignored) as int8."""
-    labels = labels and "pred_score" not in sample and "pred_label" in sample
-    pred = inputs.labels_without_scores(sample) if labels else inputs.score_of(sample)
-    return {
-        "pred_label" if labels else "pred_score": pred,
-        "gt_score": _as_target(inputs.target_of(sample, pred.size), "gt_score"),
-    }
+    if labels and "pred_score" not in sample and "pred_label" in sample:
+        known = len(inputs.score_of(sample, "gt_score")) if "gt_score" in sample else sample.get("num_classes")
+        classes, label = settings.known_class_count(known), inputs.label_of(sample, "pred_label")
+        key, pred = "pred_label", inputs.one_hot([label], classes, "pred_label")[0]
+    else:
+        key, pred = "pred_score", inputs.score_of(sample)
+    return {key: pred, "gt_score": _as_target(inputs.target_of(sample, pred.size), "gt_score")}
 
 
 def _as_target(array: np.ndarray, argument: str) -> np.ndarray:
