@@ -10,23 +10,21 @@ than six, all together. Without matplotlib there is a `MissingLibraryError`.
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.errors import InvalidInputError, library
-from fleetmetrics.formulas.curves import Points, points
+from fleetmetrics.formulas.curves import points
 from fleetmetrics.plot.canvas import (
     band,
     canvas,
     dotted,
-    finish,
+    from_0_to_1,
     interval,
-    log_odds_axis,
     plain,
     reference,
-    series,
     short,
     spoken,
     stairs,
@@ -35,8 +33,8 @@ from fleetmetrics.plot.canvas import style as style
 from fleetmetrics.plot.canvas import svg as svg
 from fleetmetrics.xp.score_buckets import lowest_scores
 
-#: Of more classes only all together are drawn.
-_MOST = 6
+#: Of more classes only all together are drawn; more bins are drawn as about fifty.
+_MOST, _MOST_BINS = 6, 100
 
 
 def draw(metric: Any, ax: Any = None, **options: Any) -> Any:
@@ -48,20 +46,6 @@ def draw(metric: Any, ax: Any = None, **options: Any) -> Any:
     raise InvalidInputError(f"{type(metric).__name__} has no picture; these have one: {', '.join(sorted(PICTURES))}")
 
 
-class _Scores(NamedTuple):
-    """The weights of the scores of both classes by bucket, rising, and the lowest score of each."""
-
-    negative: np.ndarray
-    positive: np.ndarray
-    lowest: np.ndarray
-    log_odds: bool
-    label: str
-
-    @property
-    def points(self) -> Points:
-        return points(self.positive, self.negative, self.lowest)
-
-
 def _held(metric: Any) -> Any:
     """The states of a metric, over all workers."""
     view = copy.copy(metric)
@@ -69,8 +53,8 @@ def _held(metric: Any) -> Any:
     return view.compute()
 
 
-def _scores(metric: Any, label: str, value: str = "", together: bool = False) -> Iterator[_Scores]:
-    """The histogram of the scores, or that of each class."""
+def _scores(metric: Any, label: str, value: str = "", together: bool = False) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Of each class, or all: its name, the weights of positive and negative scores by bucket, and the lowest scores."""
     if not hasattr(metric, "spacing"):
         raise _refused(f"a metric of a histogram of scores, such as AUC{value}", metric)
     table, names = _held(metric)["histogram"], [label]
@@ -80,7 +64,7 @@ def _scores(metric: Any, label: str, value: str = "", together: bool = False) ->
         names = [f"{label} {metric.entry} {place}" for place in range(len(table))]
     lowest = lowest_scores(metric.buckets, metric.spacing)
     for name, (negative, positive) in zip(names, table.reshape(-1, 2, len(lowest))):
-        yield _Scores(negative, positive, lowest, metric.spacing == "log_odds", name.strip())
+        yield name.strip(), positive, negative, lowest
 
 
 def _refused(drawn: str, metric: Any) -> InvalidInputError:
@@ -106,14 +90,13 @@ def roc(metric: Any, ax: Any = None, label: str = "") -> Any:
     curves = [(label, metric)]
     if not isinstance(metric, formulas.ROC):
         given = _scores(metric, label, " or a ROC")
-        curves = [(each.label, formulas.roc_curve(each.positive, each.negative, each.lowest)) for each in given]
-    with canvas(ax, 72) as ax:
+        curves = [(name, formulas.roc_curve(*histogram)) for name, *histogram in given]
+    with canvas(ax, "false positive rate", "true positive rate", "xy", height=72, box_aspect=1) as ax:
         reference(ax, [0, 1], [0, 1])
         for name, (fpr, tpr, _) in curves:
             low, high = (np.sum(np.diff(fpr) * ends) if len(fpr) > 1 else np.nan for ends in (tpr[:-1], tpr[1:]))
             (line,) = ax.plot(fpr, tpr, label=spoken(name, "AUC", (low + high) / 2, low, high))
             band(ax, fpr, tpr[:-1], tpr[1:], line.get_color())
-        finish(ax, "false positive rate", "true positive rate", "xy", box_aspect=1)
     return ax
 
 
@@ -127,13 +110,13 @@ def precision_recall(metric: Any, ax: Any = None, label: str = "") -> Any:
         area = -np.sum(np.diff(metric.recall) * metric.precision[:-1])
         curves.append((metric.recall, metric.precision, spoken(label, "AP", area)))
     else:
-        for each in _scores(metric, label, " or a PrecisionRecall"):
-            at, found = each.points, formulas.average_precision_bounds(each.positive, each.negative)
+        for name, *histogram in _scores(metric, label, " or a PrecisionRecall"):
+            at, found = points(*histogram), formulas.average_precision_bounds(*histogram[:2])
             recall = _ratio(at.tp, at.tp[-1])
-            curves.append((recall[::-1], at.precision[::-1], spoken(each.label, "AP", *found)))
+            curves.append((recall[::-1], at.precision[::-1], spoken(name, "AP", *found)))
             lowest, highest = _ratio(at.tp[:-1], at.tp[:-1] + at.fp[1:]), _ratio(at.tp[1:], at.tp[1:] + at.fp[:-1])
             bands.append((recall, lowest, highest))
-    with canvas(ax, 72) as ax:
+    with canvas(ax, "recall", "precision", "x", height=72, box_aspect=1) as ax:
         reference(ax, [0, 1], [curves[0][1][0]] * 2)  # whoever predicts everything positive has the rate
         lines = [ax.plot(x, y, drawstyle="steps-post", label=name)[0] for x, y, name in curves]
         # Where positive samples are rare, precision is high for the very first only.
@@ -141,7 +124,7 @@ def precision_recall(metric: Any, ax: Any = None, label: str = "") -> Any:
         top = 1.5 * high if 0 < high < 0.4 else 1.0
         for line, parts in zip(lines, bands):
             band(ax, *parts, line.get_color(), top)
-        finish(ax, "recall", "precision", "xy" if top == 1 else "x", box_aspect=1)
+        from_0_to_1(ax, "y" if top == 1 else "")
         ax.set_ylim(-0.02 * top, 1.02 * top)
     return ax
 
@@ -163,20 +146,18 @@ def lift(metric: Any, ax: Any = None, label: str = "") -> Any:
 
 
 def _by_share(metric: Any, ax: Any = None, label: str = "", y: str = "gain or lift") -> Any:
-    with canvas(ax) as ax:
-        if getattr(metric, "_fields", ()) == ("fractions", "values"):
-            curves = [(*metric, label)]
-        else:
-            given = [(each.points, each.label) for each in _scores(metric, label, " or Shares")]
-            curves = [(_ratio(at.tp + at.fp, at.tp[-1] + at.fp[-1]), _ratio(at.tp, at.tp[-1]), to) for at, to in given]
-            if y == "lift":
-                place = np.linspace(0.005, 1, 200)
-                curves = [(place, np.interp(place, share, found) / place, name) for share, found, name in curves]
+    if getattr(metric, "_fields", ()) == ("fractions", "values"):
+        curves = [(*metric, label)]
+    else:
+        given = [(name, points(*histogram)) for name, *histogram in _scores(metric, label, " or Shares")]
+        curves = [(_ratio(at.tp + at.fp, at.tp[-1] + at.fp[-1]), _ratio(at.tp, at.tp[-1]), of) for of, at in given]
+        if y == "lift":
+            place = np.linspace(0.005, 1, 200)
+            curves = [(place, np.interp(place, share, found) / place, name) for share, found, name in curves]
+    with canvas(ax, "share of the samples, highest scores first", y, "x", ylim=(0, None)) as ax:
         reference(ax, [0, 1], [0 if y == "share of the positive ones" else 1, 1])
         for share, found, name in curves:
             ax.plot(share, found, label=name, marker="o" if len(share) < 30 else "")
-        finish(ax, "share of the samples, highest scores first", y, "x")
-        ax.set_ylim(bottom=0)
     return ax
 
 
@@ -187,23 +168,22 @@ def threshold_sweep(metric: Any, ax: Any = None, label: str = "") -> Any:
     """
     log_odds, beta = False, getattr(metric, "beta", 1.0)
     if hasattr(metric, "spacing"):
-        [each] = _scores(metric, label, together=True)
-        log_odds, label = each.log_odds, each.label
-        thresholds, (tp, fp, fn, tn) = each.points.thresholds[1:], (part[1:] for part in each.points[:4])
+        [(label, *histogram)] = _scores(metric, label, together=True)
+        log_odds = metric.spacing == "log_odds"
+        *parts, thresholds = (each[1:] for each in points(*histogram))
+        tp, fp, fn, tn = parts
         found = [_ratio(tp, tp + fp), _ratio(tp, tp + fn), _ratio(2 * tp, 2 * tp + fp + fn), _ratio(tn, tn + fp)]
     else:
         value = metric.compute() if hasattr(metric, "thresholds") and hasattr(metric, "compute") else metric
         if not isinstance(value, formulas.Sweep):
             raise _refused("ThresholdSweep, a metric of a histogram of scores, or a Sweep", metric)
         thresholds, found = value.thresholds, [value.precision, value.recall, value.f_beta, value.specificity]
-    with canvas(ax) as ax:
+    look: dict[str, Any] = {"unit": "y", "xscale": "logit"} if log_odds else {"unit": "xy"}
+    with canvas(ax, "threshold", "", above=2, **look) as ax:
         for name, values in zip(("precision", "recall", f"F{beta:g}", "specificity"), found):
             ax.plot(thresholds, values, label=f"{label} {name}".strip())
         if not np.isnan(found[2]).all():
             ax.axvline(thresholds[np.nanargmax(found[2])], **dotted(ax))
-        if log_odds and len(thresholds):
-            log_odds_axis(ax, thresholds[-1], thresholds[0])
-        finish(ax, "threshold", "", "y" if log_odds else "xy", above=2)
     return ax
 
 
@@ -225,7 +205,8 @@ def calibration(metric: Any, ax: Any = None, label: str = "") -> Any:
     reach = np.sqrt(2 * half * (actual * (1 - actual) + half / 2)) / (1 + 2 * half)
     log = np.ptp(upper - lower) > 1e-6 if len(lower) else False
     least = 0.5 * np.min([*predicted[predicted > 0], *actual[actual > 0], 1]) if log else 0.0
-    with canvas(ax, 76) as ax:
+    look: dict[str, Any] = {"xscale": "log", "yscale": "log"} if log else {"unit": "xy"}
+    with canvas(ax, "predicted", "actual", height=76, legend="inside", **look) as ax:
         reference(ax, [least, 1], [least, 1])
         (line,) = ax.plot(predicted, actual, marker="o", label=label)
         ax.vlines(predicted, middle - reach, middle + reach, color=line.get_color(), linewidth=1)
@@ -235,37 +216,24 @@ def calibration(metric: Any, ax: Any = None, label: str = "") -> Any:
         above.tick_params(labelbottom=False, length=0)
         above.yaxis.set_major_formatter(short)
         above.locator_params(axis="y", nbins=2)
-        if log:
-            ax.set(xscale="log", yscale="log")
-            ax.xaxis.set_major_formatter("{x:g}")
-            ax.yaxis.set_major_formatter("{x:g}")
-        finish(ax, "predicted", "actual", "" if log else "xy")
-        if ax.get_legend():
-            ax.legend(loc="best")  # above are the numbers of samples
     return ax
 
 
 def score_histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
-    """How the scores of each class are distributed, by about fifty bins; the legend has the number of samples.
+    """How the scores of each class are distributed, without the outermost; the legend has the number of samples.
 
-    ``metric``: as for `roc`; several classes are drawn together.
+    There are about fifty bins, and outside of them at most 0.1 % of each class on either side; the legend says how
+    much. ``metric``: as for `roc`; several classes are drawn together.
     """
-    [each] = _scores(metric, label, together=True)
-    used = np.flatnonzero(each.positive + each.negative)
-    first, last = (used[0], used[-1] + 1) if used.size else (0, len(each.lowest))
-    edges = place = np.append(each.lowest, 1.0)[first : last + 1]
-    if each.log_odds:
-        edges = np.clip(edges, each.lowest[1] / 2, 1 - each.lowest[1] / 2)
-        place = np.log(edges / (1 - edges))
-    starts = np.unique(np.searchsorted(place, np.linspace(place[0], place[-1], 51)))
-    with canvas(ax) as ax:
-        for name, weights in (("label 0", each.negative), ("label 1", each.positive)):
-            share = _ratio(np.add.reduceat(weights[first:last], starts[:-1]), weights.sum())
-            stairs(ax, share / np.diff(place[starts]), edges[starts], f"{each.label} {name} ({short(weights.sum())})")
-        if each.log_odds:
-            log_odds_axis(ax, edges[0], edges[-1])
-        finish(ax, "score", "density in the class", above=2, yticks=[])
-        ax.set_ylim(bottom=0)
+    [(label, positive, negative, lowest)] = _scores(metric, label, together=True)
+    edges = np.append(lowest, 1.0)
+    with canvas(ax, "score", "density in the class", above=1, yticks=[], ylim=(0, None)) as ax:
+        if metric.spacing == "log_odds":
+            ax.set_xscale("logit")
+            edges = edges.clip(lowest[1] / 2, 1 - lowest[1] / 2)
+        classes = {"label 0": negative, "label 1": positive}
+        named = {f"{label} {name} ({short(each.sum())})".strip(): each for name, each in classes.items()}
+        stairs(ax, named, edges, cut=True)
     return ax
 
 
@@ -277,13 +245,8 @@ def histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
     value = metric.compute() if "cells" in getattr(metric, "states", ()) else metric
     if not isinstance(value, formulas.HistogramCounts):
         raise _refused("Histogram, or HistogramCounts", metric)
-    outside = value.below + value.above
-    total = value.counts.sum() + outside
-    with canvas(ax) as ax:
-        density = _ratio(value.counts, total) / np.diff(value.edges)
-        stairs(ax, density, value.edges, f"{label} {f'{outside / total:.2%} outside' if outside else ''}")
-        finish(ax, "value", "density", above=1)
-        ax.set_ylim(bottom=0)
+    with canvas(ax, "value", "density", above=1, ylim=(0, None)) as ax:
+        stairs(ax, {label: value.counts}, value.edges, len(value.counts) > _MOST_BINS, value.below + value.above)
     return ax
 
 
@@ -293,9 +256,9 @@ def residuals(metric: Any, ax: Any = None, label: str = "") -> Any:
     ``metric``: as for `histogram`, one that was given the errors, ``metric.add(prediction - label)``: it takes the same
     memory for any number of samples.
     """
-    with canvas(ax) as ax:
-        histogram(metric, ax, label).set_xlabel("prediction - label")
-        ax.axvline(0, **dotted(ax))
+    ax = histogram(metric, ax, label)
+    ax.set_xlabel("prediction - label")
+    ax.axvline(0, **dotted(ax))
     return ax
 
 
@@ -310,21 +273,19 @@ def confusion_matrix(metric: Any, ax: Any = None, label: str = "", classes: Sequ
     if matrix.shape != (size, size) or matrix.dtype.kind not in "iuf":
         raise _refused("one confusion matrix, such as that of ConfusionMatrix (of several labels, one by one)", metric)
     shares = np.nan_to_num(_ratio(matrix.astype(np.float64), matrix.sum(axis=1, keepdims=True)))
-    with canvas(ax, 70) as ax:
-        ink, back, (line,) = ax.xaxis.label.get_color(), ax.figure.get_facecolor(), ax.plot([], [])
-        shades = library("matplotlib.colors", "plot").LinearSegmentedColormap.from_list("", [back, line.get_color()])
-        ax.imshow(shares, cmap=shades, vmin=0, vmax=1)
+    with canvas(ax, "predicted", "true", height=70, title=plain(label)) as ax:
+        (line,) = ax.plot([], [])
+        shade = library("matplotlib.colors", "plot").ListedColormap([line.get_color()])
+        ax.imshow(shares, cmap=shade, alpha=0.6 * shares)  # so that texts stand out on each
         for (row, column), share in np.ndenumerate(shares if size < 13 else shares[:0]):
             text = f"{short(matrix[row, column])}\n{share:.0%}" if size < 6 else f"{share:.0%}"
-            look = {"color": ink if share < 0.5 else back, "fontsize": 7 if size < 6 else 5.5}
-            ax.text(column, row, text, ha="center", va="center", **look)
+            ax.text(column, row, text, ha="center", va="center", fontsize=7 if size < 6 else 5.5)
         ax.grid(False)
         ax.locator_params(integer=True)
         if classes is not None:
             names = [plain(each) for each in classes]
             ax.set_xticks(range(size), names, rotation=0 if size < 4 else 90)
             ax.set_yticks(range(size), names)
-        finish(ax, "predicted", "true", title=plain(label))
     return ax
 
 
@@ -334,10 +295,17 @@ def over_passes(values: Any, ax: Any = None, label: str = "") -> Any:
     ``values`` are what it computed in each pass, numbers or such as `AUC` with bounds and `Bootstrap` compute; or a
     dict of these by number of the pass.
     """
-    with canvas(ax) as ax:
-        series(ax, values if isinstance(values, Mapping) else dict(enumerate(values, 1)), label)
-        ax.locator_params(axis="x", integer=True)
-        finish(ax, "pass", "", above=2)
+    found = values if isinstance(values, Mapping) else dict(enumerate(values, 1))
+    ax = _by_number(found, ax, label, "pass")
+    ax.locator_params(axis="x", integer=True)
+    return ax
+
+
+def _by_number(values: Mapping[Any, Any], ax: Any, label: str, x: str, **look: Any) -> Any:
+    place, table = list(values), np.array([interval(each) for each in values.values()]).reshape(-1, 3)
+    with canvas(ax, x, "", above=2, **look) as ax:
+        (line,) = ax.plot(place, table[:, 0], marker="o", label=label)
+        ax.fill_between(place, table[:, 1], table[:, 2], color=line.get_color(), alpha=0.25, linewidth=0)
     return ax
 
 
@@ -349,13 +317,7 @@ def at_k(metric: Any, ax: Any = None, label: str = "") -> Any:
     value = metric.compute() if hasattr(metric, "k") else metric
     if not isinstance(value, Mapping):
         raise _refused("a metric of several k, such as NDCG(k=[1, 5, 10]), or a dict by k", metric)
-    with canvas(ax) as ax:
-        series(ax, value, label)
-        ax.set_xscale("log")
-        ax.set_xticks(list(value), [str(each) for each in value])
-        ax.set_xticks([], minor=True)
-        finish(ax, "k", "", above=2)
-    return ax
+    return _by_number(value, ax, label, "k", xscale="log", xticks=list(value))
 
 
 def slices(metric: Any, ax: Any = None, most: int = 20, whole: float | None = None) -> Any:
@@ -377,7 +339,10 @@ def slices(metric: Any, ax: Any = None, most: int = 20, whole: float | None = No
         whole = rows[0]["value"] - rows[0]["difference"]
     table, place = np.array([interval(each) for each in rows]).reshape(-1, 3), np.arange(len(rows))
     hollow = np.array([bool(each.get("within_chance")) for each in rows], bool)
-    with canvas(ax, 16 + 4.2 * max(len(rows), 2)) as ax:
+    name = plain(rows[0].get("metric", "value")) if rows else ""
+    name += f", the first {most} of {len(found)}" if len(found) > most else ""
+    height = 16 + 4.2 * max(len(rows), 2)
+    with canvas(ax, name, "", above=2, height=height, legend="right", ylim=(len(rows) - 0.4, -0.6)) as ax:
         if whole is not None:
             ax.axvline(whole, **dotted(ax))
         color = ax.plot([], [])[0].get_color()
@@ -390,9 +355,6 @@ def slices(metric: Any, ax: Any = None, most: int = 20, whole: float | None = No
             ax.annotate(number, (1.02, row), xycoords=ax.get_yaxis_transform(), va="center", fontsize=7)
         ax.set_yticks(place, [plain(each["key"]) for each in rows])
         ax.grid(False, axis="y")
-        name = plain(rows[0].get("metric", "value")) if rows else ""
-        name += f", the first {most} of {len(found)}" if len(found) > most else ""
-        finish(ax, name, "", above=2, corner="right", ylim=(len(rows) - 0.4, -0.6))
     return ax
 
 

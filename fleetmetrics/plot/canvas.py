@@ -48,60 +48,65 @@ def style(dark: bool = False) -> Iterator[None]:
         True
     """
     there = {font.name for font in library("matplotlib.font_manager", "plot").fontManager.ttflist}
-    fonts = ["DejaVu Sans", *[name for name in _CHINESE if name in there][:1]]
-    cycler = library("cycler", "plot").cycler
+    cycler, rc = library("cycler", "plot").cycler, library("matplotlib", "plot").rc
     text, back, between, grid = _INKS[dark]
-    alike = [
-        (text, "text.color axes.labelcolor xtick.labelcolor ytick.labelcolor"),
-        (between, "axes.edgecolor xtick.color ytick.color"),
-        (7.5, "font.size axes.labelsize legend.fontsize axes.titlesize"),
-        (7, "xtick.labelsize ytick.labelsize"),
-        (0, "xtick.major.size ytick.major.size xtick.minor.size ytick.minor.size"),
-        (0.5, "axes.linewidth grid.linewidth"),
-        (True, "axes.grid axes.axisbelow"),
-        (False, "axes.spines.top axes.spines.right legend.frameon"),
-    ]
-    settings: dict[str, Any] = {name: value for value, names in alike for name in names.split()}
-    settings.update({"figure.facecolor": back, "axes.facecolor": "none", "grid.color": grid, "font.family": fonts})
-    settings.update({"svg.hashsalt": _SALT, "path.simplify_threshold": 0.5, "legend.handlelength": 2.6})
-    settings.update({"figure.dpi": 150, "lines.linewidth": 1.2, "lines.markersize": 4})
-    settings["axes.prop_cycle"] = cycler(color=_COLORS[dark].split()) + cycler(linestyle=_LINES)
-    with library("matplotlib.style", "plot").context(["default", settings]):
+    with library("matplotlib.style", "plot").context("default"):
+        rc("font", size=7.5, family=["DejaVu Sans", *[name for name in _CHINESE if name in there][:1]])
+        rc("text", color=text)
+        rc("figure", facecolor=back, dpi=150)
+        rc("axes", facecolor="none", edgecolor=between, labelcolor=text, linewidth=0.5, axisbelow=True, grid=True)
+        rc("axes", labelsize=7.5, titlesize=7.5)
+        rc("axes", prop_cycle=cycler(color=_COLORS[dark].split()) + cycler(linestyle=_LINES))
+        rc("axes.spines", top=False, right=False)
+        rc("grid", color=grid, linewidth=0.5)
+        rc(("xtick", "ytick"), color=between, labelcolor=text, labelsize=7)
+        rc(("xtick.major", "ytick.major", "xtick.minor", "ytick.minor"), size=0)
+        rc("lines", linewidth=1.2, markersize=4)
+        rc("legend", fontsize=7.5, frameon=False, handlelength=2.6)
+        rc("path", simplify_threshold=0.5)
+        rc("svg", hashsalt=_SALT)
         yield
 
 
 @contextlib.contextmanager
-def canvas(ax: Any = None, height: float = 60) -> Iterator[Any]:
-    """Axes to draw on: those given, or of a new figure, ``height`` mm high, light unless `style` says otherwise."""
-    if ax is not None:
-        yield ax
-        return
-    figure, rc = library("matplotlib.figure", "plot").Figure, library("matplotlib", "plot").rcParams
-    with contextlib.nullcontext() if rc["svg.hashsalt"] == _SALT else style():
-        ax = figure(figsize=(80 / 25.4, height / 25.4), layout="constrained").add_subplot()
-        colors = {"color": rc["xtick.color"], "labelcolor": rc["text.color"], "grid_color": rc["grid.color"]}
-        # Ticks that are made when it is drawn, perhaps in another style, look like these.
-        ax.tick_params(length=0, labelsize=rc["xtick.labelsize"], grid_linewidth=rc["grid.linewidth"], **colors)
-        yield ax
+def canvas(
+    ax: Any, x: str, y: str, unit: str = "", above: int = 0, height: float = 60, legend: str = "left", **more: Any
+) -> Iterator[Any]:
+    """Axes to draw on: those given, or of a new figure, ``height`` mm high, light unless `style` says otherwise.
 
-
-def finish(ax: Any, x: str, y: str, unit: str = "", above: int = 0, corner: str = "left", **more: Any) -> None:
-    """Name the axes and the curves, and leave few ticks; the axes of ``unit``, such as ``"xy"``, go from 0 to 1.
-
-    The legend is above, in ``above`` columns, at the left or right ``corner``; with 0 there, a single entry is inside,
-    where there is room. ``more`` is for ``ax.set``.
+    What is drawn then gets names, few ticks and a legend; the axes of ``unit``, such as ``"xy"``, go from 0 to 1. The
+    legend is above in ``above`` columns, at the ``"left"`` or ``"right"``; or ``"inside"``, where there is room, as is
+    a single entry without ``above``. ``more`` is for ``ax.set``.
     """
-    for side in unit:
-        ax.set(**{f"{side}lim": (-0.02, 1.02)})
-        getattr(ax, f"{side}axis").set_ticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
-    for axis in (ax.xaxis, ax.yaxis):
-        if isinstance(axis.get_major_locator(), library("matplotlib.ticker", "plot").MaxNLocator):
-            axis.get_major_locator().set_params(nbins=5)
-    ax.set(xlabel=x, ylabel=y, **more)
-    labels = ax.get_legend_handles_labels()[1]
-    over = {"loc": f"lower {corner}", "bbox_to_anchor": (corner == "right", 1), "borderaxespad": 0.2, "borderpad": 0.1}
-    if labels:
-        ax.legend(**(over if above or len(labels) > 1 else {"loc": "best"}), ncol=above or 1, columnspacing=1.2)
+    figure, rc = library("matplotlib.figure", "plot").Figure, library("matplotlib", "plot").rcParams
+    with contextlib.nullcontext() if ax is not None or rc["svg.hashsalt"] == _SALT else style():
+        if ax is None:
+            ax = figure(figsize=(80 / 25.4, height / 25.4), layout="constrained").add_subplot()
+            colors = {"color": rc["xtick.color"], "labelcolor": rc["text.color"], "grid_color": rc["grid.color"]}
+            # Ticks that are made when it is drawn, perhaps in another style, look like these.
+            ax.tick_params(length=0, labelsize=rc["xtick.labelsize"], grid_linewidth=rc["grid.linewidth"], **colors)
+        yield ax
+        ax.set(**{"xlabel": x, "ylabel": y, **more})
+        from_0_to_1(ax, unit)
+        for axis in (ax.xaxis, ax.yaxis):
+            linear = axis.get_scale() == "linear"
+            if isinstance(axis.get_major_locator(), library("matplotlib.ticker", "plot").MaxNLocator):
+                axis.get_major_locator().set_params(nbins=5 if linear else 7)
+            if not linear:
+                axis.set_major_formatter("{x:.9g}")
+                axis.set_minor_locator(library("matplotlib.ticker", "plot").NullLocator())
+        labels, look = ax.get_legend_handles_labels()[1], {}
+        if legend != "inside" and (above or len(labels) > 1):
+            look = {"loc": f"lower {legend}", "bbox_to_anchor": (legend == "right", 1), "borderaxespad": 0.2}
+        if labels:
+            ax.legend(**look, borderpad=0.1 if look else None, ncol=above or 1, columnspacing=1.2)
+
+
+def from_0_to_1(ax: Any, sides: str) -> None:
+    """Have axes go from 0 to 1, a little more so that no line at an end is cut."""
+    for side in sides:
+        ax.set(**{f"{side}lim": (-0.02, 1.02), f"{side}ticks": [0, 0.25, 0.5, 0.75, 1]})
+        getattr(ax, f"{side}axis").set_major_formatter("{x:g}")
 
 
 def dotted(ax: Any) -> dict[str, Any]:
@@ -123,28 +128,28 @@ def band(ax: Any, x: np.ndarray, low: np.ndarray, high: np.ndarray, color: Any, 
         ax.fill_between(np.repeat(x, 2)[1:-1], low, high, where=where, color=color, alpha=0.25, linewidth=0)
 
 
-def stairs(ax: Any, values: np.ndarray, edges: np.ndarray, label: str) -> None:
-    """A histogram."""
-    (line,) = ax.plot([], [], label=label.strip())
-    ax.stairs(values, edges, color=line.get_color(), alpha=0.2, fill=True)
-    ax.stairs(values, edges, color=line.get_color(), linestyle=line.get_linestyle(), linewidth=line.get_linewidth())
+def stairs(ax: Any, histograms: Mapping[str, Any], edges: np.ndarray, cut: bool, outside: Any = 0) -> None:
+    """Histograms by name, as densities on the axis; the legend says what share is in no bin, such as ``outside``.
 
-
-def series(ax: Any, values: Mapping[Any, Any], label: str) -> None:
-    """Values by number, with a band where they have intervals."""
-    table = np.array([interval(each) for each in values.values()]).reshape(-1, 3)
-    (line,) = ax.plot(list(values), table[:, 0], marker="o", label=label)
-    ax.fill_between(list(values), table[:, 1], table[:, 2], color=line.get_color(), alpha=0.25, linewidth=0)
-
-
-def log_odds_axis(ax: Any, low: float, high: float) -> None:
-    """On it 0.001 is as far from 0.01 as that from 0.1, and 0.99 from 0.9."""
-    tens = [10.0**-k for k in range(12, 0, -1)]
-    inside = [each for each in (*tens, 0.5, *(1 - each for each in tens[:2:-1])) if low <= each <= high]
-    ticks = inside[:: -(-len(inside) // 6) or 1]
-    ax.set(xscale="logit", xlim=(max(low, 1e-15), min(high, 1 - 1e-15)))
-    ax.set_xticks(ticks, [f"{each:g}" for each in ticks])
-    ax.set_xticks([], minor=True)
+    If ``cut``, there are about fifty bins of equal width on the axis, from the lowest 0.1 % quantile to the highest of
+    99.9 %.
+    """
+    place, table = ax.xaxis.get_transform().transform(edges), np.stack(list(histograms.values()))
+    total = table.sum(axis=1, keepdims=True) + outside
+    if cut:
+        until = np.cumsum(table, axis=1)
+        used = np.flatnonzero(np.any((until > 0.001 * total) & (until - table < 0.999 * total), axis=0))
+        first, last = (used[0], used[-1] + 1) if used.size else (0, len(place) - 1)
+        starts = np.unique(np.searchsorted(place, np.linspace(place[first], place[last], 51)))
+        table = np.add.reduceat(table[:, :last], starts[:-1], axis=1)
+        place, edges = place[starts], edges[starts]
+    for name, share in zip(histograms, table / np.where(total, total, 1)):
+        left = 1 - share.sum() if share.any() else 0
+        said = f"{100 * left:.2g}% outside" if left > 1e-9 else ""
+        (line,) = ax.plot([], [], label=", ".join(filter(None, [name, said])))
+        look = {"color": line.get_color(), "linestyle": line.get_linestyle(), "linewidth": line.get_linewidth()}
+        ax.stairs(share / np.diff(place), edges, color=line.get_color(), alpha=0.2, fill=True)
+        ax.stairs(share / np.diff(place), edges, **look)
 
 
 def interval(value: Any) -> tuple[float, float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from typing import Any
 
@@ -138,13 +139,29 @@ def test_bins_of_unequal_width_have_logarithmic_axes() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"num_thresholds": 4095}])
-def test_the_area_of_each_class_in_the_histogram_is_one(settings: Any) -> None:
+def test_the_area_of_each_class_in_the_histogram_is_what_the_legend_says_is_not_outside(settings: Any) -> None:
     ax = plot.score_histogram(held(fm.AUC(**settings)))
-    for stairs in ax.patches[1::2]:
+    said = [re.fullmatch(r"label (\d) \((.*k)\)(?:, ([\d.]+)% outside)?", each) for each in texts(ax)]
+    for stairs, each, wanted in zip(ax.patches[1::2], said, (0, 1)):
         share, edges, _ = stairs.get_data()
-        place = edges if settings else np.log(edges / (1 - edges))
-        assert 20 < len(share) <= 50 and np.sum(share * np.diff(place)) == pytest.approx(1)
-    assert texts(ax) == [f"label 0 ({4 - LABELS.sum() / 1000:.3g}k)", f"label 1 ({LABELS.sum() / 1000:.3g}k)"]
+        place = edges if settings else np.log10(edges / (1 - edges))
+        assert each and each[1] == str(wanted) and each[2] == f"{np.sum(wanted == LABELS) / 1000:.3g}k"
+        area, outside = (
+            np.sum(share * np.diff(place)),
+            np.mean((SCORES[wanted == LABELS] < edges[0]) | (SCORES[wanted == LABELS] >= edges[-1])),
+        )
+        assert 20 < len(share) <= 50 and 1 - area == pytest.approx(outside, abs=1e-3)
+        assert float(each[3] or 0) / 100 == pytest.approx(1 - area, rel=0.06, abs=1e-9) and outside < 0.003
+
+
+def test_few_scores_at_the_ends_do_not_make_the_axis_wide() -> None:
+    scores = np.concatenate([[0.0], SCORES.clip(0.01, 0.9), [1.0]])
+    ax = plot.score_histogram(held(fm.AUC(), scores, [0, *LABELS, 1]))
+    low, high = ax.get_xlim()
+    assert 0.005 < low < 0.01 and 0.9 < high < 0.95
+    ax = plot.score_histogram(held(fm.AUC(), SCORES.clip(0.001, 0.5), LABELS), ax, "old")
+    assert ax.get_xlim()[0] < 0.005 and ax.get_xlim()[1] > 0.9  # both are seen
+    assert len(plot.score_histogram(held(fm.AUC(), [0.5, 0.5], [0, 1])).patches) == 4
 
 
 # -- numbers with intervals --------------------------------------------------------------------------------------
@@ -258,8 +275,21 @@ def test_residuals_are_a_density_and_what_is_in_no_bin_is_said() -> None:
     metric = fm.Histogram(bins=[-1, 0, 0.5, 1])
     metric.add([-0.5, 0.25, 0.25, 3.0])
     ax = plot.residuals(metric)
-    assert ax.patches[0].get_data().values.tolist() == [0.25, 1.0, 0.0] and texts(ax) == ["25.00% outside"]
+    assert ax.patches[0].get_data().values.tolist() == [0.25, 1.0, 0.0] and texts(ax) == ["25% outside"]
     assert ax.get_xlabel() == "prediction - label" and plot.histogram(metric.compute()).get_xlabel() == "value"
+
+
+def test_a_histogram_of_many_bins_is_drawn_by_fifty_of_equal_width_without_the_outermost() -> None:
+    errors = np.concatenate([RNG.normal(0, 1, 10_000), [1e6, -1e9, np.inf]])
+    edges = np.sort(np.concatenate([sign * np.geomspace(1e-9, 1e7, 3000) for sign in (1, -1)]))
+    metric = fm.Histogram(bins=edges, validate=False)
+    metric.add(errors)
+    ax = plot.residuals(metric)
+    density, edges, _ = ax.patches[0].get_data()
+    assert 30 < len(density) <= 50 and -4 < edges[0] < -2.5 and 2.5 < edges[-1] < 4
+    inside = np.histogram(errors, edges)[0] / len(errors)
+    np.testing.assert_allclose(density * np.diff(edges), inside, atol=1e-9)
+    assert texts(ax) == [f"{100 * (1 - inside.sum()):.2g}% outside"]
 
 
 # -- all of them -------------------------------------------------------------------------------------------------
