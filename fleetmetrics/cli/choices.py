@@ -14,9 +14,12 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words
 from fleetmetrics.batch.keys import Coded
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas import histogram_counts
 from fleetmetrics.hints import hint_of_name
 from fleetmetrics.metric import Declared, Metric
 from fleetmetrics.metrics.aggregation import Count
+from fleetmetrics.metrics.regression.differences import signed_error
+from fleetmetrics.xp.score_buckets import log_odds, odds_bounds
 
 __all__ = ["Joined", "Rows", "asked_of", "collection", "columns_of", "keys_of", "kinds", "listed"]
 
@@ -37,13 +40,17 @@ _SPEC = re.compile(r"(?:(?P<key>[\w.-]+)=)?(?P<name>\w+)(?:@(?P<k>\d+))?(?P<sett
 #: Between metrics; those within brackets separate none.
 _COMMA = r",(?![^\[(]*[\])])"
 #: What else the result has.
-_RESERVED = ("asked", "baseline", "data", "rows", "slices", "warnings")
+_RESERVED = ("asked", "at_k", "baseline", "data", "rows", "slices", "warnings")
 #: The slice of all keys but the first thousand.
 _OTHER = "(other)"
 #: Of an area there is a histogram for each draw, or slice and draw: so few buckets are enough for an interval's width.
 _COARSE = {"buckets": 512, "tolerance": None}
 #: Metrics whose values are no numbers: they have no interval.
 _NO_NUMBER = re.compile("Curve|Sweep|Lift|Gain|Histogram|Matrix|StatScores|Decomposition")
+#: What a report draws of these metrics of ranked answers, and at how many places.
+_AT_PLACES, _PLACES = ("hit_rate", "precision", "recall"), [1, 3, 10, 30, 100]
+#: Of errors, for each sign.
+_BINS = 4096
 #: So many draws are enough for a standard deviation.
 _OF_SLICES = 50
 
@@ -55,6 +62,27 @@ class Rows(Count):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
         return {"total": batch.number}
+
+
+class Errors(Metric):
+    """Errors of predictions of any size: each doubling from 2e-10 to 4e9, of either sign, is split into 64 bins."""
+
+    requirements = ("finite_prediction", "finite_label")
+    declared = (Declared("cells", (2 * _BINS - 1,)),)
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        error, layout = signed_error(batch), log_odds(_BINS)
+        place = np.abs(error).view(np.int64)
+        place >>= layout.shift
+        place -= layout.first
+        place.clip(0, _BINS - 1, out=place)
+        np.negative(place, out=place, where=error < 0)
+        place += _BINS - 1
+        return {"cells": batch.histogram(place)}
+
+    def formula(self, cells: np.ndarray) -> Any:  # type: ignore[override]
+        bounds = odds_bounds(_BINS)
+        return histogram_counts(cells, [*-bounds[::-1], *bounds])
 
 
 class Joined(Metric):
@@ -143,7 +171,8 @@ def _made(spec: re.Match[str], asked: Mapping[str, Any], **more: Any) -> Any:
             settings[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
             settings[name] = value
-    settings.update({"k": int(spec["k"])} if spec["k"] else {})
+    if spec["k"]:
+        settings.setdefault("k", int(spec["k"]))
     missing = [each.name for each in parameters.values() if each.default is each.empty and each.name not in settings]
     if missing:
         raise InvalidInputError(f"--metrics: {text} needs {missing[0]}, {text}:{missing[0]}=VALUE")
@@ -193,6 +222,11 @@ def collection(asked: Mapping[str, Any]) -> Any:
         inside.update({key: _made(spec, asked) for key, spec in keys.items()})
         found.update({f"{place} {key}": each and Sliced(each, by, other=_OTHER) for key, each in inside.items()})
         found[" interval"] = interval_of(first, asked, slices=True)
+    if asked["task"] == "regression":
+        found[" errors"] = Errors()
+    for key, spec in keys.items():
+        if asked["task"] == "ranking" and spec["k"] and spec["name"] in _AT_PLACES:
+            found[f" {key.partition('@')[0]}"] = _made(spec, asked, k=_PLACES)
     if "id" in asked["columns"]:
         found[" joined"] = Joined()
     return MetricCollection({key: each for key, each in found.items() if each is not None}, name="metrics")

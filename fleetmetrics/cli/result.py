@@ -198,6 +198,9 @@ def result_of(new: Side, old: Side | None, command: str = "", said: Sequence[str
         baseline=others and {"data": _data(old), "rows": others[" rows"], **{key: others[key] for key in keys}},
         warnings=list(dict.fromkeys(texts)),
     )
+    for side, each in ((result, values), (result["baseline"] or {}, others or {})):
+        by_k = {key[1:]: value for key, value in each.items() if key[0] == " " and isinstance(value, Mapping)}
+        side.update({"at_k": by_k} if by_k else {})
     return _plain(result)
 
 

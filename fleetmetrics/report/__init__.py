@@ -9,7 +9,9 @@ import hashlib
 import json
 import math
 import re
+import statistics
 from datetime import datetime
+from html import escape
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
@@ -21,7 +23,7 @@ __all__ = ["html"]
 
 #: Of more files so many are named; values of more classes are not listed.
 _FILES, _CLASSES = 100, 20
-_NOT_METRICS = ("asked", "baseline", "data", "rows", "slices", "warnings")
+_NOT_METRICS = ("asked", "at_k", "baseline", "data", "rows", "slices", "warnings")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: What is drawn of the metrics, with a caption.
 _PICTURES = {
@@ -30,11 +32,16 @@ _PICTURES = {
     "calibration": ("Calibration: what was predicted against what happened", "校准：预测与实际"),
     "score_histogram": ("Scores of each class", "各类别的分数"),
     "confusion_matrix": ("Confusion matrix, with shares of each true class", "混淆矩阵，及各真实类别中的占比"),
+    "residuals": ("Errors of the predictions", "预测误差"),
+    "at_k": ("Metrics of the first k answers", "前 k 个结果的指标"),
 }
 #: What pictures say, in both languages.
 _SAID = {"false positive rate": "假正率", "true positive rate": "真正率", "precision": "精确率", "recall": "召回率"}
-_SAID.update({"density in the class": "类内密度", "score": "分数", "label": "标签", "undefined": "无定义"})
-_SAID.update({"predicted": "预测", "actual": "实际", "true": "真实", "new": "新值", "baseline": "基线", " to ": " 至 "})
+_SAID.update(
+    {"density in the class": "类内密度", "score": "分数", "label": "标签", "undefined": "无定义", "true": "真实"}
+)
+_SAID.update({"prediction": "预测", "predicted": "预测", "actual": "实际", "density": "密度", "% outside": "% 在图外"})
+_SAID.update({"true": "真实", "new": "新值", "baseline": "基线", " to ": " 至 ", ", ": "，"})
 
 
 def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: str = "en") -> str:
@@ -67,22 +74,22 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
         raise InvalidInputError(f"lang must be 'en' or 'zh', not {lang!r}")
     jinja2, raw = library("jinja2", "report"), library("markupsafe", "report").Markup
     result = {"data": {}, "asked": {}, "slices": {}, "baseline": None, "warnings": [], **_plain(result)}
-    numbers = re.sub("[<>&]", lambda each: f"\\u{ord(each[0]):04x}", json.dumps(result, ensure_ascii=False))
     words = _Words(lang)
-    inks = list(zip(_inks(dark=False), _inks(dark=True))) if metrics is not None else []
+    sides = {} if metrics is None else {"" if baseline is None else "new": _side(metrics, result)}
+    if sides and baseline is not None:
+        sides["baseline"] = _side(baseline, result["baseline"] or {})
     flags = dict.fromkeys(("autoescape", "lstrip_blocks", "trim_blocks"), True)
     folder = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(loader=folder, undefined=jinja2.StrictUndefined, **flags)
     script = folder.get_source(environment, "report.js")[0]
+    environment.policies["json.dumps_kwargs"] = {}  # in the given order
     environment.filters.update(number=words.number, date=words.date)
     page = environment.get_template("report.html").render(
         t=words,
         result=result,
         rows=list(_rows(result)),
         tables=[_table(by, slices, result) for by, slices in result["slices"].items() if slices],
-        pictures=[(raw(svg), caption) for svg, caption in _pictures(metrics, baseline, words, inks)],
-        inks=inks,
-        numbers=raw(numbers),
+        pictures=[(raw(svg), caption) for svg, caption in _pictures(sides, words)],
         script=raw(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
@@ -153,9 +160,10 @@ def _rows(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
-    """The numbers of a value, by their paths: those of classes one by one; a longer array, or several, as a whole."""
+    """The numbers of a value, by their paths: those of classes one by one; a longer array as a whole, a curve not."""
     if isinstance(value, dict):
-        return [leaf for key, each in value.items() for leaf in _leaves(f"{name}.{key}", each)]
+        numbers = [(f"{name}.{key}", each) for key, each in value.items() if not isinstance(each, list)]
+        return [leaf for each in numbers for leaf in _leaves(*each)]
     if isinstance(value, list) and len(value) <= _CLASSES and not any(isinstance(each, (list, dict)) for each in value):
         return [(f"{name}.{place}", each) for place, each in enumerate(value)]
     return [(name, value)]
@@ -166,7 +174,8 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
     metric, whole = slices[0]["metric"] or "—", result.get(slices[0]["metric"])
     sure = [row["value"] for row in slices if not row.get("within_chance")]  # the others may be anywhere
     values = [each for each in (whole, *sure) if each is not None] or [0]
-    room = (max(values) - min(values)) / 6 or 1
+    wide = [row["high"] - row["low"] for row in slices if row.get("low") is not None and row.get("high") is not None]
+    room = max((max(values) - min(values)) / 6, statistics.median(wide or [0])) or 1
     least, width = min(values) - room, max(values) - min(values) + 2 * room
     rows = []
     for row in slices:
@@ -178,35 +187,39 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
     return {"by": by, "metric": metric, "whole": whole, "rows": rows, "others": others}
 
 
-def _pictures(metrics: Any, baseline: Any, words: _Words, inks: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """A picture of each kind that a metric has, as SVG in the colours of the page's style, and its caption."""
+def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What can be drawn, by name: the metrics, and values by k."""
+    found = {**getattr(metrics, "metrics", {"": metrics})}
+    for name, value in {**values, **values.get("at_k", {})}.items():
+        if isinstance(value, dict) and value and all(map(str.isdigit, value)):
+            found[name] = {int(k): each for k, each in value.items()}
+    return found
+
+
+def _pictures(sides: Mapping[str, Any], words: _Words) -> Iterator[tuple[str, str]]:
+    """A picture of each kind that a metric has, as SVG, and its caption."""
     for kind, captions in _PICTURES.items():
-        old = None if kind == "confusion_matrix" else baseline  # there is no room for two
+        axes: Any = None
         with plot.style(), set_communicator(LocalCommunicator()):
-            axes = _drawn(getattr(plot, kind), metrics, None, "" if old is None else "new")
-            axes = _drawn(getattr(plot, kind), old, axes, "baseline")
+            for label, side in sides.items():
+                if axes is None or kind != "confusion_matrix":  # there is no room for two
+                    axes = _drawn(kind, side, axes, label)
         if axes:
             svg = plot.svg(axes.figure, kind)
-            title = "; ".join([words(*captions), *axes.get_legend_handles_labels()[1]])
+            title = escape("; ".join([words(*captions), *axes.get_legend_handles_labels()[1]]))
             svg = svg.replace(">", f' role="img"><title>{title}</title>', 1)
-            for place, (light, _) in enumerate(inks if "<image" not in svg else []):
-                svg = svg.replace(light, f"var(--ink{place})")
             for text in set(re.findall(">[^<>]+</t", svg)) if words.lang == "zh" else ():
                 svg = svg.replace(text, functools.reduce(lambda said, pair: said.replace(*pair), _SAID.items(), text))
             yield svg, words(*captions)
 
 
-def _drawn(draw: Any, metrics: Any, axes: Any, label: str) -> Any:
-    """The axes with the first of the metrics that has such a picture."""
-    for metric in getattr(metrics, "metrics", {"": metrics}).values():
+def _drawn(kind: str, side: Mapping[str, Any], axes: Any, label: str) -> Any:
+    """The axes with the first metric that has such a picture, or all values by k."""
+    for name, metric in side.items():
+        if isinstance(metric, dict) != (kind == "at_k") or (kind == "residuals" and name.strip() != "errors"):
+            continue  # nobody knows whether another histogram is of errors
         with contextlib.suppress(InvalidInputError):
-            return draw(metric, axes, label)
+            axes = getattr(plot, kind)(metric, axes, f"{label} {name}".strip() if kind == "at_k" else label)
+            if kind != "at_k":
+                break
     return axes
-
-
-def _inks(dark: bool) -> list[str]:
-    """The colours of a style."""
-    with plot.style(dark=dark):
-        rc = library("matplotlib", "plot").rcParams
-        named = [rc[name].lower() for name in ("text.color", "axes.edgecolor", "grid.color")]
-        return [*map(str.lower, rc["axes.prop_cycle"].by_key()["color"]), *named]

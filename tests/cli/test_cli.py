@@ -121,6 +121,12 @@ def test_each_task_has_metrics_of_its_own(evaluate, run, task, data):
         score = fm.NDCG(10)
         score.add(data["p"], data["y"], query=data["uid"])
         assert found["ndcg@10"] == pytest.approx(score.compute(), rel=1e-13)
+        recall = fm.RecallAtK([1, 3, 10, 30, 100])
+        recall.add(data["p"], data["y"], query=data["uid"])
+        assert {int(k): value for k, value in found["at_k"]["recall"].items()} == pytest.approx(
+            recall.compute(), rel=1e-13
+        )
+        assert found["at_k"].keys() == {"hit_rate", "recall"} and found["at_k"]["recall"]["10"] == found["recall@10"]
     else:
         found = evaluate("--task", task, "--json")
         assert found["mean_bias"] == pytest.approx(np.mean(data["p"] - data["y"]))

@@ -15,11 +15,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 import fleetmetrics as fm
 from fleetmetrics import report
+from tests.plot.test_canvas import SEEN, contrast, lab, linear
 from tests.report.sample import HOSTILE, collection, result
 
 pytestmark = pytest.mark.numpy_only
@@ -175,14 +178,13 @@ def test_whatever_names_contain_is_shown_and_not_run(page: Element) -> None:
 
 
 def test_classes_are_listed_one_by_one_and_curves_are_left_to_the_json() -> None:
-    given = {"f1": [0.5, 0.25], "matrix": [[1, 2], [3, 4]], "curve": {"x": list(range(200)), "area": 0.75}}
+    given = {"f1": [0.5, 0.25], "matrix": [[1, 2], [3, 4]], "curve": {"x": list(range(9)), "area": 0.75}}
     rows = read(given).all("table")[0].all("tbody")[0].all("tr")
     texts = {row.all("th")[0].text: row.all("b")[0].text for row in rows}
     assert texts == {
         "f1.0": "0.50000",
         "f1.1": "0.25000",
         "matrix": "2 entries, in the JSON",
-        "curve.x": "200 entries, in the JSON",
         "curve.area": "0.75000",
     }
 
@@ -335,17 +337,28 @@ def test_without_jinja2_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
 # -- pictures --------------------------------------------------------------------------------------------------
 
 
-def test_pictures_follow_the_pages_colours_and_say_what_they_show(page: Element, text: str, lang: str) -> None:
-    [style] = page.all("style")
-    light = dict(re.findall(r"(--ink\d+): (#\w{6});", style.text.split("@media screen")[-2]))
-    dark = dict(re.findall(r"(--ink\d+): (#\w{6});", style.text.split("@media screen")[-1]))
-    assert light.keys() == dark.keys() and len(light) > 6 and all(light[name] != dark[name] for name in light)
-    drawn = text[text.index("<figure") : text.rindex("</figure>")]
-    assert set(re.findall(r"var\((--ink\d+)\)", drawn)) <= light.keys()
-    assert not re.findall(r"(?:fill|stroke|color): (?!none|var)", drawn)
+def test_pictures_say_what_they_show(page: Element, lang: str) -> None:
     titles = [each.all("title")[0].text for each in page.all("svg")]
     assert "AUC 0.8" in titles[0] and "AP 0." in titles[1]
     assert all({"en": "new", "zh": "新值"}[lang] in title for title in titles)
+
+
+def test_on_a_dark_page_the_colours_of_pictures_stand_out_and_differ_for_the_colour_blind(page: Element) -> None:
+    [style] = page.all("style")
+    [dark] = re.findall(r"prefers-color-scheme: dark\) \{(.*?)\n\}", style.text, re.DOTALL)
+    paper = re.findall(r"--paper: (#\w+);", dark)[0]
+    [(share, turn)] = re.findall(r"filter: invert\(([.\d]+)\) hue-rotate\((\d+)deg\)", dark)
+    assert turn == "180"
+    # the matrix of hue-rotate in the CSS standard, for 180 degrees
+    turned = 2 * np.array([0.213, 0.715, 0.072]) - np.eye(3)
+    with fm.plot.style():
+        rc = matplotlib.rcParams
+        light = [each["color"] for each in rc["axes.prop_cycle"]] + [rc["text.color"], rc["axes.edgecolor"]]
+    seen = [np.clip(turned @ (float(share) + (1 - 2 * float(share)) * np.array(to_rgb(each))), 0, 1) for each in light]
+    assert all(contrast(each, paper) >= 4.5 for each in seen)
+    for kind in SEEN.values():
+        first = [lab(np.array(kind) @ linear(each)) for each in seen[:3]]
+        assert min(np.linalg.norm(one - other) for k, one in enumerate(first) for other in first[:k]) > 30
 
 
 def test_each_picture_is_drawn_once_and_only_of_what_has_it() -> None:
@@ -371,15 +384,41 @@ def test_what_this_process_holds_is_drawn_without_asking_other_workers() -> None
         assert len(read({"auc": 1.0}, collection(1.5)).all("figure")) == 4
 
 
-def test_a_confusion_matrix_keeps_its_own_colours_and_stands_alone(lang: str) -> None:
+def test_a_confusion_matrix_stands_alone(lang: str) -> None:
     metrics = [fm.MetricCollection({"f1": fm.F1(num_classes=3)}) for _ in range(2)]
     for metric in metrics:
         metric.add([0, 1, 2, 1], [0, 1, 2, 2])
     page = read({"f1": [1.0, 0.5, 0.5]}, *metrics, lang=lang)
     [svg] = page.all("svg")
     assert svg.all("image") and {"en": "true", "zh": "真实"}[lang] in svg.text
-    assert not [each for each in svg.all() if "var(" in each.attributes.get("style", "")]
     assert page.all("figcaption")[0].text == svg.all("title")[0].text
+
+
+def test_errors_and_values_by_k_have_pictures_and_other_histograms_are_not_taken_for_errors(lang: str) -> None:
+    sides = [fm.MetricCollection({name: fm.Histogram(range=(-1, 1))}) for name in ("errors", "errors", "values")]
+    for side in sides:
+        side.add([0.5, -0.25, 3.0])
+    places = {"recall": {1: 0.25, 10: 0.5}, "<i>": {"1": 0.5, "10": None}}
+    given = {"ndcg": {1: 0.125, 5: 0.75}, "at_k": places, "baseline": {"at_k": places}}
+    page = read(given, *sides[:2], lang=lang)
+    errors, at_k = page.all("svg")
+    assert {"en": "33% outside", "zh": "33% 在图外"}[lang] in errors.text and "<i>" in at_k.text
+    assert [name in at_k.text for name in ("ndcg", "<i>", {"en": "baseline recall", "zh": "基线 召回率"}[lang])] == [
+        True
+    ] * 3
+    assert len(page.all("table")[0].all("tbody")[0].all("tr")) == 2  # ndcg.1 and ndcg.5
+    assert not read({}, sides[2], lang=lang).all("figure") and not read(given, lang=lang).all("figure")
+
+
+def test_bars_are_wide_enough_to_be_seen_if_all_slices_are_within_chance() -> None:
+    rows = [
+        {"key": key, "value": 0.77 + key / 1e4, "low": 0.769, "high": 0.771, "within_chance": True} for key in range(9)
+    ]
+    more = {"rows": 1, "share": 0.1, "metric": "auc", "harm": 0, "difference": 0}
+    page = read({"auc": 0.77, "slices": {"slot": [{**row, **more} for row in rows]}})
+    for bar in page.all("table", class_="slices")[0].all("span")[1:]:
+        at = dict(re.findall(r"--(\w+):([\d.]+)%", bar.attributes["style"]))
+        assert float(at["low"]) == 0 or float(at["high"]) - float(at["low"]) > 40
 
 
 # -- the package -----------------------------------------------------------------------------------------------

@@ -51,18 +51,19 @@ def number_above(argument: str, bound: float) -> Requirement:
 
 
 @statistic
-def _error(batch: Batch) -> Any:
+def signed_error(batch: Batch) -> Any:
+    """The error of each prediction."""
     return batch.xp.subtract(batch.values, batch.targets)
 
 
 @statistic
 def _absolute(batch: Batch) -> Any:
-    return batch.xp.absolute(_error(batch))
+    return batch.xp.absolute(signed_error(batch))
 
 
 @statistic
 def _sum_of_errors(batch: Batch) -> Any:
-    return batch.weighted_sum(_error(batch), zero_at_zero=True)
+    return batch.weighted_sum(signed_error(batch), zero_at_zero=True)
 
 
 @statistic
@@ -74,7 +75,7 @@ def absolute_error(batch: Batch) -> Any:
 @statistic
 def squared_error(batch: Batch) -> Any:
     """The sum of squared errors, for states of key "squared_error"."""
-    return batch.sum_of_squares(_error(batch))
+    return batch.sum_of_squares(signed_error(batch))
 
 
 @statistic
