@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics.batch.keys import Coded, keys_of
 from fleetmetrics.errors import DataError, InvalidInputError, library
 
-__all__ = ["Columns", "arguments_of", "arrow", "is_list", "table_of"]
+__all__ = ["Columns", "arguments_of", "array_of", "arrow", "is_list", "nulls_of", "table_of", "unnested"]
 
 
 def arrow(module: str = "") -> Any:
@@ -25,6 +25,9 @@ class Columns:
         metrics: a metric or a collection, which says which arguments are keys; all others are numbers.
         given: the column by argument, or several columns, which become those of a matrix.
     """
+
+    #: What becomes of a field of JSON that is not asked for, or comes too late to be known.
+    unexpected = "ignore"
 
     def __init__(self, metrics: Any, given: Mapping[str, Any]) -> None:
         self.by_argument: dict[str, Any] = {name: column for name, column in given.items() if column is not None}
@@ -45,8 +48,8 @@ class Columns:
         column = self.by_argument.get(argument, argument)
         return list(column) if isinstance(column, (list, tuple)) else [column]
 
-    def check(self, there: Sequence[str]) -> None:
-        """Raise DataError unless all columns are among those that are there."""
+    def chosen(self, there: Sequence[str]) -> list[str]:
+        """The columns that are asked for; DataError unless all are among those that are there."""
         for argument in self.by_argument:
             for name in self.of(argument):
                 if name not in there:
@@ -54,11 +57,14 @@ class Columns:
                     near = [each for each in known if each.startswith(given)] or difflib.get_close_matches(given, known)
                     hint = f". Did you mean {known[near[0]]!r}?" if near else "."
                     raise DataError(f"no column {name!r} for {argument}{hint} There are {', '.join(map(repr, there))}")
+        return self.names
 
-    def nulls(self, table: Any) -> dict[str, np.ndarray]:
-        """Flags of the rows that have no value, by column; only the columns with such rows."""
-        found = {name: _nulls(_array(table, name)) for name in self.names}
-        return {name: flags for name, flags in found.items() if flags is not None}
+    def kind(self, name: str, first: Any) -> Any:
+        """The Arrow type to read a column of text as, whose first values are of this type."""
+        pa = arrow()
+        if name in self.keys:
+            return first if first == pa.int64() else pa.string()
+        return pa.list_(pa.float64()) if is_list(first) else first if first == pa.bool_() else pa.float64()
 
     def arguments(self, table: Any) -> dict[str, Any]:
         """What ``add`` takes, of a table without nulls whose columns are of one chunk; DataError for a wrong type."""
@@ -79,15 +85,20 @@ def _array(table: Any, name: str) -> Any:
     return column.chunk(0) if column.num_chunks else column.combine_chunks()
 
 
+def nulls_of(table: Any) -> dict[str, np.ndarray]:
+    """Flags of the rows that have no value, or lack one in a list, by column; only the columns with such rows."""
+    found = {name: _nulls(_array(table, name)) for name in table.column_names}
+    return {name: flags for name, flags in found.items() if flags is not None}
+
+
 def _nulls(array: Any) -> np.ndarray | None:
-    """Flags of the rows without a value, or with one missing in a list; None if there is none."""
     pc = arrow("compute")
     found = np.asarray(pc.is_null(array)) if array.null_count else None
     if is_list(array.type):
-        flat = pc.list_flatten(array)
-        if flat.null_count:
+        inner = _nulls(pc.list_flatten(array))
+        if inner is not None:
             found = np.zeros(len(array), bool) if found is None else found.copy()
-            found[np.asarray(pc.list_parent_indices(array))[np.asarray(pc.is_null(flat))]] = True
+            found[np.asarray(pc.list_parent_indices(array))[inner]] = True
     return found
 
 
@@ -97,6 +108,26 @@ def is_list(kind: Any) -> bool:
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
+def unnested(array: Any) -> tuple[Any, list[int]]:
+    """The values of an Arrow array, out of lists that are equally long, and its shape."""
+    pc, shape = arrow("compute"), [len(array)]
+    while is_list(array.type):
+        lengths = np.asarray(pc.list_value_length(array))
+        if (lengths != lengths[:1]).any():
+            break
+        shape.append(int(lengths[0]) if len(lengths) else 1)
+        array = pc.list_flatten(array)
+    return array, shape
+
+
+def array_of(values: np.ndarray) -> Any:
+    """An Arrow array; of several axes one of lists."""
+    array = arrow().array(values.reshape(-1))
+    for length in reversed(values.shape[1:]):
+        array = arrow().FixedSizeListArray.from_arrays(array, length)
+    return array
+
+
 def _wrong(array: Any, allowed: str) -> InvalidInputError:
     kind = getattr(array.type, "value_type", array.type)
     return InvalidInputError(f"must hold {allowed}, not {kind}; the first row has {array[0].as_py()!r}")
@@ -104,66 +135,56 @@ def _wrong(array: Any, allowed: str) -> InvalidInputError:
 
 def _numbers(array: Any) -> np.ndarray:
     """Bools, integers or floats; of lists a matrix."""
-    pa, pc = arrow(), arrow("compute")
+    pa = arrow()
+    array, shape = unnested(array)
+    if is_list(array.type):
+        one, other, *_ = dict.fromkeys(arrow("compute").list_value_length(array).to_pylist())
+        raise InvalidInputError(f"must hold lists of one length, not of {one} and {other}")
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
-    if is_list(kind):
-        lengths = np.asarray(pc.list_value_length(array))
-        if len(lengths) and (lengths != lengths[0]).any():
-            row = int((lengths != lengths[0]).argmax())
-            raise InvalidInputError(f"must hold lists of one length, not of {lengths[0]} and {lengths[row]}")
-        return _numbers(pc.list_flatten(array)).reshape(len(array), -1 if len(array) else 1)
     if pa.types.is_decimal(kind):
         array = array.cast(pa.float64(), safe=False)
     elif not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)) and len(array):
         raise _wrong(array, "numbers or bools")
-    return array.to_numpy(zero_copy_only=False)
+    return array.to_numpy(zero_copy_only=False).reshape(shape)
 
 
 def _keys(array: Any) -> Any:
     """Integers, or texts as places in a dictionary; dates, times and bools become texts."""
-    pa, kind = arrow(), array.type
-    types = pa.types
-    if types.is_integer(kind):
+    pa, types = arrow(), arrow().types
+    if types.is_integer(array.type):
         return array.to_numpy()
-    if not types.is_dictionary(kind):
-        if types.is_binary(kind) or types.is_large_binary(kind) or str(kind) == "string_view":
-            try:
-                array = array.cast(pa.large_string())
-            except pa.ArrowInvalid:
-                raise _wrong(array, "integers, or texts in UTF-8") from None
-        array = array.dictionary_encode()
-    indices, values = array.indices.to_numpy(), array.dictionary
-    if types.is_integer(values.type):
-        return values.to_numpy()[indices]
-    kind = values.type
-    if str(kind) in ("string", "large_string", "string_view"):
-        texts = values.to_pylist()
-    elif types.is_boolean(kind):
-        texts = [str(value).lower() for value in values.to_pylist()]
-    elif types.is_date(kind) or types.is_timestamp(kind):
-        values = values.cast(pa.date32()) if types.is_date64(kind) else values
-        zone = "Z" if getattr(kind, "tz", None) else ""
-        texts = np.datetime_as_string(values.to_numpy(zero_copy_only=False)).tolist()
-        texts = [(text.rstrip("0").rstrip(".") if "." in text else text) + zone for text in texts]
-    elif len(array):
+    if not len(array):
+        return np.empty(0, np.int64)
+    kind = array.type.value_type if types.is_dictionary(array.type) else array.type
+    known = [types.is_integer, types.is_boolean, types.is_date, types.is_timestamp, types.is_string, types.is_binary]
+    known += [types.is_large_string, types.is_large_binary]
+    if not any(each(kind) for each in known) and str(kind) != "string_view":
         raise _wrong(array, "integers, texts, bools, dates or times")
-    return Coded(indices, keys_of(texts, "it")) if len(array) else np.empty(0, np.int64)
+    if not types.is_dictionary(array.type):
+        array = (array.cast(pa.string()) if str(kind) == "string_view" else array).dictionary_encode()
+    indices, values = array.indices.to_numpy(), array.dictionary
+    if types.is_integer(kind):
+        return values.to_numpy()[indices]
+    if types.is_timestamp(kind):
+        texts = np.datetime_as_string(values.to_numpy(zero_copy_only=False)).tolist()
+        texts = [(text.rstrip("0").rstrip(".") if "." in text else text) + "Z" * bool(kind.tz) for text in texts]
+    else:
+        try:
+            texts = values.cast(pa.large_string()).to_pylist()
+        except pa.ArrowInvalid:
+            raise _wrong(array, "integers, or texts in UTF-8") from None
+    return Coded(indices, keys_of(texts, "it"))
 
 
 def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
-    """What the ``add`` of metrics takes of a data frame.
-
-    Raises:
-        DataError: a column is missing, has nulls, or is of another type than it must be.
-    """
+    """What the ``add`` of metrics takes of a data frame; DataError for a missing column, a null or a wrong type."""
     wanted = Columns(metrics, columns)
     table = table_of(frame, wanted.names)
     try:
-        wanted.check(table.column_names)
-        table = table.select(wanted.names).unify_dictionaries().combine_chunks()
-        for name, flags in wanted.nulls(table).items():
+        table = table.select(wanted.chosen(table.column_names)).unify_dictionaries().combine_chunks()
+        for name, flags in nulls_of(table).items():
             text = f"{flags.sum()} of {len(flags)} rows have no value, the first at position {flags.argmax()}"
             raise DataError(f"column {name!r}: {text}; fill them, or leave such rows out")
         return wanted.arguments(table)
@@ -174,14 +195,10 @@ def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[s
 def table_of(frame: Any, names: Sequence[str]) -> Any:
     """A data frame as an Arrow table; of pandas' and polars', only the columns that are asked for."""
     pa = arrow()
-    if isinstance(frame, pa.Table):
-        return frame
-    if isinstance(frame, pa.RecordBatch):
-        return pa.Table.from_batches([frame])
-    library, part = type(frame).__module__.split(".")[0], frame
-    if library in ("pandas", "polars") and not hasattr(frame, "collect") and set(names) <= set(frame.columns):
+    maker, part = type(frame).__module__.split(".")[0], frame
+    if maker in ("pandas", "polars") and not hasattr(frame, "collect") and set(names) <= set(frame.columns):
         part = frame[list(names)]
-    if library == "pandas":
+    if maker == "pandas":
         return pa.Table.from_pandas(part, preserve_index=False)
     if hasattr(part, "__arrow_c_stream__") or hasattr(part, "__arrow_c_array__"):
         return pa.table(part)

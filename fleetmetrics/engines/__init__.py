@@ -125,7 +125,7 @@ class Plan:
         Raises:
             InvalidInputError: the frame lacks a column, or none is said to be this one.
         """
-        self._wanted.check(there)
+        self._wanted.chosen(there)
         if self.complete_by is None:
             return "", False
         by_range = self.complete_by == "score"

@@ -11,10 +11,12 @@ from typing import Any, BinaryIO, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.errors import DataError, InvalidInputError, library
+from fleetmetrics.dataframes import Columns, array_of, arrow, nulls_of, unnested
+from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, logger, to_cpu
 from fleetmetrics.evaluator.registry import ENGINE
 from fleetmetrics.files import find
+from fleetmetrics.files.formats import Piece, pieces_of
 from fleetmetrics.records.batches import are_alike
 from fleetmetrics.serial.container import whole_file
 from fleetmetrics.xp import is_eager_tensor, namespace, to_host
@@ -22,9 +24,9 @@ from fleetmetrics.xp import is_eager_tensor, namespace, to_host
 __all__ = ["DumpResults", "samples_in"]
 
 _PICKLES = (".pkl", ".pickle")
-_ENDINGS = (".parquet", ".npz", *_PICKLES)
+_FORMATS = {".parquet": "parquet", ".npz": "npz"}  # any others are known by their first bytes
+_ENDINGS = (*_FORMATS, *_PICKLES)
 _HELP = "samples are dicts, and a field a number, a text or an array of numbers, in all alike; or write a .pkl file"
-_ROWS = 65_536  # of a Parquet file, in memory together
 
 
 @ENGINE.register_module()
@@ -94,11 +96,24 @@ class _Sample(NamedTuple):
         return sample
 
 
+class _Everything(Columns):
+    """All columns that a file has, as they are."""
+
+    unexpected = "error"
+
+    def __init__(self) -> None:
+        self.keys = set()
+
+    def chosen(self, there: Sequence[str]) -> list[str]:
+        return list(there)
+
+    def kind(self, name: str, first: Any) -> Any:
+        return arrow().string() if arrow().types.is_temporal(first) else first
+
+
 def samples_in(files: Any, allow_pickle: bool) -> Iterator[Any]:
     """The data samples in files, in order; ``files`` as for `fleetmetrics.files.find`."""
     for path in find(files):
-        if not path.endswith(_ENDINGS):
-            raise InvalidInputError(f"{path}: data samples are read from files that end with {', '.join(_ENDINGS)}")
         if path.endswith(_PICKLES):
             if not allow_pickle:
                 raise InvalidInputError(f"{path} can run any code; if you trust it, give allow_pickle=True")
@@ -106,31 +121,26 @@ def samples_in(files: Any, allow_pickle: bool) -> Iterator[Any]:
                 yield from pickle.load(file)
             continue
         try:
-            for columns in _read_parquet(path) if path.endswith(".parquet") else [dict(np.load(path))]:
-                lengths = set(map(len, columns.values()))
-                if len(lengths) > 1:
-                    raise ValueError("its columns differ in length")
-                fields = [(name.split("."), column) for name, column in columns.items()]
-                yield from (_Sample(fields, place) for place in range(max(lengths, default=0)))
-        except (ValueError, EOFError, zipfile.BadZipFile) as error:  # pyarrow's derive from ValueError
-            raise DataError(f"{path}: {error}") from error
+            for piece in pieces_of(path, _FORMATS.get(os.path.splitext(path)[1]), _Everything(), _refuse):
+                yield from _samples(piece)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
 
 
-def _read_parquet(path: str) -> Iterator[dict[str, Any]]:
-    first = 0
-    with library("pyarrow.parquet", "files").ParquetFile(path) as file:
-        for batch in file.iter_batches(_ROWS):
-            columns = {}
-            for name, column in zip(batch.schema.names, batch.columns):
-                if column.null_count:
-                    raise ValueError(f"{name!r} is null in row {first + np.flatnonzero(column.is_null())[0]}")
-                shape = [len(column)]
-                while hasattr(column.type, "list_size"):
-                    shape.append(column.type.list_size)
-                    column = column.flatten()
-                columns[name] = column.to_numpy(zero_copy_only=False).reshape(shape)
-            yield columns
-            first += len(batch)
+def _refuse(text: str) -> None:
+    raise DataError(f"{text} (the first row is row 0)")
+
+
+def _samples(piece: Piece) -> Iterator[_Sample]:
+    table, fields = piece.table, []
+    while any(map(arrow().types.is_struct, table.schema.types)):
+        table = table.flatten()
+    for name, flags in nulls_of(table).items():
+        _refuse(f"row {piece.rows[flags.argmax()]}, column {name!r}: no value")
+    for name, column in zip(table.column_names, table.combine_chunks().columns):
+        values, shape = unnested(column)
+        fields.append((name.split("."), values.to_numpy(zero_copy_only=False).reshape(shape)))
+    return (_Sample(fields, place) for place in range(len(table)))
 
 
 def _write_columns(file: BinaryIO, path: str, columns: Mapping[str, np.ndarray]) -> None:
@@ -140,12 +150,8 @@ def _write_columns(file: BinaryIO, path: str, columns: Mapping[str, np.ndarray])
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                     np.lib.format.write_array(entry, column, allow_pickle=False)
         return
-    pa, table = library("pyarrow", "files"), {}
-    for name, column in columns.items():
-        table[name] = pa.array(column.reshape(-1))
-        for length in reversed(column.shape[1:]):
-            table[name] = pa.FixedSizeListArray.from_arrays(table[name], length)
-    library("pyarrow.parquet", "files").write_table(pa.table(table), file)
+    table = arrow().table({name: array_of(column) for name, column in columns.items()})
+    arrow("parquet").write_table(table, file)
 
 
 def _columns_of(samples: Sequence[Any]) -> dict[str, np.ndarray]:

@@ -7,25 +7,30 @@ import copy
 import functools
 import glob
 import os
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from pathlib import Path
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
 
 from fleetmetrics.arguments import whole_number_of
+from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.files.formats import rows_of
-from fleetmetrics.files.one_file import ROW, Evaluated, Read, Share, evaluate_file, together
+from fleetmetrics.files.formats import pieces_of, rows_of
+from fleetmetrics.files.one_file import ROW, Evaluated, Part, Read, Share, as_one, evaluate_file, score_of, together
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.logs import progress as shown
+from fleetmetrics.partial import closed_by
 
 __all__ = ["ROW", "DataError", "Evaluated", "Read", "evaluate", "evaluate_file", "find", "together"]
 
 #: Another process is worth its start, a second or so, if it reads so many bytes.
 _WORTH = 1 << 28
-#: So many results are put together at once; more would have to be in memory.
-_AT_ONCE = 32
 #: The bytes of a process without records, and of a row in each table of records while it is folded; measured.
 _BASE, _PER_ROW = 1 << 28, 80
 #: So many passes at a time where one process makes all: NumPy sorts the records of one while the next one is read.
 _PASSES = 2
+#: So many scores tell where ranges of about equal size begin.
+_SAMPLE = 100_000
 
 
 def find(files: Any) -> list[str]:
@@ -40,13 +45,13 @@ def find(files: Any) -> list[str]:
         DataError: nothing is there, or a file would come twice.
     """
     found: dict[str, str] = {}
-    for each in [files] if isinstance(files, (str, os.PathLike)) else files:
-        entry = os.fspath(each)
+    for entry in map(os.fspath, [files] if isinstance(files, (str, os.PathLike)) else files):
         matched = [entry]
         if os.path.isdir(entry):
-            matched = _inside(entry)
+            inside = [path.relative_to(entry) for path in Path(entry).rglob("*") if path.is_file()]
+            matched = [os.path.join(entry, path) for path in inside if not any(part[0] in "._" for part in path.parts)]
         elif entry != "-" and not os.path.isfile(entry):
-            matched = sorted(filter(os.path.isfile, glob.glob(entry, recursive=True)))
+            matched = list(filter(os.path.isfile, glob.iglob(entry, recursive=True)))
         if not matched:
             raise DataError(f"{entry!r} is no file, no folder with files, and no pattern that one matches")
         for path in matched:
@@ -58,14 +63,6 @@ def find(files: Any) -> list[str]:
     return sorted(found)
 
 
-def _inside(folder: str) -> list[str]:
-    found = []
-    for where, folders, names in os.walk(folder):
-        folders[:] = [each for each in folders if each[0] not in "._"]
-        found += [os.path.join(where, name) for name in names if name[0] not in "._"]
-    return found
-
-
 def evaluate(
     files: Any,
     make_metrics: Callable[[], Any],
@@ -74,6 +71,7 @@ def evaluate(
     processes: int | None = None,
     skip_bad_rows: bool = False,
     complete_by: str | None = None,
+    totals: Any = None,
     memory: int | None = None,
     progress: bool | None = None,
     format: str | None = None,
@@ -95,7 +93,10 @@ def evaluate(
             False: the first is an error.
         complete_by: the argument of ``add`` that names a user or query. The files have all samples of each; those of
             some users at a time are read and folded, so that records need not fit into memory. The metrics returned are
-            closed: they merge with others of other users, and take no further samples.
+            closed: they merge with others of other users, and take no further samples. "score": for `ExactAUC`, those
+            of some range of scores at a time.
+        totals: for `ExactAUC` with ``curve="PR"`` or ``max_fpr``: an `ExactAUC` without these, of a first call with
+            ``complete_by="score"`` over the same files.
         memory: how many bytes all processes together may use, about; None: half of the machine's.
         progress: whether to show a bar on a terminal where it takes long; None: yes.
         format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: the first bytes of each file tell.
@@ -117,86 +118,71 @@ def evaluate(
         (0.6666666666666666, 3)
     """
     paths, metrics = find(files), make_metrics()
-    size = sum(os.path.getsize(path) for path in paths if path != "-")
     if processes is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        size = sum(os.path.getsize(path) for path in paths if path != "-")
         processes = max(1, min(cores, size // _WORTH))
     processes = whole_number_of("processes", processes, 1)
-    settings = {"skip_bad_rows": skip_bad_rows, "format": format}
-    made = functools.partial(copy.deepcopy, metrics)
-    show = progress is not False
-    if complete_by is None:
-        settings["progress"] = show and len(paths) == 1
-        tasks: list[Any] = [([path], made, dict(columns), settings) for path in paths]
-    else:
-        shares = _shares(paths, metrics, columns, complete_by, memory, processes)
-        tasks = [(paths, made, dict(columns), {**settings, "share": share}) for share in shares]
-    results = results_of(_part, tasks, processes, _PASSES if complete_by and len(tasks) > 1 else 1)
-    if show and len(tasks) > 1:
+    tasks: list[tuple[Sequence[str], Share | None]] = [([path], None) for path in paths]
+    if complete_by is not None:
+        number = _passes(paths, metrics, columns, complete_by, memory, processes)
+        bounds = _bounds(paths, metrics, columns, number, totals, format) if complete_by == "score" else None
+        number = number if bounds is None else len(bounds) + 1
+        tasks = [(paths, Share(complete_by, place, number, bounds or ())) for place in range(number)]
+    show, several = progress is not False, len(tasks) > 1
+    do = functools.partial(
+        _part,
+        functools.partial(copy.deepcopy, metrics),
+        dict(columns),
+        totals,
+        skip_bad_rows=skip_bad_rows,
+        format=format,
+        progress=show and not several,
+    )
+    results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1)
+    if show and several:
         results = shown(results, "passes over the files" if complete_by else "files", 0, len(tasks))
-    parts: list[Any] = []
-    reads: list[Read] = []
-    errors: set[str] = set()
     with contextlib.closing(results):
-        for part in results:
-            _gather(parts, part.metrics)
-            reads += part.reads
-            errors.update(part.errors)
-    metrics = _merged(parts)[0] if parts else metrics
-    if errors:
-        more = (
-            f" ({len(errors)} of {len(paths)} files cannot be used)" if len(errors) > 1 and complete_by is None else ""
-        )
-        error = DataError(f"{min(errors)}{more}")
-        error.evaluated = Evaluated(metrics, together(reads)) if complete_by is None else None
+        part = as_one(results)
+    found = Evaluated(metrics if part.metrics is None else part.metrics, together(part.reads))
+    if part.errors:
+        told = sorted(set(map(str, part.errors)))
+        more = f" ({len(told)} of {len(paths)} files cannot be used)" if len(told) > 1 and complete_by is None else ""
+        error = DataError(f"{told[0]}{more}")
+        error.evaluated = found if complete_by is None else None
         raise error
-    return Evaluated(metrics, together(reads))
+    return found
 
 
-class _Part(NamedTuple):
-    metrics: list[Any]  # one, or none if no file could be used
-    reads: list[Read]
-    errors: list[str]
-
-
-def _part(paths: Sequence[str], made: Callable[[], Any], columns: Mapping[str, Any], settings: dict[str, Any]) -> _Part:
+def _part(
+    made: Callable[[], Any],
+    columns: Mapping[str, Any],
+    totals: Any,
+    paths: Sequence[str],
+    share: Share | None,
+    **settings: Any,
+) -> Part:
     """What one process makes of some files."""
-    parts: list[Any] = []
-    reads, errors = [], []
-    for path in paths:
+
+    def of_file(path: str) -> Part:
         try:
-            found = evaluate_file(path, made, columns, **settings)
+            metrics, read = evaluate_file(path, made, columns, share=share, **settings)
+            return Part(metrics, (read,))
         except DataError as error:
-            errors.append(str(error))
-            continue
-        _gather(parts, [found.metrics])
-        reads.append(found.read)
-    for metrics in _merged(parts):
-        if "share" in settings:
-            metrics.close(complete_by=settings["share"].by)
-    return _Part(parts, reads, errors)
+            return Part(errors=(error,))
+
+    part = as_one(map(of_file, paths))
+    if share is not None and part.metrics is not None:
+        part.metrics.close(complete_by=share.by, totals=totals)
+    return part
 
 
-def _gather(parts: list[Any], more: Sequence[Any]) -> None:
-    """Put others to the parts, and merge them all when they are many."""
-    parts += more
-    if len(parts) >= _AT_ONCE:
-        _merged(parts)
-
-
-def _merged(parts: list[Any]) -> list[Any]:
-    """The parts, merged into the first."""
-    if len(parts) > 1:
-        parts[0].merge(parts[1:])
-        del parts[1:]
-    return parts
-
-
-def _shares(
+def _passes(
     paths: Sequence[str], metrics: Any, columns: Mapping[str, Any], by: str, memory: int | None, processes: int
-) -> list[Share]:
-    """So many shares of the users that the records of one fit into a process's part of the memory."""
-    if by not in columns:
+) -> int:
+    """So many shares of the samples that the records of one fit into a process's part of the memory."""
+    argument = "prediction" if by == "score" else by
+    if argument not in columns:
         raise InvalidInputError(f"complete_by={by!r} is none of the arguments in columns: {', '.join(columns)}")
     if "-" in paths:
         raise InvalidInputError("complete_by reads the files several times; the standard input can be read only once")
@@ -209,5 +195,22 @@ def _shares(
     room = memory // processes - _BASE
     if processes == 1 and needed > room:
         room = (room - _BASE // 4) // _PASSES  # the other pass reads ahead, too
-    number = max(processes, -(-needed // room))
-    return [Share(by, place, number) for place in range(number)]
+    return max(processes, -(-needed // room))
+
+
+def _bounds(
+    paths: Sequence[str], metrics: Any, columns: Mapping[str, Any], number: int, totals: Any, format: str | None
+) -> list[float]:
+    """Where ranges of the score begin, but for the first, that have about as many samples each."""
+    if totals is not None:
+        return [low for low, *_ in closed_by(totals, "score")["ranges"][1:]]
+    wanted, random = Columns(metrics, {"prediction": columns["prediction"]}), np.random.default_rng(0)
+    part, some = _SAMPLE / max(1, sum(map(rows_of, paths))), [np.empty(0)]
+    for path in paths if number > 1 else ():
+        with contextlib.suppress(DataError):  # which the passes will meet, too
+            for piece in pieces_of(path, format, wanted, lambda text: None):
+                table = piece.taken(random.random(len(piece.table)) < part).table.drop_null().combine_chunks()
+                some.append(score_of(wanted.arguments(table)))
+    scores = np.concatenate(some)
+    scores = np.sort(scores[np.isfinite(scores)])
+    return np.unique(scores[len(scores) * np.arange(1, number) // number]).tolist()

@@ -7,21 +7,23 @@ import hashlib
 import os
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Generator, Iterable, Mapping, NamedTuple
+from typing import Any, Callable, Generator, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.batch.keys import Coded
-from fleetmetrics.dataframes import Columns
-from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.dataframes import Columns, nulls_of
+from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.files.formats import Piece, pieces_of
 from fleetmetrics.logs import progress as shown
 
-__all__ = ["ROW", "Evaluated", "Read", "Share", "evaluate_file", "of_tables", "together"]
+__all__ = ["ROW", "Evaluated", "Part", "Read", "Share", "as_one", "evaluate_file", "of_tables", "score_of", "together"]
 
 #: So many rows that were left out are described.
 _EXAMPLES = 5
+#: So many parts are put together at once; more would have to be in memory.
+_AT_ONCE = 32
 #: In place of a column's name: a number that no other row has, wherever its file lies and whatever it is called.
 ROW = "\0row"
 #: A file is known by so many bytes of its beginning and its end.
@@ -77,15 +79,50 @@ class Evaluated(NamedTuple):
     read: Read
 
 
-class Share(NamedTuple):
-    """Some of the users, or queries: those whose hash says so."""
+class Part(NamedTuple):
+    """What was made of some of the data."""
 
-    by: str  #: the argument of ``add`` that names them
+    metrics: Any = None  #: None: nothing
+    reads: tuple[Read, ...] = ()
+    errors: tuple[FleetMetricsError, ...] = ()
+
+
+def as_one(parts: Iterable[Part]) -> Part:
+    """Several parts as one; the metrics of the first take up those of the others."""
+    held: list[Any] = []
+    reads: list[Read] = []
+    errors: list[FleetMetricsError] = []
+    for part in parts:
+        held += [] if part.metrics is None else [part.metrics]
+        reads += part.reads
+        errors += part.errors
+        if len(held) == _AT_ONCE:
+            held[0].merge(held[1:])
+            del held[1:]
+    if len(held) > 1:
+        held[0].merge(held[1:])
+    return Part(held[0] if held else None, tuple(reads), tuple(errors))
+
+
+def score_of(given: Mapping[str, Any]) -> np.ndarray:
+    """The score of each sample, of the arguments of ``add``; of two classes the second one's."""
+    return given["prediction"].reshape(len(given["prediction"]), -1)[:, -1]
+
+
+class Share(NamedTuple):
+    """Some of the samples: those of users, or queries, whose hash says so; by "score" those within a range."""
+
+    by: str  #: the argument of ``add`` that names the users, or "score"
     number: int
     of: int
+    bounds: Sequence[float] = ()  #: where the ranges begin, but for the first
 
     def flags(self, given: Mapping[str, Any]) -> np.ndarray:
-        """Flags of their samples, of the arguments of ``add``."""
+        """Flags of the samples, of the arguments of ``add``."""
+        if self.by == "score":
+            score = score_of(given)
+            flags = np.ones(len(score), bool) if self.number == self.of - 1 else score < self.bounds[self.number]
+            return flags & ~(score < self.bounds[self.number - 1]) if self.number else flags  # nan is in the last
         column = given[self.by]
         ids = integer_ids(column.values if isinstance(column, Coded) else column).view(np.uint64)
         mine = (ids * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) % np.uint64(self.of) == self.number
@@ -111,7 +148,7 @@ def evaluate_file(
         skip_bad_rows: whether to leave out rows without a value or with one that is not allowed, and count them.
         format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: the first bytes tell.
         progress: whether a bar shows how far it is, on a terminal.
-        share: which users' samples to add; None: all.
+        share: which samples to add; None: all.
 
     Returns:
         The metrics, and what was read.
@@ -119,46 +156,47 @@ def evaluate_file(
     Raises:
         DataError: the file cannot be read, has no such column, or has a row that is not allowed.
     """
-    path, metrics = os.fspath(path), make_metrics()
-    there = {argument: column for argument, column in columns.items() if column != ROW}
-    wanted, tally = Columns(metrics, there), _Tally(path, skip_bad_rows, share is None or share.number == 0)
+    path = os.fspath(path)
+    made = _Evaluation(path, make_metrics(), columns, skip_bad_rows, share)
     try:
         before = _stamp(path)
         with contextlib.suppress(OSError):  # which reading will meet, too
-            tally.numbers = {argument: _first_number(path) for argument in columns.keys() - there.keys()}
-        with contextlib.closing(_ahead(pieces_of(path, format, wanted, skip_bad_rows, tally.line))) as pieces:
+            made.numbers = {argument: _first_number(path) for argument, column in columns.items() if column == ROW}
+        with contextlib.closing(_ahead(pieces_of(path, format, made.columns, made.line))) as pieces:
             for piece in shown(pieces, path, 0) if progress else pieces:
-                tally.rows += piece.table.num_rows
-                _add(metrics, piece, wanted, tally, share)
+                made.add(piece)
         if _stamp(path) != before:
             raise DataError("it changed while it was read; evaluate files that are complete")
     except InvalidInputError as error:
         raise DataError(f"{path}: {error}") from None
-    return Evaluated(metrics, tally.read())
+    return made.result()
 
 
 def of_tables(tables: Iterable[Any], metrics: Any, columns: Mapping[str, Any], skip: bool, name: str) -> Evaluated:
     """Metrics with Arrow tables, a part of a data frame, which errors call by this name; else as `evaluate_file`."""
-    wanted, tally = Columns(metrics, columns), _Tally(name, skip, True)
+    made = _Evaluation(name, metrics, columns, skip)
     try:
         for table in tables:
-            wanted.check(table.column_names)
-            start, tally.rows = tally.rows, tally.rows + table.num_rows
-            table = table.select(wanted.names).unify_dictionaries().combine_chunks()
-            _add(metrics, Piece(table, start), wanted, tally, None)
+            names = made.columns.chosen(table.column_names)
+            made.add(Piece(table.select(names).unify_dictionaries().combine_chunks(), made.rows))
     except InvalidInputError as error:
         raise DataError(f"{name}: {error}") from None
-    return Evaluated(metrics, tally.read()._replace(files=()))
+    metrics, read = made.result()
+    return Evaluated(metrics, read._replace(files=()))
 
 
-class _Tally:
-    """What is read of one file; refuses rows that are at fault, or leaves them out.
+class _Evaluation:
+    """Metrics of what is read piece by piece; refuses rows that are at fault, or leaves them out.
 
-    What every share of the users meets is told of by the first.
+    What every share of the samples meets is told of by the first.
     """
 
-    def __init__(self, path: str, skip: bool, first: bool) -> None:
-        self.path, self.skip, self.first = path, skip, first
+    def __init__(
+        self, name: str, metrics: Any, columns: Mapping[str, Any], skip: bool, share: Share | None = None
+    ) -> None:
+        self.name, self.metrics, self.skip, self.share = name, metrics, skip, share
+        self.columns = Columns(metrics, {argument: column for argument, column in columns.items() if column != ROW})
+        self.first = share is None or share.number == 0
         self.rows = self.skipped = 0
         self.nulls: Counter[str] = Counter()
         self.examples: list[str] = []
@@ -170,7 +208,7 @@ class _Tally:
             raise DataError(f"{text} (the first row is row 0). Mend it, or leave such rows out: skip_bad_rows")
         self.skipped += rows
         if len(self.examples) < _EXAMPLES:
-            self.examples.append(f"{self.path}: {text}")
+            self.examples.append(f"{self.name}: {text}")
 
     def line(self, text: str) -> None:
         """Leave out a line that is no row."""
@@ -178,28 +216,53 @@ class _Tally:
             self.bad(text)
             self.rows += 1
 
-    def null(self, text: str, flags: Mapping[str, np.ndarray], rows: int) -> None:
-        """Leave out rows without a value."""
-        if self.first:
-            self.bad(text, rows)
-            self.nulls.update({name: int(each.sum()) for name, each in flags.items()})
+    def add(self, piece: Piece) -> None:
+        """Add a piece but for the rows that are at fault."""
+        self.rows += piece.table.num_rows
+        nulls = nulls_of(piece.table)
+        if nulls:
+            rows = np.logical_or.reduce(list(nulls.values()))
+            if self.first:
+                first = int(rows.argmax())
+                name = next(name for name, flags in nulls.items() if flags[first])
+                self.bad(f"row {piece.rows[first]}, column {name!r}: no value", int(rows.sum()))
+                self.nulls.update({name: int(flags.sum()) for name, flags in nulls.items()})
+            piece = piece.taken(~rows)
+        while piece.table.num_rows:
+            given, places = self.columns.arguments(piece.table), np.arange(piece.table.num_rows)
+            for argument, number in self.numbers.items():
+                given[argument] = (piece.rows.astype(np.uint64) + np.uint64(number)).view(np.int64)
+            if self.share is not None:
+                places = np.flatnonzero(self.share.flags(given))
+                given = {name: array[places] for name, array in given.items()}
+            try:
+                self.metrics.add(**given)
+                return
+            except InvalidInputError as error:
+                if error.broken is None:
+                    raise
+                argument, allowed, flags = error.broken
+            flags = flags.reshape(len(places), -1).any(axis=1)
+            first = int(flags.argmax())
+            which = f"row {piece.rows[places[first]]}, column {', '.join(map(repr, self.columns.of(argument)))}"
+            value = given[argument][first].tolist() if argument in given else ""
+            self.bad(f"{which}: {value} where {argument} must be {allowed}", int(flags.sum()))
+            keep = np.ones(piece.table.num_rows, bool)
+            keep[places[flags]] = False
+            piece = piece.taken(keep)
 
-    def read(self) -> Read:
-        """The result."""
-        files = (self.path,) if self.first else ()
-        rows = self.rows if self.first else 0
-        return Read(files, rows, dict(self.nulls), self.skipped, tuple(self.examples))
+    def result(self) -> Evaluated:
+        """The metrics, and what was read."""
+        files, rows = ((self.name,), self.rows) if self.first else ((), 0)
+        return Evaluated(self.metrics, Read(files, rows, dict(self.nulls), self.skipped, tuple(self.examples)))
 
 
 def _stamp(path: str) -> tuple[int, ...]:
     """What changes when a file does."""
-    if path == "-":
-        return ()
-    try:
+    with contextlib.suppress(OSError):  # which reading meets, too
         stat = os.stat(path)
-    except OSError as error:
-        raise DataError(f"it cannot be read: {error.strerror}") from None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+    return ()
 
 
 def _first_number(path: str) -> int:
@@ -213,40 +276,6 @@ def _first_number(path: str) -> int:
             file.seek(start)
             digest.update(file.read(_EDGE))
     return int.from_bytes(digest.digest(), "little")
-
-
-def _add(metrics: Any, piece: Piece, columns: Columns, tally: _Tally, share: Share | None) -> None:
-    """Add a piece but for the rows that are at fault."""
-    nulls = columns.nulls(piece.table)
-    if nulls:
-        rows = np.logical_or.reduce(list(nulls.values()))
-        first = int(rows.argmax())
-        name = next(name for name, flags in nulls.items() if flags[first])
-        tally.null(f"row {piece.row(first)}, column {name!r}: no value", nulls, int(rows.sum()))
-        piece = piece.taken(~rows)
-    while piece.table.num_rows:
-        given, places = columns.arguments(piece.table), np.arange(piece.table.num_rows)
-        for argument, first in tally.numbers.items():
-            number = (piece.kept if piece.kept is not None else places).astype(np.uint64)
-            given[argument] = (number + np.uint64((first + piece.start) % 2**64)).view(np.int64)
-        if share is not None:
-            places = np.flatnonzero(share.flags(given))
-            given = {name: array[places] for name, array in given.items()}
-        try:
-            metrics.add(**given)
-            return
-        except InvalidInputError as error:
-            if error.broken is None:
-                raise
-            argument, allowed, flags = error.broken
-            flags = flags.reshape(len(places), -1).any(axis=1)
-            first = int(flags.argmax())
-            which = f"row {piece.row(int(places[first]))}, column {', '.join(map(repr, columns.of(argument)))}"
-            value = given[argument][first].tolist() if argument in given else ""
-            tally.bad(f"{which}: {value} where {argument} must be {allowed}", int(flags.sum()))
-            keep = np.ones(piece.table.num_rows, bool)
-            keep[places[flags]] = False
-            piece = piece.taken(keep)
 
 
 def _ahead(items: Generator[Any, None, None]) -> Generator[Any, None, None]:

@@ -13,7 +13,7 @@ import queue
 import subprocess
 import sys
 import threading
-from typing import Any, Callable, Generator, Sequence
+from typing import Any, Callable, Generator, Iterator, Sequence
 
 from fleetmetrics.errors import warn
 
@@ -36,13 +36,15 @@ def results_of(
         for task in tasks:
             yield function(*task)
         return
-    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    waiting: Iterator[Any] = iter(letters or tasks)
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for task in letters or tasks:
-        waiting.put(task)
     with contextlib.ExitStack() as workers:
+        workers.callback(list, waiting)  # or threads would go on with what is left
         for _ in range(processes if letters else threads):
-            workers.callback(_start(waiting, done).kill if letters else _thread(function, waiting, done))
+            process = _start() if letters else None
+            if process is not None:
+                workers.callback(process.kill)
+            threading.Thread(target=_work, args=(function, process, waiting, done), daemon=True).start()
         for _ in tasks:
             result = done.get()
             if isinstance(result, Exception):
@@ -50,23 +52,20 @@ def results_of(
             yield result
 
 
-def _thread(
-    function: Callable[..., Any], waiting: queue.SimpleQueue[Any], done: queue.SimpleQueue[Any]
-) -> Callable[[], None]:
-    """Let a thread do tasks; returns what keeps it from beginning another one."""
-    stopped = threading.Event()
-
-    def work() -> None:
-        with contextlib.suppress(queue.Empty):
-            while not stopped.is_set():
-                task = waiting.get_nowait()
-                try:
-                    done.put(function(*task))
-                except Exception as error:
-                    done.put(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    return stopped.set
+def _work(
+    function: Callable[..., Any],
+    process: subprocess.Popen[bytes] | None,
+    waiting: Iterator[Any],
+    done: queue.SimpleQueue[Any],
+) -> None:
+    """Do one task after the other, or let a process do them, until one fails."""
+    with process or contextlib.nullcontext():
+        for task in waiting:
+            try:
+                done.put(_answer(process, task) if process else function(*task))
+            except Exception as error:
+                done.put(error)
+                return
 
 
 def _pickled(function: Callable[..., Any], tasks: Sequence[Any]) -> list[bytes]:
@@ -82,28 +81,22 @@ def _pickled(function: Callable[..., Any], tasks: Sequence[Any]) -> list[bytes]:
     return []
 
 
-def _start(waiting: queue.SimpleQueue[bytes], done: queue.SimpleQueue[Any]) -> subprocess.Popen[bytes]:
-    """Start a process, and a thread that gives it one task after the other."""
+def _start() -> subprocess.Popen[bytes]:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     command, pipe = [sys.executable, *flags, "-c", _START.format(sys.path)], subprocess.PIPE
     # In a session of its own: Ctrl-C comes to this process alone, which ends the others.
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
 
-    def give() -> None:
-        with process, contextlib.suppress(queue.Empty):
-            while True:
-                letter = waiting.get_nowait()
-                try:
-                    pickle.dump(letter, process.stdin)  # type: ignore[arg-type]
-                    process.stdin.flush()  # type: ignore[union-attr]
-                    done.put(pickle.load(process.stdout))  # type: ignore[arg-type]
-                except (EOFError, OSError, pickle.UnpicklingError):
-                    how = f"with status {process.wait()}, by a signal if that is negative, perhaps for want of memory"
-                    done.put(RuntimeError(f"a process that read files ended {how}; give fewer processes="))
-                    return
 
-    threading.Thread(target=give, daemon=True).start()
-    return process
+def _answer(process: Any, letter: bytes) -> Any:
+    """What a process makes of a task: a result, or the error that it raised."""
+    try:
+        pickle.dump(letter, process.stdin)
+        process.stdin.flush()
+        return pickle.load(process.stdout)
+    except (EOFError, OSError, pickle.UnpicklingError):
+        how = f"with status {process.wait()}, by a signal if that is negative, perhaps for want of memory"
+        raise RuntimeError(f"a process that read files ended {how}; give fewer processes=") from None
 
 
 def serve() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,74 @@ def test_parquet_of_another_program_is_read_with_its_lists_and_structs(tmp_path:
     ]
 
 
+@pytest.mark.parametrize("name", ["p.csv", "p.csv.gz", "p.jsonl", "p.jsonl.zst", "p.arrow", "p.arrows", "p"])
+def test_the_files_of_the_metrics_of_files_are_read(tmp_path: Any, name: str) -> None:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    rows = [{"label": n, "more": {"ok": n > 1, "name": f"n° {n}"}, "score": n / 4} for n in range(5)]
+    table = pa.Table.from_pylist(rows).flatten()
+    if "arrow" in name:
+        with (pa.ipc.new_file if name == "p.arrow" else pa.ipc.new_stream)(tmp_path / name, table.schema) as writer:
+            writer.write_table(table, 2)
+    else:
+        with pa.output_stream(tmp_path / name, compression="detect") as file:
+            if "csv" in name:
+                pyarrow.csv.write_csv(table, file)
+            else:
+                file.write("\n".join(map(json.dumps, rows)).encode())
+    assert Evaluator(Kept()).offline_evaluate(tmp_path / name, chunk_size=2)["seen/records"] == rows
+
+
+def test_lists_and_objects_of_json_become_arrays_and_dicts(tmp_path: Any) -> None:
+    (tmp_path / "p.jsonl").write_text(
+        '{"a": {"b": {"scores": [0.5, 1]}}, "boxes": [[1, 2], [3, 4]], "day": "2026-11-22"}\n'
+        '{"a": {"b": {"scores": [0, 1]}}, "boxes": [[5, 6], [7, 8]], "day": "2026-11-23"}\n'
+    )
+    found = Evaluator(Kept()).offline_evaluate(tmp_path / "p.jsonl")["seen/records"]
+    assert [plain(sample["a"]["b"]["scores"]) for sample in found] == [["float64", [0.5, 1]], ["float64", [0, 1]]]
+    assert [plain(sample["boxes"]) for sample in found] == [["int64", [[1, 2], [3, 4]]], ["int64", [[5, 6], [7, 8]]]]
+    assert [sample["day"] for sample in found] == ["2026-11-22", "2026-11-23"]
+
+
+BAD = {
+    "a.csv": ("p,y\n1,2\n3,x\n", "a.csv: row 1, column 'y': 'x' is no"),
+    "b.csv": ("p,y\n1,2\n3,\n", "b.csv: row 1, column 'y': no value"),
+    "c.csv": ("p,y\n1,2\n3\n", "c.csv: line 3: 1 values, where the header has 2: '3'"),
+    "a.jsonl": ('{"p": 1}\n{"p": 2}\n{"p"\n', "a.jsonl: row 2: JSON parse error: Missing a colon"),
+    "b.jsonl": ('{"p": 1}\n{"p": 2}\n{"p": "x"}\n', r"b.jsonl: row 2: JSON parse error: Column\(/p\) changed"),
+    "c.jsonl": ('{"p": {"a": 1}}\n{"p": {}}\n', "c.jsonl: row 1, column 'p.a': no value"),
+    "d.jsonl": ('{"p": [1, 2]}\n{"p": [1, null]}\n', "d.jsonl: row 1, column 'p': no value"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_sample_that_is_none_is_named_by_file_and_row(tmp_path: Any, name: str, monkeypatch: Any) -> None:
+    from fleetmetrics.files import formats
+
+    monkeypatch.setattr(formats, "_HEAD", 8 if "csv" in name else 16)  # the types are those of the first row
+    text, told = BAD[name]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(fm.errors.DataError, match=told):
+        Evaluator(Kept()).offline_evaluate(tmp_path / name)
+
+
+def test_a_field_that_comes_late_is_an_error(tmp_path: Any, monkeypatch: Any) -> None:
+    from fleetmetrics.files import formats
+
+    monkeypatch.setattr(formats, "_HEAD", 16)
+    (tmp_path / "a.jsonl").write_text('{"p": 1}\n{"p": 2}\n{"p": 3, "q": 4}\n')
+    with pytest.raises(fm.errors.DataError, match=r"a.jsonl: row 2: JSON parse error: unexpected field"):
+        Evaluator(Kept()).offline_evaluate(tmp_path / "a.jsonl")
+
+
+def test_arrays_by_columns_are_read(tmp_path: Any) -> None:
+    boxes = np.asfortranarray(np.arange(12.0).reshape(2, 3, 2))
+    np.savez_compressed(tmp_path / "p.npz", box=boxes, label=[1, 2])
+    found = Evaluator(Kept()).offline_evaluate(tmp_path / "p.npz")["seen/records"]
+    assert [plain(sample["box"]) for sample in found] == [["float64", each.tolist()] for each in boxes]
+
+
 def test_a_pickle_is_read_only_where_it_is_asked_for(tmp_path: Any) -> None:
     path = written(tmp_path / "p.pkl")
     with pytest.raises(fm.InvalidInputError, match=r"p.pkl can run any code; .*allow_pickle=True"):
@@ -91,12 +160,14 @@ def test_what_is_not_a_file_of_samples_is_named(tmp_path: Any) -> None:
 
     evaluator = Evaluator(Kept())
     (tmp_path / "p.txt").touch()
+    (tmp_path / "p.csv").write_text("a,b\n1,2\n3\n")
     parquet.write_table(pa.table({"a": [1, None]}), tmp_path / "null.parquet")
     np.savez(tmp_path / "uneven.npz", a=np.zeros(2), b=np.zeros(3))
     for name, text in {
-        "p.txt": r"p.txt: data samples are read from files that end with .parquet, .npz, .pkl, .pickle",
-        "null.parquet": r"null.parquet: 'a' is null in row 1",
-        "uneven.npz": r"uneven.npz: its columns differ in length",
+        "p.txt": r"p.txt: it is empty",
+        "p.csv": r"p.csv: line 3: 1 values, where the header has 2: '3'",
+        "null.parquet": r"null.parquet: row 1, column 'a': no value",
+        "uneven.npz": r"uneven.npz: the arrays differ in length: {'a': 2, 'b': 3}",
         "none-*.npz": r"none-\*.npz",
     }.items():
         with pytest.raises(fm.InvalidInputError, match=text):

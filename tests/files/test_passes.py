@@ -50,7 +50,7 @@ def test_passes_give_the_values_of_one_and_their_number_follows_from_the_memory(
     )
     want = files.evaluate(folder, make, COLUMNS, processes=1)
     metrics, read = files.evaluate(folder, make, COLUMNS, processes=1, complete_by="user", **few)
-    assert passes == [{"complete_by": "user"}] * 5
+    assert passes == [{"complete_by": "user", "totals": None}] * 5
     assert metrics.compute() == want.metrics.compute()
     assert read == want.read
 
@@ -95,3 +95,86 @@ def test_what_passes_cannot_do_is_refused(folder):
     assert "complete_by is 'user', and its samples are complete" in refused(
         lambda: fm.MetricCollection({"gauc": fm.GAUC(), "exact": fm.ExactAUC()}), complete_by="user"
     )
+
+
+# -- ranges of scores --------------------------------------------------------------------------------------
+
+SCORES = {"prediction": "p", "label": "y"}
+TABLES = {
+    "floats": lambda rng: {"p": rng.normal(size=ROWS)},
+    "float32 with ties": lambda rng: {"p": rng.random(ROWS).round(2).astype(np.float32)},
+    "integers": lambda rng: {"p": rng.integers(-9, 9, ROWS)},
+    "one score": lambda rng: {"p": np.full(ROWS, 0.5)},
+    "sorted": lambda rng: {"p": np.sort(rng.random(ROWS))},
+    "two classes": lambda rng: {"p": [[1 - p, p] for p in rng.random(ROWS)]},
+}
+
+
+def scored(folder, kind="floats"):
+    rng = np.random.default_rng(4)
+    table = pa.table({**TABLES[kind](rng), "y": rng.integers(0, 2, ROWS), "w": rng.random(ROWS)})
+    for place in range(3):
+        pq.write_table(table.slice(place * 1000, 1000 if place < 2 else ROWS), folder / f"{place}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("kind", TABLES)
+def test_ranges_of_scores_give_the_exact_area_bit_for_bit(tmp_path, few, kind, processes):
+    def both():
+        return fm.MetricCollection({"exact": fm.ExactAUC(), "n": fm.Count()})
+
+    few = {"memory": few["memory"] * processes + 1000} if processes > 1 else few
+    folder = scored(tmp_path, kind)
+    want = files.evaluate(folder, both, SCORES, processes=1)
+    metrics, read = files.evaluate(folder, both, SCORES, complete_by="score", processes=processes, **few)
+    assert metrics.compute() == want.metrics.compute()
+    assert read == want.read
+    with pytest.raises(fm.InvalidInputError, match="closed"):
+        metrics.add([0.5], [1])
+
+
+def test_ranges_have_about_as_many_samples_each(tmp_path, few, monkeypatch):
+    sizes = []
+    close = fm.ExactAUC.close
+    monkeypatch.setattr(
+        fm.ExactAUC,
+        "close",
+        lambda self, **given: sizes.append(self.states["positives"].read()) or close(self, **given),
+    )
+    files.evaluate(scored(tmp_path, "sorted"), fm.ExactAUC, SCORES, processes=1, complete_by="score", **few)
+    assert len(sizes) >= 3 and max(sizes) < 1.5 * min(sizes)
+
+
+@pytest.mark.parametrize("settings", [{"curve": "PR"}, {"max_fpr": 0.1}], ids=str)
+def test_other_areas_by_ranges_of_scores_take_totals_of_a_first_pass(tmp_path, few, settings):
+    columns, folder = {**SCORES, "weight": "w"}, scored(tmp_path)
+
+    def make():
+        return fm.ExactAUC(**settings)
+
+    want = files.evaluate(folder, make, columns, processes=1).metrics.compute()
+    first = files.evaluate(folder, fm.ExactAUC, columns, processes=1, complete_by="score", **few).metrics
+    found = files.evaluate(folder, make, columns, processes=1, complete_by="score", totals=first, **few).metrics
+    np.testing.assert_allclose(found.compute(), want, rtol=1e-13)
+    with pytest.raises(fm.InvalidInputError, match="totals="):
+        files.evaluate(folder, make, columns, processes=1, complete_by="score", **few)
+
+
+def test_a_score_that_is_none_is_met_by_one_range(tmp_path, few):
+    score = np.random.default_rng(0).random(ROWS)
+    score[[7, 9]] = np.nan
+    pq.write_table(
+        pa.table({"p": pa.array(score, from_pandas=False), "y": np.arange(ROWS) % 2}), tmp_path / "a.parquet"
+    )
+    _, read = files.evaluate(tmp_path, fm.ExactAUC, SCORES, processes=1, complete_by="score", skip_bad_rows=True, **few)
+    assert (read.rows, read.skipped) == (ROWS, 2)
+    with pytest.raises(DataError, match="row 7, column 'p': nan"):
+        files.evaluate(tmp_path, fm.ExactAUC, SCORES, processes=1, complete_by="score", **few)
+
+
+def test_what_ranges_of_scores_cannot_do_is_refused(tmp_path):
+    with pytest.raises(fm.InvalidInputError, match="complete_by='score' is none of the arguments in columns: score"):
+        files.evaluate(scored(tmp_path), fm.ExactAUC, {"score": "p"}, complete_by="score")
+    with pytest.raises(fm.InvalidInputError, match="complete only by 'user'"):
+        files.evaluate(tmp_path, fm.GAUC, {**SCORES, "user": "y"}, complete_by="score")
