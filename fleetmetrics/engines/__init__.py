@@ -8,39 +8,27 @@ from __future__ import annotations
 
 import copy
 import os
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
-from fleetmetrics.files import Evaluated, Read, evaluate_file, find, together
-from fleetmetrics.files.one_file import of_tables
-from fleetmetrics.partial import closed_by, merge_all
+from fleetmetrics.files import Evaluated, evaluate_file, find, together
+from fleetmetrics.files.formats import gathered
+from fleetmetrics.files.one_file import Part, as_one, of_tables
+from fleetmetrics.partial import closed_by
 
 __all__ = ["WAY", "Part", "Plan", "joined", "paths_of", "tree"]
 
 #: So many parts are merged by one task.
 WAY = 16
-#: Batches of fewer rows are put together before they are added.
-_ROWS = 1_000_000
-
-
-class Part(NamedTuple):
-    """What tasks have made of some of the data."""
-
-    metrics: Any = None  #: None: of no rows
-    reads: tuple[Read, ...] = ()
-    errors: tuple[FleetMetricsError, ...] = ()  #: raised on the driver: engines try again, and change the kind
 
 
 def joined(parts: Iterable[Part]) -> Part:
-    """Several parts as one."""
-    metrics, reads, errors = zip(Part(), *parts)
-    held = [each for each in metrics if each is not None]
-    made = Part(None, sum(reads, ()), sum(errors, ()))
+    """Several parts as one; they stay as they are, for a task may run again."""
     try:
-        return made._replace(metrics=merge_all(held)) if held and not made.errors else made
+        return as_one(copy.deepcopy(list(parts)))
     except FleetMetricsError as error:
         return Part(errors=(error,))
 
@@ -101,7 +89,7 @@ class Plan:
 
     def of_batches(self, batches: Iterable[Any]) -> Part:
         """A task: what Arrow batches, or tables, of a partition give; their columns are ``names``, in this order."""
-        tables: Iterable[Any] = (table.rename_columns(self.names) for table in _collected(batches))
+        tables: Iterable[Any] = (piece.table.rename_columns(self.names) for piece in gathered(batches))
         name = "a partition of the frame"
         return joined(
             self._made(lambda new, some=some: of_tables(some, new, self.columns, self.skip, name))  # type: ignore[misc]
@@ -139,16 +127,3 @@ class Plan:
         if part.errors:
             raise min(part.errors, key=str)
         return Evaluated(self._closed(self.empty) if part.metrics is None else part.metrics, together(part.reads))
-
-
-def _collected(batches: Iterable[Any]) -> Iterator[Any]:
-    """Few large tables of many small batches."""
-    pa, waiting, rows = arrow(), [], 0
-    for batch in batches:
-        waiting.append(batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch]))
-        rows += batch.num_rows
-        if rows >= _ROWS:
-            yield pa.concat_tables(waiting)
-            waiting, rows = [], 0
-    if rows:
-        yield pa.concat_tables(waiting)

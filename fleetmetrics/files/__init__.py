@@ -130,15 +130,9 @@ def evaluate(
         number = number if bounds is None else len(bounds) + 1
         tasks = [(paths, Share(complete_by, place, number, bounds or ())) for place in range(number)]
     show, several = progress is not False, len(tasks) > 1
-    do = functools.partial(
-        _part,
-        functools.partial(copy.deepcopy, metrics),
-        dict(columns),
-        totals,
-        skip_bad_rows=skip_bad_rows,
-        format=format,
-        progress=show and not several,
-    )
+    settings = {"skip_bad_rows": skip_bad_rows, "format": format, "progress": show and not several}
+    made = functools.partial(copy.deepcopy, metrics)
+    do = functools.partial(_part, made, dict(columns), totals, settings)
     results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1)
     if show and several:
         results = shown(results, "passes over the files" if complete_by else "files", 0, len(tasks))
@@ -155,12 +149,7 @@ def evaluate(
 
 
 def _part(
-    made: Callable[[], Any],
-    columns: Mapping[str, Any],
-    totals: Any,
-    paths: Sequence[str],
-    share: Share | None,
-    **settings: Any,
+    made: Callable[[], Any], columns: Any, totals: Any, settings: Any, paths: Sequence[str], share: Share | None
 ) -> Part:
     """What one process makes of some files."""
 

@@ -82,9 +82,9 @@ class Evaluated(NamedTuple):
 class Part(NamedTuple):
     """What was made of some of the data."""
 
-    metrics: Any = None  #: None: nothing
+    metrics: Any = None  #: None: of no rows, or of none that could be used
     reads: tuple[Read, ...] = ()
-    errors: tuple[FleetMetricsError, ...] = ()
+    errors: tuple[FleetMetricsError, ...] = ()  #: engines would try again, or change the kind, were they raised
 
 
 def as_one(parts: Iterable[Part]) -> Part:
