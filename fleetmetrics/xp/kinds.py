@@ -77,7 +77,7 @@ def without_strays(xp: Any, increment: Any, state: Any) -> Any:
 
 def of_torch(tensor: Any, argument: str) -> np.ndarray:
     """A torch tensor on the CPU, even with a gradient; bfloat16 as float32. An error on any other device."""
-    if str(tensor.device) != "cpu":
+    if str(getattr(tensor, "device", "cpu")) != "cpu":
         raise InvalidInputError(
             f"{argument} is a torch tensor on device {str(tensor.device)!r}; give {argument}.cpu() to add"
         )
