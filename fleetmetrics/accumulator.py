@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-import time
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -15,7 +14,7 @@ from fleetmetrics.arguments import AllArguments, flag_of, raise_if_positional, r
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
-from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline, resolve_timeout
+from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, began
 from fleetmetrics.errors import (
     DuplicateStateError,
     FleetMetricsError,
@@ -338,7 +337,7 @@ class Accumulator(Partial):
         """
         channel = communicator if communicator is not None else communicator_for(util)
         call = f"{type(self).__name__} {self.name}"
-        start = time.monotonic()
+        deadline, _ = began(timeout)
         states, tables = self._states(), self._tables()
         reduce: Callable[..., list[np.ndarray]] = channel.reduce_made
         for state in states:
@@ -347,10 +346,7 @@ class Accumulator(Partial):
                 break
         values = dict(zip(states, reduce(call, lambda: blocks_of(states, scope), timeout=timeout)))
         self._raise_if_invalid(values)
-        carries: dict[Any, Any] = {}
-        if tables:
-            deadline = Deadline(resolve_timeout(timeout) - (time.monotonic() - start))
-            carries = fold_in_order(call, channel, tables, values, deadline)
+        carries = fold_in_order(call, channel, tables, values, deadline)
         try:
             return self.evaluate(values, carries)
         except InvalidInputError as error:

@@ -226,23 +226,16 @@ def _sum_integers(arrays: Sequence[np.ndarray], over: str) -> np.ndarray:
         for array in arrays[1:]:
             np.add(result, array, out=result)
         return result
-    low = np.zeros(arrays[0].shape, np.int64)
-    high = np.zeros(arrays[0].shape, np.int64)
-    for array in arrays:
-        low += array & _LOW_32_BITS
-        high += array >> 32
-    high += low >> 32
-    low &= _LOW_32_BITS
-    wrong = np.flatnonzero((high < -(2**31)) | (high >= 2**31))
+    exact: Any = sum([array.astype(object).ravel() for array in arrays])  # Python's integers
+    wrong = np.flatnonzero((exact < _INT64.min) | (exact > _INT64.max))
     if wrong.size:
-        first = int(wrong[0])
-        value = (int(high.flat[first]) << 32) + int(low.flat[first])
-        position = [int(axis) for axis in np.unravel_index(first, low.shape)]
+        value = exact[wrong[0]]
+        position = [int(axis) for axis in np.unravel_index(wrong[0], arrays[0].shape)]
         raise IntegerOverflowError(
             f"the sum over {over or f'{len(arrays)} workers'} at position {position} is {value}, which does not fit"
             " into int64 (-2**63 to 2**63 - 1); use a float64 state, or count in a coarser unit."
         )
-    return np.asarray((high << 32) | low)
+    return np.asarray(exact.astype(np.int64).reshape(arrays[0].shape))
 
 
 def _sum_floats(arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -69,18 +69,13 @@ def exact_auc(
     if weight is None and score.dtype.kind == "f" and curve == "ROC" and area_fraction(max_fpr) == 1:
         return exact_auc_of(**count_keys(*_both_sorted(score, label)), zero_division=zero_division)
     label = label.astype(bool, copy=False)
-    totals = _totals(label, weight)
+    positive = int(np.count_nonzero(label))
+    totals: Any = len(label) - positive, positive
+    if weight is not None:
+        totals = math.fsum(weight[~label]), math.fsum(weight[label])
     score, label, weight = sort_by_score(score, label, weight)
     made = fold_exact_auc(start_exact_auc(), score, label, weight, totals, curve, max_fpr)
     return exact_auc_of(**made, curve=curve, max_fpr=max_fpr, zero_division=zero_division)
-
-
-def _totals(label: np.ndarray, weight: np.ndarray | None) -> tuple[Any, Any]:
-    """What the negative and the positive samples weigh."""
-    if weight is None:
-        positives = int(np.count_nonzero(label))
-        return len(label) - positives, positives
-    return math.fsum(weight[~label]), math.fsum(weight[label])
 
 
 def sort_by_score(
@@ -234,11 +229,6 @@ def count_exact_auc(label: np.ndarray, weight: np.ndarray | None, totals: tuple[
         positive = int(np.count_nonzero(label))
         return {"negative": len(label) - positive, "positive": positive, "area": 0}
     return {"negative": float(np.sum(weight[~label])), "positive": float(np.sum(weight[label])), "area": 0}
-
-
-def join_exact_auc(carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """What was made of the pieces so far and of the one that follows, as one."""
-    return {name: carry[name] + later[name] for name in carry}
 
 
 def exponent_of(totals: Any) -> int:

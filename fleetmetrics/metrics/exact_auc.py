@@ -17,7 +17,6 @@ from fleetmetrics.formulas.exact_auc import (
     exact_auc_of,
     exponent_of,
     fold_exact_auc,
-    join_exact_auc,
     keys_of,
     sort_by_score,
     sorted_keys,
@@ -102,19 +101,19 @@ class ExactAUC(Undefinable, RecordMetric):
         return fold_exact_auc(before, score, label, weight, totals, self.curve, self.max_fpr)
 
     def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        if "keys" in records and self.curve == "ROC" and self.max_fpr in (None, 1):
+        if "keys" in records and self._is_whole:
             return count_keys(sorted_keys(records["keys"]))
         return super().alone(records, states)
 
     def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-        return join_exact_auc(carry, later)
+        return {name: carry[name] + later[name] for name in carry}
 
     def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> dict[str, Any]:
         if not records:
             return {"ranges": []}
         low, high = ends_of_scores(records)
         counts = [states["negatives"].item(), states["positives"].item()]
-        above, of_all = start_exact_auc(), None
+        above, of_all = self.start(), None
         if not self._is_whole:
             ranges = [] if totals is None else totals["ranges"]
             weights = [[_times(x, each[5]) for x in each[2:4]] for each in ranges]
@@ -142,12 +141,12 @@ class ExactAUC(Undefinable, RecordMetric):
         return {"ranges": ranges}
 
     def of_closed(self, carry: dict[str, Any], states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        made, common = start_exact_auc(), max((each[5] for each in carry["ranges"]), default=0)
+        made, common = self.start(), max((each[5] for each in carry["ranges"]), default=0)
         for _, _, n, p, area, exponent, _ in reversed(carry["ranges"]):
             n, p = _times(n, exponent - common), _times(p, exponent - common)
             pairs = 2 * n * made["positive"] if self._is_whole else 0
             area = _times(area, 2 * (exponent - common))
-            made = join_exact_auc(made, {"negative": n, "positive": p, "area": area + pairs})
+            made = self.join(made, {"negative": n, "positive": p, "area": area + pairs})
         weights = [_times(made["negative"], common), _times(made["positive"], common)]
         for *_, of_all in carry["ranges"]:
             if of_all is not None and not _alike(of_all, weights):

@@ -22,7 +22,6 @@ from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError
 from fleetmetrics.logs import progress
 from fleetmetrics.records.table import Closed, Records, Table, joined_records
-from fleetmetrics.serial import pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 
 __all__ = ["fold_in_order"]
@@ -80,24 +79,23 @@ def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: De
     records, letter = Records({}), Letter(None)
     with Caught() as caught:
         records = table.prepared()
-        letter = _described(table, records)
+        letter = Letter(*pack(_described(table, records)))
 
     def plan(letters: Sequence[Letter]) -> Letter:
-        filled = [letter for letter in letters if letter.note[1]]
-        closed = [Closed(*unpack(each.note[2], each.payload)) for each in filled if each.note[0] == "closed"]
-        if closed and len(closed) < len(filled):
-            kinds = ["closed" if each.note[0] == "closed" else "open" if each.note[1] else "empty" for each in letters]
-            raise AgreementError(f"{table.name}: the workers differ, close all of them or none: {by_rank(kinds)}.")
+        told = [unpack(*each) for each in letters]
+        closed = [Closed(*each) for kind, *each in told if kind == "closed"]
+        if closed and any(kind == "open" for kind, *_ in told):
+            kinds = by_rank(kind for kind, *_ in told)
+            raise AgreementError(f"{table.name}: the workers differ, close all of them or none: {kinds}.")
         if closed:
-            made = pack(table.joined_closed(closed))
-            return Letter(["closed", made.layout], made.buffers)
-        _check_kinds(table, [letter.note for letter in letters])
-        return Letter(*pack_arrays([_cuts(letters)]))
+            return Letter(*pack(["closed", *table.joined_closed(closed)]))
+        _check_kinds(table, told)
+        return Letter(*pack(["cuts", _cuts(told)]))
 
-    told = channel.consult(call, plan, *letter, timeout=deadline.left, trouble=caught.error)
-    if told.note[0] == "closed":
-        return Closed(*unpack(told.note[1], told.payload))
-    (cuts,) = unpack_arrays(*told)
+    kind, *made = unpack(*channel.consult(call, plan, *letter, timeout=deadline.left, trouble=caught.error))
+    if kind == "closed":
+        return Closed(*made)
+    (cuts,) = made
     column = records[table.order] if records.length and table.order else cuts[:0]
     edges = [0, *np.searchsorted(column, cuts, "right").tolist(), records.length]
     mine = [records.taken(slice(*each)) for each in zip(edges, edges[1:])]
@@ -162,65 +160,48 @@ def _fold_spread(
 def _written(records: Records) -> Letter:
     if not records.length:
         return Letter(None)
-    given = [name for name in records if records[name] is not None]
-    packed = pack_arrays([records[name] for name in given])
-    return Letter([given, list(records), packed.layout], packed.buffers)
+    return Letter(*pack([dict(records)]))
 
 
 def _together(table: Table, letters: Sequence[Letter]) -> Records:
     """The records of one piece, from what the workers have written."""
-    parts = []
-    for letter in letters:
-        if letter.note:
-            given, names, layout = letter.note
-            columns = dict(zip(given, unpack_arrays(layout, letter.payload)))
-            parts.append(Records({name: columns.get(name) for name in names}))
+    parts = [Records(*unpack(*letter)) for letter in letters if letter.note]
     if len(parts) < 2:
         return parts[0] if parts else Records({})
     return table.sorted(joined_records(table.name, parts))
 
 
-def _described(table: Table, records: Records) -> Letter:
+def _described(table: Table, records: Records) -> list[Any]:
     """What rank 0 must know of a worker's records, and a sketch of the column that orders them; or what is closed."""
     if table.closed is not None:
-        closed = pack(table.closed)
-        return Letter(["closed", True, closed.layout], closed.buffers)
+        return ["closed", *table.closed]
     kinds = {
         name: "texts" if column is not None and column.dtype.kind in "SU" else "numbers"
         for name, column in records.items()
     }
-    length = records.length
+    if not records.length:
+        return ["empty", kinds, 0, None]
+    step = -(-records.length // SKETCH)
     row = sum(column.itemsize for column in records.values() if column is not None)
-    if table.order is None or not length:
-        return Letter([kinds, length, row, 1, None])
-    column = records[table.order]
-    step = -(-length // SKETCH)
-    packed = pack_arrays([column[step - 1 :: step]])
-    return Letter([kinds, length, row, step, packed.layout], packed.buffers)
+    return ["open", kinds, step * row, None if table.order is None else records[table.order][step - 1 :: step]]
 
 
-def _check_kinds(table: Table, notes: Sequence[Any]) -> None:
-    here = [note[0] for note in notes if note[1]]
+def _check_kinds(table: Table, told: Sequence[Any]) -> None:
+    here = [kinds for kind, kinds, *_ in told if kind == "open"]
     if any(kinds != here[0] for kinds in here):
-        texts = [", ".join(f"{name}: {kind}" for name, kind in note[0].items()) or "no records" for note in notes]
+        texts = [", ".join(f"{name}: {kind}" for name, kind in each[1].items()) or "no records" for each in told]
         raise AgreementError(f"{table.name}: the workers' records differ: {by_rank(texts)}.")
 
 
-def _cuts(letters: Sequence[Letter]) -> np.ndarray:
+def _cuts(told: Sequence[Any]) -> np.ndarray:
     """Values of the column that cut the records into pieces of similar size; the last piece is open-ended."""
-    sketches, counts = [], []
-    for letter in letters:
-        _, _, row, step, layout = letter.note
-        if layout is not None:
-            (values,) = unpack_arrays(layout, letter.payload)
-            sketches.append(values)
-            counts.append(np.full(len(values), step * row))
+    sketches = [(sketch, np.full(len(sketch), size)) for _, _, size, sketch in told if sketch is not None]
     if not sketches:
         return np.empty(0)
-    values = np.concatenate(sketches)
+    values, sizes = map(np.concatenate, zip(*sketches))
     place = np.argsort(values, kind="stable")
-    before = np.cumsum(np.concatenate(counts)[place])
-    total, workers = int(before[-1]), len(letters)
+    before = np.cumsum(sizes[place])
+    total, workers = int(before[-1]), len(told)
     pieces = min(workers * -(-total // (workers * ROUND_BYTES)), max(1, int(total / (_LEAST * ROUND_BYTES))))
     chosen = np.flatnonzero(np.diff(before * pieces // total, prepend=0) * (before < total))
     return np.unique(values[place][chosen])

@@ -127,8 +127,7 @@ class Spool:
         labels = []
         with path.open("wb") as file:
             for piece in pieces:
-                for buffer in piece.buffers:
-                    file.write(buffer)
+                file.writelines(piece.buffers)
                 labels.append((piece.layout, piece.nbytes))
         return labels
 
