@@ -61,9 +61,11 @@ class Plan:
         self._wanted = Columns(self.empty, self.columns)
         self.names = self._wanted.names
         self._closed(copy.deepcopy(self.empty))  # an error here comes at once
-        by_range = complete_by == "score" and totals is not None
+        #: Whether a frame is divided into ranges of scores.
+        self.by_range = complete_by == "score"
+        first = closed_by(totals, "score")["ranges"] if self.by_range and totals is not None else []
         #: Where the ranges of the first pass begin, but for the lowest: those of this pass must be the same.
-        self.bounds = [low for low, *_ in closed_by(totals, "score")["ranges"][1:]] if by_range else []
+        self.bounds = [low for low, *_ in first[1:]]
         kept = [metric.name for metric in self.empty.record_metrics()]
         if kept and complete_by is None:
             raise InvalidInputError(
@@ -107,20 +109,15 @@ class Plan:
                 found.setdefault(each, []).append(table.filter(arrow().array(place == each)))
         return found.values()
 
-    def division(self, there: Sequence[str]) -> tuple[str, bool]:
-        """By which column a frame is to be divided, empty for none, and whether into ranges of it.
-
-        Raises:
-            InvalidInputError: the frame lacks a column, or none is said to be this one.
-        """
+    def divided_by(self, there: Sequence[str]) -> str:
+        """The column by which a frame with these is to be divided; empty: by none."""
         self._wanted.chosen(there)
         if self.complete_by is None:
-            return "", False
-        by_range = self.complete_by == "score"
-        column = self.columns.get("prediction" if by_range else self.complete_by)
+            return ""
+        column = self.columns.get("prediction" if self.by_range else self.complete_by)
         if not isinstance(column, str):
             raise InvalidInputError(f"complete_by is {self.complete_by!r}; columns must name one column for it")
-        return column, by_range
+        return column
 
     def result(self, part: Part) -> Evaluated:
         """What the whole is, on the driver; raises what a task has found wrong."""

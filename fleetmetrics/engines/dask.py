@@ -38,10 +38,10 @@ def evaluate(
     delayed = library("dask", "engines").delayed
     plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows)
     if hasattr(files_or_frame, "to_delayed"):
-        column, by_range = plan.division(files_or_frame.columns)
+        column = plan.divided_by(files_or_frame.columns)
         frame = files_or_frame[plan.names]
         if column:
-            frame = frame.set_index(column, drop=False) if by_range else frame.shuffle(column)
+            frame = frame.set_index(column, drop=False) if plan.by_range else frame.shuffle(column)
         of_partition = delayed(lambda part: plan.of_batches([table_of(part, plan.names)]))
         parts = [of_partition(partition) for partition in frame.to_delayed()]
     else:

@@ -48,9 +48,9 @@ def evaluate(
 
 def _tables(ray: Any, dataset: Any, plan: Plan) -> list[Any]:
     """References to tables with the pickled parts of blocks of a dataset."""
-    column, by_range = plan.division(dataset.columns())
+    column = plan.divided_by(dataset.columns())
     blocks = dataset.select_columns(plan.names)
-    if by_range:
+    if plan.by_range:
         blocks = blocks.sort(column, boundaries=plan.bounds or None)  # without, they are drawn anew in each pass
     elif column:
         blocks = blocks.repartition(4 * int(ray.cluster_resources()["CPU"]), keys=[column])
@@ -61,7 +61,7 @@ def _tables(ray: Any, dataset: Any, plan: Plan) -> list[Any]:
 
     size = blocks.context.target_max_block_size
     try:
-        if by_range:
+        if plan.by_range:
             blocks.context.target_max_block_size = None  # so that equal scores stay in one block
         return blocks.map_batches(of_block, batch_size=None, batch_format="pyarrow").to_arrow_refs()
     finally:

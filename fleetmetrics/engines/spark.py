@@ -54,7 +54,7 @@ def evaluate(
     """
     plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows)
     if hasattr(files_or_frame, "mapInArrow"):
-        column, by_range = plan.division(files_or_frame.columns)
+        column = plan.divided_by(files_or_frame.columns)
         names = [f"c{number}" for number in range(len(plan.names))]  # mapInArrow stumbles over names such as "a.b"
         quoted = ["`" + name.replace("`", "``") + "`" for name in plan.names]
         frame = files_or_frame.select(*quoted).toDF(*names)
@@ -62,7 +62,7 @@ def evaluate(
             by = frame[names[plan.names.index(column)]]
             if plan.bounds:  # repartitionByRange would draw others
                 by = sum((by >= bound).cast("int") for bound in plan.bounds)
-            frame = (frame.repartitionByRange if by_range and not plan.bounds else frame.repartition)(by)
+            frame = (frame.repartitionByRange if plan.by_range and not plan.bounds else frame.repartition)(by)
         parts, few = _mapped(frame, plan.of_batches), False
     else:
         paths = paths_of(files_or_frame)
@@ -72,10 +72,9 @@ def evaluate(
 
         parts, few = _mapped(spark.range(0, len(paths), 1, len(paths)), of_files), len(paths) <= WAY
     if not few:  # so that the driver takes few, however many there are
-        parts = _mapped(
-            parts.repartition(WAY), lambda batches: joined(joined(_parts(each["part"])) for each in batches)
-        )
-    return plan.result(joined(_parts(row.part for row in parts.collect())))
+        few_parts = parts.repartition(WAY)
+        parts = _mapped(few_parts, lambda batches: joined(_joined(each["part"].to_pylist()) for each in batches))
+    return plan.result(_joined(row.part for row in parts.collect()))
 
 
 def _mapped(frame: Any, function: Callable[[Iterable[Any]], Part]) -> Any:
@@ -90,5 +89,5 @@ def _mapped(frame: Any, function: Callable[[Iterable[Any]], Part]) -> Any:
     return frame.mapInArrow(task, "part binary")
 
 
-def _parts(packed: Iterable[Any]) -> Iterator[Part]:
-    return (pickle.loads(zlib.decompress(each.as_py() if hasattr(each, "as_py") else each)) for each in packed)
+def _joined(packed: Iterable[bytes]) -> Part:
+    return joined(pickle.loads(zlib.decompress(each)) for each in packed)

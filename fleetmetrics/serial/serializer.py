@@ -238,13 +238,10 @@ class _Packer:
         self.put(bytes_of(narrow))
         return ["number", narrow.dtype.str]
 
-    def structs(self, values: list[Any], char: str) -> list[Any]:
-        self.put(struct.pack(f"{len(values)}{char}", *values))
-        return ["number", np.dtype(char).str]
-
-    def complexes(self, values: list[Any], above: Any = ()) -> list[Any]:
-        self.put(bytes_of(np.array(values, complex)))
-        return ["number", np.dtype(complex).str]
+    def numbers(self, values: list[Any], above: Any = (), *, kind: type) -> list[Any]:
+        array: np.ndarray = np.fromiter(values, kind, len(values))
+        self.put(bytes_of(array))
+        return ["number", array.dtype.str]
 
     def texts(self, values: list[Any], above: Any = ()) -> list[Any]:
         text = "\0".join(values)
@@ -376,10 +373,8 @@ def _can_be_pickled(value: Any) -> bool:
 
 _PACKERS: dict[type, Callable[..., list[Any]]] = {
     type(None): _Packer.nones,
-    bool: lambda packer, values, above: packer.structs(values, "?"),
+    **{kind: partial(_Packer.numbers, kind=kind) for kind in (bool, float, complex)},
     int: _Packer.integers,
-    float: lambda packer, values, above: packer.structs(values, "d"),
-    complex: _Packer.complexes,
     str: _Packer.texts,
     bytes: _Packer.bytes,
     # pickle would drop zeros at the end of these two
