@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -339,11 +339,8 @@ class Accumulator(Partial):
         call = f"{type(self).__name__} {self.name}"
         deadline, _ = began(timeout)
         states, tables = self._states(), self._tables()
-        reduce: Callable[..., list[np.ndarray]] = channel.reduce_made
-        for state in states:
-            if state.reduce is not None:
-                reduce = functools.partial(state.reduce, channel)
-                break
+        own = next((state.reduce for state in states if state.reduce is not None), None)
+        reduce: Any = channel.reduce_made if own is None else functools.partial(own, channel)
         values = dict(zip(states, reduce(call, lambda: blocks_of(states, scope), timeout=timeout)))
         self._raise_if_invalid(values)
         carries = fold_in_order(call, channel, tables, values, deadline)
