@@ -19,6 +19,7 @@ from fleetmetrics.hints import hint_of_name
 from fleetmetrics.metric import Declared, Metric
 from fleetmetrics.metrics.aggregation import Count
 from fleetmetrics.metrics.regression.differences import signed_error
+from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.xp.score_buckets import log_odds, odds_bounds
 
 __all__ = ["Joined", "Rows", "asked_of", "collection", "columns_of", "keys_of", "kinds", "listed"]
@@ -196,7 +197,10 @@ def interval_of(spec: re.Match[str], asked: Mapping[str, Any], slices: bool = Fa
         ids = None
     elif not asked["ci"]:
         return None
-    if getattr(metric, "unfit", "") or list(metric.record_metrics()) or _NO_NUMBER.search(metric.kind_name()):
+    kept = metric.record_metrics()  # those of all samples at once add up nothing of which a draw takes more or less
+    if any(not isinstance(each, GroupedMetric) or each.table.order != ids for each in kept):
+        return None
+    if _NO_NUMBER.search(metric.kind_name()):
         return None
     if ids is not None:
         metric = _made(spec, asked, **_COARSE)

@@ -165,7 +165,25 @@ def test_intervals_are_those_of_bootstrap_by_user(evaluate, data):
     metric.add(data["p"], data["y"], user=data["uid"])
     wanted = metric.compute()
     assert found["log_loss_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, rel=1e-12)
-    assert "gauc_interval" not in found
+    metric = fm.Bootstrap(fm.GAUC(), confidence=0.9)
+    metric.add(data["p"], data["y"], user=data["uid"])
+    wanted = metric.compute()
+    assert found["gauc_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, rel=1e-12)
+
+
+def test_metrics_by_query_have_intervals_deltas_and_conditions_and_those_of_all_rows_have_none(evaluate):
+    args = ["--task", "ranking", "--query", "uid", "--baseline", "old", "--join-on", "id", "--by", "slot"]
+    found = evaluate(*args, "--metrics", "ndcg@10,map,exact_auc", "--json", "--fail-if", "ndcg@10_interval.low<0.1")
+    for key in ("ndcg@10", "map"):
+        assert found[f"{key}_interval"]["low"] < found[key] < found[f"{key}_interval"]["high"]
+        delta = found[f"{key}_delta"]
+        assert delta["low"] < delta["value"] < delta["high"]
+    assert "exact_auc_interval" not in found and list(found["exact_auc_delta"]) == ["value"]
+    assert all(each["low"] < each["value"] < each["high"] for each in found["slices"]["slot"])
+    held = evaluate("--user", "uid", "--ci", "0.9", "--metrics", "gauc", "--fail-if", "gauc_interval.low<1", status=1)
+    assert "gauc_interval.low is 0." in held
+    said = evaluate("--ci", "0.9", "--metrics", "exact_auc", "--fail-if", "exact_auc_interval.low<1", status=2)
+    assert "there is no 'exact_auc_interval.low'" in said
 
 
 def test_an_interval_by_few_buckets_is_moved_to_the_value_and_as_wide_as_by_many(evaluate, data):
