@@ -64,7 +64,6 @@ class _Columns(Whole):
     corrections = 2
 
     def dot(self, weight: Any, values: Any) -> Any:
-        """See `Whole.dot`."""
         return self.xp.dot_of_columns(weight, values)
 
 
@@ -103,13 +102,12 @@ class Groups(Whole):
 
 
 class Replicates:
-    """Each sample in every lane, ``times`` times: int64 or (in NumPy) uint8 ``[n, size]``."""
+    """As `Groups`, but each sample is in every lane, ``times`` times: int64 or (in NumPy) uint8 ``[n, size]``."""
 
     def __init__(self, xp: Any, times: Any, size: int) -> None:
         self.xp, self.times, self.size = xp, times, size
 
     def sum(self, amount: Any) -> Any:
-        """An increment to a state ``[lanes]``; see `Groups.sum`."""
         xp = self.xp
         if amount is not None and xp.kind(amount) == "f":
             return self.floats(amount)
@@ -121,7 +119,6 @@ class Replicates:
         return xp.sum_of_columns(xp.multiply(self.times, xp.reshape(amount, [-1, 1])))
 
     def scatter(self, increment: Scattered) -> Scattered:
-        """An increment to ``[lanes, ...]``; see `Groups.scatter`."""
         xp = self.xp
         indices = [xp.arange(self.size), *[xp.reshape(index, [-1, 1]) for index in increment.indices]]
         amount = self.times
@@ -135,17 +132,14 @@ class Replicates:
         return Scattered(tuple(spread), xp.reshape(amount, [-1]))
 
     def floats(self, amount: Any) -> Any:
-        """The sums by lane themselves, float64 ``[lanes]``."""
         return self.xp.matvec(self._factors, self.xp.cast(amount, "float64"))
 
     def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> list[Any]:
-        """See `Whole.moments`."""
         xp = self.xp
         columns = [xp.reshape(each, [-1, 1]) for each in (weight, *variables)]
         return _Columns(xp).moments(xp.multiply(self._factors, columns[0]), total, columns[1:])
 
     def extreme(self, values: Any, keep: Any, reduction: str) -> Any:
-        """See `Groups.extreme`."""
         xp = self.xp
         members = xp.cast(self.times, "bool")
         if keep is not None:
@@ -153,7 +147,6 @@ class Replicates:
         return xp.extreme_by_column(xp.reshape(values, [-1, 1]), members, reduction)
 
     def repeated(self, times: int) -> Replicates:
-        """See `Groups.repeated`."""
         return Replicates(self.xp, self.xp.repeat(self.times, times), self.size)
 
     @functools.cached_property
@@ -162,28 +155,24 @@ class Replicates:
 
 
 class Nested:
-    """Replicates within each group: a state ``[groups, replicates, ...]``."""
+    """As `Groups`, for replicates within each group: a state ``[groups, replicates, ...]``."""
 
     def __init__(self, groups: Groups, replicates: Replicates) -> None:
         self.xp, self.groups, self.replicates = groups.xp, groups, replicates
         self.size = groups.size * replicates.size
 
     def sum(self, amount: Any) -> Any:
-        """An increment to a state ``[groups, replicates]``; see `Groups.sum`."""
         return self.scatter(Scattered((), amount))
 
     def scatter(self, increment: Scattered) -> Scattered:
-        """An increment to ``[groups, replicates, ...]``; see `Groups.scatter`."""
         (replicate, group, *rest), amount = self.replicates.scatter(self.groups.scatter(increment))
         return Scattered((group, replicate, *rest), amount)
 
     def floats(self, amount: Any) -> Any:
-        """The sums by lane themselves, float64 ``[groups, replicates]``."""
         found = self.xp.sum_by(*self._flat(amount), self.size)
         return self.xp.reshape(found, [self.groups.size, self.replicates.size])
 
     def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> list[Any]:
-        """See `Whole.moments`."""
         xp, times = self.xp, self.replicates.size
         lane, weight = self._flat(weight)
         flat = Groups(xp, lane, self.size)
@@ -191,7 +180,6 @@ class Nested:
         return [xp.reshape(each, [self.groups.size, times]) for each in found]
 
     def extreme(self, values: Any, keep: Any, reduction: str) -> Any:
-        """See `Groups.extreme`."""
         xp = self.xp
         place, times = self._flat(None)
         drawn = xp.cast(times, "bool")
@@ -201,7 +189,6 @@ class Nested:
         return xp.reshape(found, [self.groups.size, self.replicates.size])
 
     def repeated(self, times: int) -> Nested:
-        """See `Groups.repeated`."""
         return Nested(self.groups.repeated(times), self.replicates.repeated(times))
 
     def _flat(self, amount: Any) -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ import math
 import os
 import threading
 import time
+from concurrent import futures
 from typing import Any, Callable
 
 from fleetmetrics.errors import DeadlineError, InvalidInputError
@@ -76,20 +77,15 @@ def run_until(work: Callable[[], Any], seconds: float, label: str) -> Any:
 
     Raises `DeadlineError`, which says what it does by its label, or what the function raises.
     """
-    outcome: list[Any] = []
+    outcome: futures.Future[Any] = futures.Future()
 
     def target() -> None:
         try:
-            outcome.append((work(), None))
+            outcome.set_result(work())
         except BaseException as error:
-            outcome.append((None, error))
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=target, daemon=True, name="fleetmetrics")
-    thread.start()
-    thread.join(max(0.0, seconds))
-    if not outcome:
+    threading.Thread(target=target, daemon=True, name="fleetmetrics").start()
+    if not futures.wait([outcome], max(0.0, seconds)).done:
         raise DeadlineError(f"the workers' collective was not ready within {seconds:.3g} s at {label}.")
-    result, error = outcome[0]
-    if error is not None:
-        raise error
-    return result
+    return outcome.result()

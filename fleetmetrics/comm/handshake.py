@@ -200,7 +200,6 @@ class Door:
         self.deaf_until = 0.0
         #: By the rank that somebody said to be: when that was first and last, and how often.
         self.unproven: dict[int, tuple[float, float, int]] = {}
-        self.restless = False  # whether there is something to `look` at
 
     def open(self) -> None:
         """Listen, if it does not yet."""
@@ -210,6 +209,8 @@ class Door:
 
     def look(self, end: float) -> float:
         """Send away who has stayed too long; return until when rank 0 may sleep at most."""
+        if not (self._guests or self.deaf_until or self.unproven):
+            return end
         now = time.monotonic()
         # they are in the order of coming
         while self._guests and next(iter(self._guests.values())).came < now - _GUEST_SECONDS:
@@ -217,8 +218,7 @@ class Door:
         if self.deaf_until and now >= self.deaf_until and self._listener is not None:
             self.deaf_until = 0.0
             self._poll.register(self._listener)
-        self.restless = bool(self._guests or self.deaf_until or self.unproven)
-        return min(end, now + _LOOK_SECONDS) if self.restless else end
+        return min(end, now + _LOOK_SECONDS)
 
     def handle(self, descriptor: int) -> Guest | None:
         """Do what an event asks for; return a guest that has proved itself."""
@@ -247,7 +247,6 @@ class Door:
         stream = guest.answer(WELCOME)
         del self._guests[stream.fileno()]
         self.unproven.pop(guest.rank, None)
-        self.restless = bool(self._guests or self.deaf_until or self.unproven)
         return stream
 
     def refuse(self, guest: Guest, code: bytes) -> None:
@@ -282,7 +281,6 @@ class Door:
             self._listener = None
 
     def _accept(self, listener: socket.socket) -> None:
-        self.restless = True
         if len(self._guests) >= self._job.world_size + _GUESTS:
             self.drop(next(iter(self._guests)))
         try:

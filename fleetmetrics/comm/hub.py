@@ -241,7 +241,7 @@ class Hub(Member):
 
     def _receive(self, end: float, gave_up: list[str]) -> bool:
         """Handle what happens until then; False if nothing did."""
-        until = self._door.look(end) if end and self._door.restless else end
+        until = self._door.look(end) if end else end
         events = self._poll.wait(until)
         if until:
             self._slept = max(self._slept, time.monotonic() - until)

@@ -19,6 +19,7 @@ import numpy as np
 from fleetmetrics.comm.blocks import Block
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began, margin, resolve_timeout
+from fleetmetrics.comm.failures import Caught
 from fleetmetrics.comm.job import MPI_VARIABLES
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
@@ -101,12 +102,9 @@ class MPICommunicator(SocketCommunicator):
     ) -> list[Letter]:
         """Give each worker what every worker has for it, directly; see `Communicator`."""
         parts: list[list[Any]] = []
-        try:
+        with Caught(trouble) as caught:
             parts = [_written(letter) for letter in letters]
-        except Exception as failure:  # the others must hear of it, whatever it is
-            trouble = trouble or failure
-        deadline, trouble = began(timeout, trouble)
-        trouble = trouble or self._broken
+        deadline, trouble = began(timeout, caught.error or self._broken)
 
         def decide(brought: Sequence[Letter]) -> Letter:
             self._check_numbers([letter.note for letter in brought])

@@ -17,23 +17,7 @@ import paddle
 from fleetmetrics.moments import WIDTHS, merged
 from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor
 from fleetmetrics.xp.numpy_ops import ALIKE
-from fleetmetrics.xp.paddle_values import (  # noqa: F401  # of the namespace, too
-    all_true,
-    arange,
-    asarray,
-    cast,
-    constant,
-    filled,
-    host,
-    hosts,
-    identity,
-    integers,
-    is_eager,
-    kind,
-    number,
-    reshape,
-    shape,
-)
+from fleetmetrics.xp.paddle_values import *
 from fleetmetrics.xp.score_buckets import lowest_scores
 
 #: Paddle does not warn of an overflow.

@@ -225,8 +225,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a util that hangs is waited for",
-        "thread.join(max(0.0, seconds))",
-        "thread.join()",
+        "futures.wait([outcome], max(0.0, seconds))",
+        "futures.wait([outcome])",
         "tests/comm/test_util.py -k hangs",
     ),
     Mutation(
