@@ -93,7 +93,7 @@ class Batch(Sums):
             array = _drop_last_one(xp, array)  # [n, 1] is one per sample, next to a matrix too
         shape = xp.shape(array)
         if len(shape) == 0:
-            return xp.multiply(self._ones(), xp.cast(array, "float64"))
+            return xp.multiply(xp.full_like(self._each, 1.0, "float64"), xp.cast(array, "float64"))
         self.by_element = argument if len(shape) > 1 else self.by_element
         return self._spread(xp, array, argument, full)
 
@@ -105,10 +105,6 @@ class Batch(Sums):
             return xp.repeat(array, self.width)
         _same_size(full, shape, "prediction", argument)
         return xp.reshape(array, [-1])
-
-    def _ones(self) -> Any:
-        """A float64 1 per sample."""
-        return self.xp.cast(self.xp.zeros_like(self._each), "float64") + 1.0
 
     def _column(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
         """A further column, flat; texts are in NumPy's namespace even if the batch is not, or are `Coded`."""

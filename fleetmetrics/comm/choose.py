@@ -11,8 +11,8 @@ import numpy as np
 
 from fleetmetrics.comm.blocks import Block
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
-from fleetmetrics.comm.deadline import resolve_timeout
-from fleetmetrics.comm.frames import Payload, joined
+from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.frames import joined
 from fleetmetrics.comm.job import Job, refuse_server
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.util import UtilCommunicator
@@ -48,23 +48,14 @@ class LocalCommunicator(Communicator):
     def __init__(self) -> None:
         self._closed = False
 
-    def consult(
-        self,
-        call: str,
-        decide: Decide,
-        note: Any = None,
-        payload: Payload = b"",
-        *,
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
+    def _consult(
+        self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
-        """Return what ``decide`` makes of this worker's letter; see `Communicator`."""
-        resolve_timeout(timeout)
         if self._closed:
             raise CommunicatorError("this communicator is closed; make a new one.")
         if trouble is not None:
             raise trouble
-        answer = decide([Letter(note, joined(payload))])
+        answer = decide([Letter(mine.note, joined(mine.payload))])
         return Letter(answer.note, joined(answer.payload))
 
     def reduce(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, Callable, Sequence, TypeVar
 
 import numpy as np
@@ -22,7 +21,7 @@ CHUNK_BYTES = 2**19
 _Self = TypeVar("_Self", bound="Communicator")
 
 
-class Communicator(ABC):
+class Communicator:
     """The workers' channel: a subclass has a rank, a world size, and `consult`.
 
     Every operation is collective: each worker of the job calls the same one in the same order. All of them get
@@ -38,7 +37,6 @@ class Communicator(ABC):
     #: Whether `shuffle` takes a direct way, and not that through rank 0.
     spreads: bool = False
 
-    @abstractmethod
     def consult(
         self,
         call: str,
@@ -72,6 +70,13 @@ class Communicator(ABC):
             >>> LocalCommunicator().consult("count", lambda letters: Letter(sum(each.note for each in letters)), 5)
             Letter(note=5, payload=b'')
         """
+        deadline, trouble = began(timeout, trouble)
+        return self._consult(call, decide, Letter(note, payload), deadline, trouble)
+
+    def _consult(
+        self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
+    ) -> Letter:
+        raise NotImplementedError(f"{type(self).__name__} has no consult, by which the workers reach each other")
 
     def reduce(
         self, call: str, blocks: Sequence[Block], *, timeout: float | None = None, trouble: BaseException | None = None
@@ -382,7 +387,7 @@ class Communicator(ABC):
         """Wait until every worker is here."""
         self.consult("barrier", lambda letters: Letter(None), timeout=timeout)
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Give the channel back; a second call does nothing."""
 
     def __repr__(self) -> str:

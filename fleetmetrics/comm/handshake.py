@@ -126,24 +126,22 @@ class Guest:
 def listen(job: Job) -> socket.socket:
     """Listen on the first candidate address that is free."""
     _check_descriptors(job.world_size)
-    failures = []
-    for host, port in job.candidates():
-        if port in job.reserved and not _is_ours(job, port):
+    failures, candidates = [], job.candidates()
+    # The trainer endpoint itself is in the environment: for a parameter-server job it is ours to use.
+    ours = candidates[0][1] if job.endpoint or not job.collective else 0
+    for host, port in candidates:
+        if port in job.reserved and port != ours:
             failures.append(f"{host}:{port} (promised to another by the environment)")
             continue
         try:
             found = socket.getaddrinfo(job.bind or host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            return _listening(found[0], found[4], max(128, job.world_size))
         except OSError as error:
-            if job.bind:
+            if job.bind and isinstance(error, socket.gaierror):
                 raise InvalidInputError(
                     f"the environment variable FLEETMETRICS_BIND holds {job.bind!r}; it must be an address of rank 0's"
                     f" machine, without a port, such as 10.0.0.1 or 0.0.0.0 ({error.strerror})."
                 ) from None
-            failures.append(f"{host}:{port} ({error.strerror})")
-            continue
-        try:
-            return _listening(found[0], found[4], max(128, job.world_size))
-        except OSError as error:
             failures.append(f"{job.bind or host}:{port} ({error.strerror})")
             if error.errno == errno.EADDRNOTAVAIL and not job.bind:
                 failures[-1] += ": if the others reach this machine by that name all the same, set FLEETMETRICS_BIND"
@@ -181,11 +179,6 @@ def _check_descriptors(world_size: int) -> None:
                 f" {hard}; raise the limit: ulimit -Hn {needed}."
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-def _is_ours(job: Job, port: int) -> bool:
-    """The trainer endpoint itself is in the environment: for a parameter-server job it is ours to use."""
-    return (bool(job.endpoint) or not job.collective) and job.candidates()[0][1] == port
 
 
 class Door:

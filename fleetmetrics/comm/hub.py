@@ -343,7 +343,6 @@ class Hub(Member):
                 self._receive(end, [])
 
     def _send_all(self, frame: Frame, deadline: Deadline) -> None:
-        """Answer all."""
         assert self._meeting is not None
         lost = self._meeting.lost
         unsent = Poll()

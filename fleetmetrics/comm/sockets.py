@@ -12,9 +12,9 @@ from typing import Any, Sequence
 
 from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
-from fleetmetrics.comm.deadline import Deadline, began
+from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.failures import described
-from fleetmetrics.comm.frames import ANSWER, ARRIVAL, TROUBLE, Frame, Payload, joined
+from fleetmetrics.comm.frames import ANSWER, ARRIVAL, TROUBLE, Frame, joined
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Job, split_endpoint
 from fleetmetrics.comm.star import Combine, Member, Spoke
@@ -68,24 +68,15 @@ class SocketCommunicator(Communicator):
         self.authenticated = self._star.secret.known
         self._channel = self._star.open(channel)
 
-    def consult(
-        self,
-        call: str,
-        decide: Decide,
-        note: Any = None,
-        payload: Payload = b"",
-        *,
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
+    def _consult(
+        self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
-        """Bring something to rank 0, and hear what it makes of everybody's; see `Communicator`."""
         self._check()
-        deadline, trouble = began(timeout, trouble)
         channel = self._channel
         channel.calls += 1
         label = f"exchange {channel.calls} ({call})"
         if trouble is None:
-            frame = Frame(ARRIVAL, channel.calls, _header(call, note), payload)
+            frame = Frame(ARRIVAL, channel.calls, _header(call, mine.note), mine.payload)
         else:
             frame = Frame(TROUBLE, channel.calls, json.dumps(described(trouble)).encode())
         frame.channel, frame.made = channel.number, channel.made
@@ -155,7 +146,6 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _star_of(job: Job) -> Member:
-    """The star of this process for this job."""
     star = _stars.get(job)
     if star is None or star.process != os.getpid() or star.closed:
         star = _stars[job] = Hub(job) if job.rank == 0 else Spoke(job)

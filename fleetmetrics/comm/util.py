@@ -18,7 +18,7 @@ import numpy as np
 
 from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
-from fleetmetrics.comm.deadline import Deadline, began, margin, resolve_timeout, run_until
+from fleetmetrics.comm.deadline import Deadline, margin, resolve_timeout, run_until
 from fleetmetrics.comm.failures import described, named_error, raise_trouble
 from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.comm.job import Job
@@ -93,24 +93,16 @@ class UtilCommunicator(Communicator):
     def __repr__(self) -> str:  # to ask for the rank may be a collective call
         return f"UtilCommunicator({self._util!r})"
 
-    def consult(
-        self,
-        call: str,
-        decide: Decide,
-        note: Any = None,
-        payload: Payload = b"",
-        *,
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
+    def _consult(
+        self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
-        """Bring something to rank 0, and hear what it makes of everybody's; see `Communicator`."""
         if self._busy:
             raise CommunicatorError(f"{self._busy} is not over: what rank 0 runs inside of it cannot call the others.")
-        deadline, trouble = began(timeout, CommunicatorError(self._broken) if self._broken else trouble)
-        mine, sizes = _packed([call, note, trouble and described(trouble)], payload), None
+        trouble = CommunicatorError(self._broken) if self._broken else trouble
+        letter, sizes = _packed([call, mine.note, trouble and described(trouble)], mine.payload), None
         if self._star is not None:
-            arrival = json.dumps([len(mine), deadline.remaining]).encode()
-            told = self._star.consult(call, _arrived, note, arrival, timeout=timeout, trouble=trouble)
+            arrival = Letter(mine.note, json.dumps([len(letter), deadline.remaining]).encode())
+            told = self._star._consult(call, _arrived, arrival, deadline, trouble)
             sizes, seconds = told.note
             deadline = Deadline(seconds)  # of the first to give up, so that all do it together
         elif self._broken:
@@ -118,7 +110,7 @@ class UtilCommunicator(Communicator):
         self._calls += 1
         self._busy = f"exchange {self._calls} ({call})"
         try:
-            (answer, problem), data = _unpacked(self._exchanged(mine, sizes, decide, deadline))
+            (answer, problem), data = _unpacked(self._exchanged(letter, sizes, decide, deadline))
         finally:
             self._busy = ""
         if problem is not None:
