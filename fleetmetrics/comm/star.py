@@ -149,7 +149,7 @@ class Spoke(Member):
 
     def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
         """Send the frame and wait for rank 0's answer; see `Member.exchange`."""
-        fresh, how = self._stream is None, "connect" if self._stream is None else "arrive"
+        how = "connect" if self._stream is None else "arrive"
         self._done[channel.number] = frame.call - 1
         lost = 0.0
 
@@ -159,6 +159,7 @@ class Spoke(Member):
 
         try:
             while True:
+                fresh = self._stream is None
                 stream = self._connected(min(deadline.end, lost or deadline.end))
                 if fresh:
                     frame = replace(frame, remaining=deadline.remaining)
@@ -167,7 +168,7 @@ class Spoke(Member):
                     channel.made, channel.label = channel.calls, label
                     return answer
                 except _Closed:  # it has a new one for the channels that are open
-                    fresh = self._disconnect()
+                    self._disconnect(stream)
                 except Garbled as error:
                     self._break(f"what rank 0 sends to rank {self.job.rank} cannot be trusted: {error}.")
                 except FleetMetricsError:  # before OSError, which DeadlineError is as well
@@ -175,7 +176,7 @@ class Spoke(Member):
                 except OSError:
                     if stream.heard:
                         self._break(_gone(channel, label))
-                    fresh = self._disconnect()  # lost before a word was said: once more, but rank 0 may have ended
+                    self._disconnect(stream)  # lost before a word was said: once more, but rank 0 may have ended
                     lost = lost or time.monotonic() + REFUSAL_SECONDS + 5 * self._round_trip
                 finally:
                     stream.keep_unsent()
@@ -185,18 +186,17 @@ class Spoke(Member):
             verdict = late()
             self._missed.append(verdict)
             raise DeadlineError(verdict.header.decode()) from None
-        except FleetMetricsError:
-            raise
-        except BaseException as error:  # Ctrl-C, sys.exit: the others hear of it at once
-            if self._stream is not None:
-                text = interruption(self.job.rank, error, label)
-                self._tell(self._stream, Frame(LEFT, frame.call, text.encode(errors="replace"), channel=channel.number))
+        except BaseException as error:
+            if not isinstance(error, FleetMetricsError):  # Ctrl-C, sys.exit: the others hear of it at once
+                text = interruption(self.job.rank, error, label).encode(errors="replace")
+                self.tell_all(Frame(LEFT, frame.call, text, channel=channel.number))
             raise
 
     def tell_all(self, frame: Frame) -> None:
-        """Tell rank 0; see `Member.tell_all`."""
+        """Tell rank 0; that it has gone is for reading to find, after its last words."""
         if self._stream is not None:
-            self._tell(self._stream, frame)
+            with contextlib.suppress(OSError):
+                self._stream.send(frame)
 
     def close(self) -> None:
         """Close the socket."""
@@ -212,12 +212,10 @@ class Spoke(Member):
             self._poll.register(self._stream)
         return self._stream
 
-    def _disconnect(self) -> bool:
-        if self._stream is not None:
-            self._poll.unregister(self._stream)
-            self._stream.close()
-            self._stream = None
-        return True
+    def _disconnect(self, stream: Stream) -> None:
+        self._poll.unregister(stream)
+        stream.close()
+        self._stream = None
 
     def _converse(
         self, channel: Channel, stream: Stream, frame: Frame, late: Callable[[], Frame], deadline: Deadline
@@ -227,16 +225,17 @@ class Spoke(Member):
         answer = self._answer_to(frame, stream)
         if answer is None:
             while self._missed:
-                self._tell(stream, self._missed.pop(0))
-            self._tell(stream, frame)
+                self.tell_all(self._missed.pop(0))
+            self.tell_all(frame)
         while answer is None:
             self._poll.modify(stream)
             self._poll.wait(leaves_at or gives_up_at)
             now = time.monotonic()  # before the look, so that an answer that is here by then counts
-            self._tell(stream)
+            with contextlib.suppress(OSError):
+                stream.flush()
             answer = self._answer_to(frame, stream)
             if answer is None and not leaves_at and now >= gives_up_at:
-                self._tell(stream, late())
+                self.tell_all(late())
                 # A process that was not scheduled says this late. What rank 0 sent before it heard must be waited
                 # for all the same, or there is a number on rank 0 and an error here.
                 leaves_at = max(deadline.end, time.monotonic() + spare)
@@ -253,7 +252,7 @@ class Spoke(Member):
             if withdrawn is not None:
                 raise self._error_of(withdrawn)
         if self.job.rank <= ACKNOWLEDGING:
-            self._tell(stream, Frame(ACK, frame.call, channel=frame.channel))
+            self.tell_all(Frame(ACK, frame.call, channel=frame.channel))
         return answer
 
     def _error_of(self, verdict: Frame) -> FleetMetricsError:
@@ -261,14 +260,6 @@ class Spoke(Member):
         if broken:
             self.broken = text
         return named_error(name, text)
-
-    def _tell(self, stream: Stream, frame: Frame | None = None) -> None:
-        """Send a frame, or what is left of one; that rank 0 has gone is for reading to find, after its last words."""
-        with contextlib.suppress(OSError):
-            if frame is None:
-                stream.flush()
-            else:
-                stream.send(frame)
 
     def _answer_to(self, asked: Frame, stream: Stream) -> Frame | None:
         """Read up to the answer; what belongs to an exchange that this worker gave up is forgotten."""
