@@ -17,18 +17,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.errors import InvalidInputError, library
 from fleetmetrics.formulas.curves import points
-from fleetmetrics.plot.canvas import (
-    band,
-    canvas,
-    dotted,
-    from_0_to_1,
-    interval,
-    plain,
-    reference,
-    short,
-    spoken,
-    stairs,
-)
+from fleetmetrics.plot.canvas import band, canvas, dotted, interval, plain, reference, short, spoken, stairs
 from fleetmetrics.plot.canvas import style as style
 from fleetmetrics.plot.canvas import svg as svg
 from fleetmetrics.xp.score_buckets import lowest_scores
@@ -96,7 +85,7 @@ def roc(metric: Any, ax: Any = None, label: str = "") -> Any:
         for name, (fpr, tpr, _) in curves:
             low, high = (np.sum(np.diff(fpr) * ends) if len(fpr) > 1 else np.nan for ends in (tpr[:-1], tpr[1:]))
             (line,) = ax.plot(fpr, tpr, label=spoken(name, "AUC", (low + high) / 2, low, high))
-            band(ax, fpr, tpr[:-1], tpr[1:], line.get_color())
+            band(ax, line.get_color(), fpr, tpr[:-1], tpr[1:])
     return ax
 
 
@@ -105,27 +94,27 @@ def precision_recall(metric: Any, ax: Any = None, label: str = "") -> Any:
 
     ``metric``: as for `roc`; or a `fleetmetrics.formulas.PrecisionRecall`, which has no band.
     """
-    curves, bands = [], []
+    curves: list[tuple[Any, ...]] = []
     if isinstance(metric, formulas.PrecisionRecall):
         area = -np.sum(np.diff(metric.recall) * metric.precision[:-1])
-        curves.append((metric.recall, metric.precision, spoken(label, "AP", area)))
+        curves.append((metric.recall, metric.precision, spoken(label, "AP", area), ()))
     else:
         for name, *histogram in _scores(metric, label, " or a PrecisionRecall"):
             at, found = points(*histogram), formulas.average_precision_bounds(*histogram[:2])
             recall = _ratio(at.tp, at.tp[-1])
-            curves.append((recall[::-1], at.precision[::-1], spoken(name, "AP", *found)))
             lowest, highest = _ratio(at.tp[:-1], at.tp[:-1] + at.fp[1:]), _ratio(at.tp[1:], at.tp[1:] + at.fp[:-1])
-            bands.append((recall, lowest, highest))
-    with canvas(ax, "recall", "precision", "x", height=72, box_aspect=1) as ax:
+            curves.append((recall[::-1], at.precision[::-1], spoken(name, "AP", *found), (recall, lowest, highest)))
+    # Where positive samples are rare, precision is high for the very first only.
+    seen = [each[:2] for each in curves] + [line.get_data() for line in (ax.lines if ax else ())]
+    high = max(np.max(y[np.greater(x, 0.02)], initial=0.0) for x, y in seen)
+    top = 1.5 * high if 0 < high < 0.4 else 1.0
+    look: dict[str, Any] = {"unit": "xy"} if top == 1 else {"unit": "x", "ylim": (-0.02 * top, 1.02 * top)}
+    with canvas(ax, "recall", "precision", height=72, box_aspect=1, **look) as ax:
         reference(ax, [0, 1], [curves[0][1][0]] * 2)  # whoever predicts everything positive has the rate
-        lines = [ax.plot(x, y, drawstyle="steps-post", label=name)[0] for x, y, name in curves]
-        # Where positive samples are rare, precision is high for the very first only.
-        high = max(np.max(each.get_ydata()[np.greater(each.get_xdata(), 0.02)], initial=0.0) for each in ax.lines)
-        top = 1.5 * high if 0 < high < 0.4 else 1.0
-        for line, parts in zip(lines, bands):
-            band(ax, *parts, line.get_color(), top)
-        from_0_to_1(ax, "y" if top == 1 else "")
-        ax.set_ylim(-0.02 * top, 1.02 * top)
+        for x, y, name, ends in curves:
+            (line,) = ax.plot(x, y, drawstyle="steps-post", label=name)
+            if ends:
+                band(ax, line.get_color(), *ends, top=top)
     return ax
 
 
@@ -166,24 +155,22 @@ def threshold_sweep(metric: Any, ax: Any = None, label: str = "") -> Any:
 
     ``metric``: `ThresholdSweep`, a `fleetmetrics.formulas.Sweep`, or as for `roc`; several classes are drawn together.
     """
-    log_odds, beta = False, getattr(metric, "beta", 1.0)
+    look: dict[str, Any] = {"unit": "xy"}
+    value, beta = metric, getattr(metric, "beta", 1.0)
     if hasattr(metric, "spacing"):
-        [(label, *histogram)] = _scores(metric, label, together=True)
-        log_odds = metric.spacing == "log_odds"
-        *parts, thresholds = (each[1:] for each in points(*histogram))
-        tp, fp, fn, tn = parts
-        found = [_ratio(tp, tp + fp), _ratio(tp, tp + fn), _ratio(2 * tp, 2 * tp + fp + fn), _ratio(tn, tn + fp)]
-    else:
-        value = metric.compute() if hasattr(metric, "thresholds") and hasattr(metric, "compute") else metric
-        if not isinstance(value, formulas.Sweep):
-            raise _refused("ThresholdSweep, a metric of a histogram of scores, or a Sweep", metric)
-        thresholds, found = value.thresholds, [value.precision, value.recall, value.f_beta, value.specificity]
-    look: dict[str, Any] = {"unit": "y", "xscale": "logit"} if log_odds else {"unit": "xy"}
+        [(label, positive, negative, lowest)] = _scores(metric, label, together=True)
+        used = np.flatnonzero(positive + negative) if positive.any() or negative.any() else [0]
+        value = formulas.threshold_sweep([0, *positive[used]], [0, *negative[used]], lowest[used])
+        look = {"unit": "y", "xscale": "logit"} if metric.spacing == "log_odds" else look
+    elif hasattr(metric, "thresholds") and hasattr(metric, "compute"):
+        value = metric.compute()
+    if not isinstance(value, formulas.Sweep):
+        raise _refused("ThresholdSweep, a metric of a histogram of scores, or a Sweep", metric)
     with canvas(ax, "threshold", "", above=2, **look) as ax:
-        for name, values in zip(("precision", "recall", f"F{beta:g}", "specificity"), found):
-            ax.plot(thresholds, values, label=f"{label} {name}".strip())
-        if not np.isnan(found[2]).all():
-            ax.axvline(thresholds[np.nanargmax(found[2])], **dotted(ax))
+        curves = {"precision": value.precision, "recall": value.recall, f"F{beta:g}": value.f_beta}
+        for name, found in {**curves, "specificity": value.specificity}.items():
+            ax.plot(value.thresholds, found, label=f"{label} {name}".strip())
+        ax.axvline(value.best_threshold, **dotted(ax))
     return ax
 
 

@@ -87,12 +87,13 @@ def canvas(
             ax.tick_params(length=0, labelsize=rc["xtick.labelsize"], grid_linewidth=rc["grid.linewidth"], **colors)
         yield ax
         ax.set(**{"xlabel": x, "ylabel": y, **more})
-        from_0_to_1(ax, unit)
-        for axis in (ax.xaxis, ax.yaxis):
+        for side, axis in (("x", ax.xaxis), ("y", ax.yaxis)):
             linear = axis.get_scale() == "linear"
+            if side in unit:  # a little more, so that no line at an end is cut
+                ax.set(**{f"{side}lim": (-0.02, 1.02), f"{side}ticks": [0, 0.25, 0.5, 0.75, 1]})
             if isinstance(axis.get_major_locator(), library("matplotlib.ticker", "plot").MaxNLocator):
                 axis.get_major_locator().set_params(nbins=5 if linear else 7)
-            if not linear:
+            if side in unit or not linear:
                 axis.set_major_formatter("{x:.9g}")
                 axis.set_minor_locator(library("matplotlib.ticker", "plot").NullLocator())
         labels, look = ax.get_legend_handles_labels()[1], {}
@@ -100,13 +101,6 @@ def canvas(
             look = {"loc": f"lower {legend}", "bbox_to_anchor": (legend == "right", 1), "borderaxespad": 0.2}
         if labels:
             ax.legend(**look, borderpad=0.1 if look else None, ncol=above or 1, columnspacing=1.2)
-
-
-def from_0_to_1(ax: Any, sides: str) -> None:
-    """Have axes go from 0 to 1, a little more so that no line at an end is cut."""
-    for side in sides:
-        ax.set(**{f"{side}lim": (-0.02, 1.02), f"{side}ticks": [0, 0.25, 0.5, 0.75, 1]})
-        getattr(ax, f"{side}axis").set_major_formatter("{x:g}")
 
 
 def dotted(ax: Any) -> dict[str, Any]:
@@ -120,7 +114,7 @@ def reference(ax: Any, x: Any, y: Any) -> None:
         ax.plot(x, y, **dotted(ax))
 
 
-def band(ax: Any, x: np.ndarray, low: np.ndarray, high: np.ndarray, color: Any, top: float = 1.0) -> None:
+def band(ax: Any, color: Any, x: np.ndarray, low: np.ndarray, high: np.ndarray, *, top: float = 1.0) -> None:
     """A rectangle between each two x in which the curve may run, unless the line hides it; y goes to ``top``."""
     shown = np.minimum(np.diff(x), (high - low) / top) > _HIDDEN
     if shown.any():
@@ -143,8 +137,8 @@ def stairs(ax: Any, histograms: Mapping[str, Any], edges: np.ndarray, cut: bool,
         starts = np.unique(np.searchsorted(place, np.linspace(place[first], place[last], 51)))
         table = np.add.reduceat(table[:, :last], starts[:-1], axis=1)
         place, edges = place[starts], edges[starts]
-    for name, share in zip(histograms, table / np.where(total, total, 1)):
-        left = 1 - share.sum() if share.any() else 0
+    for name, share, whole in zip(histograms, table / np.where(total, total, 1), total):
+        left = 1 - share.sum() if whole else 0
         said = f"{100 * left:.2g}% outside" if left > 1e-9 else ""
         (line,) = ax.plot([], [], label=", ".join(filter(None, [name, said])))
         look = {"color": line.get_color(), "linestyle": line.get_linestyle(), "linewidth": line.get_linewidth()}

@@ -37,11 +37,10 @@ _PICTURES = {
 }
 #: What pictures say, in both languages.
 _SAID = {"false positive rate": "假正率", "true positive rate": "真正率", "precision": "精确率", "recall": "召回率"}
-_SAID.update(
-    {"density in the class": "类内密度", "score": "分数", "label": "标签", "undefined": "无定义", "true": "真实"}
-)
-_SAID.update({"prediction": "预测", "predicted": "预测", "actual": "实际", "density": "密度", "% outside": "% 在图外"})
-_SAID.update({"true": "真实", "new": "新值", "baseline": "基线", " to ": " 至 ", ", ": "，"})
+_SAID.update({"hit_rate": "命中率", "density in the class": "类内密度", "density": "密度", "score": "分数"})
+_SAID.update({"label": "标签", "prediction": "预测", "predicted": "预测", "actual": "实际", "true": "真实"})
+_SAID.update({"undefined": "无定义", "% outside": "% 在图外", "new": "新值", "baseline": "基线"})
+_SAID.update({" to ": " 至 ", ", ": "，"})
 
 
 def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: str = "en") -> str:
@@ -170,21 +169,16 @@ def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, Any]:
-    """One slicing: its rows, and where their bars lie between the outermost values, in percent."""
+    """One slicing: its rows, and the scale of their bars, which holds all values that are beyond chance."""
     metric, whole = slices[0]["metric"] or "—", result.get(slices[0]["metric"])
     sure = [row["value"] for row in slices if not row.get("within_chance")]  # the others may be anywhere
     values = [each for each in (whole, *sure) if each is not None] or [0]
     wide = [row["high"] - row["low"] for row in slices if row.get("low") is not None and row.get("high") is not None]
     room = max((max(values) - min(values)) / 6, statistics.median(wide or [0])) or 1
-    least, width = min(values) - room, max(values) - min(values) + 2 * room
-    rows = []
-    for row in slices:
-        ends = [("whole", whole), *((end, row.get(end)) for end in ("value", "low", "high"))]
-        bar = {end: round(100 * min(max((at - least) / width, 0), 1), 1) for end, at in ends if at is not None}
-        rows.append({"within_chance": None, **row, "bar": bar})
+    scale = {"least": min(values) - room, "width": max(values) - min(values) + 2 * room, "whole": whole}
     more = slices[0].get("metrics", {}).items()
     others = [name for name, value in more if name != metric and not isinstance(value, (list, dict))]
-    return {"by": by, "metric": metric, "whole": whole, "rows": rows, "others": others}
+    return {"by": by, "metric": metric, "scale": scale, "rows": slices, "others": others}
 
 
 def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:

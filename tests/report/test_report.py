@@ -84,6 +84,11 @@ def read(*arguments: Any, **more: Any) -> Element:
     return Reader(report.html(*arguments, **more)).root
 
 
+def placed(element: Element) -> dict[str, float]:
+    """The numbers of its style."""
+    return {name: float(at) for name, at in re.findall(r"--(\w+):([^;]+);", element.attributes["style"])}
+
+
 def shown(page: Element) -> str:
     """The texts that a reader sees."""
     [body] = page.all("body")
@@ -143,9 +148,11 @@ def test_slices_come_by_harm_and_chance_is_said_in_words(page: Element, lang: st
         within = {"en": "within chance", "zh": "偶然范围内"}[lang]
         said = [row.all("td", class_="text")[0].text == within for row in rows]
         assert said == [each["within_chance"] for each in slices] and len({*said}) == 2
-        bars = "".join(row.all("span")[0].attributes["style"] for row in rows)
-        places = [float(at) for at in re.findall(r":([\d.]+)%;", bars)]
-        assert len(places) == 200 and all(0 <= at <= 100 for at in places)
+        least, width, whole = (placed(table)[name] for name in ("least", "width", "whole"))
+        assert 0 <= (whole - least) / width <= 1
+        for row, each in zip(rows, slices):
+            assert placed(row.all("span")[0]) == {end: each[end] for end in ("value", "low", "high")}
+            assert each["within_chance"] or 0 <= (each["value"] - least) / width <= 1
     assert len(tables) == 2
 
 
@@ -416,9 +423,8 @@ def test_bars_are_wide_enough_to_be_seen_if_all_slices_are_within_chance() -> No
     ]
     more = {"rows": 1, "share": 0.1, "metric": "auc", "harm": 0, "difference": 0}
     page = read({"auc": 0.77, "slices": {"slot": [{**row, **more} for row in rows]}})
-    for bar in page.all("table", class_="slices")[0].all("span")[1:]:
-        at = dict(re.findall(r"--(\w+):([\d.]+)%", bar.attributes["style"]))
-        assert float(at["low"]) == 0 or float(at["high"]) - float(at["low"]) > 40
+    [table] = page.all("table", class_="slices")
+    assert 0.2 < (0.771 - 0.769) / placed(table)["width"] <= 0.5
 
 
 # -- the package -----------------------------------------------------------------------------------------------
