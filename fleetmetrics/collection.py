@@ -57,7 +57,10 @@ class MetricCollection(Composite):
         **common: Unpack[Common],
     ) -> None:
         super().__init__(**common)
-        self.prefix, self.postfix = _affix(prefix, "prefix"), _affix(postfix, "postfix")
+        for argument, text in (("prefix", prefix), ("postfix", postfix)):
+            if not isinstance(text, str):
+                raise InvalidInputError(f"{argument} must be a string, not {text!r}")
+        self.prefix, self.postfix = prefix, postfix
         entries = list(metrics.items()) if isinstance(metrics, Mapping) else [(_key(m), m) for m in metrics]
         self.metrics: dict[str, Metric] = {}
         shared: dict[Any, Any] = {}
@@ -151,9 +154,3 @@ def _key(metric: Any) -> str:
     if not isinstance(metric, Metric):
         raise InvalidInputError(f"metrics must hold Metric objects, not {type(metric).__name__}")
     return metric.name
-
-
-def _affix(text: Any, argument: str) -> str:
-    if not isinstance(text, str):
-        raise InvalidInputError(f"{argument} must be a string, not {text!r}")
-    return text

@@ -41,8 +41,7 @@ class BaseMetric(Recorder):
         prefix: goes before the names of the results, with a slash; None: the class's ``default_prefix``.
         collect_dir: a directory, created if missing, through which records go to rank 0 instead of through memory.
         collect_dir_shared: False if the workers do not see the same ``collect_dir``.
-        allow_pickle: whether records that have no array form may be pickled on their way to another worker, if the
-            workers have proved who they are; else they are a `RecordError`.
+        allow_pickle: as in `fleetmetrics.BaseMetric`.
 
     Raises:
         ValueError: if ``collect_dir`` is given and ``collect_device`` is not "cpu".
@@ -120,9 +119,7 @@ class BaseMetric(Recorder):
             Values by name, the same on every worker.
 
         Raises:
-            InvalidInputError: if records are not one to one with samples.
-            RecordError: if a record cannot be sent to another worker.
-            FleetMetricsError: the same error on every worker, by the deadline.
+            FleetMetricsError: as `fleetmetrics.BaseMetric.compute`.
             Exception: what ``compute_metrics`` raised, on every worker.
         """
         name, (mode, dealing, keep) = type(self).__name__, arrangement.get()

@@ -30,8 +30,7 @@ class Evaluator(Resumable):
     Args:
         metrics: a metric or a configuration, or a sequence of them. A configuration is a dict of the class's arguments
             and its name in `METRICS` as ``type``: ``dict(type="Accuracy", topk=(1, 5))``.
-        sampler: the `paddle.io.DistributedBatchSampler` that deals the samples, or a `paddle.io.DataLoader` with one:
-            padding and order are then exact, shuffled or not.
+        sampler: as in `fleetmetrics.BaseMetric`.
         collect_mode: how the workers' records are put in order without a sampler. "batch" or "auto": batch by batch,
             as `paddle.io.DistributedBatchSampler` deals them; "unzip": one sample from each rank in turn, as in
             MMEngine, which is wrong for that sampler; "cat": rank after rank.

@@ -17,6 +17,7 @@ hears that the pass is over. Importing this module imports Paddle.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from typing import Any, Callable, Mapping, Sequence
@@ -118,12 +119,9 @@ class ModelMetric(paddle.metric.Metric):
     def accumulate(self) -> list[Any]:
         """This worker's values so far, in the order of the names; no communication. Nan where there is none."""
         if self.running and self._pass is not None and not self._pass.skipped:
-            try:
-                with muted(UndefinedMetricWarning, BucketWarning):
-                    return [_shown(value) for value in self._by_name(self.metric.compute_local()).values()]
-            except FleetMetricsError:
-                pass  # compute raises it
-        return [math.nan] * len(self.name())
+            with contextlib.suppress(FleetMetricsError), muted(UndefinedMetricWarning, BucketWarning):
+                return [_shown(value) for value in self._by_name(self.metric.compute_local()).values()]
+        return [math.nan] * len(self.name())  # of what is wrong compute tells
 
     def reset(self) -> None:
         """Forget what was added; but not within a pass: hapi calls it before anything is reported."""
