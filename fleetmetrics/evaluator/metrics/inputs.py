@@ -154,15 +154,12 @@ def stack(records: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
 
 def labelled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a sample with one label: ``pred_score`` or ``pred_label``, and ``gt_label``."""
-    if "pred_score" in sample:
-        record, size = {"pred_score": score_of(sample)}, 1
-    else:
-        record = {"pred_label": label_of(sample, "pred_label")}
-        size = record["pred_label"].size
-    record["gt_label"] = label_of(sample, "gt_label")
-    if record["gt_label"].size != size:
-        raise AssertedInputError(f"The size of pred ({size}) doesn't match the target ({record['gt_label'].size}).")
-    return record
+    key = "pred_score" if "pred_score" in sample else "pred_label"
+    pred = score_of(sample) if key == "pred_score" else label_of(sample, key)
+    label, size = label_of(sample, "gt_label"), 1 if key == "pred_score" else pred.size
+    if label.size != size:
+        raise AssertedInputError(f"The size of pred ({size}) doesn't match the target ({label.size}).")
+    return {key: pred, "gt_label": label}
 
 
 def records_with_classes(samples: Sequence[Mapping[str, Any]], num_classes: int | None) -> list[dict[str, Any]]:

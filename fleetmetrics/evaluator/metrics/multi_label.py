@@ -173,10 +173,6 @@ class MultiLabelMetric(BaseMetric):
 
 def _matrix(value: Any, indices: bool, classes: int | None, argument: str) -> np.ndarray:
     """Scores or one-hot labels ``[n, classes]``."""
-    if not isinstance(value, Sequence) and (np.isscalar(value) or not hasattr(value, "__array__")):
-        raise TypeError(
-            f"The `pred` and `target` must be type of torch.tensor or np.ndarray or sequence but get {type(value)}."
-        )
     if not indices:
         array = inputs.to_batch(value, argument)
         if array.ndim != 2:

@@ -73,12 +73,13 @@ def _answers(pred: Any, target: Any, k: int, pred_indices: bool, target_indices:
 
 
 def _scores(pred: Any) -> np.ndarray:
-    if isinstance(pred, Sequence) and inputs.to_batch(pred, "pred").dtype.kind != "f":
+    array = inputs.to_batch(pred, "pred")
+    if isinstance(pred, Sequence) and array.dtype.kind != "f":
         raise TypeError(
             f"The pred must be type of torch.tensor, np.ndarray or Sequence of floats but get {type(pred)} of integers."
             " If these are indices of items, set `pred_indices` to True."
         )
-    return inputs.as_scores(inputs.to_batch(pred, "pred"), "pred")
+    return inputs.as_scores(array, "pred")
 
 
 def _flags(target: Any) -> np.ndarray:
