@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import os
 import traceback
+from functools import cached_property
 from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ from fleetmetrics import sampling
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.failures import Caught, described, named_error
+from fleetmetrics.comm.failures import described, named_error
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, warn
 from fleetmetrics.logs import progress
@@ -44,28 +45,13 @@ def gather(
     """Gather the records of all workers on rank 0; returns each share's value, or raises the same error, everywhere."""
     shares: Sequence[Share] = []
     deadline, trouble = began(timeout)
-    with Caught(trouble) as caught:
+    try:
         shares = describe()
         for share in shares:
             share.check(channel.rank, channel.world_size)
-    with contextlib.ExitStack() as stack:
-        found = _agree(call, shares, channel, deadline, caught.error, stack)
-        if channel.world_size == 1:
-            for each in found:
-                each.put_own()
-            return _values(found)
-        return _sent(call, found, channel, deadline)
-
-
-def _agree(
-    call: str,
-    shares: Sequence[Share],
-    channel: Communicator,
-    deadline: Deadline,
-    trouble: BaseException | None,
-    stack: contextlib.ExitStack,
-) -> list[_Collected]:
-    """The first step; closing the stack removes temporary files."""
+    except Exception as error:  # of any kind: the others are waiting
+        trouble = trouble or error
+    stack = contextlib.ExitStack()  # closing it removes temporary files
 
     def spools(token: str) -> list[Spool | None]:
         metrics = [share.metric for share in shares]
@@ -86,11 +72,16 @@ def _agree(
                 spool.make()
         return Letter([token, list(zip(*notes))])
 
-    notes = [share.note() for share in shares] if trouble is None else []
-    told = channel.consult(call, decide, notes, timeout=deadline.timeout, trouble=trouble)
-    token, by_share = told.note
-    found = zip(shares, by_share, spools(token))
-    return [_Collected(share, notes, channel, spool) for share, notes, spool in found]
+    with stack:
+        notes = [share.note() for share in shares] if trouble is None else []
+        token, by_share = channel.consult(call, decide, notes, timeout=deadline.timeout, trouble=trouble).note
+        parts = zip(shares, by_share, spools(token))
+        found = [_Collected(share, notes, channel, spool) for share, notes, spool in parts]
+        if channel.world_size > 1:
+            return _sent(call, found, channel, deadline)
+        for each in found:
+            each.put_own()
+        return _values(found)
 
 
 def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadline: Deadline) -> list[Any]:
@@ -187,7 +178,6 @@ class _Collected:
             self._look_at_samples(notes)
         self._own_flags: Any = None
         self._doubled = 0
-        self._arranged: list[Positions] | None = None
         having = next((note for note in notes if note["n"]), {"columns": None, "ids": None})
         names = having["columns"]
         self._names = tuple(names) if isinstance(names, list) else names  # as in `Columns`
@@ -202,7 +192,6 @@ class _Collected:
         self._states: list[States | None] = [None] * len(notes)
         self._parts: list[Part] = []
         self._taken = [0] * len(notes)
-        self._positions: dict[int, Positions] = {}
         if self._runs:
             self._settle()
 
@@ -224,14 +213,14 @@ class _Collected:
         dealing, found = self.share.dealing, []
         for rank, (runs, count) in enumerate(zip(self._runs, self._counts)):
             keep = np.arange(count) < self._kept_count(rank) if dealing is None else ~dealing.dealt.mask(rank)
-            places, kept = np.zeros(count, np.int64), self._positions_of(rank)
+            places, kept = np.zeros(count, np.int64), self._positions[rank]
             places[keep] = np.arange(kept.start, kept.stop, kept.step) if isinstance(kept, slice) else kept
             found.append(kept_records(runs, keep, places))
         flags, by_rank, doubled = zip(*found)
         self._own_flags, self._doubled, self._total = flags[self._rank], sum(doubled), sum(map(len, by_rank))
         positions = np.empty(self._total, np.int64)
         positions[np.argsort(np.concatenate(by_rank), kind="stable")] = np.arange(self._total)
-        self._positions.update(enumerate(np.split(positions, np.cumsum([*map(len, by_rank)])[:-1])))
+        self._positions = [*np.split(positions, np.cumsum([*map(len, by_rank)])[:-1])]
 
     def warn_of_guess(self) -> None:
         """Warn if padding is cut off as no sampler of Paddle's pads, or stays."""
@@ -263,14 +252,14 @@ class _Collected:
     def _kept_count(self, rank: int) -> int:
         return sampling.kept_count(self.share.order, self._counts, rank, self._total, self._blocks)
 
-    def _positions_of(self, rank: int) -> Positions:
-        """The positions of the records, or samples, that a worker keeps."""
-        share = self.share
-        if share.dealing is not None:
-            return share.dealing.dealt.kept(rank)
-        if self._arranged is None:
-            self._arranged = sampling.arrange(share.order, self._counts, self._blocks)
-        return part_of(self._arranged[rank], 0, self._kept_count(rank))
+    @cached_property
+    def _positions(self) -> list[Positions]:
+        """By rank the positions of the records, or samples, that are kept; made when they are needed."""
+        dealing = self.share.dealing
+        if dealing is not None:
+            return [dealing.dealt.kept(rank) for rank in range(len(self._counts))]
+        arranged = sampling.arrange(self.share.order, self._counts, self._blocks)
+        return [part_of(positions, 0, self._kept_count(rank)) for rank, positions in enumerate(arranged)]
 
     # On rank 0
 
@@ -295,8 +284,6 @@ class _Collected:
             start += size
 
     def _add(self, rank: int, columns: list[Any]) -> None:
-        if rank not in self._positions:
-            self._positions[rank] = self._positions_of(rank)
         count = len(columns[0])
         self._parts.append(Part(columns, part_of(self._positions[rank], self._taken[rank], count)))
         self._taken[rank] += count
