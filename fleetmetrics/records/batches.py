@@ -148,11 +148,6 @@ class Columns:
         """All of it, to be packed: what it is made of."""
         return [self.names, self.batches, self.ids]
 
-    def with_ids(self, ids: np.ndarray) -> Columns:
-        """Return the same samples with ids."""
-        ends = np.cumsum(self.blocks())
-        return Columns(self.names, self.batches, np.split(ids, ends[:-1]) if self.batches else [])
-
     def followed_by(self, other: Columns) -> Columns:
         """Return these samples, and then the other's."""
         if not self.batches or not other.batches:

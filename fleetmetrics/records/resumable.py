@@ -70,7 +70,9 @@ class Resumable(Checkpointed):
                 f"{start} before the checkpoint not counted; records must be one to one with samples"
             )
         of = dataset_indices(self.sampler)
-        return columns.with_ids(ids[:count] if of is None else of[ids[:count]]).select(keep[:count])
+        ids = ids[:count] if of is None else of[ids[:count]]
+        numbered = Columns(columns.names, columns.batches, np.split(ids, np.cumsum(columns.blocks())[:-1]))
+        return numbered.select(keep[:count])
 
     def _goes_on(self, share: Share, place: int = 0, whole: bool = True) -> Share:
         """A share with what was done before the checkpoint."""

@@ -256,9 +256,7 @@ class SingleLabelMetric(BaseMetric):
             labels one tuple, for scores a list of one per threshold.
 
         Raises:
-            AssertedInputError: ``average`` is invalid, ``num_classes`` is missing, or predictions and labels differ in
-                number.
-            TypeError: an input is not an array, tensor or sequence.
+            AssertedInputError: ``average`` is invalid, or ``num_classes`` is missing; else as `Accuracy.calculate`.
         """
         settings.check_choice("average", average, settings.AVERAGES)
         pred, target = inputs.pair(pred, target)
@@ -367,8 +365,7 @@ class ConfusionMatrix(BaseMetric):
             ``[classes, classes]`` int64.
 
         Raises:
-            AssertedInputError: ``num_classes`` is missing, or predictions and labels differ in number.
-            TypeError: an input is not an array, tensor or sequence.
+            AssertedInputError: ``num_classes`` is missing; else as `Accuracy.calculate`.
         """
         pred, target = inputs.pair(pred, target)
         if pred.ndim > 1:
