@@ -138,7 +138,8 @@ class Evaluator(Resumable):
 
         Args:
             data_samples: all of them, in the same order on every worker; or a file, a folder, or a pattern such as
-                "predictions/*.parquet". In Parquet and NPZ a column is a field; a dot in its name is a dict in a dict.
+                "predictions/*.parquet", in any format of `fleetmetrics.files`. A column is a field; a dot in its name, a
+                struct, or an object of JSON is a dict in a dict.
             data: what the data loader would yield for each, or None.
             chunk_size: how many samples are processed at once.
             allow_pickle: whether to read ".pkl" files, too, which can run any code.
@@ -150,7 +151,7 @@ class Evaluator(Resumable):
         Raises:
             AssertedInputError: (an AssertionError) if data and samples differ in length.
             InvalidInputError: if ``chunk_size`` is not a positive integer; else as `evaluate`.
-            DataError: if there is no such file, or one is not what its name says.
+            DataError: if there is no such file, or one is not what its name says; it names file and row.
         """
         channel = get_communicator()
         size = 0
