@@ -237,7 +237,7 @@ def _typed(piece: Piece, kinds: Mapping[str, Any], bad: Bad) -> Piece:
             for row, made in _halved(column, operator.methodcaller("cast", kind)):
                 if isinstance(made, Exception):
                     if fine[row]:
-                        bad(f"row {piece.rows[row]}, column {name!r}: {column[row].as_py()!r} is no {kind}")
+                        bad(f"row {piece.start + row}, column {name!r}: {column[row].as_py()!r} is no {kind}")
                     fine[row] = False
             table = table.set_column(place, name, pc.if_else(pa.array(fine), column, None).cast(kind))
     piece = piece._replace(table=table)
