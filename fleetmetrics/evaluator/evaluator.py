@@ -138,8 +138,8 @@ class Evaluator(Resumable):
 
         Args:
             data_samples: all of them, in the same order on every worker; or a file, a folder, or a pattern such as
-                "predictions/*.parquet", in any format of `fleetmetrics.files`. A column is a field; a dot in its name, a
-                struct, or an object of JSON is a dict in a dict.
+                "predictions/*.parquet", in any format of `fleetmetrics.files`. A column is a field; a dot in its name,
+                a struct, or an object of JSON is a dict in a dict.
             data: what the data loader would yield for each, or None.
             chunk_size: how many samples are processed at once.
             allow_pickle: whether to read ".pkl" files, too, which can run any code.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
+import itertools
+import json
 import math
 import operator
 import sys
@@ -247,24 +248,27 @@ def _typed(piece: Piece, kinds: Mapping[str, Any], bad: Bad) -> Piece:
 def _json(stream: Any, columns: Columns, bad: Bad) -> Iterator[Piece]:
     pa, reader, start = arrow(), arrow("json"), 0
 
-    def read(parse: Any, lines: Sequence[bytes]) -> Any:
+    known: list[dict[str, Any]] = []
+    for line in _head(stream).splitlines():
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            known += [row] if isinstance(row, dict) else []
+    names = columns.chosen(list(dict.fromkeys(itertools.chain(*known))))
+    schema = pa.schema([(name, columns.kind(name, _type_of([row.get(name) for row in known]))) for name in names])
+    parse = reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior=columns.unexpected)
+
+    def read(lines: Sequence[bytes]) -> Any:
         data = b"\n".join(lines)
         return reader.read_json(pa.BufferReader(data), reader.ReadOptions(False, len(data) + 1), parse)
 
-    found = _halved(_head(stream).splitlines(), functools.partial(read, None))
-    known = [made for _, made in found if isinstance(made, pa.Table)]
-    head = max(known, key=len, default=pa.table({}))
-    names = columns.chosen(head.column_names)
-    schema = pa.schema([(name, columns.kind(name, head.schema.field(name).type)) for name in names])
-    parse = reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior=columns.unexpected)
     for block in _blocks(stream):
         try:
-            piece = Piece(read(parse, [block]), start)
+            piece = Piece(read([block]), start)
             start += len(piece.table)
         except pa.ArrowInvalid:
             lines = list(filter(bytes.strip, block.splitlines()))
             tables, rows = [schema.empty_table()], [np.arange(0)]
-            for place, made in _halved(lines, functools.partial(read, parse)):
+            for place, made in _halved(lines, read):
                 if isinstance(made, Exception):
                     bad(f"row {start + place}: {str(made).split(' in row ')[0]}")
                 else:
@@ -273,6 +277,15 @@ def _json(stream: Any, columns: Columns, bad: Bad) -> Iterator[Piece]:
             piece = Piece(pa.concat_tables(tables), 0, np.concatenate(rows))
             start += len(lines)
         yield piece
+
+
+def _type_of(values: list[Any]) -> Any:
+    """The Arrow type of values of JSON; that of the first, if they have none in common."""
+    given = [value for value in values if value is not None]
+    for some in (given, given[:1]):
+        with contextlib.suppress(arrow().ArrowException, OverflowError):
+            return arrow().array(some).type
+    return arrow().string()
 
 
 def _halved(items: Any, make: Callable[[Any], Any], start: int = 0) -> list[tuple[int, Any]]:

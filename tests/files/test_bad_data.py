@@ -120,6 +120,13 @@ def test_lines_of_json_that_are_no_rows_are_refused_with_their_number_or_counted
     ]
 
 
+def test_a_field_of_json_that_is_not_asked_for_may_be_anything(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"p": 0.9, "y": 1, "x": [1, {"a": 2}]}\n{"p": 0.2, "y": 0, "x": "no", "late": {}}\n')
+    metrics, read = files.evaluate(path, fm.AUC, COLUMNS)
+    assert (metrics.compute(), read.rows, read.skipped) == (1.0, 2, 0)
+
+
 def test_a_wrong_type_names_column_type_and_value(tmp_path):
     path = parquet(tmp_path / "a.parquet", p=["high", "low", "low", "low"])
     assert "column 'p' must hold numbers or bools, not string; the first row has 'high'" in refused(path)
