@@ -32,7 +32,7 @@ __all__ = ["Accumulator"]
 _ordinals: dict[str, Iterator[int]] = {}
 #: What a metric has that is no setting of its own.
 _COMMON = {"name", "validate", "share", "program", "states", "collection", "table"}
-_COMMON |= {"requirements", "takes_label", "tolerance", "_check", "draws"}
+_COMMON |= {"requirements", "takes_label", "tolerance", "_check", "_filled_by", "draws"}
 
 
 def _default_name(kind: type) -> str:

@@ -5,13 +5,13 @@
     class MeanAbsoluteError(Metric):
         requirements = ("finite_prediction", "finite_label")
 
-        declared = (Declared("absolute_error", key="absolute_error"), Declared("total", key="total"))   # its states
-
-        def batch_statistics(self, batch):                             # what a batch adds to them
-            return {"absolute_error": absolute_error(batch), "total": batch.total}
+        # its states, and for each the function of a batch that says what is added to it
+        declared = (Declared("absolute_error", dtype="float64", statistic=absolute_error), TOTAL)
 
         def formula(self, absolute_error, total):                      # global states in, number out
             return mean_absolute_error(absolute_error, total)
+
+Where one look at a batch fills several states, ``batch_statistics`` says so instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypedDict
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from fleetmetrics.state import State
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Common", "Declared", "Expression", "Metric", "Settings", "Undefinable"]
+__all__ = ["TOTAL", "Common", "Declared", "Expression", "Metric", "Settings", "Undefinable", "formula_of"]
 
 _Operator = Callable[["Metric", Any], "Expression"]
 
@@ -62,6 +62,25 @@ class Declared(NamedTuple):
     dtype: str = "int64"
     reduction: str = "sum"
     key: Any = None
+    statistic: Callable[..., Any] | None = None
+    settings: tuple[str, ...] = ()
+
+
+def _total(batch: Batch) -> Any:
+    return batch.total
+
+
+#: The number, or weight, of all samples.
+TOTAL = Declared("total", key="total", statistic=_total)
+
+
+def formula_of(function: Callable[..., Any], *settings: str) -> Any:
+    """A metric's ``formula``: a function of the states, and of these settings of the metric, all by name."""
+
+    def formula(self: Metric, **states: np.ndarray) -> Any:
+        return function(**states, **{name: getattr(self, name) for name in settings})
+
+    return formula
 
 
 def _quotient(one: Any, other: Any) -> Any:
@@ -121,11 +140,19 @@ class Metric(Accumulator):
     def __init__(self, **common: Unpack[Common]) -> None:
         super().__init__(**common)
         self.collection: str | None = None  # the name of the collection that has taken this metric over
+        self._filled_by: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {}
         for each in self.declared:
             self.declare(*each)
 
     def declare(
-        self, name: str, shape: tuple[int, ...] = (), dtype: str = "int64", reduction: str = "sum", key: Any = None
+        self,
+        name: str,
+        shape: tuple[int, ...] = (),
+        dtype: str = "int64",
+        reduction: str = "sum",
+        key: Any = None,
+        statistic: Callable[..., Any] | None = None,
+        settings: Sequence[str] = (),
     ) -> None:
         """Declare a state; merge, reset, exchange and the identity element follow from it.
 
@@ -135,8 +162,16 @@ class Metric(Accumulator):
             dtype: ``"int64"`` (becomes float64 when floats, such as weighted counts, are added) or ``"float64"``.
             reduction: ``"sum"``, ``"max"`` or ``"min"``; or ``"moments"`` of shape ``[..., 4]`` and ``"comoments"`` of
                 shape ``[..., 8]``, float64, see `fleetmetrics.moments`.
-            key: what it counts, if metrics of one collection may share it; None: never shared.
+            key: what it counts, if metrics of one collection may share it; None: the statistic and its settings,
+                without one never shared.
+            statistic: what a batch adds to it, as a function of the `Batch` and the settings; None: `batch_statistics`
+                says.
+            settings: names of the metric's settings that the statistic takes.
         """
+        if statistic is not None:
+            given = [getattr(self, each) for each in settings]
+            self._filled_by[name] = statistic, given
+            key = (statistic.__module__, statistic.__qualname__, *given) if key is None else key
         raise_if_too_large(f"{self.name}: one of the settings", shape, f"the state {name!r}")
         self.states[name] = State(f"{self.name}.{name}", shape, dtype, reduction, key)
 
@@ -174,9 +209,10 @@ class Metric(Accumulator):
         copy_ = copy.copy(self)
         Accumulator.__init__(copy_, name=name, validate=self.validate, share=self.share)
         copy_.collection = None
-        copy_.states = {}
-        for key, state in self.states.items():
-            copy_.declare(key, state.shape, state.declared_dtype, state.reduction, state.key)
+        copy_.states = {
+            key: type(state)(f"{copy_.name}.{key}", state.shape, state.declared_dtype, state.reduction, state.key)
+            for key, state in self.states.items()
+        }
         return copy_
 
     @property
@@ -223,13 +259,17 @@ class Metric(Accumulator):
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         """What a batch adds to each state; written with ``batch.xp``, for all three modes.
 
+        Defined where states are declared without a statistic.
+
         Args:
             batch: flat, checked, without masked samples.
 
         Returns:
             For each declared state an array of its shape, or `Scattered`; None where the batch adds nothing to it.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define batch_statistics")
+        if not self._filled_by:
+            raise NotImplementedError(f"{type(self).__name__} must define batch_statistics")
+        return {name: function(batch, *settings) for name, (function, settings) in self._filled_by.items()}
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Draw its picture, over the samples of all workers: every worker must call it, as ``compute``.

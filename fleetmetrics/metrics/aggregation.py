@@ -11,7 +11,7 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
 from fleetmetrics.formulas.ratio import stand_in
-from fleetmetrics.metric import Declared, Metric, Settings, Undefinable
+from fleetmetrics.metric import TOTAL, Declared, Metric, Settings, Undefinable
 from fleetmetrics.metrics.regression.differences import number_above
 from fleetmetrics.xp import is_static
 
@@ -37,11 +37,8 @@ class Count(Metric):
     """
 
     takes_label = None
-    declared = (Declared("total", key="total"),)
+    declared = (TOTAL,)
     cells = ("total",)
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"total": batch.total}
 
     def formula(self, total: np.ndarray) -> float:
         return total.item()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Callable, Literal
 
 import numpy as np
 
@@ -27,43 +26,30 @@ _SPACINGS = ("log_odds", "linear")
 
 
 @statistic
-def _by_class_and_bucket(batch: Batch, buckets: int, spacing: str, from_logits: bool) -> Any:
-    score = batch.probability(True) if from_logits else batch.scores
-    return batch.histogram(batch.xp.cast(batch.labels, "int64"), _bucket(batch.xp, score, buckets, spacing))
-
-
-def _bucket(xp: Any, score: Any, buckets: int, spacing: str) -> Any:
-    return xp.bucket(score, buckets - 1) if spacing == "linear" else xp.log_odds_bucket(score, buckets)
-
-
-@statistic
-def _by_task(batch: Batch, task: Task, buckets: int, spacing: str) -> Any:
-    """Each class against all others, or each label; or one class, whose labels may be ignored."""
-    xp, flags, score = batch.xp, tasks.counted(batch, task), _probabilities(batch, task)
-    which: tuple[Any, ...] = ()
+def _by_class_and_bucket(batch: Batch, task: Task, buckets: int, spacing: str) -> Any:
+    """Samples by label and bucket; with several classes (each against all others) or labels, of each."""
+    xp, flags = batch.xp, tasks.counted(batch, task)
+    score = _probabilities(batch, task, flags)
     if task.kind == "multiclass":
         batch = batch.one_vs_rest()
         flags = None if flags is None else xp.repeat(flags, task.size)
-        label = batch.labels
-    else:
-        label = tasks.label_classes(batch, task)
-    if task.kind != "binary":
-        which = (batch.label_index,)
-    return batch.histogram(*which, xp.cast(label, "int64"), _bucket(xp, score, buckets, spacing), amount=flags)
+    label = tasks.zero_unless(batch, flags, xp.cast(batch.labels, "int64"))
+    bucket = xp.bucket(score, buckets - 1) if spacing == "linear" else xp.log_odds_bucket(score, buckets)
+    which = () if task.kind == "binary" else (batch.label_index,)
+    return batch.histogram(*which, label, bucket, amount=flags)
 
 
-def _probabilities(batch: Batch, task: Task) -> Any:
+def _probabilities(batch: Batch, task: Task, flags: Any) -> Any:
     """Probabilities of each label, or of each class of each sample, flat; arbitrary where the label is ignored."""
     xp = batch.xp
+    if task.kind != "multiclass":
+        if not task.from_logits:
+            return tasks.zero_unless(batch, flags, batch.scores)
+        return batch.probability(True) if flags is None else xp.sigmoid(tasks.logits(batch, task))
     if task.from_logits:
-        if task.kind != "multiclass":
-            return xp.sigmoid(tasks.logits(batch, task))
         table = tasks.scores(batch, task)
         odds = xp.exp(xp.subtract(table, xp.reshape(xp.largest_of_rows(table), [-1, 1])))
         return xp.reshape(xp.divide(odds, xp.reshape(xp.sum_of_rows(odds), [-1, 1])), [-1])
-    flags = tasks.counted(batch, task)
-    if task.kind != "multiclass":
-        return tasks.zero_unless(batch, flags, batch.scores)
     rows = flags if flags is None else xp.reshape(flags, [-1, 1])
     return xp.reshape(tasks.zero_unless(batch, rows, batch.prediction), [-1])
 
@@ -83,26 +69,39 @@ class OfProbabilities(Undefinable):
     """A metric of the probabilities, or logits, of class 1."""
 
     def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
+        self.from_logits = flag_of("from_logits", from_logits)  # which the states depend on
         super().__init__(**settings)
-        self.from_logits = flag_of("from_logits", from_logits)
         self.requirements = probability_rules(self.from_logits)
 
 
 class BucketHistogram(OfProbabilities):
-    """A histogram of the scores of each class; in a collection, shared by all metrics with the same buckets."""
+    """A histogram of the scores of each class; in a collection, shared by metrics of equal task and buckets."""
+
+    task = Task("binary", 2)
 
     def declare_buckets(self, buckets: int, spacing: str) -> None:
-        """Declare the histogram: row 0 holds the samples labelled 0, row 1 those labelled 1."""
+        """Declare the histogram: row 0 holds the samples labelled 0, row 1 those labelled 1; of several, one each."""
         self.buckets, self.spacing = buckets, spacing
-        self.declare("histogram", (2, buckets), key=("scores by class", spacing, buckets, self.from_logits))
+        self.task = self.task._replace(from_logits=self.from_logits)
+        size, several = self.task.size, self.task.kind != "binary"
+        if several and size * 2 * buckets > MOST_ENTRIES:
+            argument = "num_classes" if self.task.kind == "multiclass" else "num_labels"
+            fits = MOST_ENTRIES // (2 * size)
+            raise InvalidInputError(
+                f"{argument}={size} with buckets={buckets} would be {size * 2 * buckets} numbers; at most "
+                f"{MOST_ENTRIES} (8 GiB) are allowed: give "
+                + (f"buckets={fits} or fewer" if fits > 1 else f"fewer {argument[4:]}")
+            )
+        shape = (size, 2, buckets) if several else (2, buckets)
+        self.declare("histogram", shape, statistic=_by_class_and_bucket, settings=("task", "buckets", "spacing"))
+        if several:  # for a thousand classes 64 MiB, of which a batch touches few entries
+            state = self.states["histogram"]
+            self.states["histogram"] = Lanes(state.name, shape, state.dtype, state.reduction, state.key)
 
     @property
     def cells(self) -> tuple[str, ...]:
         """See `Metric.cells`; several classes or labels have several histograms of the same samples."""
         return ("histogram",) if len(self.states["histogram"].shape) == 2 else ()
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"histogram": _by_class_and_bucket(batch, self.buckets, self.spacing, self.from_logits)}
 
 
 class HistogramSettings(LogitSettings, total=False):
@@ -133,6 +132,16 @@ class ScoreHistogram(BucketHistogram):
         return lowest_scores(self.buckets, self.spacing)
 
 
+def of_classes(function: Callable[..., Any], *settings: str) -> Any:
+    """A metric's ``formula``: a function of the histograms of classes 1 and 0, and of these settings of the metric."""
+
+    def formula(self: Undefinable, **states: np.ndarray) -> Any:
+        ((negative, positive),) = states.values()
+        return function(positive, negative, *(getattr(self, name) for name in settings))
+
+    return formula
+
+
 class ClassSettings(HistogramSettings, total=False):
     """Arguments of all `ClassHistograms`."""
 
@@ -144,10 +153,7 @@ class ClassSettings(HistogramSettings, total=False):
 
 
 class ClassHistograms(ScoreHistogram):
-    """A histogram of scores, or one for each of several classes or labels; arguments as for `fleetmetrics.AUC`.
-
-    In a `fleetmetrics.MetricCollection` metrics with the same task and buckets share them.
-    """
+    """A histogram of scores, or one for each of several classes or labels; arguments as for `fleetmetrics.AUC`."""
 
     def __init__(
         self,
@@ -159,9 +165,8 @@ class ClassHistograms(ScoreHistogram):
         ignore_index: int | None = None,
         **settings: Unpack[HistogramSettings],
     ) -> None:
+        self.task = tasks.task_of(task, num_classes, num_labels, ignore_index=ignore_index)
         super().__init__(**settings)
-        from_logits = self.from_logits
-        self.task = tasks.task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index)
         choice_of("average", average, ("macro", "weighted", "micro", "none", None))
         kind = self.task.kind
         if average != "macro" and kind == "binary":
@@ -170,30 +175,8 @@ class ClassHistograms(ScoreHistogram):
                 "there is one area"
             )
         self.average = average
-        self._plain = kind == "binary" and ignore_index is None
-        if self._plain:
-            return
-        rule: Requirement | str = self.requirements[0]
-        if kind == "multiclass" and not from_logits:
-            rule = DISTRIBUTION
+        rule = DISTRIBUTION if kind == "multiclass" and not self.from_logits else self.requirements[0]
         self.requirements = (tasks.unless_ignored(rule, self.task.ignore_index), self.task.label_rule)
-        shape = (2, self.buckets) if kind == "binary" else (self.task.size, 2, self.buckets)
-        if math.prod(shape) > MOST_ENTRIES:
-            argument = "num_classes" if kind == "multiclass" else "num_labels"
-            fits = MOST_ENTRIES // (2 * self.task.size)
-            raise InvalidInputError(
-                f"{argument}={self.task.size} with buckets={self.buckets} would be {math.prod(shape)} numbers; at most "
-                f"{MOST_ENTRIES} (8 GiB) are allowed: give "
-                + (f"buckets={fits} or fewer" if fits > 1 else f"fewer {argument[4:]}")
-            )
-        self.declare("histogram", shape, key=("scores by class", self.spacing, self.buckets, self.task))
-
-    def declare(
-        self, name: str, shape: tuple[int, ...] = (), dtype: str = "int64", reduction: str = "sum", key: Any = None
-    ) -> None:
-        super().declare(name, shape, dtype, reduction, key)
-        if len(shape) > 2:  # for a thousand classes 64 MiB, of which a batch touches few entries
-            self.states[name] = Lanes(f"{self.name}.{name}", shape, dtype, reduction, key)
 
     @property
     def entry(self) -> str:
@@ -201,14 +184,8 @@ class ClassHistograms(ScoreHistogram):
         return "label" if self.task.kind == "multilabel" else "class"
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        if not self._plain or batch.classes > 2:
-            check_scores(self.task, batch)
+        check_scores(self.task, batch)
         return self.requirements
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        if self._plain:
-            return super().batch_statistics(batch)
-        return {"histogram": _by_task(batch, self.task, self.buckets, self.spacing)}
 
 
 def _layout(buckets: int | None, spacing: str | None, num_thresholds: int | None) -> tuple[int, str]:

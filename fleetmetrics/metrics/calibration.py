@@ -12,8 +12,8 @@ from fleetmetrics.arguments import choice_of, edges_of, flag_of, zero_division_o
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Common, Metric
-from fleetmetrics.metrics.buckets import LogitSettings, OfProbabilities, probability_rules
+from fleetmetrics.metric import TOTAL, Common, Declared, Metric, formula_of
+from fleetmetrics.metrics.buckets import OfProbabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores, probability_rules_of
 from fleetmetrics.metrics.classification.task import task_of
 
@@ -28,6 +28,9 @@ def _squared_error(batch: Batch, from_logits: bool) -> Any:
     xp = batch.xp
     error = xp.subtract(batch.probability(from_logits), xp.cast(batch.positive, "float64"))
     return batch.weighted_sum(xp.square(error), zero_at_zero=not from_logits)
+
+
+_SQUARED_ERROR = Declared("squared_error", dtype="float64", statistic=_squared_error, settings=("from_logits",))
 
 
 class BrierScore(OfProbabilities):
@@ -50,16 +53,8 @@ class BrierScore(OfProbabilities):
         0.15625
     """
 
-    def __init__(self, **settings: Unpack[LogitSettings]) -> None:
-        super().__init__(**settings)
-        self.declare("squared_error", dtype="float64", key=("squared error of a probability", self.from_logits))
-        self.declare("total", key="total")
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"squared_error": _squared_error(batch, self.from_logits), "total": batch.total}
-
-    def formula(self, squared_error: np.ndarray, total: np.ndarray) -> float:
-        return formulas.brier_score(squared_error, total, self.zero_division)
+    declared = (_SQUARED_ERROR, TOTAL)
+    formula = formula_of(formulas.brier_score, "zero_division")
 
 
 # -- over bins -------------------------------------------------------------------------------------------
@@ -124,6 +119,9 @@ def _centers(edges: tuple[float, ...]) -> np.ndarray:
 class _Binned(Metric):
     """Keeps the number and the summed probability of each bin; arguments as for `CalibrationCurve`."""
 
+    #: Whether to look at the most probable class; None: if there are scores of three or more.
+    top_label: bool | None = False
+
     def __init__(
         self, *, bins: int | Sequence[float] = 10, from_logits: bool = False, **common: Unpack[Common]
     ) -> None:
@@ -132,16 +130,20 @@ class _Binned(Metric):
         if self.edges[0] != 0 or self.edges[-1] != 1:
             raise InvalidInputError(f"bins must begin with 0 and end with 1, as probabilities do; not {bins!r}")
         self.requirements = probability_rules(self.from_logits)
-        self._declare(top_label=False)
+        self._declare()
 
-    def _declare(self, top_label: bool) -> None:
-        self.binning = (self.edges, self.from_logits, top_label)
-        shape = (2, len(self.edges) - 1)
-        self.declare("number", shape, key=("number by outcome and bin", self.binning))
-        self.declare("probability", shape, "float64", key=("probability by outcome and bin", self.binning))
+    def _declare(self) -> None:
+        shape, key = (2, len(self.edges) - 1), (self.edges, self.from_logits, bool(self.top_label))
+        self.declare("number", shape, key=("number by outcome and bin", key))
+        self.declare("probability", shape, "float64", key=("probability by outcome and bin", key))
+
+    def binning(self, batch: Batch) -> tuple[Any, ...]:
+        """The settings of the statistics of a batch."""
+        return self.edges, self.from_logits, batch.classes > 2 if self.top_label is None else self.top_label
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"number": _numbers(batch, *self.binning), "probability": _probabilities(batch, *self.binning)}
+        binning = self.binning(batch)
+        return {"number": _numbers(batch, *binning), "probability": _probabilities(batch, *binning)}
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         return (DISTRIBUTION, "class_label") if batch.classes == 2 and not self.from_logits else self.requirements
@@ -172,8 +174,7 @@ class CalibrationCurve(_Binned):
         ([0.375, 0.875], [0.5, 0.5], [2, 2])
     """
 
-    def formula(self, number: np.ndarray, probability: np.ndarray) -> formulas.CalibrationPoints:
-        return formulas.calibration_curve(number, probability, self.edges)
+    formula = formula_of(formulas.calibration_curve, "edges")
 
 
 class ExpectedCalibrationError(_Binned):
@@ -207,6 +208,8 @@ class ExpectedCalibrationError(_Binned):
         0.25
     """
 
+    formula = formula_of(formulas.expected_calibration_error, "norm", "zero_division")
+
     def __init__(
         self,
         *,
@@ -218,24 +221,16 @@ class ExpectedCalibrationError(_Binned):
         zero_division: float = math.nan,
         **common: Unpack[Common],
     ) -> None:
+        allowed = ("binary", "multiclass")
+        self.task = task_of(task, num_classes, from_logits=from_logits, allowed=allowed, by_shape=True)
+        self.top_label = None if self.task.kind == "any" else self.task.kind == "multiclass"
         super().__init__(bins=bins, from_logits=from_logits, **common)
         self.zero_division = zero_division_of(zero_division)
         self.norm = choice_of("norm", norm, ("l1", "l2", "max"))
-        allowed = ("binary", "multiclass")
-        self.task = task_of(task, num_classes, from_logits=from_logits, allowed=allowed, by_shape=True)
-        if self.task.kind == "multiclass":
-            self.requirements = probability_rules_of(self.task, 3)
-            self._declare(top_label=True)
+        self.requirements = probability_rules_of(self.task, 3 if self.top_label else 0)
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         return probability_rules_of(check_scores(self.task, batch), batch.classes)
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        binning = (self.edges, self.from_logits, self.task.of(batch).kind == "multiclass")
-        return {"number": _numbers(batch, *binning), "probability": _probabilities(batch, *binning)}
-
-    def formula(self, number: np.ndarray, probability: np.ndarray) -> float:
-        return formulas.expected_calibration_error(number, probability, self.norm, self.zero_division)
 
 
 class BrierDecomposition(_Binned):
@@ -262,13 +257,14 @@ class BrierDecomposition(_Binned):
         (0.1875, 0.0625, 0.0625, 0.1875)
     """
 
-    def _declare(self, top_label: bool) -> None:
-        super()._declare(top_label)
-        key = ("squared deviation by bin", self.binning)
+    def _declare(self) -> None:
+        super()._declare()
+        key = ("squared deviation by bin", self.edges, self.from_logits)
         self.declare("squared_deviation", (len(self.edges) - 1,), "float64", key=key)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {**super().batch_statistics(batch), "squared_deviation": _squared_deviations(batch, *self.binning)}
+        deviations = _squared_deviations(batch, *self.binning(batch))
+        return {**super().batch_statistics(batch), "squared_deviation": deviations}
 
     def formula(
         self, number: np.ndarray, probability: np.ndarray, squared_deviation: np.ndarray

@@ -13,9 +13,9 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.arguments import MOST_ENTRIES, positive_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.metric import Declared, Undefinable
+from fleetmetrics.metric import TOTAL, Declared, Undefinable, formula_of
 from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings, OfProbabilities
-from fleetmetrics.metrics.classification.losses import LOWEST, log_likelihood, log_sigmoid
+from fleetmetrics.metrics.classification.losses import LOG_LIKELIHOOD, LOWEST, log_sigmoid
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -71,6 +71,11 @@ def _recalibrated_log_likelihood(batch: Batch, from_logits: bool, coefficient: f
     return batch.weighted_sum(xp.log(xp.at_least(of_label, LOWEST)), zero_at_zero=True)
 
 
+CLICKS = Declared("clicks", key="clicks", statistic=clicks)
+OTHERS = Declared("others", key="others", statistic=others)
+_PREDICTED = Declared("predicted", dtype="float64", statistic=_predicted, settings=("from_logits",))
+
+
 class ClickThroughRate(Undefinable):
     """Actual click-through rate: the share of the samples that are labelled 1.
 
@@ -89,14 +94,9 @@ class ClickThroughRate(Undefinable):
     """
 
     requirements = ("class_label",)
-    declared = (Declared("clicks", key="clicks"), Declared("total", key="total"))
+    declared = (CLICKS, TOTAL)
     cells = ("clicks", "total")
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"clicks": clicks(batch), "total": batch.total}
-
-    def formula(self, clicks: np.ndarray, total: np.ndarray) -> float:
-        return formulas.click_through_rate(clicks, total, self.zero_division)
+    formula = formula_of(formulas.click_through_rate, "zero_division")
 
 
 class PredictedClickThroughRate(OfProbabilities):
@@ -118,17 +118,12 @@ class PredictedClickThroughRate(OfProbabilities):
         0.25
     """
 
+    declared = (_PREDICTED, TOTAL)
+    formula = formula_of(formulas.predicted_click_through_rate, "zero_division")
+
     def __init__(self, **settings: Unpack[LogitSettings]) -> None:
         super().__init__(**settings)
         self.requirements = self.requirements[:1]
-        self.declare("predicted", dtype="float64", key=("predicted clicks", self.from_logits))
-        self.declare("total", key="total")
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"predicted": _predicted(batch, self.from_logits), "total": batch.total}
-
-    def formula(self, predicted: np.ndarray, total: np.ndarray) -> float:
-        return formulas.predicted_click_through_rate(predicted, total, self.zero_division)
 
 
 class Calibration(OfProbabilities):
@@ -151,17 +146,8 @@ class Calibration(OfProbabilities):
         1.5
     """
 
-    def __init__(self, **settings: Unpack[LogitSettings]) -> None:
-        super().__init__(**settings)
-        self.declare("predicted", dtype="float64", key=("predicted clicks", self.from_logits))
-        self.declare("clicks", key="clicks")
-        self.declare("total", key="total")
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"predicted": _predicted(batch, self.from_logits), "clicks": clicks(batch), "total": batch.total}
-
-    def formula(self, predicted: np.ndarray, clicks: np.ndarray, total: np.ndarray) -> float:
-        return formulas.calibration_ratio(predicted, clicks, total, self.zero_division)
+    declared = (_PREDICTED, CLICKS, TOTAL)
+    formula = formula_of(formulas.calibration_ratio, "zero_division")
 
 
 class COPC(Calibration):
@@ -177,8 +163,7 @@ class COPC(Calibration):
         0.5
     """
 
-    def formula(self, predicted: np.ndarray, clicks: np.ndarray, total: np.ndarray) -> float:
-        return formulas.copc(clicks, predicted, total, self.zero_division)
+    formula = formula_of(formulas.copc, "zero_division")
 
 
 class NormalizedEntropy(OfProbabilities):
@@ -202,22 +187,17 @@ class NormalizedEntropy(OfProbabilities):
         1.232622906807
     """
 
+    recalibration_coefficient = 1.0
+
     def __init__(self, **settings: Unpack[LogitSettings]) -> None:
         super().__init__(**settings)
-        self._declare(1.0)
-
-    def _declare(self, coefficient: float) -> None:
-        self.recalibration_coefficient = coefficient
-        self._plain = coefficient == 1 and not self.from_logits  # shared with LogLoss
-        key = "log_likelihood" if self._plain else ("log_likelihood of clicks", self.from_logits, coefficient)
-        self.declare("log_likelihood", dtype="float64", key=key)
-        self.declare("clicks", key="clicks")
-        self.declare("others", key="others")
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        settings = self.from_logits, self.recalibration_coefficient
-        likelihood = log_likelihood(batch) if self._plain else _recalibrated_log_likelihood(batch, *settings)
-        return {"log_likelihood": likelihood, "clicks": clicks(batch), "others": others(batch)}
+        if self.recalibration_coefficient == 1 and not self.from_logits:
+            self.declare(*LOG_LIKELIHOOD)  # shared with `LogLoss`
+        else:
+            how = "from_logits", "recalibration_coefficient"
+            self.declare("log_likelihood", dtype="float64", statistic=_recalibrated_log_likelihood, settings=how)
+        self.declare(*CLICKS)
+        self.declare(*OTHERS)
 
     def formula(self, log_likelihood: np.ndarray, clicks: np.ndarray, others: np.ndarray) -> float:
         return formulas.normalized_entropy(log_likelihood, clicks, clicks + others, self.zero_division, others=others)
@@ -242,8 +222,8 @@ class RecalibratedNormalizedEntropy(NormalizedEntropy):
     """
 
     def __init__(self, *, recalibration_coefficient: float = 1.0, **settings: Unpack[LogitSettings]) -> None:
+        self.recalibration_coefficient = positive_of("recalibration_coefficient", recalibration_coefficient, _NORMAL)
         super().__init__(**settings)
-        self._declare(positive_of("recalibration_coefficient", recalibration_coefficient, _NORMAL))
 
 
 class BucketError(BucketHistogram):

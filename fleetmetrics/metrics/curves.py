@@ -9,8 +9,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.arguments import MOST_EDGES, array_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.curves import ROC, PrecisionRecall
-from fleetmetrics.metrics.buckets import HistogramSettings, ScoreHistogram
+from fleetmetrics.metrics.buckets import HistogramSettings, ScoreHistogram, of_classes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,8 +44,7 @@ class ROCCurve(ScoreHistogram):
         ([0.0, 0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0])
     """
 
-    def formula(self, histogram: np.ndarray) -> ROC:
-        return formulas.roc_curve(histogram[1], histogram[0], self.lowest_scores, self.zero_division)
+    formula = of_classes(formulas.roc_curve, "lowest_scores", "zero_division")
 
 
 class PrecisionRecallCurve(ScoreHistogram):
@@ -68,8 +66,7 @@ class PrecisionRecallCurve(ScoreHistogram):
         ([0.5, 0.6666666666666666, 0.5, 1.0, 1.0], [1.0, 1.0, 0.5, 0.5, 0.0])
     """
 
-    def formula(self, histogram: np.ndarray) -> PrecisionRecall:
-        return formulas.precision_recall_curve(histogram[1], histogram[0], self.lowest_scores, self.zero_division)
+    formula = of_classes(formulas.precision_recall_curve, "lowest_scores", "zero_division")
 
 
 class KolmogorovSmirnov(ScoreHistogram):
@@ -90,8 +87,7 @@ class KolmogorovSmirnov(ScoreHistogram):
         0.5
     """
 
-    def formula(self, histogram: np.ndarray) -> float:
-        return formulas.kolmogorov_smirnov(histogram[1], histogram[0], self.zero_division)
+    formula = of_classes(formulas.kolmogorov_smirnov, "zero_division")
 
 
 class Shares(NamedTuple):
@@ -126,13 +122,14 @@ class CumulativeGain(ScoreHistogram):
         [0.5, 0.5]
     """
 
+    values = of_classes(formulas.cumulative_gain, "fractions", "zero_division")
+
     def __init__(self, *, fractions: int | Sequence[float] = 10, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
         self.fractions = _fractions(fractions)
 
     def formula(self, histogram: np.ndarray) -> Shares:
-        values = formulas.cumulative_gain(histogram[1], histogram[0], self.fractions, self.zero_division)
-        return Shares(self.fractions.copy(), values)
+        return Shares(self.fractions.copy(), self.values(histogram=histogram))
 
 
 class Lift(CumulativeGain):
@@ -148,9 +145,7 @@ class Lift(CumulativeGain):
         [2.0, 1.0]
     """
 
-    def formula(self, histogram: np.ndarray) -> Shares:
-        values = formulas.lift(histogram[1], histogram[0], self.fractions, self.zero_division)
-        return Shares(self.fractions.copy(), values)
+    values = of_classes(formulas.lift, "fractions", "zero_division")
 
 
 def _fractions(given: Any) -> np.ndarray:

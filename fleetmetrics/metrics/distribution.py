@@ -10,13 +10,32 @@ from fleetmetrics import formulas
 from fleetmetrics.arguments import edges_of, number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Common, Declared, Settings, Undefinable
+from fleetmetrics.metric import TOTAL, Common, Declared, Settings, Undefinable, formula_of
 from fleetmetrics.metrics.aggregation import Values
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["Histogram", "Mean", "StandardDeviation", "Variance"]
+
+
+@statistic
+def _value_sum(batch: Batch) -> Any:
+    return batch.weighted_sum(batch.values, zero_at_zero=True)
+
+
+@statistic
+def _value_moments(batch: Batch) -> Any:
+    return batch.moments(batch.values)
+
+
+@statistic
+def _cells(batch: Batch, edges: tuple[float, ...]) -> Any:
+    """The numbers of values below the first edge, in each bin, and above the last edge."""
+    xp = batch.xp
+    with np.errstate(over="ignore"):  # infinity is above the largest float
+        closed = np.array([*edges[:-1], np.nextafter(edges[-1], np.inf)])
+    return batch.histogram(xp.position(xp.constant(closed), batch.values, True))
 
 
 class Mean(Undefinable, Values):
@@ -36,23 +55,8 @@ class Mean(Undefinable, Values):
         1.5
     """
 
-    declared = (Declared("value_sum", dtype="float64", key="sum of values"), Declared("total", key="total"))
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"value_sum": _value_sum(batch), "total": batch.total}
-
-    def formula(self, value_sum: np.ndarray, total: np.ndarray) -> float:
-        return formulas.mean(value_sum, total, self.zero_division)
-
-
-@statistic
-def _value_sum(batch: Batch) -> Any:
-    return batch.weighted_sum(batch.values, zero_at_zero=True)
-
-
-@statistic
-def _value_moments(batch: Batch) -> Any:
-    return batch.moments(batch.values)
+    declared = (Declared("value_sum", dtype="float64", statistic=_value_sum), TOTAL)
+    formula = formula_of(formulas.mean, "zero_division")
 
 
 class Variance(Undefinable, Values):
@@ -78,17 +82,12 @@ class Variance(Undefinable, Values):
         1.0
     """
 
-    declared = (Declared("moments", (4,), "float64", "moments", key="moments of values"),)
+    declared = (Declared("moments", (4,), "float64", "moments", statistic=_value_moments),)
+    formula = formula_of(formulas.variance, "ddof", "zero_division")
 
     def __init__(self, *, ddof: float = 0, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
         self.ddof = number_of("ddof", ddof, 0)
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"moments": _value_moments(batch)}
-
-    def formula(self, moments: np.ndarray) -> float:
-        return formulas.variance(moments, self.ddof, zero_division=self.zero_division)
 
 
 class StandardDeviation(Variance):
@@ -105,8 +104,7 @@ class StandardDeviation(Variance):
         2.0
     """
 
-    def formula(self, moments: np.ndarray) -> float:
-        return formulas.standard_deviation(moments, self.ddof, self.zero_division)
+    formula = formula_of(formulas.standard_deviation, "ddof", "zero_division")
 
 
 class Histogram(Values):
@@ -133,6 +131,7 @@ class Histogram(Values):
     """
 
     cells = ("cells",)
+    formula = formula_of(formulas.histogram_counts, "edges")
 
     def __init__(
         self, *, bins: int | Sequence[float] = 10, range: tuple[float, float] = (0.0, 1.0), **common: Unpack[Common]
@@ -145,19 +144,4 @@ class Histogram(Values):
         if not low < high:
             raise InvalidInputError(f"range must be two finite numbers, the lower one first, not {range!r}")
         self.edges = edges_of(bins, low, high)
-        self.declare("cells", (len(self.edges) + 1,), key=("histogram", self.edges))
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"cells": _cells(batch, self.edges)}
-
-    def formula(self, cells: np.ndarray) -> formulas.HistogramCounts:
-        return formulas.histogram_counts(cells, self.edges)
-
-
-@statistic
-def _cells(batch: Batch, edges: tuple[float, ...]) -> Any:
-    """The numbers of values below the first edge, in each bin, and above the last edge."""
-    xp = batch.xp
-    with np.errstate(over="ignore"):  # infinity is above the largest float
-        closed = np.array([*edges[:-1], np.nextafter(edges[-1], np.inf)])
-    return batch.histogram(xp.position(xp.constant(closed), batch.values, True))
+        self.declare("cells", (len(self.edges) + 1,), statistic=_cells, settings=("edges",))

@@ -10,8 +10,7 @@ from fleetmetrics import formulas
 from fleetmetrics.arguments import MOST_EDGES, array_of, number_of, positive_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.operating_points import OperatingPoint, Sweep
-from fleetmetrics.metrics.buckets import HistogramSettings, LogitSettings, OfProbabilities, ScoreHistogram
+from fleetmetrics.metrics.buckets import HistogramSettings, LogitSettings, OfProbabilities, ScoreHistogram, of_classes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,14 +44,11 @@ class RecallAtFixedPrecision(ScoreHistogram):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
+    formula = of_classes(formulas.recall_at_fixed_precision, "lowest_scores", "min_precision", "zero_division")
+
     def __init__(self, *, min_precision: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
         self.min_precision = number_of("min_precision", min_precision, 0, 1)
-
-    def formula(self, histogram: np.ndarray) -> OperatingPoint:
-        return formulas.recall_at_fixed_precision(
-            histogram[1], histogram[0], self.lowest_scores, self.min_precision, self.zero_division
-        )
 
 
 class PrecisionAtFixedRecall(ScoreHistogram):
@@ -71,14 +67,11 @@ class PrecisionAtFixedRecall(ScoreHistogram):
         OperatingPoint(value=1.0, threshold=0.75)
     """
 
+    formula = of_classes(formulas.precision_at_fixed_recall, "lowest_scores", "min_recall", "zero_division")
+
     def __init__(self, *, min_recall: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
         self.min_recall = number_of("min_recall", min_recall, 0, 1)
-
-    def formula(self, histogram: np.ndarray) -> OperatingPoint:
-        return formulas.precision_at_fixed_recall(
-            histogram[1], histogram[0], self.lowest_scores, self.min_recall, self.zero_division
-        )
 
 
 class SensitivityAtSpecificity(ScoreHistogram):
@@ -100,14 +93,11 @@ class SensitivityAtSpecificity(ScoreHistogram):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
+    formula = of_classes(formulas.sensitivity_at_specificity, "lowest_scores", "min_specificity", "zero_division")
+
     def __init__(self, *, min_specificity: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
         self.min_specificity = number_of("min_specificity", min_specificity, 0, 1)
-
-    def formula(self, histogram: np.ndarray) -> OperatingPoint:
-        return formulas.sensitivity_at_specificity(
-            histogram[1], histogram[0], self.lowest_scores, self.min_specificity, self.zero_division
-        )
 
 
 class SpecificityAtSensitivity(ScoreHistogram):
@@ -126,14 +116,11 @@ class SpecificityAtSensitivity(ScoreHistogram):
         OperatingPoint(value=0.5, threshold=0.375)
     """
 
+    formula = of_classes(formulas.specificity_at_sensitivity, "lowest_scores", "min_sensitivity", "zero_division")
+
     def __init__(self, *, min_sensitivity: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
         self.min_sensitivity = number_of("min_sensitivity", min_sensitivity, 0, 1)
-
-    def formula(self, histogram: np.ndarray) -> OperatingPoint:
-        return formulas.specificity_at_sensitivity(
-            histogram[1], histogram[0], self.lowest_scores, self.min_sensitivity, self.zero_division
-        )
 
 
 @statistic
@@ -169,6 +156,7 @@ class ThresholdSweep(OfProbabilities):
     """
 
     cells = ("counts",)
+    formula = of_classes(formulas.threshold_sweep, "thresholds", "beta", "zero_division")
 
     def __init__(
         self, *, thresholds: int | Sequence[float] = 101, beta: float = 1.0, **settings: Unpack[LogitSettings]
@@ -176,14 +164,8 @@ class ThresholdSweep(OfProbabilities):
         super().__init__(**settings)
         self.thresholds = _thresholds(thresholds)
         self.beta = positive_of("beta", beta)
-        key = ("classes between thresholds", self.thresholds, self.from_logits)
-        self.declare("counts", (2, len(self.thresholds) + 1), key=key)
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"counts": _between_thresholds(batch, self.thresholds, self.from_logits)}
-
-    def formula(self, counts: np.ndarray) -> Sweep:
-        return formulas.threshold_sweep(counts[1], counts[0], self.thresholds, self.beta, self.zero_division)
+        shape = (2, len(self.thresholds) + 1)
+        self.declare("counts", shape, statistic=_between_thresholds, settings=("thresholds", "from_logits"))
 
 
 def _thresholds(given: Any) -> tuple[float, ...]:

@@ -331,7 +331,7 @@ def test_only_equal_tasks_share_a_histogram():
     assert len(metrics._states()) - len(metrics.checks()[0].states) == len(members) - 1
     assert members[-1].states["histogram"] is members[-3].states["histogram"]
     assert fm.AUC().states["histogram"].shape == (2, 4096)
-    assert fm.AUC(task="binary").states["histogram"].key == ("scores by class", "log_odds", 4096, False)
+    assert fm.AUC(task="binary").states["histogram"].key == fm.ROCCurve().states["histogram"].key
 
 
 def test_a_fresh_metric_is_of_the_same_task_and_merges():

@@ -725,7 +725,9 @@ def is_sound(name: str, row: Data) -> bool:
 
 def test_a_static_program_leaves_out_the_samples_that_are_an_error_elsewhere_and_no_others():
     made = {name: CASES[name].make() for name in STATIC}
-    of_each_kind = {(type(m).batch_statistics, getattr(m, "sum_of_errors", None)): name for name, m in made.items()}
+    of_each_kind = {
+        (type(m).batch_statistics, *(how for how, _ in m._filled_by.values())): name for name, m in made.items()
+    }
     batches = {name: broken_batch(name) for name in of_each_kind.values()}
     entries = [(CASES[name].make(), data, [data, data]) for name, data in batches.items()]
     scope = contract.feed_together(entries)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import choice_of, flag_of, number_of, whole_number_of
+from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Settings, Undefinable
+from fleetmetrics.metric import Settings
 from fleetmetrics.metrics.classification import task as tasks
+from fleetmetrics.metrics.classification.averaged import OfTask
 from fleetmetrics.metrics.classification.task import Task
 
 if TYPE_CHECKING:
@@ -22,24 +23,19 @@ __all__ = ["Accuracy", "ExactMatch"]
 
 
 @statistic
-def _correct(batch: Batch, top_k: int, threshold: float, from_logits: bool) -> Any:
+def _correct(batch: Batch, task: Task) -> Any:
+    xp, keep = batch.xp, tasks.counted(batch, task)
     if batch.classes:
-        right = batch.xp.rank_of_label(batch.prediction, batch.labels) < top_k
-    elif batch.xp.kind(batch.prediction) == "f":
-        score = batch.probability(True) if from_logits else batch.prediction
-        right = batch.xp.equal(batch.xp.greater(score, threshold), batch.positive)
+        right = tasks.among_highest(batch, task)
+    elif xp.kind(batch.prediction) == "f":
+        score = batch.probability(True) if task.from_logits else batch.prediction
+        right = xp.equal(xp.greater(score, task.threshold), batch.positive)
     else:
-        right = batch.xp.equal(batch.prediction, batch.labels)
-    return batch.weighted_sum(right)
+        right = xp.equal(batch.prediction, batch.labels)
+    return batch.weighted_sum(right if keep is None else xp.logical_and(right, keep))
 
 
-@statistic
-def _correct_among(batch: Batch, task: Task) -> Any:
-    right, keep = tasks.among_highest(batch, task), tasks.counted(batch, task)
-    return batch.weighted_sum(right if keep is None else batch.xp.logical_and(right, keep))
-
-
-class Accuracy(Undefinable):
+class Accuracy(OfTask):
     """Share of samples that are predicted correctly; with ``top_k``, whose label is among the k highest scores.
 
     Formula: ``sum(w * [correct]) / sum(w)``. The number of classes need not be given: without ``num_classes``, the
@@ -92,55 +88,36 @@ class Accuracy(Undefinable):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        self.top_k, self.threshold = whole_number_of("top_k", top_k, 1), number_of("threshold", threshold, 0, 1)
         choice_of("average", average, ("micro", "macro", "weighted", "none", None))
         self.average = average
-        self.from_logits = flag_of("from_logits", from_logits)
-        multiclass = isinstance(task, str) and task == "multiclass"
-        by_shape = num_classes is None and num_labels is None and (task is None or multiclass)
-        k = 1 if by_shape else self.top_k
         self.task = tasks.task_of(
-            task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=k, by_shape=True
+            task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=top_k, by_shape=True
         )
-        if not self.task.size:
-            if average != "micro" or ignore_index is not None:
-                given = f"average={average!r}" if average != "micro" else f"ignore_index={ignore_index!r}"
-                raise InvalidInputError(f"{given} needs num_classes=, num_labels= or task='binary'")
-            self.declare("correct", key=("correct", self.top_k, self.threshold, self.from_logits))
-            self.declare("total", key="total")
-            return
-        if self.task.kind == "multiclass":
-            self.task = self.task._replace(from_logits=False)
-        self.requirements = self.task.rules
-        if self.task.kind == "binary" and average != "micro":
-            raise InvalidInputError(f"average must be 'micro' with task='binary', not {average!r}")
-        if top_k == 1 or average != "micro":
-            self.declare("confusion", self.task.shape, key=("confusion", self.task))
-            return
-        self.declare("correct", key=("correct", self.task))
-        self.declare("total", key=tasks.total_key(self.task))
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """See `Metric.cells`; several labels have several matrices of the same samples."""
-        return () if self.task is not None and self.task.kind == "multilabel" else tuple(self.states)
+        if self.task.size:
+            if self.task.kind == "multiclass":
+                self.task = self.task._replace(from_logits=False)
+            self.requirements = self.task.rules
+            if self.task.kind == "binary" and average != "micro":
+                raise InvalidInputError(f"average must be 'micro' with task='binary', not {average!r}")
+        elif average != "micro" or ignore_index is not None:
+            given = f"average={average!r}" if average != "micro" else f"ignore_index={ignore_index!r}"
+            raise InvalidInputError(f"{given} needs num_classes=, num_labels= or task='binary'")
+        if self.task.size and (self.task.top_k == 1 or average != "micro"):
+            self.declare("confusion", self.task.shape, statistic=tasks.confusion, settings=("task",))
+        else:
+            self.declare("correct", statistic=_correct, settings=("task",))
+            self.declare("total", key=tasks.total_key(self.task), statistic=tasks.counted_total, settings=("task",))
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         if self.task.size:
-            return self.task.rules_for(batch)
+            return super().requirements_of(batch)
         predicted_classes = not batch.classes and batch.xp.kind(batch.prediction) != "f"
-        if not batch.classes and (self.top_k > 1 or (self.task.kind == "multiclass" and not predicted_classes)):
+        if not batch.classes and (self.task.top_k > 1 or (self.task.kind == "multiclass" and not predicted_classes)):
             raise InvalidInputError(
-                f"prediction has the label's shape; top_k={self.top_k} of several classes needs scores [n, classes]"
+                f"prediction has the label's shape; top_k={self.task.top_k} of several classes needs scores "
+                "[n, classes]"
             )
         return ("finite_label",) if predicted_classes else self.requirements
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        if not self.task.size:
-            return {"correct": _correct(batch, self.top_k, self.threshold, self.from_logits), "total": batch.total}
-        if "confusion" in self.states:
-            return {"confusion": tasks.confusion(batch, self.task)}
-        return {"correct": _correct_among(batch, self.task), "total": tasks.counted_total(batch, self.task)}
 
     def formula(self, **states: np.ndarray) -> Any:
         if "confusion" in states:
@@ -164,7 +141,7 @@ def _rows(batch: Batch, task: Task) -> Any:
     return batch.weighted_sum(right), batch.weighted_sum(every)
 
 
-class ExactMatch(Undefinable):
+class ExactMatch(OfTask):
     """Share of samples all of whose labels are predicted correctly; subset accuracy.
 
     Formula: ``sum(w * [all labels of the row correct]) / sum(w)`` over the rows. ``add(prediction, label)`` takes
@@ -204,9 +181,6 @@ class ExactMatch(Undefinable):
         self.requirements = self.task.rules
         self.declare("matched", key=("matched rows", self.task))
         self.declare("rows", key=("rows", self.task.size, self.task.ignore_index))
-
-    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        return self.task.rules_for(batch)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         matched, rows = _rows(batch, self.task)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from fleetmetrics import formulas
 from fleetmetrics.arguments import choice_of, flag_of
+from fleetmetrics.metric import formula_of
 from fleetmetrics.metrics.classification.averaged import ConfusionMetric, TaskSettings
 
 if TYPE_CHECKING:
@@ -40,15 +39,14 @@ class ConfusionMatrix(ConfusionMetric):
         [[1, 1], [0, 1]]
     """
 
+    formula = formula_of(formulas.normalized_confusion, "normalize", "zero_division")
+
     def __init__(
         self, *, normalize: Literal["true", "pred", "all"] | None = None, **settings: Unpack[TaskSettings]
     ) -> None:
         super().__init__(**settings)
         choice_of("normalize", normalize, ("true", "pred", "all", None))
         self.normalize = normalize
-
-    def formula(self, confusion: np.ndarray) -> np.ndarray:
-        return formulas.normalized_confusion(confusion, self.normalize, self.zero_division)
 
 
 class BalancedAccuracy(ConfusionMetric):
@@ -73,12 +71,11 @@ class BalancedAccuracy(ConfusionMetric):
         0.75
     """
 
+    formula = formula_of(formulas.balanced_accuracy, "adjusted", "zero_division")
+
     def __init__(self, *, adjusted: bool = False, **settings: Unpack[TaskSettings]) -> None:
         super().__init__(**settings)
         self.adjusted = flag_of("adjusted", adjusted)
-
-    def formula(self, confusion: np.ndarray) -> float:
-        return formulas.balanced_accuracy(confusion, self.adjusted, self.zero_division)
 
 
 class CohenKappa(ConfusionMetric):
@@ -105,6 +102,7 @@ class CohenKappa(ConfusionMetric):
     """
 
     tasks = ("binary", "multiclass")
+    formula = formula_of(formulas.cohen_kappa, "weights", "zero_division")
 
     def __init__(
         self, *, weights: Literal["linear", "quadratic"] | None = None, **settings: Unpack[TaskSettings]
@@ -112,9 +110,6 @@ class CohenKappa(ConfusionMetric):
         super().__init__(**settings)
         choice_of("weights", weights, ("linear", "quadratic", None))
         self.weights = weights
-
-    def formula(self, confusion: np.ndarray) -> float:
-        return formulas.cohen_kappa(confusion, self.weights, self.zero_division)
 
 
 class MatthewsCorrelation(ConfusionMetric):
@@ -137,8 +132,7 @@ class MatthewsCorrelation(ConfusionMetric):
         1.0
     """
 
-    def formula(self, confusion: np.ndarray) -> float:
-        return formulas.matthews_correlation(confusion, self.zero_division)
+    formula = formula_of(formulas.matthews_correlation, "zero_division")
 
 
 class HammingLoss(ConfusionMetric):
@@ -159,5 +153,4 @@ class HammingLoss(ConfusionMetric):
         0.25
     """
 
-    def formula(self, confusion: np.ndarray) -> float:
-        return formulas.hamming_loss(confusion, self.zero_division)
+    formula = formula_of(formulas.hamming_loss, "zero_division")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -12,8 +12,8 @@ from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Settings, Undefinable
-from fleetmetrics.metrics.classification.task import TASKS, average_of, confusion, task_of
+from fleetmetrics.metric import Settings, Undefinable, formula_of
+from fleetmetrics.metrics.classification.task import TASKS, Task, average_of, confusion, task_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -39,7 +39,21 @@ class AveragedSettings(TaskSettings, total=False):
     average: Literal["micro", "macro", "weighted", "none"] | None
 
 
-class ConfusionMetric(Undefinable):
+class OfTask(Undefinable):
+    """A metric of the classes that are predicted."""
+
+    task: Task
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """See `Metric.cells`; several labels have several matrices of the same samples."""
+        return () if self.task.kind == "multilabel" else tuple(self.states)
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        return self.task.rules_for(batch)
+
+
+class ConfusionMetric(OfTask):
     """A metric of the confusion matrix; arguments as for `Precision`."""
 
     tasks: tuple[str, ...] = TASKS
@@ -71,18 +85,7 @@ class ConfusionMetric(Undefinable):
                 "the label"
             )
         self.requirements = self.task.rules
-        self.declare("confusion", self.task.shape, key=("confusion", self.task))
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """See `Metric.cells`; several labels have several matrices of the same samples."""
-        return () if self.task.kind == "multilabel" else ("confusion",)
-
-    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        return self.task.rules_for(batch)
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"confusion": confusion(batch, self.task)}
+        self.declare("confusion", self.task.shape, statistic=confusion, settings=("task",))
 
 
 class _Averaged(ConfusionMetric):
@@ -140,8 +143,7 @@ class Precision(_Averaged):
         0.8333333333333334
     """
 
-    def formula(self, confusion: np.ndarray) -> Any:
-        return formulas.precision(confusion, self.average, self.zero_division)
+    formula = formula_of(formulas.precision, "average", "zero_division")
 
 
 class Recall(_Averaged):
@@ -159,8 +161,7 @@ class Recall(_Averaged):
         0.5
     """
 
-    def formula(self, confusion: np.ndarray) -> Any:
-        return formulas.recall(confusion, self.average, self.zero_division)
+    formula = formula_of(formulas.recall, "average", "zero_division")
 
 
 class Specificity(_Averaged):
@@ -179,8 +180,7 @@ class Specificity(_Averaged):
         0.5
     """
 
-    def formula(self, confusion: np.ndarray) -> Any:
-        return formulas.specificity(confusion, self.average, self.zero_division)
+    formula = formula_of(formulas.specificity, "average", "zero_division")
 
 
 class FBeta(_Averaged):
@@ -202,6 +202,8 @@ class FBeta(_Averaged):
         0.6666666666666666
     """
 
+    formula = formula_of(formulas.f_beta, "average", "zero_division", "beta")
+
     def __init__(self, beta: float = 1.0, **settings: Unpack[AveragedSettings]) -> None:
         super().__init__(**settings)
         is_number = isinstance(beta, (int, float, np.number)) and not isinstance(beta, bool)
@@ -211,9 +213,6 @@ class FBeta(_Averaged):
             self.beta = float(beta)
         except OverflowError:  # an int that no float holds
             self.beta = math.inf
-
-    def formula(self, confusion: np.ndarray) -> Any:
-        return formulas.f_beta(confusion, self.average, self.zero_division, beta=self.beta)
 
 
 class F1(_Averaged):
@@ -231,8 +230,7 @@ class F1(_Averaged):
         [1.0, 0.6666666666666666]
     """
 
-    def formula(self, confusion: np.ndarray) -> Any:
-        return formulas.f_beta(confusion, self.average, self.zero_division)
+    formula = formula_of(formulas.f_beta, "average", "zero_division")
 
 
 class Jaccard(_Averaged):
@@ -252,8 +250,7 @@ class Jaccard(_Averaged):
         0.5
     """
 
-    def formula(self, confusion: np.ndarray) -> Any:
-        return formulas.jaccard(confusion, self.average, self.zero_division)
+    formula = formula_of(formulas.jaccard, "average", "zero_division")
 
 
 class StatScores(ConfusionMetric):
@@ -277,11 +274,9 @@ class StatScores(ConfusionMetric):
     """
 
     takes_top_k = True
+    formula = formula_of(formulas.stat_scores, "average")
 
     def __init__(self, *, average: Literal["micro", "none"] | None = None, **settings: Unpack[TaskSettings]) -> None:
         super().__init__(**settings)
         choice_of("average", average, ("micro", "none", None))
         self.average = "binary" if self.task.kind == "binary" else average
-
-    def formula(self, confusion: np.ndarray) -> np.ndarray:
-        return formulas.stat_scores(confusion, self.average)

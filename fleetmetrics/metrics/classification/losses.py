@@ -12,7 +12,7 @@ from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Settings, Undefinable
+from fleetmetrics.metric import Declared, Settings, Undefinable, formula_of
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.task import Task
 
@@ -51,11 +51,15 @@ def log_sigmoid(xp: Any, x: Any) -> Any:
 
 
 @statistic
-def log_likelihood(batch: Batch) -> Any:
-    """The sum of the log-probabilities of binary labels."""
+def _of_binary_labels(batch: Batch) -> Any:
     xp = batch.xp
     of_label = xp.where(batch.positive, batch.probabilities, 1.0 - batch.probabilities)
     return batch.weighted_sum(xp.log(xp.at_least(of_label, LOWEST)), zero_at_zero=True)
+
+
+_BINARY = Task("binary", 2)
+#: The sum of the log-probabilities of binary labels.
+LOG_LIKELIHOOD = Declared("log_likelihood", dtype="float64", key="log_likelihood", statistic=_of_binary_labels)
 
 
 @statistic
@@ -84,6 +88,9 @@ def _log_likelihoods(batch: Batch, task: Task) -> Any:
 
 @statistic
 def _log_likelihood(batch: Batch, task: Task) -> Any:
+    task = task.of(batch)
+    if task == _BINARY:
+        return _of_binary_labels(batch)
     values = _log_likelihoods(batch, task)
     if task.kind == "multilabel":
         return batch.histogram(batch.label_index, amount=values)
@@ -107,7 +114,16 @@ def _of_label(batch: Batch, task: Task) -> Any:
     return xp.sum_of_rows(xp.where(_is_label(batch, task), table, xp.zeros_like(table)))
 
 
-class LogLoss(Undefinable):
+class _OfScores(Undefinable):
+    """A metric of the scores of a task."""
+
+    task: Task
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        return probability_rules_of(check_scores(self.task, batch), batch.classes)
+
+
+class LogLoss(_OfScores):
     """Mean negative log-likelihood of the labels, in nats (cross-entropy).
 
     Formula: ``-sum(w * ln(max(q, 2**-52))) / sum(w)``, where ``q`` is the probability given to the true label, ``p`` or
@@ -144,6 +160,8 @@ class LogLoss(Undefinable):
         0.6931471805599453
     """
 
+    formula = formula_of(formulas.log_loss, "average", "zero_division")
+
     def __init__(
         self,
         *,
@@ -162,23 +180,10 @@ class LogLoss(Undefinable):
             raise InvalidInputError("average belongs to task='multilabel'; without num_labels= there is one loss")
         self.average = average
         self.requirements = probability_rules_of(self.task, 3 if self.task.kind == "multiclass" else 0)
-        plain = self.task in (Task("binary", 2), Task("any", 0))
         shape = (self.task.size,) if self.task.kind == "multilabel" else ()
-        key = "log_likelihood" if plain else ("log_likelihood", self.task)
-        self.declare("log_likelihood", shape, dtype="float64", key=key)
-        self.declare("total", shape, key=tasks.total_key(self.task))
-
-    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        return probability_rules_of(check_scores(self.task, batch), batch.classes)
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        task = self.task.of(batch)
-        if task == Task("binary", 2):
-            return {"log_likelihood": log_likelihood(batch), "total": batch.total}
-        return {"log_likelihood": _log_likelihood(batch, task), "total": tasks.counted_total(batch, task)}
-
-    def formula(self, log_likelihood: np.ndarray, total: np.ndarray) -> Any:
-        return formulas.log_loss(log_likelihood, total, self.average, self.zero_division)
+        shared = LOG_LIKELIHOOD.key if self.task in (_BINARY, Task("any", 0)) else None
+        self.declare("log_likelihood", shape, "float64", key=shared, statistic=_log_likelihood, settings=("task",))
+        self.declare("total", shape, key=tasks.total_key(self.task), statistic=tasks.counted_total, settings=("task",))
 
 
 def probability_rules_of(task: Task, classes: int) -> tuple[Requirement | str, ...]:
@@ -202,7 +207,7 @@ def check_scores(task: Task, batch: Batch) -> Task:
 
 @statistic
 def _hinge(batch: Batch, task: Task, squared: bool) -> Any:
-    xp = batch.xp
+    xp, task = batch.xp, task.of(batch)
     values = tasks.scores(batch, task)
     if task.kind == "multiclass":
         others = xp.where(_is_label(batch, task), xp.full_like(values, -math.inf), values)
@@ -215,7 +220,7 @@ def _hinge(batch: Batch, task: Task, squared: bool) -> Any:
     )
 
 
-class HingeLoss(Undefinable):
+class HingeLoss(_OfScores):
     """Mean hinge loss of decision values.
 
     Formula: ``sum(w * max(0, 1 - m)) / sum(w)``, where m is the margin: the decision value, negated for class 0; for
@@ -243,6 +248,8 @@ class HingeLoss(Undefinable):
         0.16666666666666666
     """
 
+    formula = formula_of(formulas.hinge_loss, "zero_division")
+
     def __init__(
         self,
         *,
@@ -253,21 +260,11 @@ class HingeLoss(Undefinable):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
+        allowed = ("binary", "multiclass")  # decision values are no probabilities, as logits are none
         self.task = tasks.task_of(
-            task, num_classes, ignore_index=ignore_index, allowed=("binary", "multiclass"), by_shape=True
+            task, num_classes, from_logits=True, ignore_index=ignore_index, allowed=allowed, by_shape=True
         )
         self.squared = flag_of("squared", squared)
-        self.requirements = (tasks.unless_ignored("finite_prediction", self.task.ignore_index), self.task.label_rule)
-        self.declare("loss", dtype="float64", key=("hinge loss", self.task, self.squared))
-        self.declare("total", key=tasks.total_key(self.task))
-
-    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        task = check_scores(self.task, batch)
-        return (tasks.unless_ignored("finite_prediction", task.ignore_index), task.label_rule)
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        task = self.task.of(batch)
-        return {"loss": _hinge(batch, task, self.squared), "total": tasks.counted_total(batch, task)}
-
-    def formula(self, loss: np.ndarray, total: np.ndarray) -> float:
-        return formulas.hinge_loss(loss, total, self.zero_division)
+        self.requirements = probability_rules_of(self.task, 0)
+        self.declare("loss", dtype="float64", statistic=_hinge, settings=("task", "squared"))
+        self.declare("total", key=tasks.total_key(self.task), statistic=tasks.counted_total, settings=("task",))

@@ -36,8 +36,8 @@ class Task(NamedTuple):
         if self.size:
             return self
         if self.kind == "any" and batch.classes <= 2:
-            return self._replace(kind="binary", size=2)
-        return self._replace(kind="multiclass", size=batch.classes)
+            return Task("binary", 2, *self[2:])
+        return Task("multiclass", batch.classes, *self[2:])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -202,13 +202,13 @@ def task_of(
     if ignore_index is not None and not (is_whole(ignore_index) and -(2**63) <= ignore_index < 2**63):
         raise InvalidInputError(f"ignore_index must be an integer or None, not {ignore_index!r}")
     bound = number_of("threshold", threshold, 0, 1)
-    if whole_number_of("top_k", top_k, 1) > 1 and task != "multiclass":
+    if whole_number_of("top_k", top_k, 1) > 1 and task != "multiclass" and not left_open:
         raise InvalidInputError(f"top_k={top_k!r} needs task='multiclass', not {task!r}")
     if task == "multiclass":
         bound = 0.5  # the highest score needs no threshold
     ignored = None if ignore_index is None else int(ignore_index)
     if left_open:
-        return Task(kind, 0, bound, flag_of("from_logits", from_logits), ignored)
+        return Task(kind, 0, bound, flag_of("from_logits", from_logits), ignored, int(top_k))
     size = {"binary": 2, "multiclass": num_classes, "multilabel": num_labels}[task]  # type: ignore[index]
     size = int(size)  # type: ignore[arg-type]
     # top_k beyond the number of classes means all of them
@@ -231,10 +231,14 @@ def average_of(task: Task, average: str | None) -> str | None:
 # -- batch statistics ------------------------------------------------------------------------------------
 
 
-@statistic
 def counted(batch: Batch, task: Task) -> Any:
     """Which samples have a label that is not ignored; None: all."""
-    return None if task.ignore_index is None else batch.xp.logical_not(_ignored(batch, task.ignore_index))
+    return None if task.ignore_index is None else _not_ignored(batch, task.ignore_index)
+
+
+@statistic
+def _not_ignored(batch: Batch, ignore_index: int) -> Any:
+    return batch.xp.logical_not(_ignored(batch, ignore_index))
 
 
 def zero_unless(batch: Batch, flags: Any, values: Any) -> Any:
@@ -245,9 +249,9 @@ def zero_unless(batch: Batch, flags: Any, values: Any) -> Any:
 @statistic
 def counted_total(batch: Batch, task: Task) -> Any:
     """The number or weight of the samples whose label is not ignored; for multilabel ``[labels]``."""
-    if task.kind == "multilabel":
-        return batch.histogram(batch.label_index, amount=counted(batch, task))
     flags = counted(batch, task)
+    if task.kind == "multilabel":
+        return batch.histogram(batch.label_index, amount=flags)
     return batch.total if flags is None else batch.weighted_sum(flags)
 
 

@@ -9,13 +9,17 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.metric import Declared, Settings, Undefinable
-from fleetmetrics.metrics.regression.differences import squared_error
+from fleetmetrics.metric import Declared, Settings, formula_of
+from fleetmetrics.metrics.regression.differences import SQUARED_ERROR, OfNumbers, signed_error
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["ExplainedVariance", "PearsonCorrelation", "R2Score"]
+
+
+def _number(batch: Batch) -> Any:
+    return batch.number
 
 
 @statistic
@@ -25,7 +29,7 @@ def _label_moments(batch: Batch) -> Any:
 
 @statistic
 def _error_moments(batch: Batch) -> Any:
-    return batch.moments(batch.xp.subtract(batch.values, batch.targets))
+    return batch.moments(signed_error(batch))
 
 
 @statistic
@@ -33,7 +37,10 @@ def _comoments(batch: Batch) -> Any:
     return batch.moments(batch.values, batch.targets)
 
 
-class R2Score(Undefinable):
+_LABEL_MOMENTS = Declared("label_moments", (4,), "float64", "moments", statistic=_label_moments)
+
+
+class R2Score(OfNumbers):
     """R2, the coefficient of determination: the share of the labels' variance that the predictions account for.
 
     Formula: ``R2 = 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2)``; adjusted for k regressors
@@ -57,25 +64,19 @@ class R2Score(Undefinable):
         0.970238095238
     """
 
-    requirements = ("finite_prediction", "finite_label")
+    declared = (SQUARED_ERROR, _LABEL_MOMENTS)
 
     def __init__(self, *, adjusted: int = 0, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
         self.adjusted = whole_number_of("adjusted", adjusted, 0)
-        self.declare("squared_error", dtype="float64", key="squared_error")
-        self.declare("label_moments", (4,), "float64", "moments", key="label_moments")
         if self.adjusted:
-            self.declare("number", key="number")
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        statistics = {"squared_error": squared_error(batch), "label_moments": _label_moments(batch)}
-        return {**statistics, "number": batch.number} if self.adjusted else statistics
+            self.declare("number", statistic=_number)
 
     def formula(self, squared_error: np.ndarray, label_moments: np.ndarray, number: Any = 0) -> float:
         return formulas.r2_score(squared_error, label_moments, number, self.adjusted, self.zero_division)
 
 
-class ExplainedVariance(Undefinable):
+class ExplainedVariance(OfNumbers):
     """Share of the labels' variance that is not variance of the errors: `R2Score` that forgives a constant bias.
 
     Formula: ``1 - var(y - p) / var(y)`` with weighted variances. Inputs and precision as for `R2Score`. Undefined if
@@ -92,20 +93,13 @@ class ExplainedVariance(Undefinable):
         0.957173447537
     """
 
-    requirements = ("finite_prediction", "finite_label")
-    declared = (
-        Declared("error_moments", (4,), "float64", "moments", key="error_moments"),
-        Declared("label_moments", (4,), "float64", "moments", key="label_moments"),
-    )
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"error_moments": _error_moments(batch), "label_moments": _label_moments(batch)}
+    declared = (Declared("error_moments", (4,), "float64", "moments", statistic=_error_moments), _LABEL_MOMENTS)
 
     def formula(self, error_moments: np.ndarray, label_moments: np.ndarray) -> float:
         return formulas.explained_variance(error_moments, label_moments, self.zero_division)
 
 
-class PearsonCorrelation(Undefinable):
+class PearsonCorrelation(OfNumbers):
     """Pearson's coefficient of the linear correlation of predictions and labels, in [-1, 1].
 
     Formula: ``cov(p, y) / sqrt(var(p) * var(y))``, all weighted. Inputs and precision as for `R2Score`. Undefined if
@@ -123,11 +117,5 @@ class PearsonCorrelation(Undefinable):
         0.984869618448
     """
 
-    requirements = ("finite_prediction", "finite_label")
-    declared = (Declared("comoments", (8,), "float64", "comoments", key="prediction and label"),)
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"comoments": _comoments(batch)}
-
-    def formula(self, comoments: np.ndarray) -> float:
-        return formulas.pearson_correlation(comoments, self.zero_division)
+    declared = (Declared("comoments", (8,), "float64", "comoments", statistic=_comoments),)
+    formula = formula_of(formulas.pearson_correlation, "zero_division")

@@ -11,8 +11,8 @@ from fleetmetrics.arguments import array_of, number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Settings, Undefinable
-from fleetmetrics.metrics.regression.differences import floats, number_above
+from fleetmetrics.metric import TOTAL, Settings, formula_of
+from fleetmetrics.metrics.regression.differences import OfNumbers, floats, number_above
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -29,7 +29,7 @@ def _shortfall(batch: Batch, column: int | None, over: bool) -> Any:
     return batch.weighted_sum(xp.at_least(xp.subtract(*pair), 0.0), zero_at_zero=True)
 
 
-class QuantileLoss(Undefinable):
+class QuantileLoss(OfNumbers):
     """Quantile (pinball) loss, of predictions of one quantile or of several.
 
     Formula: ``sum(w * max(q * (y - p), (1 - q) * (p - y))) / sum(w)`` for the quantile q, in float64 whatever the dtype
@@ -56,8 +56,6 @@ class QuantileLoss(Undefinable):
         >>> metric.compute().tolist()
         [0.5, 0.625]
     """
-
-    requirements = ("finite_prediction", "finite_label")
 
     def __init__(self, quantile: float | Sequence[float] = 0.5, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
@@ -155,7 +153,7 @@ def _deviance(batch: Batch, power: float) -> Any:
     return batch.weighted_sum(2.0 * xp.where(near, series, half))
 
 
-class TweedieDeviance(Undefinable):
+class TweedieDeviance(OfNumbers):
     """Mean Tweedie deviance: for counts, amounts and claims, whose variance grows with their mean to a power.
 
     Formula: ``sum(w * d(y, p)) / sum(w)`` with the unit deviance d of `fleetmetrics.formulas.tweedie_deviance`. Power 0
@@ -184,6 +182,8 @@ class TweedieDeviance(Undefinable):
         0.19314718056
     """
 
+    formula = formula_of(formulas.tweedie_deviance, "zero_division")
+
     def __init__(self, *, power: float = 0, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
         allowed = "a finite number of at most 0 or at least 1"
@@ -191,11 +191,5 @@ class TweedieDeviance(Undefinable):
         if 0 < self.power < 1:
             raise InvalidInputError(f"power must be {allowed}, not {power!r}")
         self.requirements = _domain(self.power)
-        self.declare("deviance", dtype="float64", key=("deviance", self.power))
-        self.declare("total", key="total")
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"deviance": _deviance(batch, self.power), "total": batch.total}
-
-    def formula(self, deviance: np.ndarray, total: np.ndarray) -> float:
-        return formulas.tweedie_deviance(deviance, total, self.zero_division)
+        self.declare("deviance", dtype="float64", statistic=_deviance, settings=("power",))
+        self.declare(*TOTAL)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.metric import Declared, Settings, Undefinable
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.metric import TOTAL, Declared, Undefinable, formula_of
 
 __all__ = [
     "LogCoshError",
@@ -57,7 +52,8 @@ def signed_error(batch: Batch) -> Any:
 
 
 @statistic
-def _absolute(batch: Batch) -> Any:
+def absolute_errors(batch: Batch) -> Any:
+    """The size of the error of each prediction."""
     return batch.xp.absolute(signed_error(batch))
 
 
@@ -67,14 +63,12 @@ def _sum_of_errors(batch: Batch) -> Any:
 
 
 @statistic
-def absolute_error(batch: Batch) -> Any:
-    """The sum of absolute errors, for states of key "absolute_error"."""
-    return batch.weighted_sum(_absolute(batch), zero_at_zero=True)
+def _absolute_error(batch: Batch) -> Any:
+    return batch.weighted_sum(absolute_errors(batch), zero_at_zero=True)
 
 
 @statistic
-def squared_error(batch: Batch) -> Any:
-    """The sum of squared errors, for states of key "squared_error"."""
+def _squared_error(batch: Batch) -> Any:
     return batch.sum_of_squares(signed_error(batch))
 
 
@@ -87,7 +81,7 @@ def _squared_log_error(batch: Batch) -> Any:
 
 @statistic
 def _log_cosh(batch: Batch) -> Any:
-    xp, error = batch.xp, _absolute(batch)
+    xp, error = batch.xp, absolute_errors(batch)
     large = xp.greater(error, 1.0)
     # Each form where it neither cancels nor overflows: cosh(x) is 1 + 2 sinh(x / 2)**2 and exp(x) (1 + exp(-2x)) / 2.
     near = xp.where(large, xp.zeros_like(error), error)
@@ -96,28 +90,22 @@ def _log_cosh(batch: Batch) -> Any:
     return batch.weighted_sum(xp.where(large, of_large, of_small), zero_at_zero=True)
 
 
-class MeanError(Undefinable):
-    """A mean of errors: their sum over the number of samples."""
+@statistic
+def _largest(batch: Batch) -> Any:
+    return batch.extreme(absolute_errors(batch), "max")
+
+
+class OfNumbers(Undefinable):
+    """A metric of predictions and labels that are numbers."""
 
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
-    #: Name and key of the state that sums the errors.
-    error = ""
-    sum_of_errors: Callable[[Batch], Any]
-    mean: Callable[[Any, Any, float], float]
-
-    def __init__(self, **settings: Unpack[Settings]) -> None:
-        super().__init__(**settings)
-        self.declare(self.error, dtype="float64", key=self.error)
-        self.declare("total", key="total")
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {self.error: self.sum_of_errors(batch), "total": batch.total}
-
-    def formula(self, total: np.ndarray, **error: np.ndarray) -> float:
-        return self.mean(error[self.error], total, self.zero_division)
 
 
-class MeanAbsoluteError(MeanError):
+ABSOLUTE_ERROR = Declared("absolute_error", dtype="float64", statistic=_absolute_error)
+SQUARED_ERROR = Declared("squared_error", dtype="float64", statistic=_squared_error)
+
+
+class MeanAbsoluteError(OfNumbers):
     """Mean absolute error.
 
     Formula: ``sum(w * |p - y|) / sum(w)``, in float64 whatever the dtype of the inputs.
@@ -137,12 +125,11 @@ class MeanAbsoluteError(MeanError):
         0.5
     """
 
-    error = "absolute_error"
-    sum_of_errors = staticmethod(absolute_error)
-    mean = staticmethod(formulas.mean_absolute_error)
+    declared = (ABSOLUTE_ERROR, TOTAL)
+    formula = formula_of(formulas.mean_absolute_error, "zero_division")
 
 
-class MeanSquaredError(MeanError):
+class MeanSquaredError(OfNumbers):
     """Mean squared error.
 
     Formula: ``sum(w * (p - y)**2) / sum(w)``. Inputs as for `MeanAbsoluteError`.
@@ -159,9 +146,8 @@ class MeanSquaredError(MeanError):
         0.375
     """
 
-    error = "squared_error"
-    sum_of_errors = staticmethod(squared_error)
-    mean = staticmethod(formulas.mean_squared_error)
+    declared = (SQUARED_ERROR, TOTAL)
+    formula = formula_of(formulas.mean_squared_error, "zero_division")
 
 
 class RootMeanSquaredError(MeanSquaredError):
@@ -179,10 +165,10 @@ class RootMeanSquaredError(MeanSquaredError):
         3.5355339059327378
     """
 
-    mean = staticmethod(formulas.root_mean_squared_error)
+    formula = formula_of(formulas.root_mean_squared_error, "zero_division")
 
 
-class MeanSquaredLogError(MeanError):
+class MeanSquaredLogError(OfNumbers):
     """Mean squared logarithmic error: for labels that span orders of magnitude.
 
     Formula: ``sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w)``. Inputs as for `MeanAbsoluteError`, all above -1.
@@ -200,9 +186,8 @@ class MeanSquaredLogError(MeanError):
     """
 
     requirements = (number_above("prediction", -1), number_above("label", -1))
-    error = "squared_log_error"
-    sum_of_errors = staticmethod(_squared_log_error)
-    mean = staticmethod(formulas.mean_squared_log_error)
+    declared = (Declared("squared_log_error", dtype="float64", statistic=_squared_log_error), TOTAL)
+    formula = formula_of(formulas.mean_squared_log_error, "zero_division")
 
 
 class RootMeanSquaredLogError(MeanSquaredLogError):
@@ -220,10 +205,10 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
         0.490129071734
     """
 
-    mean = staticmethod(formulas.root_mean_squared_log_error)
+    formula = formula_of(formulas.root_mean_squared_log_error, "zero_division")
 
 
-class MeanBias(MeanError):
+class MeanBias(OfNumbers):
     """Mean signed error: above 0 where predictions are too high.
 
     Formula: ``sum(w * (p - y)) / sum(w)``. Inputs as for `MeanAbsoluteError`.
@@ -238,12 +223,11 @@ class MeanBias(MeanError):
         0.25
     """
 
-    error = "error"
-    sum_of_errors = staticmethod(_sum_of_errors)
-    mean = staticmethod(formulas.mean_bias)
+    declared = (Declared("error", dtype="float64", statistic=_sum_of_errors), TOTAL)
+    formula = formula_of(formulas.mean_bias, "zero_division")
 
 
-class LogCoshError(MeanError):
+class LogCoshError(OfNumbers):
     """Mean logarithm of the hyperbolic cosine of the error: squared where it is small, absolute where it is large.
 
     Formula: ``sum(w * ln(cosh(p - y))) / sum(w)``, without overflow. Inputs as for `MeanAbsoluteError`.
@@ -260,17 +244,11 @@ class LogCoshError(MeanError):
         499.870316825
     """
 
-    error = "log_cosh"
-    sum_of_errors = staticmethod(_log_cosh)
-    mean = staticmethod(formulas.log_cosh_error)
+    declared = (Declared("log_cosh", dtype="float64", statistic=_log_cosh), TOTAL)
+    formula = formula_of(formulas.log_cosh_error, "zero_division")
 
 
-@statistic
-def _largest(batch: Batch) -> Any:
-    return batch.extreme(_absolute(batch), "max")
-
-
-class MaxError(Undefinable):
+class MaxError(OfNumbers):
     """The largest absolute error.
 
     Formula: ``max(|p - y|)`` over the samples of positive weight; the size of a weight does not matter. Inputs as for
@@ -287,11 +265,7 @@ class MaxError(Undefinable):
         1.0
     """
 
-    requirements = ("finite_prediction", "finite_label")
-    declared = (Declared("largest_error", dtype="float64", reduction="max", key="largest_error"),)
+    declared = (Declared("largest_error", dtype="float64", reduction="max", statistic=_largest),)
 
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        return {"largest_error": _largest(batch)}
-
-    def formula(self, largest_error: np.ndarray) -> float:
+    def formula(self, largest_error: Any) -> float:
         return formulas.max_error(largest_error, self.zero_division)

@@ -8,8 +8,8 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.metric import Declared, Undefinable
-from fleetmetrics.metrics.regression.differences import MeanError, absolute_error
+from fleetmetrics.metric import TOTAL, Declared, formula_of
+from fleetmetrics.metrics.regression.differences import ABSOLUTE_ERROR, OfNumbers, absolute_errors
 
 __all__ = ["MeanAbsolutePercentageError", "SymmetricMeanAbsolutePercentageError", "WeightedMeanAbsolutePercentageError"]
 
@@ -19,18 +19,15 @@ _LEAST = float(np.finfo(np.float64).eps)
 
 @statistic
 def _percentage_error(batch: Batch) -> Any:
-    xp = batch.xp
-    error = xp.absolute(xp.subtract(batch.values, batch.targets))
-    size = xp.at_least(xp.absolute(batch.targets), _LEAST)
-    return batch.weighted_sum(xp.divide(error, size), zero_at_zero=True)
+    size = batch.xp.at_least(batch.xp.absolute(batch.targets), _LEAST)
+    return batch.weighted_sum(batch.xp.divide(absolute_errors(batch), size), zero_at_zero=True)
 
 
 @statistic
 def _symmetric_error(batch: Batch) -> Any:
     xp = batch.xp
-    error = xp.absolute(xp.subtract(batch.values, batch.targets))
     size = xp.add(xp.absolute(batch.values), xp.absolute(batch.targets))
-    return batch.weighted_sum(2.0 * xp.divide(error, xp.or_one(size)), zero_at_zero=True)
+    return batch.weighted_sum(2.0 * xp.divide(absolute_errors(batch), xp.or_one(size)), zero_at_zero=True)
 
 
 @statistic
@@ -38,7 +35,7 @@ def _absolute_label(batch: Batch) -> Any:
     return batch.weighted_sum(batch.xp.absolute(batch.targets), zero_at_zero=True)
 
 
-class MeanAbsolutePercentageError(MeanError):
+class MeanAbsolutePercentageError(OfNumbers):
     """Mean absolute percentage error, as a fraction: 0.1 for ten percent.
 
     Formula: ``sum(w * |p - y| / max(|y|, 2**-52)) / sum(w)``: as in scikit-learn, a label of 0 makes it huge rather
@@ -56,12 +53,11 @@ class MeanAbsolutePercentageError(MeanError):
         0.375
     """
 
-    error = "absolute_percentage_error"
-    sum_of_errors = staticmethod(_percentage_error)
-    mean = staticmethod(formulas.mean_absolute_percentage_error)
+    declared = (Declared("absolute_percentage_error", dtype="float64", statistic=_percentage_error), TOTAL)
+    formula = formula_of(formulas.mean_absolute_percentage_error, "zero_division")
 
 
-class SymmetricMeanAbsolutePercentageError(MeanError):
+class SymmetricMeanAbsolutePercentageError(OfNumbers):
     """Symmetric mean absolute percentage error, as a fraction in [0, 2].
 
     Formula: ``sum(w * 2 * |p - y| / (|p| + |y|)) / sum(w)``, where 0 / 0 is 0. Inputs and source as for
@@ -76,12 +72,11 @@ class SymmetricMeanAbsolutePercentageError(MeanError):
         0.25
     """
 
-    error = "symmetric_error"
-    sum_of_errors = staticmethod(_symmetric_error)
-    mean = staticmethod(formulas.symmetric_mean_absolute_percentage_error)
+    declared = (Declared("symmetric_error", dtype="float64", statistic=_symmetric_error), TOTAL)
+    formula = formula_of(formulas.symmetric_mean_absolute_percentage_error, "zero_division")
 
 
-class WeightedMeanAbsolutePercentageError(Undefinable):
+class WeightedMeanAbsolutePercentageError(OfNumbers):
     """Weighted mean absolute percentage error: each label weighs as much as it is large.
 
     Formula: ``sum(w * |p - y|) / sum(w * |y|)``, a fraction. Inputs as for `MeanAbsoluteError`. Undefined if all labels
@@ -98,18 +93,5 @@ class WeightedMeanAbsolutePercentageError(Undefinable):
         0.5
     """
 
-    requirements = ("finite_prediction", "finite_label")
-    declared = (
-        Declared("absolute_error", dtype="float64", key="absolute_error"),
-        Declared("absolute_label", dtype="float64", key="absolute_label"),
-        Declared("total", key="total"),
-    )
-
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        sums = {"absolute_error": absolute_error(batch), "absolute_label": _absolute_label(batch)}
-        return {**sums, "total": batch.total}
-
-    def formula(self, absolute_error: np.ndarray, absolute_label: np.ndarray, total: np.ndarray) -> float:
-        return formulas.weighted_mean_absolute_percentage_error(
-            absolute_error, absolute_label, total, self.zero_division
-        )
+    declared = (ABSOLUTE_ERROR, Declared("absolute_label", dtype="float64", statistic=_absolute_label), TOTAL)
+    formula = formula_of(formulas.weighted_mean_absolute_percentage_error, "zero_division")
