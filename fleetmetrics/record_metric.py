@@ -141,7 +141,7 @@ class RecordMetric(Metric):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         """What a batch adds to the states, of which most have none."""
-        return {}
+        return super().batch_statistics(batch) if self._filled_by else {}
 
     # Overridden to include the table.
 
