@@ -272,13 +272,9 @@ class Batch(Sums):
         return xp.logical_and(xp.repeat(rows, self.width), first)
 
     def column(self, name: str) -> Any:
-        """A further column: a NumPy array, tensor or variable ``[n]``, to which ``keep`` still applies."""
+        """Of ``columns``, a NumPy array, tensor or variable ``[n]``, to which ``keep`` still applies; never `Coded`."""
         column = self.columns[name]
         return self.cached(("texts", name), column.texts) if isinstance(column, Coded) else column
-
-    def key_column(self, name: str) -> Any:
-        """The same; texts that have a dictionary are `Coded`."""
-        return self.columns[name]
 
     # -- the same samples in lanes, in parts, by row ----------------------------------------------------------
 

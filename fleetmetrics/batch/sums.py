@@ -86,7 +86,9 @@ class Sums:
 
         There is an int64 ``[n]`` for each axis of the state, with valid indices also for samples that do not count.
         """
-        xp, weight = self.xp, self.counted_weight
+        xp, weight = self.xp, self.weight
+        if weight is None and self.keep is not None:
+            weight = self.ones_of(self.keep)
         if amount is not None:
             amount = xp.cast(amount, "float64" if xp.kind(amount) == "f" or self.weight is not None else "int64")
             if weight is None:
@@ -142,13 +144,6 @@ class Sums:
         if self.weight is not None:
             return self.weight
         return self.xp.cast(self.xp.ones_like(self._each) if self.keep is None else self.keep, "float64")
-
-    @property
-    def counted_weight(self) -> Any:
-        """The weight of each sample in a histogram: float64 weights, int64 flags; None: 1."""
-        if self.weight is not None or self.keep is None:
-            return self.weight
-        return self.ones_of(self.keep)
 
     def ones_of(self, flags: Any) -> Any:
         """Flags as an int64 of zeros and ones."""

@@ -93,7 +93,7 @@ class Joined(Metric):
     declared = (Declared("sums", (5,), "int64"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
-        column = batch.key_column("id")
+        column = batch.columns["id"]
         ids = integer_ids(column.values)[column.codes] if isinstance(column, Coded) else integer_ids(column)
         label = (np.asarray(batch.label, np.float64) + 0.0).view(np.int64)  # -0.0 is 0.0
         both = ids ^ (label * np.int64(0x5851F42D4C957F2D))

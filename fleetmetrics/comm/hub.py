@@ -29,10 +29,6 @@ class _Broken(Exception):
     """The star cannot go on; the text says why."""
 
 
-class _Parted(Exception):
-    """Some have a result of an exchange where others have an error; the text says who."""
-
-
 class _Peer:
     """A connected worker."""
 
@@ -100,14 +96,10 @@ class Hub(Member):
                 self._spread(frame.call, str(reason))
             self.broken = self._last_word
             raise CommunicatorError(self.broken) from None
-        except _Parted as reason:
-            channel.made = frame.call
-            error = AgreementError(str(reason))
-            self._abandon(error_frame(channel.number, frame.call, error, made=frame.call))
-            raise error from None
         except BaseException as error:  # of Ctrl-C and sys.exit, too, the others hear at once
             told = error if isinstance(error, FleetMetricsError) else CommunicatorError(interruption(0, error, label))
-            self._abandon(error_frame(channel.number, frame.call, told))
+            made = frame.call if channel.made == frame.call else 0
+            self._abandon(error_frame(channel.number, frame.call, told, made=made))
             raise
         finally:
             self._meeting = None
@@ -128,7 +120,8 @@ class Hub(Member):
         made = [frame.made for frame in frames]
         last = max(made)
         if min(made) < last:
-            raise _Parted(
+            meeting.channel.made = meeting.call
+            raise AgreementError(
                 f"the workers parted at exchange {last}: it ended with a result on"
                 f" {ranks_text(rank for rank, one in enumerate(made) if one == last)}, and with an error on"
                 f" {ranks_text(rank for rank, one in enumerate(made) if one < last)}. Compute it again on all workers;"

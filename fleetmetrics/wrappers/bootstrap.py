@@ -257,7 +257,7 @@ class Bootstrap(Wrapper):
     def _words(self, batch: Batch) -> tuple[Any, Any]:
         """The hash of each sample's id, on the host unless that would wait for a device."""
         assert self.ids is not None
-        ids = batch.key_column(self.ids)
+        ids = batch.columns[self.ids]
         if is_paddle(ids) and not namespace(ids).is_eager(ids):
             xp = namespace(ids)
             ids = xp.asarray(ids, self.ids)

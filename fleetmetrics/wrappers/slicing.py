@@ -90,7 +90,7 @@ class FixedSlicing(Slicing):
 
     def _index(self, batch: Batch) -> Any:
         """The slice of each sample, int64 ``[n]``."""
-        xp, column, size = batch.xp, batch.key_column(self.by), len(self.kept)
+        xp, column, size = batch.xp, batch.columns[self.by], len(self.kept)
         if is_paddle(column) and xp is not numpy_ops:
             column = namespace(column).asarray(column, self.by)
             if xp.kind(column) == "f" or self.kept.dtype.kind == "U":
@@ -130,7 +130,7 @@ class GrowingSlicing(Slicing):
                 f"{self.prefix}: states that grow with the keys of {self.by} cannot live in a static program; list the "
                 "keys, Sliced(..., keys=[...]); or fetch what add takes, and give it the arrays after each run"
             )
-        keys = host_keys(batch.key_column(self.by), self.by)
+        keys = host_keys(batch.columns[self.by], self.by)
         keep = None if batch.keep is None else np.asarray(to_host(batch.keep))
         counted = keys if keep is None else keys[keep]
         if not len(counted):
