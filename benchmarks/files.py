@@ -11,6 +11,7 @@ of Parquet, which lie in the page cache.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from _report import Target, arguments, machine, quotient, table, write
 
 ROWS, FILES, USERS, SLOTS = 10_000_000, 16, 200_000, 50
 RESAMPLED, REPLICATES = 2_000_000, 200
+STATES = 1000
 MANY = 30  # times all files
 COLUMNS = {"prediction": "score", "label": "label"}
 MIB = 2**20
@@ -102,6 +104,12 @@ def _records(folder: str) -> Any:
     return {**found, "auc": _evaluated(exact, folder)}
 
 
+def _merged(folder: str) -> Any:
+    from fleetmetrics.cli import main
+
+    main(["merge", *sorted(map(str, Path(folder).glob("*.fms")))])
+
+
 VARIANTS: dict[str, Callable[[str], Any]] = {
     "read": lambda folder: _read(folder, ["score", "label"], []),
     "states": lambda folder: _evaluated(states, folder),
@@ -109,6 +117,7 @@ VARIANTS: dict[str, Callable[[str], Any]] = {
     "sliced": lambda folder: _evaluated(sliced, folder, ("slot",)),
     "records": _records,
     "resampled": lambda folder: _evaluated(resampled, folder, ("user", "slot"), processes=2),
+    "merged": _merged,
 }
 
 
@@ -153,6 +162,18 @@ def draw(folder: Path, rows: int, number: int, seed: int = 0) -> Path:
     return folder
 
 
+def saved(folder: Path, of: Path, number: int) -> Path:
+    """What ``fleetmetrics evaluate --save-state`` writes of the five metrics, as often as so many days would."""
+    folder.mkdir()
+    first = folder / "0.fms"
+    asked = ["--label", "label", "--score", "score", "--metrics", "auc,log_loss,copc,mae,count", "--save-state", first]
+    command = [sys.executable, "-m", "fleetmetrics", "evaluate", of, *asked]
+    subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, check=True)
+    for place in range(1, number):
+        shutil.copy(first, folder / f"{place}.fms")
+    return folder
+
+
 def linked(folder: Path, of: Path, times: int) -> Path:
     """The same files several times, by links."""
     folder.mkdir()
@@ -180,12 +201,14 @@ def main() -> None:
         home = Path(place)
         small, full = draw(home / "small", 10_000, 2), draw(home / "full", options.rows, FILES)
         fewer = draw(home / "resampled", min(RESAMPLED, options.rows), 2, seed=1)
-        folders = {name: fewer if name == "resampled" else full for name in VARIANTS}
+        folders = {name: (full, small) for name in VARIANTS}
+        folders["resampled"] = (fewer, small)
+        folders["merged"] = (saved(home / "states", small, STATES), saved(home / "few states", small, 2))
         rounds = max(1, round(3 * options.rounds))
         found = {name: [] for name in VARIANTS}
         for _ in range(rounds):
-            for name, folder in folders.items():
-                found[name].append(run(name, folder, small))
+            for name, given in folders.items():
+                found[name].append(run(name, *given))
         check(found)
         sizes = {options.rows: _medians(found["states"])}
         for times in (0.1, 10, MANY):
@@ -245,6 +268,7 @@ def lines(found: dict[str, list[Any]], rows: int, sizes: dict[int, tuple[float, 
             f"{rows:,} rows",
             *memory(sizes[largest][1], 1.2 * sizes[rows][1]),
         ],
+        [f"merge {STATES:,} saved states of the first five", *cells["merged"], "", *limit("merged", 2)],
         [
             f"AUC by slot, {REPLICATES} replicates by user, {RESAMPLED:,} rows",
             *cells["resampled"],
