@@ -30,8 +30,7 @@ from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 
-__all__ = ["check_joined", "failed", "load", "of_files", "of_workers"]
-__all__ += ["result_of", "save"]
+__all__ = ["check_joined", "failed", "load", "of_files", "of_workers", "result_of", "save"]
 
 _CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
 _SIGNS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
@@ -172,14 +171,13 @@ def _counted(side: Side) -> Counter[Any]:
 def result_of(new: Side, old: Side | None, command: str = "", said: Sequence[str] = ()) -> dict[str, Any]:
     """The result of a side, of its comparison with ``old``, and of how it was asked; ``said`` are warnings so far."""
     keys = list(keys_of(new.asked["metrics"]))
-    values, others, texts = _computed(new), None, list(said)
+    texts = list(said)
+    values, others = _computed(new, texts), None
     if old is not None:
         for metric in old.metrics.metrics.values():
             if isinstance(metric, Bootstrap) and metric.ids is None:
                 metric.seed += 1  # or both sides would draw from the same numbers
-        others = _computed(old)
-    for about, each in (("", values), ("baseline: ", others or {})):
-        texts += [f"{about}{text}" for text in each.pop("warnings ", [])]
+        others = _computed(old, texts, "baseline: ")
     result = {key: values[key] for key in keys}
     result["rows"] = values[" rows"]
     for key in keys:
@@ -204,11 +202,13 @@ def result_of(new: Side, old: Side | None, command: str = "", said: Sequence[str
     return _plain(result)
 
 
-def _computed(side: Side) -> dict[str, Any]:
-    """The values, and the texts of warnings."""
+def _computed(side: Side, texts: list[str], about: str = "") -> dict[str, Any]:
+    """The values; warnings go to the texts."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        return {**side.metrics.compute_local(), "warnings ": [str(each.message) for each in caught]}
+        values: dict[str, Any] = side.metrics.compute_local()
+    texts += [f"{about}{each.message}" for each in caught]
+    return values
 
 
 def _data(side: Any) -> dict[str, Any]:
@@ -298,9 +298,11 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], early: bool = False)
         elif not _is_number(value) and not (early and path.startswith(tuple(f"{name}." for name in within))):
             names = [name for name in there if name in result or not re.search(r"\.\d+(\.|$)", name)]
             names = [name for name in names if there[name] is None or _is_number(there[name])]
-            why = "; intervals need --ci, or --join-on" if path.endswith((".low", ".high")) else ""
-            why = why if "ci" not in result["asked"] else ""
-            why = "; deltas need --baseline" if "_delta" in path and not result["baseline"] else why
+            why = ""
+            if "_delta" in path and not result["baseline"]:
+                why = "; deltas need --baseline"
+            elif path.endswith((".low", ".high")) and "ci" not in result["asked"]:
+                why = "; intervals need --ci, or --join-on"
             near = f"the nearest is {difflib.get_close_matches(path, names, 1, 0)[0]!r}"
             raise InvalidInputError(f"--fail-if {text!r}: there is no {path!r}{why}; {near}, of {', '.join(names)}")
     return said
