@@ -281,6 +281,7 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], early: bool = False)
     result yet, so there may be more inside of the values and of what was read.
     """
     said, there = [], dict(_by_path(result)) if texts else {}
+    there = {name: each for name, each in there.items() if name != "baseline" and not name.startswith("asked.")}
     within = [*result["asked"]["metrics"], "data", *["baseline"] * bool(result["baseline"])]
     for text in texts:
         try:
@@ -299,7 +300,7 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], early: bool = False)
             names = [name for name in there if name in result or not re.search(r"\.\d+(\.|$)", name)]
             names = [name for name in names if there[name] is None or _is_number(there[name])]
             why = ""
-            if "_delta" in path and not result["baseline"]:
+            if ("_delta" in path or path.startswith("baseline.")) and not result["baseline"]:
                 why = "; deltas need --baseline"
             elif path.endswith((".low", ".high")) and "ci" not in result["asked"]:
                 why = "; intervals need --ci, or --join-on"

@@ -343,6 +343,8 @@ def test_an_undefined_number_fails(run, tmp_path):
         (["--fail-if", "aux<0.5"], "nearest is 'auc'"),
         (["--fail-if", "auc_delta.low<0"], "deltas need --baseline"),
         (["--fail-if", "auc_interval.low<0"], "intervals need --ci"),
+        (["--fail-if", "baseline.auc<0"], "need --baseline"),
+        (["--fail-if", "asked.ci<1", "--ci", "0.9"], "there is no 'asked.ci'"),
         (["--fail-if", "auc"], "'auc<0.77'"),
         (["--metrics", "accuarcy"], "did you mean accuracy?"),
         (["--metrics", "AUROC"], "did you mean auc?"),
