@@ -230,7 +230,7 @@ def collection(asked: Mapping[str, Any]) -> Any:
         found[" errors"] = Errors()
     for key, spec in keys.items():
         if asked["task"] == "ranking" and spec["k"] and spec["name"] in _AT_PLACES:
-            found[f" {key.partition('@')[0]}"] = _made(spec, asked, k=_PLACES)
+            found[f" at k {key.partition('@')[0]}"] = _made(spec, asked, k=_PLACES)
     if "id" in asked["columns"]:
         found[" joined"] = Joined()
     return MetricCollection({key: each for key, each in found.items() if each is not None}, name="metrics")

@@ -197,7 +197,7 @@ def result_of(new: Side, old: Side | None, command: str = "", said: Sequence[str
         warnings=list(dict.fromkeys(texts)),
     )
     for side, each in ((result, values), (result["baseline"] or {}, others or {})):
-        by_k = {key[1:]: value for key, value in each.items() if key[0] == " " and isinstance(value, Mapping)}
+        by_k = {key[6:]: value for key, value in each.items() if key.startswith(" at k ")}
         side.update({"at_k": by_k} if by_k else {})
     return _plain(result)
 

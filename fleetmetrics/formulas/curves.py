@@ -208,6 +208,6 @@ def _gain(
     for fraction in fractions.ravel().tolist():
         place = Fraction(fraction) * population[-1]  # exact: a bucket may be narrower than rounding
         bucket = max(1, bisect.bisect_left(population, place))
-        inside = (place - population[bucket - 1]) / (population[bucket] - population[bucket - 1])
+        inside = (place - population[bucket - 1]) / (population[bucket] - population[bucket - 1] or 1)
         found.append(float((tp[bucket - 1] + inside * p[bucket]) / tp[-1]))
     return np.array(found).reshape(fractions.shape) / divisor

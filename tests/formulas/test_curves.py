@@ -157,6 +157,7 @@ def test_gain_and_lift_are_the_expectation_over_orders_of_the_ties():
         expected = np.mean([label[list(order[:top])].sum() for order in orders]) / 3
         assert cumulative_gain(*by_class, [top / 6]) == pytest.approx([expected], rel=1e-12)
         assert lift(*by_class, [top / 6]) == pytest.approx([expected * 6 / top], rel=1e-12)
+    assert cumulative_gain([1, 1, 0], [1, 0, 0], [0.0]) == [0]  # the highest bucket is empty
 
 
 @pytest.mark.parametrize("value", [math.nan, 0.25])
