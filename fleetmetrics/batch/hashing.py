@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics.batch.keys import Coded
 from fleetmetrics.xp import numpy_ops
 
 __all__ = ["integer_ids", "poisson", "salts", "thresholds", "words"]
@@ -44,13 +45,10 @@ def thresholds() -> np.ndarray:
 
 
 def integer_ids(ids: Any) -> Any:
-    """Ids as int64: integers below 2**63 unchanged, texts and larger ones hashed to 64 bits."""
+    """Ids, or `Coded`, as int64: integers below 2**63 unchanged, texts and larger ones hashed to 64 bits."""
     if ids.dtype.kind == "U":
-        table: dict[str, int] = {}
-        for text in ids.tolist():
-            if text not in table:
-                table[text] = _of_text(text)
-        return np.array([table[text] for text in ids.tolist()], np.int64)
+        coded = Coded.of(ids)
+        return np.array([_of_text(text) for text in coded.values.tolist()], np.int64)[coded.codes]
     bits = ids.astype(np.int64, copy=False)
     return np.where(bits < 0, bits ^ _BEYOND, bits) if ids.dtype == np.uint64 else bits
 

@@ -31,6 +31,15 @@ class Coded:
     def __init__(self, codes: np.ndarray, values: np.ndarray) -> None:
         self.codes, self.values = codes, values
 
+    @classmethod
+    def of(cls, texts: Any) -> Coded:
+        """Texts with a dictionary that is made of them: about ten times faster than to sort them."""
+        if isinstance(texts, Coded):
+            return texts
+        table: dict[str, int] = {}
+        codes = np.array([table.setdefault(text, len(table)) for text in texts.tolist()], np.int64)
+        return cls(codes, np.array(list(table), texts.dtype))
+
     def __len__(self) -> int:
         return len(self.codes)
 
@@ -74,12 +83,16 @@ def coded_of(values: Any, argument: str) -> Coded | None:
     return Coded(codes, keys_of(entries, argument))
 
 
-def keys_of(values: Any, argument: str) -> np.ndarray:
+def keys_of(values: Any, argument: str) -> Any:
     r"""Keys, in any form, as int64 (uint64 if necessary) or as texts; an error for anything else, or for both.
+
+    Those that are `Coded` stay so.
 
     Different keys stay different. NumPy unifies ``True`` and ``1``, ``"a"`` and ``b"a"``, ``"1"`` and ``1``, ``"a"``
     and ``"a\0"``.
     """
+    if isinstance(values, Coded):
+        return values
     torch = hasattr(values, "detach") and hasattr(values, "cpu") and not is_paddle(values)
     array = of_torch(values, argument) if torch else to_host(values)
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):

@@ -12,7 +12,6 @@ import numpy as np
 import fleetmetrics
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words
-from fleetmetrics.batch.keys import Coded
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import histogram_counts
 from fleetmetrics.hints import hint_of_name
@@ -93,8 +92,7 @@ class Joined(Metric):
     declared = (Declared("sums", (5,), "int64"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
-        column = batch.columns["id"]
-        ids = integer_ids(column.values)[column.codes] if isinstance(column, Coded) else integer_ids(column)
+        ids = integer_ids(batch.columns["id"])
         label = (np.asarray(batch.label, np.float64) + 0.0).view(np.int64)  # -0.0 is 0.0
         both = ids ^ (label * np.int64(0x5851F42D4C957F2D))
         sums = [word.sum(dtype=np.int64) for seed in (0, 1) for word in words(batch.xp, both, seed)]

@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics.arguments import number_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, poisson, salts, words
-from fleetmetrics.batch.keys import Coded, keys_of
+from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, muted
 from fleetmetrics.formulas.bootstrap import bootstrap_result
@@ -269,8 +269,6 @@ class Bootstrap(Wrapper):
                 f"{self.ids} must be an integer variable of the static program, not an array; texts are not for static "
                 "programs: fetch what add takes, and give it the arrays after each run"
             )
-        if isinstance(ids, Coded):
-            return words(numpy_ops, integer_ids(ids.values)[ids.codes], self.seed)
         return words(numpy_ops, integer_ids(keys_of(ids, self.ids)), self.seed)
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:

@@ -32,8 +32,6 @@ _AT_ONCE = 32 << 20
 
 def host_keys(values: Any, argument: str) -> Any:
     """Keys on the host, as `keys_of` has them, or `Coded`; InvalidInputError for one of 2**63 or more."""
-    if isinstance(values, Coded):
-        return values
     array = keys_of(values, argument)
     if array.dtype == np.uint64:
         raise InvalidInputError(
@@ -302,18 +300,10 @@ class KeyTable(State):
 
 def _distinct(column: Any) -> tuple[np.ndarray, np.ndarray]:
     """The distinct values, sorted, and the place of each entry among them."""
-    if isinstance(column, Coded):
-        return column.distinct
-    if column.dtype.kind != "U":
-        values, place = np.unique(column, return_inverse=True)
-        return values, place.reshape(-1)
-    table: dict[str, int] = {}  # about ten times faster than sorting texts
-    first = np.array([table.setdefault(text, len(table)) for text in column.tolist()])
-    values = np.array(list(table))
-    order = np.argsort(values)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return values[order], rank[first]
+    if column.dtype.kind == "U":
+        return Coded.of(column).distinct
+    values, place = np.unique(column, return_inverse=True)
+    return values, place.reshape(-1)
 
 
 class Rows(InPlace):
