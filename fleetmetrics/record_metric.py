@@ -37,8 +37,9 @@ import numpy as np
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, poisson, salts, thresholds, words
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.groups import added_up, exact_parts, no_sum, starts_of, sum_of
+from fleetmetrics.formulas.groups import exact_parts, starts_of
 from fleetmetrics.metric import Metric
+from fleetmetrics.numbers import combine_exactly
 from fleetmetrics.records.table import Kept, Records, Table
 from fleetmetrics.state import State
 from fleetmetrics.xp import numpy_ops
@@ -176,23 +177,23 @@ class Draws(NamedTuple):
     def added(self, groups: np.ndarray, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Add ``[..., groups]`` numbers up as they are and, in further rows, as often as each replicate draws them.
 
-        Without rounding: the numbers ``[1 + replicates, ..., n]`` that are returned have these sums.
+        Without rounding: the numbers ``[n, 1 + replicates, ...]`` that are returned have these sums.
         """
         parts = {name: exact_parts(each, len(groups) * len(thresholds())) for name, each in values.items()}
         rows = [each.reshape(-1, len(groups)) for each in parts.values()]
         table = np.concatenate(rows)
         total = np.zeros((1 + self.replicates, len(table)))
-        salt = salts(self.seed, self.replicates)
-        one, two = words(numpy_ops, integer_ids(groups), self.seed)
-        step = max(1, _AT_ONCE // total.size)
-        for start in range(0, len(groups), step):
-            here = slice(start, start + step)
-            times = np.ones((len(total), len(one[here])))
-            times[1:] = poisson(numpy_ops, one[here], two[here], salt).T
-            total += times @ table[:, here].T
+        total[0] = table.sum(axis=1)
+        if self.replicates:
+            salt = salts(self.seed, self.replicates)
+            one, two = words(numpy_ops, integer_ids(groups), self.seed)
+            step = max(1, _AT_ONCE // total.size)
+            for here in (slice(start, start + step) for start in range(0, len(groups), step)):
+                times = poisson(numpy_ops, one[here], two[here], salt).T
+                total[1:] += times.astype(np.float64) @ table[:, here].T
         found = np.split(total, np.cumsum([len(each) for each in rows])[:-1], axis=1)
         return {
-            name: np.moveaxis(sums.reshape(len(total), *each.shape[:-1]), 1, -1)
+            name: np.moveaxis(sums.reshape(len(total), *each.shape[:-1]), 1, 0)
             for (name, each), sums in zip(parts.items(), found)
         }
 
@@ -206,8 +207,9 @@ class GroupedMetric(RecordMetric):
 
     #: The names of the sums of bools or integers.
     counts: tuple[str, ...] = ()
-    #: Of a metric in a `Bootstrap`; its carry has a row for what was met, and one for each replicate.
-    draws: Draws | None = None
+    #: Those of a `Bootstrap`. The carry has a row for what was met, and one for each replicate; a sum is kept in
+    #: float64 whose sum it is: without rounding, it does not depend on the order of the numbers.
+    draws = Draws(0, 0)
 
     def sums(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the sums of floats by name."""
@@ -224,31 +226,39 @@ class GroupedMetric(RecordMetric):
         raise NotImplementedError(f"{type(self).__name__} must define of_groups")
 
     def start(self) -> dict[str, Any]:  # noqa: D102
-        lead = () if self.draws is None else (1 + self.draws.replicates,)
-        sums = {name: no_sum(*lead, *shape) for name, shape in self.sums().items()}
-        return {**sums, "exponent": 0, **{name: np.zeros(lead, np.int64) for name in self._counts}}
+        rows = 1 + self.draws.replicates
+        sums = {name: np.zeros((1, rows, *shape)) for name, shape in self.sums().items()}
+        return {**sums, "exponent": 0, **{name: np.zeros(rows, np.int64) for name in (*self.counts, "drawn")}}
 
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:  # noqa: D102
         found = {"exponent": 0, **self.of_groups(records)}
-        exponent = found.pop("exponent")
-        if self.draws is not None:
-            group = records[self.table.order or ""]
-            start = np.flatnonzero(starts_of(group))
-            found["drawn"] = np.diff(np.append(start, len(group)))
-            found = self.draws.added(group[start], found)
-        found.update({name: found[name].sum(axis=-1).astype(np.int64) for name in self._counts})
-        return self.join(self.start(), {**found, "exponent": exponent})
+        exponent, group = found.pop("exponent"), records[self.table.order or ""]
+        start = np.flatnonzero(starts_of(group))
+        found["drawn"] = np.diff(np.append(start, len(group)))
+        added = self.draws.added(group[start], found)
+        counts = {name: added[name].sum(axis=0).astype(np.int64) for name in (*self.counts, "drawn")}
+        return {"exponent": exponent, **counts, **{name: _words_of(added[name]) for name in self.sums()}}
 
     def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:  # noqa: D102
-        sums = added_up(carry, later["exponent"], **{name: later[name] for name in self.sums()})
-        return {**sums, **{name: np.asarray(carry[name] + later[name]) for name in self._counts}}
+        exponent = max(carry["exponent"], later["exponent"])
+        found = {"exponent": exponent, **{name: carry[name] + later[name] for name in (*self.counts, "drawn")}}
+        for name in self.sums():
+            both = [np.ldexp(each[name], each["exponent"] - exponent) for each in (carry, later)]
+            filled = [words for words in both if words.any()]
+            found[name] = _words_of(np.concatenate(both)) if len(filled) > 1 else (filled or both)[0]
+        return found
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
         carry = carries[self]
-        sums = {name: sum_of(carry[name]) for name in self.sums()}
-        counts = {name: carry[name].item() for name in self.counts}
+        row = carry.get("row", 0)
+        sums = {name: carry[name][0, row] for name in self.sums()}
+        counts = {name: carry[name][row].item() for name in self.counts}
         return self.formula(**{name: values[state] for name, state in self.states.items()}, **sums, **counts)
 
-    @property
-    def _counts(self) -> tuple[str, ...]:
-        return self.counts if self.draws is None else (*self.counts, "drawn")
+
+def _words_of(terms: np.ndarray) -> np.ndarray:
+    """The sum of terms ``[n, ...]``, exactly: float64 ``[words, ...]``, each of which is what those before lack."""
+    if len(terms) == 1:
+        return terms
+    value, rest = combine_exactly("sum", list(terms), [None] * len(terms))
+    return value[None] if rest is None else np.concatenate([value[None], rest])

@@ -165,16 +165,13 @@ def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
             raise InvalidInputError(f"{name} must be a BootstrapResult, not {type(result).__name__}")
     _check_pair(one, other)
     table = one.replicates - other.replicates
-    value = _difference(one.value, other.value)
+    value: Any = np.subtract(one.value, other.value)
     _, std, low, high = _summary(table, confidence)
     defined = np.count_nonzero(~np.isnan(table), axis=0)
     least = np.minimum(np.count_nonzero(table <= 0, axis=0), np.count_nonzero(table >= 0, axis=0))
     p_value = np.where(defined > 0, np.minimum(1.0, 2.0 * (1 + least) / (1 + defined)), math.nan)
+    value = value if np.ndim(value) else float(value)
     return PairedDifference(value, low, high, p_value.item() if p_value.ndim == 0 else p_value, std)
-
-
-def _difference(one: Any, other: Any) -> Any:
-    return np.asarray(one) - np.asarray(other) if np.ndim(one) else float(one - other)
 
 
 def _check_pair(one: BootstrapResult, other: BootstrapResult) -> None:

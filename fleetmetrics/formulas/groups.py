@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Mapping
+from typing import Any
 
 import numpy as np
-
-from fleetmetrics.moments import words_of
 
 __all__ = ["auc_by_group"]
 
@@ -55,42 +52,6 @@ def scaled(weight: np.ndarray | None) -> tuple[np.ndarray | None, int]:
     weight = np.asarray(weight, np.float64)
     exponent = max(0, int(np.frexp(weight.max(initial=0.0))[1]))
     return (np.ldexp(weight, -exponent), exponent) if exponent else (weight, 0)
-
-
-def added_up(carry: Mapping[str, Any], exponent: int, **values: np.ndarray) -> dict[str, Any]:
-    """Add numbers made of `scaled` weights to the sums of other ones, which `sum_of` rounds.
-
-    A sum is kept in `_WORDS` float64 whose sum it is: without rounding, it does not depend on the order of the numbers.
-
-    Args:
-        carry: sums by name, ``[..., words]``, and their ``"exponent"``.
-        exponent: of the weights behind the numbers.
-        **values: ``[..., n]`` numbers to add.
-    """
-    common = max(carry["exponent"], exponent)
-    found: dict[str, Any] = {"exponent": common}
-    for name, more in values.items():
-        parts = np.ldexp(carry[name], carry["exponent"] - common), np.ldexp(more, exponent - common)
-        rows = np.concatenate(parts, axis=-1)
-        found[name] = no_sum(*rows.shape[:-1])
-        for words, row in zip(found[name].reshape(-1, _WORDS), rows.reshape(-1, rows.shape[-1]).tolist()):
-            some = words_of(row, _WORDS)
-            words[: len(some)] = some
-    return found
-
-
-#: Of that many float64, one after the other what the sum of those before lacks, a sum has 200 bits.
-_WORDS = 4
-
-
-def no_sum(*shape: int) -> np.ndarray:
-    """The sums of nothing, for `added_up`."""
-    return np.zeros((*shape, _WORDS))
-
-
-def sum_of(words: Any) -> Any:
-    """A sum of `added_up`, rounded once: float64 of one axis less."""
-    return np.array([math.fsum(row) for row in words.reshape(-1, words.shape[-1]).tolist()]).reshape(words.shape[:-1])
 
 
 def exact_parts(values: np.ndarray, most: int) -> np.ndarray:

@@ -53,9 +53,9 @@ class _ByUser(Undefinable, GroupedMetric):
     def of_groups(self, records: Records) -> dict[str, Any]:
         area, positive, negative, exponent = records.cached("auc by user", self._areas)
         counts = {"samples": positive + negative, "clicks": positive, "uniform": np.ones(len(area))}[self.user_weight]
-        weight = np.where(np.isnan(area), 0, counts)
+        none = np.isnan(area)
         exponent = 0 if self.user_weight == "uniform" else exponent
-        return {"total": np.nan_to_num(area) * weight, "weight": weight, "exponent": exponent}
+        return {"total": np.where(none, 0, area * counts), "weight": np.where(none, 0, counts), "exponent": exponent}
 
     def _areas(self, records: Records) -> tuple[Any, ...]:
         weight, exponent = scaled(records["weight"])

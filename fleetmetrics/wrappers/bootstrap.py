@@ -114,8 +114,7 @@ class Bootstrap(Wrapper):
         self.ids = ids
         super().__init__(metric, **common)
 
-    def _wrap(self, metric: Metric) -> None:
-        super()._wrap(metric)
+    def _fit(self) -> None:
         for each in self.metric.record_metrics():
             if not isinstance(each, GroupedMetric):
                 self.refuse_records("resample groups of samples outside, one metric for each")
@@ -128,19 +127,16 @@ class Bootstrap(Wrapper):
                 )
             each.draws = Draws(self.seed, self.replicates)
         if self.ids is not None:
-            self.columns = tuple(dict.fromkeys((*metric.columns, self.ids)))
-        self.adopt(self.name, {})
-        if self.ids is None:
+            self.columns = tuple(dict.fromkeys((*self.metric.columns, self.ids)))
+        else:
             self._partition()
 
-    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
-        self.metric.collection = self.collection
+    def _adopted(self, prefix: str, shared: dict[Any, Any]) -> Iterable[State]:
         self.metric.adopt(prefix, shared)
         states = list(self.metric.own_states())
-        self.states = {state.name: state for state in states}
         self._lanes: dict[State, Lanes] = {}
         if self.ids is None or not states:  # what users come to is drawn where it is added up
-            return
+            return states
         self._kind = ("bootstrap", self.replicates, self.seed, self.ids)
         drawn = self._lanes_of(State("", (), "int64", "sum", "drawn"), f"{prefix}.drawn")
         alike: tuple[Lanes, dict[State, Lanes], list[Metric]] = shared.setdefault(self._kind, (drawn, {}, []))
@@ -148,7 +144,7 @@ class Bootstrap(Wrapper):
         self._metrics.append(self.metric)
         for state, name in zip(states, names_of(prefix, states, "_replicates")):
             self._lanes[state] = self._all_lanes.setdefault(state, self._lanes_of(state, name))
-        self.states = {state.name: state for state in (self._drawn, *self._lanes.values(), *states)}
+        return (self._drawn, *self._lanes.values(), *states)
 
     def _lanes_of(self, state: State, name: str) -> Lanes:
         shape = (self.replicates, *state.shape)
@@ -273,17 +269,19 @@ class Bootstrap(Wrapper):
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and those of the replicates."""
+        value = self.metric.evaluate(values, carries)
         grouped = {metric: carries[metric] for metric in self.metric.record_metrics()}
-        value = self.metric.evaluate(values, _row_of(grouped, 0))
-        draws = self._from_counts(values) if self.ids is None else self._from_lanes(values)
+        of_lanes = (
+            {state: values[lanes][r, ...] for state, lanes in self._lanes.items()} for r in range(self.replicates)
+        )
+        draws = self._from_counts(values) if self.ids is None else of_lanes
         with muted(UndefinedMetricWarning, BucketWarning):
-            replicates = [self.metric.evaluate(each, _row_of(grouped, r)) for r, each in enumerate(draws, 1)]
+            replicates = [
+                self.metric.evaluate(each, {metric: {**carry, "row": row} for metric, carry in grouped.items()})
+                for row, each in enumerate(draws, 1)
+            ]
         drawn = [values[self._drawn]] if self._lanes else [each["drawn"][1:] for each in grouped.values()]
         return self._result(value, replicates, drawn[0] if drawn else None)
-
-    def _from_lanes(self, values: Mapping[State, np.ndarray]) -> Iterator[Mapping[State, np.ndarray]]:
-        for r in range(self.replicates):
-            yield {state: values[lanes][r, ...] for state, lanes in self._lanes.items()}
 
     def _from_counts(self, values: Mapping[State, np.ndarray]) -> Iterator[Mapping[State, np.ndarray]]:
         """Replicates of the counts, drawn as Poisson variables with these means."""
@@ -319,11 +317,3 @@ class Bootstrap(Wrapper):
 def _asked(metric: Metric, batch: Batch) -> list[tuple[Any, Any]]:
     """What a batch adds to the states of a metric."""
     return batch.cached(("asked", metric), lambda: list(metric.statistics(batch)))
-
-
-def _row_of(carries: Mapping[Any, Any], row: int) -> dict[Any, Any]:
-    """What metrics have added up in one replicate; in row 0, of the samples as they are."""
-    return {
-        metric: {name: each if name == "exponent" else each[row] for name, each in carry.items()}
-        for metric, carry in carries.items()
-    }

@@ -196,7 +196,8 @@ class _Union:
                 more.append(words)
             result[start:stop], found = combine_exactly(reduction, parts, more)
             left += [] if found is None else [(start, found)]
-        others = [_beyond(places, size) for places in self._places]
+        # the rows of each worker for keys that are not kept, and its last one
+        others = [range(int(np.searchsorted(places, size)), len(places) + 1) for places in self._places]
         parts = [array[place, ...] for array, beyond in zip(arrays, others) for place in beyond]
         more = [None if r is None else r[:, place, ...] for r, beyond in zip(rests, others) for place in beyond]
         result[size], found = combine_exactly(reduction, parts, more)
@@ -207,11 +208,6 @@ class _Union:
         for start, each in left:
             whole[: len(each), start : start + each.shape[1]] = each
         return result, whole
-
-
-def _beyond(places: np.ndarray, size: int) -> range:
-    """The rows of a worker for keys that are not kept, including its last one."""
-    return range(int(np.searchsorted(places, size)), len(places) + 1)
 
 
 class KeyTable(State):
@@ -314,19 +310,6 @@ class Rows(InPlace):
     def __init__(self, of: State, table: KeyTable, name: str, key: Any) -> None:
         super().__init__(name, of.shape, of.declared_dtype, of.reduction, key)
         self.table = table
-        self.known = _NOTHING
-
-    def mark(self) -> Any:
-        return super().mark(), self.known
-
-    def back_to(self, mark: Any) -> None:
-        value, self.known = mark
-        super().back_to(value)
-
-    def reset(self, scope: Any = None) -> None:
-        """Drop all rows."""
-        super().reset(scope)
-        self.known = _NOTHING
 
     def accumulate(self, directed: Directed) -> None:
         """Merge what one batch adds (None: nothing), lane by lane of a `Plan`; other rows cost no time."""
@@ -359,7 +342,7 @@ class Rows(InPlace):
 
     def _evict(self, plan: Plan) -> None:
         """Merge evicted rows into row 0, and clear them."""
-        self.known, value, rows = plan.known, self.value, plan.evicted
+        value, rows = self.value, plan.evicted
         rows = rows[rows < len(value)] if value is not None else rows[:0]
         if len(rows):
             self.remember(value, np.append(rows, 0))
@@ -371,7 +354,7 @@ class Rows(InPlace):
 
     def read(self, scope: Any = None) -> np.ndarray:
         """The rows in the order of the keys, that of all other keys last."""
-        order = np.append(self.known.rows, 0)
+        order = np.append(self.table.known.rows, 0)
         return self._room(int(order.max()) + 1)[order]
 
     def block(self, scope: Any = None) -> KeyedRows:
@@ -380,9 +363,10 @@ class Rows(InPlace):
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         """Its rows in the order of the keys, that of all other keys last."""
-        if self.value is None and not len(self.known.keys):
+        rows, rest = self.table.known.rows, self.rest
+        if self.value is None and not len(rows):
             return {}
-        order, rest = np.append(self.known.rows, 0), self.rest
+        order = np.append(rows, 0)
         if rest is not None:  # which has no rows for keys that are new
             rest = np.concatenate([rest, np.zeros((len(rest), int(order.max()) + 1, *rest.shape[2:]))], 1)[:, order]
         return held_of(self.read(), rest)
@@ -406,5 +390,5 @@ class Rows(InPlace):
         """Hold what was `saved`; after the table of the keys."""
         self.reset()
         if held:
-            self.known, self.value = self.table.known, np.roll(held[""], 1, axis=0)
+            self.value = np.roll(held[""], 1, axis=0)
             self.rest = np.roll(held[REST], 1, axis=1) if REST in held else None

@@ -103,27 +103,23 @@ class Sliced(Wrapper):
         )
         super().__init__(metric, **common)
 
-    def _wrap(self, metric: Metric) -> None:
-        super()._wrap(metric)
-        self.columns = tuple(dict.fromkeys((self.by, *metric.columns)))
-        self.adopt(self.name, {})
+    def _fit(self) -> None:
+        self.columns = tuple(dict.fromkeys((self.by, *self.metric.columns)))
 
     def told(self) -> dict[str, Any]:
         """Its settings, with those that its states say in a checkpoint."""
         kept = self._slicing.kept
         return {**self.settings(), **({"max_keys": kept} if isinstance(kept, int) else {"keys": kept.tolist()})}
 
-    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
+    def _adopted(self, prefix: str, shared: dict[Any, Any]) -> Iterable[State]:
         if self._slicing.kind not in shared:
             shared[self._slicing.kind] = self._slicing.fresh(prefix)
         self._slicing = slicing = shared[self._slicing.kind]
-        self.metric.collection = self.collection
         self.metric.adopt(prefix, slicing.shared)
         self._entries = {state: slicing.state_of(state) for state in self.metric.own_states()}
         self._records = {metric: SlicedRecords(metric, slicing) for metric in self.metric.record_metrics()}
         first = () if slicing.table is None else (slicing.table,)
-        states = (*first, slicing.samples, *self._entries.values())
-        self.states = {state.name: state for state in states}
+        return (*first, slicing.samples, *self._entries.values())
 
     def record_metrics(self) -> Iterable[Any]:
         """Those that keep every sample, by slice."""

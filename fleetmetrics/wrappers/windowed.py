@@ -78,14 +78,11 @@ class Windowed(Wrapper):
         self.lifetime = flag_of("lifetime", lifetime)
         super().__init__(metric, **common)
 
-    def _wrap(self, metric: Metric) -> None:
-        super()._wrap(metric)
+    def _fit(self) -> None:
         self.refuse_records("compute it at the end of each window, and reset it")
         self.refuse_growing("give Sliced keys=[...]")
-        self.adopt(self.name, {})
 
-    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
-        self.metric.collection = self.collection
+    def _adopted(self, prefix: str, shared: dict[Any, Any]) -> Iterable[State]:
         self.metric.adopt(prefix, shared if self.lifetime else shared.setdefault(("window alone", self.last), {}))
         rings = shared.setdefault(("window", self.last), {})
         self._turn: Turn = rings.setdefault("turn", Turn(f"{prefix}.turn", self.last))
@@ -95,8 +92,7 @@ class Windowed(Wrapper):
             raise_if_too_large(f"last={self.last}", (self.last, *state.shape), f"the window of {state.name!r}")
             ring = Ring(state, self._turn, name, ("window", self.last, state.key))
             self._rings[state] = rings.setdefault(state, ring)
-        whole = own if self.lifetime else ()
-        self.states = {state.name: state for state in (self._turn, *self._rings.values(), *whole)}
+        return (self._turn, *self._rings.values(), *(own if self.lifetime else ()))
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """What a batch adds to the metric's states also goes into the rings."""
@@ -114,10 +110,11 @@ class Windowed(Wrapper):
         if batch.keep is None:
             if 0 in xp.shape(batch.prediction):
                 return None
-            return Step(self._turn, xp.asarray(one, "one") if is_static(batch.prediction) else one, True)
+            return Step(self._turn, xp.asarray(one, "one") if is_static(batch.prediction) else one, None)
         if xp.is_eager(batch.keep):
-            return Step(self._turn, one, True) if xp.host(batch.keep).any() else None
-        return Step(self._turn, xp.cast(xp.cast(batch.number_of(batch.keep), "bool"), "int64"), False)
+            return Step(self._turn, one, None) if xp.host(batch.keep).any() else None
+        counts = xp.cast(xp.cast(batch.number_of(batch.keep), "bool"), "int64")
+        return Step(self._turn, counts, counts)
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """Both values, or the one over the window alone."""
@@ -133,18 +130,13 @@ class Step:
 
     turn: Turn  #: that of the rings
     counts: Any  #: an int64: 1, or 0 for a batch without samples that count, whose place goes to the next one
-    surely: bool  #: whether ``counts`` is known to be 1
+    doubt: Any  #: the same; None where it is known to be 1
 
     @functools.cached_property
     def place(self) -> Any:
         """A number, tensor or variable; fixed before the turn moves on."""
         current = self.turn.current()
         return namespace(current).remainder(current, self.turn.size)
-
-    @property
-    def doubt(self) -> Any:
-        """`counts`, or None where it is known to be 1."""
-        return None if self.surely else self.counts
 
 
 class Turn(State):

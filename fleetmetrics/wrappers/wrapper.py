@@ -31,6 +31,9 @@ class Wrapper(Metric):
 
     #: The wrappers that cannot be wrapped in this one, and what to do instead.
     refused: ClassVar[dict[str, str]] = {}
+    # What derives from it says:
+    _fit: Any  # what it adds to the metric's settings; InvalidInputError if it does not fit
+    _adopted: Any  # its states, after the metric has been adopted; as `adopt`
     #: Why it cannot be wrapped, or what must change first; any metric may have one.
     unfit = ""
 
@@ -56,6 +59,12 @@ class Wrapper(Metric):
         self.takes_label = metric.takes_label
         self.arguments = metric.arguments
         self.columns = metric.columns
+        self._fit()
+        self.adopt(self.name, {})
+
+    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
+        self.metric.collection = self.collection
+        self.states = {state.name: state for state in self._adopted(prefix, shared)}
 
     def add(self, *args: Any, **given: Any) -> None:
         """Accumulate one batch; see `Metric.add`.
