@@ -231,8 +231,11 @@ class GroupedMetric(RecordMetric):
         return {**sums, "exponent": 0, **{name: np.zeros(rows, np.int64) for name in (*self.counts, "drawn")}}
 
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:  # noqa: D102
+        group = records[self.table.order or ""]
+        if not len(group):
+            return self.start()
         found = {"exponent": 0, **self.of_groups(records)}
-        exponent, group = found.pop("exponent"), records[self.table.order or ""]
+        exponent = found.pop("exponent")
         start = np.flatnonzero(starts_of(group))
         found["drawn"] = np.diff(np.append(start, len(group)))
         added = self.draws.added(group[start], found)

@@ -172,8 +172,11 @@ def test_numbers_of_any_size_are_added_without_rounding(scale: float) -> None:
 
 
 def test_without_samples_every_replicate_is_undefined() -> None:
-    result = sure(fm.GAUC()).compute()
-    assert np.isnan(result.value) and np.isnan(result.replicates).all() and not result.drawn.any()
+    masked = sure(fm.GAUC())
+    masked.add([0.5], [1], mask=[0], user=[3])
+    for metric in (sure(fm.GAUC()), masked):
+        result = metric.compute()
+        assert np.isnan(result.value) and np.isnan(result.replicates).all() and not result.drawn.any()
 
 
 def test_a_metric_of_your_own_that_adds_up_users_has_an_interval() -> None:
