@@ -90,8 +90,7 @@ def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) ->
         >>> mae(6.0, 4)
         1.5
     """
-    error, total = _totals("mae", scope, util, abserr=abserr, total_ins_num=total_ins_num)
-    return formulas.mean_absolute_error(error, total)
+    return formulas.mean_absolute_error(*_totals("mae", scope, util, abserr=abserr, total_ins_num=total_ins_num))
 
 
 def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
@@ -101,8 +100,7 @@ def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) ->
         >>> mse(16.0, 4)
         4.0
     """
-    error, total = _totals("mse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num)
-    return formulas.mean_squared_error(error, total)
+    return formulas.mean_squared_error(*_totals("mse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num))
 
 
 def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
@@ -112,8 +110,7 @@ def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -
         >>> rmse(16.0, 4)
         2.0
     """
-    error, total = _totals("rmse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num)
-    return formulas.root_mean_squared_error(error, total)
+    return formulas.root_mean_squared_error(*_totals("rmse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num))
 
 
 def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> float:

@@ -18,7 +18,7 @@ from fleetmetrics.formulas.auc import (
     average_precision_from_histogram,
 )
 from fleetmetrics.formulas.given import are_counts, exact_total
-from fleetmetrics.formulas.ratio import left_out, listed, stand_in, undefined
+from fleetmetrics.formulas.ratio import left_out, stand_in, undefined
 
 __all__ = ["auc_of_classes", "average_precision_of_classes"]
 
@@ -111,14 +111,12 @@ def _averaged(
         values[:, place] = area(table[place, 1], table[place, 0])
     each, warns = average in (None, "none"), math.isnan(zero_division)
     weights = [_total(row) for row in table[:, 1]] if average == "weighted" else [1.0] * len(table)
-    gaps = ~defined & (np.array(weights) != 0)
     if not table.any():
         stand_in(name, "there are no samples", zero_division)
     elif warns and not each and not defined.any():
         undefined(name, f"every {of} is {reason}")
-    elif warns and gaps.any():
-        those = f"{name} of {listed(of, gaps)}"
-        undefined(those, reason) if each else left_out(those, reason, str(average))
+    elif warns:
+        left_out(name, reason, of, ~defined & (np.array(weights) != 0), None if each else average)
     found = list(values) if each else [_mean(row, weights) for row in values]
     return BoundedArea(*found) if bounds else found[0]
 

@@ -25,7 +25,7 @@ import numpy as np
 from fleetmetrics.arguments import choice_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.given import matrix_given, weights_given
-from fleetmetrics.formulas.ratio import left_out, listed, stand_in, undefined
+from fleetmetrics.formulas.ratio import left_out, stand_in, undefined
 
 __all__ = [
     "f_beta",
@@ -37,6 +37,9 @@ __all__ = [
     "specificity",
     "stat_scores",
 ]
+
+
+_NEITHER = "neither true nor predicted"
 
 
 class Counts(NamedTuple):
@@ -60,9 +63,9 @@ class Counts(NamedTuple):
         return self.tp + self.fp
 
     @property
-    def occurring(self) -> np.ndarray:
-        """Which classes are true or predicted somewhere."""
-        return self.tp + self.fp + self.fn != 0
+    def either(self) -> np.ndarray:
+        """How often each class is true, or predicted, or both."""
+        return self.tp + self.fp + self.fn
 
 
 def counts_of(confusion: Any) -> Counts:
@@ -128,8 +131,7 @@ def jaccard(confusion: Any, average: str | None = "macro", zero_division: float 
         [0.5, 0.5714285714285714]
     """
     counts = counts_of(confusion)
-    either = counts.tp + counts.fp + counts.fn
-    return averaged("jaccard", "neither true nor predicted", counts, counts.tp, either, average, zero_division)
+    return averaged("jaccard", _NEITHER, counts, counts.tp, counts.either, average, zero_division)
 
 
 def f_beta(confusion: Any, average: str | None = "macro", zero_division: float = math.nan, *, beta: float = 1.0) -> Any:
@@ -156,8 +158,7 @@ def f_beta(confusion: Any, average: str | None = "macro", zero_division: float =
     if beta == 0:
         return averaged(name, "never predicted", counts, counts.tp, counts.predicted, average, zero_division)
     either = square * counts.support + counts.predicted
-    reason = "neither true nor predicted"
-    return averaged(name, reason, counts, (1 + square) * counts.tp, either, average, zero_division)
+    return averaged(name, _NEITHER, counts, (1 + square) * counts.tp, either, average, zero_division)
 
 
 def averaged(
@@ -185,15 +186,13 @@ def averaged(
         return float(values[0])
     weights = counts.support if average == "weighted" else np.ones(len(values))
     # scikit-learn knows of the classes that occur and of all labels
-    occurs = np.ones(len(values), bool) if average is None or counts.entry == "label" else counts.occurring
+    occurs = np.ones(len(values), bool) if average is None or counts.entry == "label" else counts.either != 0
     kept = occurs & ~np.isnan(values)
-    gaps = occurs & (below == 0) & (weights != 0)
     if average is not None and not kept.any():
         undefined(name, f"every {counts.entry} is {reason}")
         return math.nan
-    if warns and gaps.any():
-        those = f"{name} of {listed(counts.entry, gaps)}"
-        undefined(those, reason) if average is None else left_out(those, reason, average)
+    if warns:
+        left_out(name, reason, counts.entry, occurs & (below == 0) & (weights != 0), average)
     return values if average is None else _mean(values[kept], weights[kept])
 
 

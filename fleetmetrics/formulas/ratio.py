@@ -39,10 +39,15 @@ def undefined(metric: str, reason: str, value: Any = math.nan) -> Any:
     return value
 
 
-def left_out(metric: str, reason: str, average: str) -> None:
-    """Warn that a metric (of a class) is undefined and left out of the ``average``, "macro" or "weighted"."""
-    text = f"{metric}{_part.get()} is undefined: {reason}, and left out of the {average} average"
-    warn(text, UndefinedMetricWarning)
+def left_out(metric: str, reason: str, entry: str, flags: np.ndarray, average: str | None) -> None:
+    """Warn where a metric is undefined for some entries: of an array (None), or left out of the ``average``."""
+    if flags.any():
+        those = f"{metric} of {listed(entry, flags)}"
+        if average is None:
+            undefined(those, reason)
+        else:
+            text = f"{those}{_part.get()} is undefined: {reason}, and left out of the {average} average"
+            warn(text, UndefinedMetricWarning)
 
 
 def stand_in(metric: str, reason: str, zero_division: float = math.nan) -> float:

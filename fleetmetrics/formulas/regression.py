@@ -34,9 +34,7 @@ __all__ = [
 
 
 def mean_absolute_error(absolute_error: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Mean of the absolute errors, in the unit of the label.
-
-    Formula: ``sum(w * |p - y|) / sum(w)``.
+    """Mean of the absolute errors in the unit of the label, ``sum(w * |p - y|) / sum(w)``.
 
     Examples:
         >>> mean_absolute_error(6.0, 4)
@@ -46,9 +44,7 @@ def mean_absolute_error(absolute_error: Any, total: Any, zero_division: float = 
 
 
 def mean_squared_error(squared_error: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Mean of the squared errors, in the squared unit of the label.
-
-    Formula: ``sum(w * (p - y)**2) / sum(w)``.
+    """Mean of the squared errors in the squared unit of the label, ``sum(w * (p - y)**2) / sum(w)``.
 
     Examples:
         >>> mean_squared_error(16.0, 4)
@@ -111,9 +107,7 @@ def weighted_mean_absolute_percentage_error(
 
 
 def mean_squared_log_error(squared_log_error: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Mean of the squared differences of the logarithms, at least 0.
-
-    Formula: ``sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w)``.
+    """Mean of the squared differences of the logarithms, ``sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w)``.
 
     Examples:
         >>> mean_squared_log_error(0.5, 4)

@@ -176,18 +176,12 @@ class AveragePrecision(_Area):
     of 0.02 % by about 1 % of it with 4,096 log-odds buckets, and by a sixteenth of that with 65,536. ``bounds=True``
     says by how much it can be off.
 
-    Inputs, tasks, buckets and bounds as for `AUC`; for several classes the mean of their average precisions (mAP), or
-    as ``average`` says. Undefined if no sample is positive.
+    Inputs, buckets, bounds and arguments (but ``curve`` and ``max_fpr``) as for `AUC`; for several classes the mean of
+    their average precisions (mAP), or as ``average`` says. Undefined if no sample is positive.
 
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
 
     Elsewhere: `AUPRC`, `PRAUC`.
-
-    Args:
-        bounds: whether ``compute`` returns the bounds as well.
-        tolerance: as for `AUC`.
-        **settings: ``task``, ``num_classes``, ``num_labels``, ``average``, ``buckets``, ``spacing``, ``from_logits``,
-            ``num_thresholds`` and ``ignore_index``, as for `AUC`.
 
     Examples:
         >>> metric = AveragePrecision()

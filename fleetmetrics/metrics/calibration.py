@@ -36,15 +36,12 @@ _SQUARED_ERROR = Declared("squared_error", dtype="float64", statistic=_squared_e
 class BrierScore(OfProbabilities):
     """Brier score: the mean squared error of predicted probabilities.
 
-    Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 whatever the dtype of the inputs. Inputs as for
-    `fleetmetrics.Calibration`. Undefined without samples.
+    Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 whatever the dtype of the inputs. Inputs and
+    arguments as for `fleetmetrics.Calibration`. Undefined without samples.
 
     Source: Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78 (1950).
 
     Elsewhere: `brier_score_loss`.
-
-    Args:
-        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = BrierScore()
@@ -239,15 +236,12 @@ class BrierDecomposition(_Binned):
     Formula: see `fleetmetrics.formulas.brier_decomposition`. The parts add up to the score exactly (up to rounding):
     ``score = reliability - resolution + uncertainty + within_bin_variance - within_bin_covariance``; the last two are 0
     where a bin holds a single value of p. The value is a `fleetmetrics.formulas.BrierParts`; without samples, all nan
-    with `UndefinedMetricWarning`. Inputs as for `fleetmetrics.Calibration`, bins as for `CalibrationCurve`.
+    with `UndefinedMetricWarning`. Inputs as for `fleetmetrics.Calibration`, bins and arguments as for
+    `CalibrationCurve`.
 
     Source: Murphy, "A new vector partition of the probability score", Journal of Applied Meteorology 12 (1973);
     Stephenson, Coelho and Jolliffe, "Two extra components in the Brier score decomposition", Weather and Forecasting 23
     (2008).
-
-    Args:
-        bins: as for `CalibrationCurve`.
-        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = BrierDecomposition(bins=2)

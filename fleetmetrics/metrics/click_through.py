@@ -106,10 +106,7 @@ class PredictedClickThroughRate(OfProbabilities):
 
     ``add(prediction, label=None)`` takes probabilities of class 1 of any shape; every element counts. With labels
     ``[n]`` it also takes ``[n, 2]`` probabilities of both classes. Undefined without samples. Source as for
-    `ClickThroughRate`.
-
-    Args:
-        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
+    `ClickThroughRate`, arguments as for `Calibration`.
 
     Examples:
         >>> metric = PredictedClickThroughRate()
@@ -171,14 +168,12 @@ class NormalizedEntropy(OfProbabilities):
 
     Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability given to the
     true label, at least ``2**-52`` as in `LogLoss` (unbounded for logits), and r is the click-through rate
-    ``sum(w * y) / sum(w)``. Inputs as for `Calibration`. Undefined if all labels are the same, or without samples.
+    ``sum(w * y) / sum(w)``. Inputs and arguments as for `Calibration`. Undefined if all labels are the same, or without
+    samples.
 
     Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, equation 1.
 
     Elsewhere: `NE`.
-
-    Args:
-        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = NormalizedEntropy()

@@ -68,38 +68,34 @@ class QuantileLoss(OfNumbers):
         else:
             self.quantile = number_of("quantile", quantile, 0, 1, "a number in [0, 1], or a sequence of them")
             self.quantiles = [self.quantile]
-        places = [None] if self.quantile is not None else range(len(self.quantiles))
-        for place in places:
+        self._suffixes = [""] if self.quantile is not None else [f"_{place}" for place in range(len(self.quantiles))]
+        for suffix in self._suffixes:
             for side in ("under", "over"):
-                suffix = "" if place is None else f"_{place}"
-                self.declare(side + suffix, dtype="float64", key=("pinball", side, place))
+                self.declare(side + suffix, dtype="float64", key=("pinball", side, suffix))
         self.declare("total", key="total")
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        statistics = {"total": batch.total}
-        if self.quantile is not None:
-            return {**statistics, "under": _shortfall(batch, None, False), "over": _shortfall(batch, None, True)}
         columns = len(self.quantiles)
-        if columns != (batch.classes or 1) or batch.width != 1:
+        if self.quantile is None and (columns != (batch.classes or 1) or batch.width != 1):
             raise InvalidInputError(
                 f"prediction must have shape [n, {columns}], a column for each quantile, beside labels [n]; it has "
                 f"{batch.classes or batch.width} column(s)"
             )
-        for place in range(columns):
-            column = place if batch.classes else None
-            statistics[f"under_{place}"] = _shortfall(batch, column, False)
-            statistics[f"over_{place}"] = _shortfall(batch, column, True)
+        statistics = {"total": batch.total}
+        for place, suffix in enumerate(self._suffixes):
+            column = place if batch.classes and self.quantile is None else None
+            statistics[f"under{suffix}"] = _shortfall(batch, column, False)
+            statistics[f"over{suffix}"] = _shortfall(batch, column, True)
         return statistics
 
     def formula(self, total: np.ndarray, **sums: np.ndarray) -> Any:
-        if self.quantile is not None:
-            return formulas.quantile_loss(sums["under"], sums["over"], total, self.quantile, self.zero_division)
-        pairs = [(sums[f"under_{place}"], sums[f"over_{place}"]) for place in range(len(self.quantiles))]
-        if not total.item():
-            return np.full(len(pairs), formulas.quantile_loss(0.0, 0.0, total, zero_division=self.zero_division))
-        return np.array(
-            [formulas.quantile_loss(*pair, total, q, self.zero_division) for pair, q in zip(pairs, self.quantiles)]
-        )
+        if self.quantile is None and not total.item():
+            return np.full(len(self.quantiles), formulas.quantile_loss(0, 0, total, zero_division=self.zero_division))
+        losses = [
+            formulas.quantile_loss(sums[f"under{suffix}"], sums[f"over{suffix}"], total, quantile, self.zero_division)
+            for suffix, quantile in zip(self._suffixes, self.quantiles)
+        ]
+        return np.array(losses) if self.quantile is None else losses[0]
 
 
 def _is_not_negative(batch: Batch) -> Any:
