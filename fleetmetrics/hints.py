@@ -65,7 +65,7 @@ def hint_of_name(name: str, known: Mapping[str, str | None]) -> str:
             if tried.endswith(end) and tried[: len(tried) - len(end)] in names:
                 ours = names[tried[: len(tried) - len(end)]]
                 return _did_you_mean([f"{ours}(task={task!r})" if task not in ("", "binary") else ours])
-    return _did_you_mean([names[each] for each in difflib.get_close_matches(plain, names, 1, 0.75)])
+    return _did_you_mean([names[each] for each in difflib.get_close_matches(plain, names, 1, 0.66)])
 
 
 def elsewhere(docstring: str | None) -> list[str]:

@@ -124,7 +124,7 @@ def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None
                         bar = tqdm(desc=what, total=total, initial=number, leave=False)
                         continue
                 of = "" if total is None else f" of {total}"
-                text = f"fleetmetrics: rank {rank}, {what}: {number}{of} pieces after {time.monotonic() - began:.0f} s"
+                text = f"fleetmetrics: rank {rank}, {what}: {number}{of} done after {time.monotonic() - began:.0f} s"
                 if _asked():
                     logger.info(text)
                 elif not quiet:

@@ -160,7 +160,7 @@ def work_through(clock: Any, seconds: float, rank: int = 0, total: int | None = 
 def test_long_work_says_now_and_then_how_far_it_is(clock: Any, capsys: Any) -> None:
     work_through(clock, 1.0)
     assert capsys.readouterr().err.splitlines() == [
-        f"fleetmetrics: rank 0, GAUC gauc, records: {done} of 100 pieces after {done} s" for done in (10, 30, 70)
+        f"fleetmetrics: rank 0, GAUC gauc, records: {done} of 100 done after {done} s" for done in (10, 30, 70)
     ]
     work_through(clock, 0.09)
     work_through(clock, 1.0, rank=1)
@@ -170,7 +170,7 @@ def test_long_work_says_now_and_then_how_far_it_is(clock: Any, capsys: Any) -> N
 def test_other_ranks_log_it(clock: Any, caplog: Any) -> None:
     with caplog.at_level(logging.INFO, "fleetmetrics"):
         work_through(clock, 1.0, rank=2, total=None)
-    assert caplog.records[0].getMessage() == "fleetmetrics: rank 2, GAUC gauc, records: 10 pieces after 10 s"
+    assert caplog.records[0].getMessage() == "fleetmetrics: rank 2, GAUC gauc, records: 10 done after 10 s"
 
 
 def test_on_a_terminal_it_is_a_bar_and_plain_lines_without_tqdm(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_on_a_terminal_it_is_a_bar_and_plain_lines_without_tqdm(clock: Any, monk
     assert sys.stderr.getvalue() == ""
     monkeypatch.setitem(sys.modules, "tqdm", None)
     work_through(clock, 1.0)
-    assert sys.stderr.getvalue().startswith("fleetmetrics: rank 0, GAUC gauc, records: 10 of 100 pieces after 10 s\n")
+    assert sys.stderr.getvalue().startswith("fleetmetrics: rank 0, GAUC gauc, records: 10 of 100 done after 10 s\n")
 
 
 def test_the_level_warning_keeps_it_quiet(clock: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,8 +232,8 @@ def test_folding_gathering_and_offline_evaluation_show_it(monkeypatch: pytest.Mo
 
     together([work] * 2)
     assert re.search(
-        r"^fleetmetrics: rank 0, GAUC gauc, records: 1 of \d+ pieces after 0 s$", capsys.readouterr().err, re.M
+        r"^fleetmetrics: rank 0, GAUC gauc, records: 1 of \d+ done after 0 s$", capsys.readouterr().err, re.M
     )
     samples = [dict(pred_label=1, gt_label=1)] * 5
     assert Evaluator(dict(type="Accuracy")).offline_evaluate(samples, chunk_size=2)["accuracy/top1"] == 100.0
-    assert "fleetmetrics: rank 0, offline_evaluate: 1 of 3 pieces after 0 s" in capsys.readouterr().err
+    assert "fleetmetrics: rank 0, offline_evaluate: 1 of 3 done after 0 s" in capsys.readouterr().err

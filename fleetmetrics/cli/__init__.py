@@ -168,6 +168,9 @@ def _finish(args: argparse.Namespace, sides: Sequence[Side], said: Sequence[str]
     if old is not None and "id" in new.asked["columns"]:
         check_joined(new, old)
     result = result_of(new, old, args.line, said)
+    args.wrong = 2
+    held = failed(args.fail_if, result)
+    args.wrong = 3
     if args.html:
         from fleetmetrics.report import html
 
@@ -175,8 +178,6 @@ def _finish(args: argparse.Namespace, sides: Sequence[Side], said: Sequence[str]
         with whole_file(args.html) as file:
             file.write(page.encode("utf-8"))
     _print(lambda: show(result, args.form))
-    args.wrong = 2
-    held = failed(args.fail_if, result)
     return (1 if held else 0), "\n".join(held)
 
 

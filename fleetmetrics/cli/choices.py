@@ -121,6 +121,8 @@ def asked_of(args: Any) -> dict[str, Any]:
         classes = args.classes or (len(args.score) if several else None)
         if classes is None:
             raise InvalidInputError("--task multiclass: give --classes N, or a column of each class, --score p0,p1,p2")
+    if args.ci is not None and not 0 < args.ci < 1:
+        raise InvalidInputError(f"--ci must be a number between 0 and 1, such as 0.95, not {args.ci:g}")
     if args.join_on and not args.baseline:
         raise InvalidInputError("--join-on joins the files with those of --baseline; give both")
     more = {"binary": ",gauc" * bool(args.user), "multiclass": ",log_loss" * several}.get(args.task, "")

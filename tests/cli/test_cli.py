@@ -347,6 +347,7 @@ def test_an_undefined_number_fails(run, tmp_path):
         (["--fail-if", "asked.ci<1", "--ci", "0.9"], "there is no 'asked.ci'"),
         (["--fail-if", "auc"], "'auc<0.77'"),
         (["--metrics", "accuarcy"], "did you mean accuracy?"),
+        (["--metrics", "auk"], "did you mean auc?"),
         (["--metrics", "AUROC"], "did you mean auc?"),
         (["--metrics", "auc,auc"], "another name, NAME=auc"),
         (["--metrics", "rows=auc"], "'rows' is there already"),
@@ -356,7 +357,7 @@ def test_an_undefined_number_fails(run, tmp_path):
         (["--metrics", ""], "--metrics is empty"),
         (["--task", "multiclass"], "give --classes N"),
         (["--join-on", "id"], "give both"),
-        (["--ci", "95"], "between 0 and 1"),
+        (["--ci", "95"], "--ci must be a number between 0 and 1"),
         (["--html", "nowhere/report.html"], "cannot be written"),
         (["--save-state", "nowhere/day.fms"], "cannot be written"),
         (["--unknown"], ""),
@@ -405,6 +406,9 @@ def test_merged_states_print_what_evaluate_prints_of_all_data(evaluate, run, tmp
     assert without_date(run("merge", *states[::-1], "--json")) == without_date(evaluate(*MANY, "--json"))
     assert "auc is" in run("merge", *states, "--fail-if", "auc<2", status=1)
     assert "is in 2 states" in run("merge", states[0], states[0])
+    page = tmp_path / "page.html"
+    assert "nearest is 'auc'" in run("merge", *states, "--fail-if", "aux<2", "--html", page, status=2)
+    assert not page.exists()
 
 
 def test_two_states_are_compared_as_a_baseline_is(evaluate, run, tmp_path):

@@ -186,6 +186,6 @@ def test_a_long_job_shows_how_far_it_is(table, tmp_path, monkeypatch, capsys):
     for place in range(2):
         write(table, tmp_path / f"{place}.parquet")
     files.evaluate(tmp_path, fm.AUC, {"prediction": "p", "label": "y"}, processes=1)
-    assert "files: 1 of 2 pieces after 0 s" in capsys.readouterr().err
+    assert "files: 1 of 2 done after 0 s" in capsys.readouterr().err
     files.evaluate(tmp_path, fm.AUC, {"prediction": "p", "label": "y"}, processes=1, progress=False)
     assert capsys.readouterr().err == ""
