@@ -176,7 +176,7 @@ def _reduce(reduction: str, value: Any, scope: Any, util: Any) -> np.ndarray:
     return communicator_for(util).reduce_made(_call(reduction, value), collect)[0]
 
 
-def _totals(call: str, scope: Any, util: Any, **totals: Any) -> list[np.ndarray]:
+def _totals(call: str, scope: Any, util: Any, **totals: Any) -> Any:
     def collect() -> list[Block]:
         return [Block(name, "sum", _one_number(name, value, scope)) for name, value in totals.items()]
 
