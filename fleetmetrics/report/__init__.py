@@ -18,6 +18,7 @@ from typing import Any, Iterator, Mapping
 from fleetmetrics import plot
 from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import InvalidInputError, library
+from fleetmetrics.plot.canvas import plain
 
 __all__ = ["html"]
 
@@ -184,8 +185,9 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
 def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """What can be drawn, by name: the metrics, and values by k."""
     found = {**getattr(metrics, "metrics", {"": metrics})}
-    for name, value in {**values, **values.get("at_k", {})}.items():
-        if isinstance(value, dict) and value and all(map(str.isdigit, value)):
+    by_k = {name: values.get(name) for name, metric in found.items() if hasattr(metric, "k")}
+    for name, value in {**by_k, **values.get("at_k", {})}.items():
+        if isinstance(value, dict) and value and all(map(str.isdecimal, value)):
             found[name] = {int(k): each for k, each in value.items()}
     return found
 
@@ -213,7 +215,7 @@ def _drawn(kind: str, side: Mapping[str, Any], axes: Any, label: str) -> Any:
         if isinstance(metric, dict) != (kind == "at_k") or (kind == "residuals" and name.strip() != "errors"):
             continue  # nobody knows whether another histogram is of errors
         with contextlib.suppress(InvalidInputError):
-            axes = getattr(plot, kind)(metric, axes, f"{label} {name}".strip() if kind == "at_k" else label)
+            axes = getattr(plot, kind)(metric, axes, f"{label} {plain(name)}".strip() if kind == "at_k" else label)
             if kind != "at_k":
                 break
     return axes

@@ -13,6 +13,7 @@ import sys
 from distutils.core import run_setup
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib
@@ -402,18 +403,22 @@ def test_a_confusion_matrix_stands_alone(lang: str) -> None:
 
 
 def test_errors_and_values_by_k_have_pictures_and_other_histograms_are_not_taken_for_errors(lang: str) -> None:
-    sides = [fm.MetricCollection({name: fm.Histogram(range=(-1, 1))}) for name in ("errors", "errors", "values")]
+    sides: list[Any] = [
+        fm.MetricCollection({name: fm.Histogram(range=(-1, 1))}) for name in ("errors", "errors", "values")
+    ]
     for side in sides:
         side.add([0.5, -0.25, 3.0])
-    places = {"recall": {1: 0.25, 10: 0.5}, "<i>": {"1": 0.5, "10": None}}
-    given = {"ndcg": {1: 0.125, 5: 0.75}, "at_k": places, "baseline": {"at_k": places}}
+    places = {"recall": {1: 0.25, 10: 0.5}, "<i>$\\b$": {"1": 0.5, "10": None}}
+    given = {"ndcg": {1: 0.125, 5: 0.75}, "by slot": {7: 0.5}, "at_k": places, "baseline": {"at_k": places}}
+    sides[0] = SimpleNamespace(metrics={**sides[0].metrics, "ndcg": fm.NDCG(k=[1, 5])})
     page = read(given, *sides[:2], lang=lang)
     errors, at_k = page.all("svg")
     assert {"en": "33% outside", "zh": "33% 在图外"}[lang] in errors.text and "<i>" in at_k.text
     assert [name in at_k.text for name in ("ndcg", "<i>", {"en": "baseline recall", "zh": "基线 召回率"}[lang])] == [
         True
     ] * 3
-    assert len(page.all("table")[0].all("tbody")[0].all("tr")) == 2  # ndcg.1 and ndcg.5
+    assert "slot" not in at_k.text
+    assert len(page.all("table")[0].all("tbody")[0].all("tr")) == 3  # ndcg.1, ndcg.5 and by slot.7
     assert not read({}, sides[2], lang=lang).all("figure") and not read(given, lang=lang).all("figure")
 
 
