@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 
     table: Any
     start: int  #: the number of the first; that of the first in the file is 0
-    kept: np.ndarray | None = None  #: their places after that; None: one after the other
+    kept: np.ndarray | None = None  #: how far after that each row is; None: one after the other
 
     @property
     def rows(self) -> np.ndarray:
@@ -141,9 +141,7 @@ def _parquet(path: str, columns: Columns) -> Iterator[Any]:
 def _ipc(source: Any, columns: Columns) -> Iterator[Any]:
     """The batches of a file, by its path, or of a stream."""
     ipc, whole = arrow("ipc"), isinstance(source, str)
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(arrow().memory_map(source)) if whole else source
-        reader = stack.enter_context((ipc.open_file if whole else ipc.open_stream)(file))
+    with ipc.open_file(arrow().memory_map(source)) if whole else ipc.open_stream(source) as reader:
         names = columns.chosen(reader.schema.names)
         for batch in map(reader.get_batch, range(reader.num_record_batches)) if whole else reader:
             yield batch.select(names)

@@ -55,9 +55,7 @@ def together(parts: Iterable[Read]) -> Read:
         parts: in any order; the files are sorted, and the examples are those of the first.
     """
     parts = sorted(parts, key=lambda part: (part.files, part.examples))
-    nulls: Counter[str] = Counter()
-    for part in parts:
-        nulls.update(part.nulls)
+    nulls = sum((Counter(part.nulls) for part in parts), Counter())
     return Read(
         tuple(file for part in parts for file in part.files),
         sum(part.rows for part in parts),
