@@ -187,7 +187,7 @@ def _head(stream: Any) -> bytes:
 
 
 def _blocks(stream: Any) -> Iterator[bytes]:
-    return filter(bytes.strip, iter(lambda: stream.read(_BLOCK) + stream.readline(), b""))
+    return itertools.filterfalse(bytes.isspace, iter(lambda: stream.read(_BLOCK) + stream.readline(), b""))
 
 
 def _csv(stream: Any, columns: Columns, bad: Bad) -> Iterator[Piece]:
