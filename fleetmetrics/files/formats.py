@@ -22,8 +22,8 @@ __all__ = ["Piece", "gathered", "pieces_of", "rows_of"]
 
 #: The rows of a piece, where `add` is fastest; those of a batch that may be wide; the bytes of a piece of such rows.
 _ROWS, _FEW, _BYTES = 1_000_000, 1 << 14, 1 << 27
-#: So many bytes of text are read together; so many at the beginning tell the format, and the types of text.
-_BLOCK, _HEAD = 1 << 24, 1 << 20
+#: So many bytes of text are read together; so many at the beginning tell the format and types, of JSON so many lines.
+_BLOCK, _HEAD, _LINES = 1 << 24, 1 << 20, 1000
 _MAGIC = ((b"PAR1", "parquet"), (b"PK", "npz"), (b"ARROW1", "arrow"), (b"\xff\xff\xff\xff", "arrow"))
 _FORMATS = ("parquet", "csv", "jsonl", "npz", "arrow")
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
@@ -247,7 +247,7 @@ def _json(stream: Any, columns: Columns, bad: Bad) -> Iterator[Piece]:
     pa, reader, start = arrow(), arrow("json"), 0
 
     known: list[dict[str, Any]] = []
-    for line in _head(stream).splitlines():
+    for line in _head(stream).splitlines()[:_LINES]:
         with contextlib.suppress(ValueError):
             row = json.loads(line)
             known += [row] if isinstance(row, dict) else []
