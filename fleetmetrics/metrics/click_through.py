@@ -207,7 +207,6 @@ class RecalibratedNormalizedEntropy(NormalizedEntropy):
 
     Args:
         recalibration_coefficient: c above, a number above 0; 1 changes nothing.
-        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = RecalibratedNormalizedEntropy(recalibration_coefficient=0.5)

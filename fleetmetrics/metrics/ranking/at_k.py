@@ -119,7 +119,6 @@ class FBetaAtK(RankingMetric):
     ``gains``.
 
     Args:
-        k: as for `DCG`.
         beta: how many times as important recall is as precision, above 0.
 
     Examples:

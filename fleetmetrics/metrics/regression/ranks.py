@@ -9,7 +9,8 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas import PairCounts
-from fleetmetrics.metric import Settings, Undefinable
+from fleetmetrics.metric import Settings
+from fleetmetrics.metrics.regression.differences import OfNumbers
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
 
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["XAUC", "KendallCorrelation", "SpearmanCorrelation"]
 
 
-class _OfAllSamples(Undefinable, RecordMetric):
+class _OfAllSamples(OfNumbers, RecordMetric):
     """Keeps every sample; in a collection, once for all of these metrics."""
-
-    requirements = ("finite_prediction", "finite_label")
 
     def __init__(self, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
