@@ -10,6 +10,12 @@ from typing import Any
 
 import numpy as np
 
+# isort: off
+from numpy import absolute, add, arange, bitwise_and, bitwise_xor, divide, equal, exp, full_like, greater, isfinite
+from numpy import log, log1p, logical_and, logical_not, logical_or, minimum, multiply, ones_like, power, remainder
+from numpy import sinh, square, subtract, where, zeros_like
+# isort: on
+
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.moments import WIDTHS, merged, merged_floats, two_sum
 from fleetmetrics.numbers import OF_BATCHES as _OF_BATCHES
@@ -28,14 +34,6 @@ _ONES = [np.ones(size) for size in range(_FEW + 1)]
 _DTYPES = {name: np.dtype(name) for name in ("bool", "int64", "float32", "float64")}
 _FLOAT64 = _DTYPES["float64"]
 _KEPT = frozenset(_DTYPES.values())
-
-#: What NumPy and Paddle both have by these names, and do alike.
-ALIKE = """
-    add bitwise_xor divide exp full_like isfinite log log1p logical_and logical_not logical_or minimum multiply
-    ones_like sinh square subtract where zeros_like
-"""
-_OF_NUMPY = f"{ALIKE} absolute arange bitwise_and equal greater power remainder"
-globals().update({name: getattr(np, name) for name in _OF_NUMPY.split()})
 
 at_least = np.maximum
 concat = np.concatenate
