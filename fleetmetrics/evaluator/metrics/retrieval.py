@@ -266,7 +266,7 @@ class RetrievalAveragePrecision(BaseMetric):
         self, topk: int | None = None, mode: str = "IR", collect_device: str = "cpu", prefix: str | None = None
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.topk, self.mode = whole_number_of("topk", topk, 1), settings.check_choice("mode", mode, _MODES)
+        self.topk, self.mode = whole_number_of("`topk`", topk, 1), settings.check_choice("mode", mode, _MODES)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the value is kept: a gallery may be large
@@ -307,7 +307,7 @@ class RetrievalAveragePrecision(BaseMetric):
             >>> RetrievalAveragePrecision.calculate([[0, 1, 2, 3]], [[0, 3]], 4, True, True)
             75.0
         """
-        k = whole_number_of("topk", topk, 1)
+        k = whole_number_of("`topk`", topk, 1)
         settings.check_choice("mode", mode, _MODES)
         answers = _answers(pred, target, k, pred_indices, target_indices)
         values = 100 * formulas.average_precision_of_ranking(*answers, mode)

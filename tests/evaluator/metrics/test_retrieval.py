@@ -226,9 +226,9 @@ def test_topk_must_be_larger_than_0(topk):
 @pytest.mark.parametrize("topk", [0, -1, 2.0, True, "1", None, (1,), [1, 5]])
 def test_topk_of_average_precision_is_one_number(topk):
     for use in (RetrievalAveragePrecision, lambda k: RetrievalAveragePrecision.calculate([[0]], [[0]], k, True, True)):
-        with pytest.raises(ValueError, match="topk must be an integer of at least 1, not"):
+        with pytest.raises(ValueError, match=r"^`topk` must be an integer of at least 1, not"):
             use(topk)
-    with pytest.raises(InvalidInputError, match="topk must be"):
+    with pytest.raises(InvalidInputError, match=r"^`topk` must be a"):
         RetrievalAveragePrecision()
 
 
