@@ -19,7 +19,7 @@ class Requirement(NamedTuple):
 
     argument: str
     allowed: str
-    #: Flags, one per sample; None: known to hold for all. Not a closure: metrics are pickled.
+    #: Flags, one per sample; None: known to hold for all. A plain function: copies and pickles of it are equal.
     holds: Callable[[Any], Any]
 
     @property
@@ -32,13 +32,20 @@ class Requirement(NamedTuple):
 _LARGEST = sys.float_info.max
 
 
-def _finite(argument: str, batch: Any) -> Any:
+def _finite(batch: Any, array: Any) -> Any:
     """Flags of the samples whose numbers are finite; None if all are."""
-    array = getattr(batch, argument)
     if batch.xp.known_finite(array):
         return None
     finite = batch.xp.isfinite(array)
     return batch.xp.all_rows(finite) if len(batch.xp.shape(array)) > 1 else finite
+
+
+def _finite_prediction(batch: Any) -> Any:
+    return _finite(batch, batch.prediction)
+
+
+def _finite_label(batch: Any) -> Any:
+    return _finite(batch, batch.label)
 
 
 def _probability(batch: Any) -> Any:
@@ -59,11 +66,11 @@ def _class(batch: Any) -> Any:
 
 #: By name; a metric lists those that it needs.
 REQUIREMENTS: dict[str, Requirement] = {
-    "finite_prediction": Requirement("prediction", "a finite number", functools.partial(_finite, "prediction")),
+    "finite_prediction": Requirement("prediction", "a finite number", _finite_prediction),
     "probability": Requirement(
         "prediction", "a probability in [0, 1] (apply the sigmoid or softmax to logits first)", _probability
     ),
-    "finite_label": Requirement("label", "a finite number", functools.partial(_finite, "label")),
+    "finite_label": Requirement("label", "a finite number", _finite_label),
     "class_label": Requirement(
         "label", "a class: 0 or 1, or with several scores a whole number below their number", _class
     ),
