@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import itertools
 import math
 import operator
 import re
@@ -193,7 +194,7 @@ def result_of(new: Side, old: Side | None, command: str = "", said: Sequence[str
         data=_data(new),
         asked={**asked, "metrics": keys, "command": command, "version": __version__},
         slices={by: _slices(values, place, keys) for place, by in enumerate(asked["by"])},
-        baseline=others and {"data": _data(old), "rows": others[" rows"], **{key: others[key] for key in keys}},
+        baseline=old and others and {"data": _data(old), "rows": others[" rows"], **{key: others[key] for key in keys}},
         warnings=list(dict.fromkeys(texts)),
     )
     for side, each in ((result, values), (result["baseline"] or {}, others or {})):
@@ -211,8 +212,11 @@ def _computed(side: Side, texts: list[str], about: str = "") -> dict[str, Any]:
     return values
 
 
-def _data(side: Any) -> dict[str, Any]:
-    return {**side.read._asdict(), "date": datetime.now(timezone.utc).isoformat(timespec="seconds")}
+def _data(side: Side) -> dict[str, Any]:
+    columns = [[each] if isinstance(each, str) else each for each in side.asked["columns"].values()]
+    nulls = dict.fromkeys([*itertools.chain(*columns), *side.asked["by"]], 0)
+    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return {**side.read._asdict(), "nulls": {**nulls, **side.read.nulls}, "date": date}
 
 
 def _is_number(value: Any) -> bool:

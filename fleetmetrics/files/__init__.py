@@ -123,6 +123,8 @@ def evaluate(
         size = sum(os.path.getsize(path) for path in paths if path != "-")
         processes = max(1, min(cores, size // _WORTH))
     processes = whole_number_of("processes", processes, 1)
+    if totals is not None and complete_by != "score":
+        raise InvalidInputError(f"totals are of a first pass by score; give complete_by='score', not {complete_by!r}")
     tasks: list[tuple[Sequence[str], Share | None]] = [([path], None) for path in paths]
     if complete_by is not None:
         number = _passes(paths, metrics, columns, complete_by, memory, processes)

@@ -378,7 +378,10 @@ def test_bad_data_are_status_3_with_file_and_place(evaluate, run, tmp_path, ther
     assert "null.parquet" in text and "row 1" in text and "'p'" in text
     found = run("evaluate", tmp_path / "null.parquet", *COLUMNS, "--skip-bad-rows", "--json")
     assert (found["rows"], found["data"]["rows"], found["data"]["skipped"]) == (2, 3, 1)
-    assert found["data"]["nulls"] == {"p": 1}
+    assert found["data"]["nulls"] == {"p": 1, "y": 0}
+    nulls = ["--skip-bad-rows", "--fail-if", "data.nulls.p>0", "--fail-if", "data.nulls.y>0"]
+    assert "data.nulls.p is 1" in run("evaluate", tmp_path / "null.parquet", *COLUMNS, *nulls, status=1)
+    run("evaluate", "new", *COLUMNS, *nulls)
     assert "1 nulls in p" in run("evaluate", tmp_path / "null.parquet", *COLUMNS, "--skip-bad-rows")
 
 

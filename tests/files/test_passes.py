@@ -159,6 +159,8 @@ def test_other_areas_by_ranges_of_scores_take_totals_of_a_first_pass(tmp_path, f
     np.testing.assert_allclose(found.compute(), want, rtol=1e-13)
     with pytest.raises(fm.InvalidInputError, match="totals="):
         files.evaluate(folder, make, columns, processes=1, complete_by="score", **few)
+    with pytest.raises(fm.InvalidInputError, match="give complete_by='score', not None"):
+        files.evaluate(folder, make, columns, totals=first)
 
 
 def test_a_score_that_is_none_is_met_by_one_range(tmp_path, few):
