@@ -85,7 +85,7 @@ def test_no_module_is_longer_than_450_lines():
 
 def test_the_package_stays_small():
     lines = sum(len(path.read_text().splitlines()) for path in MODULES.values())
-    assert lines <= 30_400 and len(MODULES) <= 155, (lines, len(MODULES))
+    assert lines <= 29_750 and len(MODULES) <= 154, (lines, len(MODULES))
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.fault)
