@@ -104,6 +104,8 @@ class Sums:
         """The largest (``"max"``) or smallest of the values of the samples that count, int64 or float64."""
         xp = self.xp
         values = xp.cast(values, "float64" if xp.kind(values) == "f" else "int64")
+        if self.classes:  # several scores of a sample count together
+            values = xp.extreme(values, None, reduction, axis=1)
         if self.lanes is None:
             return xp.extreme(values, self.keep, reduction)
         return self.lanes.extreme(values, self.keep, reduction)

@@ -189,10 +189,10 @@ def matvec(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
     return vector @ matrix
 
 
-def extreme(array: np.ndarray, keep: np.ndarray | None, reduction: str) -> Any:
+def extreme(array: np.ndarray, keep: np.ndarray | None, reduction: str, axis: int | None = None) -> Any:
     array = array if keep is None else array[keep]
     find = np.max if reduction == "max" else np.min
-    return find(array, initial=identity(reduction, array.dtype))
+    return find(array, axis, initial=identity(reduction, array.dtype))
 
 
 def extreme_by_column(array: np.ndarray, keep: np.ndarray, reduction: str) -> Any:

@@ -88,6 +88,20 @@ def test_extremes_compare_integers_and_floats_exactly(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_extremes_of_several_scores_of_a_sample(mode):
+    scores, label = np.array([[0.1, 0.9], [0.5, 0.2], [0.4, 0.8]]), np.array([0, 1, 1])
+    members = {"high": fm.Max(), "low": fm.Min(), "accuracy": fm.Accuracy()}
+    metric = fm.MetricCollection(members)
+    found = metric.compute(feed(metric, [Data(scores, label, None, np.array([False, True, True]))], mode))
+    assert (found["high"], found["low"]) == (0.8, 0.2)
+    drawn, accuracy = fm.Bootstrap(fm.Min(), 3, ids="slot", seed=2), fm.Accuracy()
+    metric = fm.MetricCollection({"high": fm.Sliced(fm.Max(), "slot"), "low": drawn, "accuracy": accuracy})
+    metric.add(scores, label, slot=[7, 8, 7])
+    found = metric.compute()
+    assert found["high"] == {7: 0.9, 8: 0.5} and found["low"].value == 0.1
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_count_without_labels_and_with_scores(mode):
     assert value(fm.Count(), [[0.5, 0.25, 0.75], [0.5]], mode) == 4
     metric = fm.Count()
