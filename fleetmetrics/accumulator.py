@@ -343,7 +343,7 @@ class Accumulator(Partial):
         reduce: Any = channel.reduce_made if own is None else functools.partial(own, channel)
         values = dict(zip(states, reduce(call, lambda: blocks_of(states, scope), timeout=timeout)))
         self._raise_if_invalid(values)
-        carries = fold_in_order(call, channel, tables, values, deadline)
+        carries = fold_in_order(call, channel, tables, values, deadline) if tables else {}
         try:
             return self.evaluate(values, carries)
         except InvalidInputError as error:

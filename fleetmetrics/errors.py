@@ -43,6 +43,9 @@ _gathered: contextvars.ContextVar[dict[type[Warning], list[str]] | None] = conte
 )
 #: The categories of warnings that `muted` keeps quiet here.
 muted_now = _muted.get
+_part = contextvars.ContextVar("_part", default="")
+#: The part of the samples that is named, such as " of slot 3"; or nothing.
+part_now = _part.get
 
 
 class FleetMetricsError(Exception):
@@ -156,6 +159,11 @@ def muted(*categories: type[Warning]) -> ContextManager[Any]:
 def gathered(*categories: type[Warning]) -> ContextManager[dict[type[Warning], list[str]]]:
     """Have what `warn` would say inside of these categories, to say it in one sentence afterwards."""
     return _holding(_gathered, {category: [] for category in categories})
+
+
+def part_named(text: str) -> ContextManager[Any]:
+    """Name the part of the samples, such as "slot 3", in the warnings raised inside."""
+    return _holding(_part, f"{_part.get()} of {text}")
 
 
 def library(name: str, extra: str) -> Any:

@@ -302,10 +302,11 @@ class Communicator:
             make: returns the states; whatever it raises is raised on every worker.
             timeout: seconds to wait.
         """
-        blocks: Sequence[Block] = []
-        with Caught() as caught:
-            blocks = make()
-        return self.reduce(call, blocks, timeout=timeout, trouble=caught.error)
+        try:
+            blocks, trouble = make(), None
+        except Exception as error:  # the others must hear of it, whatever it is
+            blocks, trouble = [], error
+        return self.reduce(call, blocks, timeout=timeout, trouble=trouble)
 
     @property
     def is_initialized(self) -> bool:

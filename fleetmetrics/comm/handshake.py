@@ -188,7 +188,7 @@ class Door:
         self._job, self._key, self._poll = job, key, poll
         self._whole = _whole_digests()
         self._listener: socket.socket | None = None
-        self._guests: dict[int, Guest] = {}  # by descriptor
+        self.guests: dict[int, Guest] = {}  # by descriptor
         #: Until when rank 0 accepts nobody, for it has no file descriptor; 0 if it has.
         self.deaf_until = 0.0
         #: By the rank that somebody said to be: when that was first and last, and how often.
@@ -202,12 +202,10 @@ class Door:
 
     def look(self, end: float) -> float:
         """Send away who has stayed too long; return until when rank 0 may sleep at most."""
-        if not (self._guests or self.deaf_until or self.unproven):
-            return end
         now = time.monotonic()
         # they are in the order of coming
-        while self._guests and next(iter(self._guests.values())).came < now - _GUEST_SECONDS:
-            self.drop(next(iter(self._guests)))
+        while self.guests and next(iter(self.guests.values())).came < now - _GUEST_SECONDS:
+            self.drop(next(iter(self.guests)))
         if self.deaf_until and now >= self.deaf_until and self._listener is not None:
             self.deaf_until = 0.0
             self._poll.register(self._listener)
@@ -215,7 +213,7 @@ class Door:
 
     def handle(self, descriptor: int) -> Guest | None:
         """Do what an event asks for; return a guest that has proved itself."""
-        guest = self._guests.get(descriptor)
+        guest = self.guests.get(descriptor)
         if guest is None:
             if self._listener is not None and descriptor == self._listener.fileno():
                 self._accept(self._listener)
@@ -238,7 +236,7 @@ class Door:
     def admit(self, guest: Guest) -> Stream:
         """Let a guest in; return the stream of frames that follows."""
         stream = guest.answer(WELCOME)
-        del self._guests[stream.fileno()]
+        del self.guests[stream.fileno()]
         self.unproven.pop(guest.rank, None)
         return stream
 
@@ -250,7 +248,7 @@ class Door:
 
     def drop(self, descriptor: int) -> None:
         """Send a guest away."""
-        guest = self._guests.pop(descriptor)
+        guest = self.guests.pop(descriptor)
         self._poll.unregister(guest.sock)
         guest.sock.close()
 
@@ -266,7 +264,7 @@ class Door:
 
     def close(self) -> None:
         """Close all sockets."""
-        for descriptor in list(self._guests):
+        for descriptor in list(self.guests):
             self.drop(descriptor)
         if self._listener is not None:
             self._poll.unregister(self._listener)
@@ -274,8 +272,8 @@ class Door:
             self._listener = None
 
     def _accept(self, listener: socket.socket) -> None:
-        if len(self._guests) >= self._job.world_size + _GUESTS:
-            self.drop(next(iter(self._guests)))
+        if len(self.guests) >= self._job.world_size + _GUESTS:
+            self.drop(next(iter(self.guests)))
         try:
             sock, _ = listener.accept()
         except OSError as error:
@@ -285,7 +283,7 @@ class Door:
             return
         try:
             sock.setblocking(False)
-            self._guests[sock.fileno()] = Guest(sock, self._key, self._whole)
+            self.guests[sock.fileno()] = Guest(sock, self._key, self._whole)
             self._poll.register(sock)
         except OSError:
             sock.close()

@@ -127,7 +127,8 @@ class Hub(Member):
                 f" {ranks_text(rank for rank, one in enumerate(made) if one < last)}. Compute it again on all workers;"
                 " from now on they are together."
             )
-        raise_trouble([error_in(one, rank)[:2] if one.kind == TROUBLE else None for rank, one in enumerate(frames)])
+        if any(one.kind == TROUBLE for one in frames):
+            raise_trouble([error_in(one, rank)[:2] if one.kind == TROUBLE else None for rank, one in enumerate(frames)])
         try:
             return combine(frames)
         except FleetMetricsError:
@@ -234,7 +235,8 @@ class Hub(Member):
 
     def _receive(self, end: float, gave_up: list[str]) -> bool:
         """Handle what happens until then; False if nothing did."""
-        until = self._door.look(end) if end else end
+        door = self._door
+        until = door.look(end) if end and (door.guests or door.deaf_until or door.unproven) else end
         events = self._poll.wait(until)
         if until:
             self._slept = max(self._slept, time.monotonic() - until)

@@ -6,36 +6,22 @@ default, comes with `UndefinedMetricWarning`.
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import math
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
+from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, part_now, warn
 from fleetmetrics.formulas.given import array_given, number_given, weights_given
 
 __all__ = ["ratio"]
 
 NO_SAMPLES = "there are no samples (their total weight is 0)"
 
-_part: contextvars.ContextVar[str] = contextvars.ContextVar("_part", default="")
-
-
-@contextlib.contextmanager
-def part_named(text: str) -> Iterator[None]:
-    """Name the part of the samples, such as "slot 3", in the warnings raised inside."""
-    token = _part.set(f"{_part.get()} of {text}")
-    try:
-        yield
-    finally:
-        _part.reset(token)
-
 
 def undefined(metric: str, reason: str, value: Any = math.nan) -> Any:
     """Warn that a metric is undefined and return the value that replaces it."""
-    warn(f"{metric}{_part.get()} is undefined: {reason}; the value is {value}", UndefinedMetricWarning)
+    warn(f"{metric}{part_now()} is undefined: {reason}; the value is {value}", UndefinedMetricWarning)
     return value
 
 
@@ -46,7 +32,7 @@ def left_out(metric: str, reason: str, entry: str, flags: np.ndarray, average: s
         if average is None:
             undefined(those, reason)
         else:
-            text = f"{those}{_part.get()} is undefined: {reason}, and left out of the {average} average"
+            text = f"{those}{part_now()} is undefined: {reason}, and left out of the {average} average"
             warn(text, UndefinedMetricWarning)
 
 

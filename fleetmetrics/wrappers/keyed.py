@@ -17,7 +17,7 @@ from fleetmetrics.batch.keys import Coded, keys_of
 from fleetmetrics.comm import Block, Communicator
 from fleetmetrics.comm.blocks import agree, layout_of
 from fleetmetrics.comm.communicator import Letter
-from fleetmetrics.comm.failures import Caught, by_rank
+from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import REST, combine, combine_exactly, held_of, identity
 from fleetmetrics.serial import pack_arrays, unpack_arrays
@@ -105,16 +105,18 @@ def reduce_keyed(
         blocks = [each for each in items if isinstance(each, Block)]
         arrays = iter(channel.reduce(call, blocks, timeout=timeout))
         return [next(arrays) if isinstance(each, Block) else each.array.copy() for each in items]
-    letter = Letter(None)
-    with Caught() as caught:
+    letter, trouble = Letter(None), None
+    try:
         items = make()
         packed = pack_arrays([each.array for each in items])
         letter = Letter([_header(call, items), packed.layout], packed.buffers)
+    except Exception as error:  # of any kind: the others are waiting
+        trouble = error
 
     def decide(letters: Sequence[Letter]) -> Letter:
         return Letter(*pack_arrays(_merged(call, items, letters)))
 
-    return unpack_arrays(*channel.consult(call, decide, *letter, timeout=timeout, trouble=caught.error))
+    return unpack_arrays(*channel.consult(call, decide, *letter, timeout=timeout, trouble=trouble))
 
 
 def _header(call: str, items: Sequence[Any]) -> str:

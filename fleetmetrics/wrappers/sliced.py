@@ -8,8 +8,8 @@ import numpy as np
 
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, gathered, warn
-from fleetmetrics.formulas.ratio import part_named, undefined
+from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, gathered, part_named, warn
+from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.records.table import Table
 from fleetmetrics.state import State

@@ -10,7 +10,7 @@ import numpy as np
 
 from fleetmetrics.arguments import flag_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.formulas.ratio import part_named
+from fleetmetrics.errors import part_named
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.numbers import REST, combine_exactly, identity
 from fleetmetrics.state import InPlace, State, read, spread
