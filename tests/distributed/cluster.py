@@ -185,9 +185,11 @@ def unless_paddles_own(work: Callable[[], Any]) -> Any:
 def is_paddles_own(error: AssertionError) -> bool:
     """Whether a job has failed since Paddle could not connect its own process group, as happens on a busy machine.
 
-    Paddle 2.6 does not try again when a worker does not listen yet. Nothing of the package is at work there.
+    Paddle 2.6 does not try again when a worker does not listen yet, or its store drops a connection. Nothing of the
+    package is at work there.
     """
-    return re.search(r"ProcessGroupGloo\.create\(.*gloo/transport/tcp/pair\.cc", str(error), re.DOTALL) is not None
+    where = r"ProcessGroupGloo\.create\(.*(gloo/transport/tcp/pair\.cc|distributed/store/tcp_utils\.h)"
+    return re.search(where, str(error), re.DOTALL) is not None
 
 
 def run_at_once(script: Path, jobs: dict[Any, dict[str, Any]], workers: int = 3) -> dict[Any, list[dict[str, Any]]]:
