@@ -127,10 +127,12 @@ def evaluate(
         raise InvalidInputError(f"totals are of a first pass by score; give complete_by='score', not {complete_by!r}")
     tasks: list[tuple[Sequence[str], Share | None]] = [([path], None) for path in paths]
     if complete_by is not None:
-        number = _passes(paths, metrics, columns, complete_by, memory, processes)
-        bounds = _bounds(paths, metrics, columns, number, totals, format) if complete_by == "score" else None
-        number = number if bounds is None else len(bounds) + 1
-        tasks = [(paths, Share(complete_by, place, number, bounds or ())) for place in range(number)]
+        rows, number = _passes(paths, metrics, columns, complete_by, memory, processes)
+        bounds: Sequence[float] = ()
+        if complete_by == "score":
+            bounds = _bounds(paths, metrics, columns, rows, number, totals, format)
+            number = len(bounds) + 1
+        tasks = [(paths, Share(complete_by, place, number, bounds)) for place in range(number)]
     show, several = progress is not False, len(tasks) > 1
     settings = {"skip_bad_rows": skip_bad_rows, "format": format, "progress": show and not several}
     made = functools.partial(copy.deepcopy, metrics)
@@ -170,8 +172,8 @@ def _part(
 
 def _passes(
     paths: Sequence[str], metrics: Any, columns: Mapping[str, Any], by: str, memory: int | None, processes: int
-) -> int:
-    """So many shares of the samples that the records of one fit into a process's part of the memory."""
+) -> tuple[int, int]:
+    """How many rows there are, about, and shares: the records of one fit into a process's part of the memory."""
     argument = "prediction" if by == "score" else by
     if argument not in columns:
         raise InvalidInputError(f"complete_by={by!r} is none of the arguments in columns: {', '.join(columns)}")
@@ -182,21 +184,28 @@ def _passes(
     least = processes * 2 * _BASE
     if whole_number_of("memory", memory, 1) < least:
         raise InvalidInputError(f"memory={memory} is too little for processes={processes}; give {least} bytes or more")
-    needed = sum(map(rows_of, paths)) * _PER_ROW * max(1, len(set(each.table for each in metrics.record_metrics())))
+    rows = sum(map(rows_of, paths))
+    needed = rows * _PER_ROW * max(1, len(set(each.table for each in metrics.record_metrics())))
     room = memory // processes - _BASE
     if processes == 1 and needed > room:
         room = (room - _BASE // 4) // _PASSES  # the other pass reads ahead, too
-    return max(processes, -(-needed // room))
+    return rows, max(processes, -(-needed // room))
 
 
 def _bounds(
-    paths: Sequence[str], metrics: Any, columns: Mapping[str, Any], number: int, totals: Any, format: str | None
+    paths: Sequence[str],
+    metrics: Any,
+    columns: Mapping[str, Any],
+    rows: int,
+    number: int,
+    totals: Any,
+    format: str | None,
 ) -> list[float]:
     """Where ranges of the score begin, but for the first, that have about as many samples each."""
     if totals is not None:
         return [low for low, *_ in closed_by(totals, "score")["ranges"][1:]]
     wanted, random = Columns(metrics, {"prediction": columns["prediction"]}), np.random.default_rng(0)
-    part, some = _SAMPLE / max(1, sum(map(rows_of, paths))), [np.empty(0)]
+    part, some = _SAMPLE / max(1, rows), [np.empty(0)]
     for path in paths if number > 1 else ():
         with contextlib.suppress(DataError):  # which the passes will meet, too
             for piece in pieces_of(path, format, wanted, lambda text: None):
