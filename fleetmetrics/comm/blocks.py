@@ -174,12 +174,20 @@ def narrowed(array: np.ndarray) -> tuple[str, Buffer]:
     return name, array.tobytes() if array.size < _WORTH_NARROWING else np.ascontiguousarray(array).data.cast("B")
 
 
-def widened(name: str, payload: Buffer, size: int) -> np.ndarray:
-    """Return what `narrowed` was given, maybe narrow still; ValueError if it was another number of elements."""
-    array = np.frombuffer(payload, _TYPES[name])
+def widened(name: str, payload: Buffer, size: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return what `narrowed` was given, maybe narrow still; ValueError if it had another size or dtype."""
+    array = np.frombuffer(payload, _type_of(name, dtype))
     if len(array) != size:
         raise ValueError(f"{len(array)} numbers, where there are {size}")
     return array
+
+
+def _type_of(name: str, dtype: Any) -> np.dtype[Any]:
+    """The type that `narrowed` names; ValueError if no state of this dtype is sent so: a cast would change numbers."""
+    found = _TYPES[name]
+    if (found.kind == "f") != (dtype == "float64"):
+        raise ValueError(f"{name!r} numbers, where the state is {dtype}")
+    return found
 
 
 def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -216,8 +224,8 @@ def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
     size, number = len(payload), len(layout.groups)
     start = number + -number % _ALIGNMENT
     found = []
-    for name, (_, _, count, _) in zip(bytes(payload[:number]).decode(), layout.groups):
-        dtype = _TYPES[name]
+    for name, (_, kind, count, _) in zip(bytes(payload[:number]).decode(), layout.groups):
+        dtype = _type_of(name, kind)
         found.append(np.frombuffer(payload, dtype, count, start) if count else np.empty(0, dtype))
         start += count * dtype.itemsize + -count * dtype.itemsize % _ALIGNMENT
     if start != size or len(found) < number:
@@ -237,12 +245,12 @@ def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
 def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) -> list[Buffer]:
     """Reduce the workers' blocks."""
     if all(layout is agreed for layout in layouts):
-        found = [_groups(agreed, payload) for payload in payloads]
+        found = read_each(payloads, lambda payload: _groups(agreed, payload))
         try:
             return _packed([combined(how, parts) for (how, *_), parts in zip(agreed.groups, zip(*found))])
         except IntegerOverflowError:
             pass  # the way below says in which state
-    columns = zip(*[unpack(layout, payload) for layout, payload in zip(layouts, payloads)])
+    columns = zip(*read_each(zip(layouts, payloads), lambda both: unpack(*both)))
     blocks = []
     for name, reduction, dtype, column in zip(agreed.names, agreed.reductions, agreed.dtypes, columns):
         try:

@@ -124,7 +124,7 @@ class Communicator:
         """Reduce a state chunk by chunk, after all have agreed."""
 
         def numbers(letter: Letter) -> np.ndarray:
-            return wire.widened(letter.note, joined(letter.payload), len(part))
+            return wire.widened(letter.note, joined(letter.payload), len(part), flat.dtype)
 
         def decide(letters: Sequence[Letter]) -> Letter:
             try:

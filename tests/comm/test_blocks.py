@@ -23,6 +23,8 @@ from fleetmetrics.comm.blocks import (
     unpack,
     widened,
 )
+from fleetmetrics.comm.communicator import Communicator, Decide
+from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import CommunicatorError
 
 EDGES = [(0, "2"), (2**15 - 1, "2"), (2**15, "4"), (2**31 - 1, "4"), (2**31, "8"), (2**63 - 1, "8")]
@@ -35,7 +37,7 @@ def test_integers_are_sent_in_the_narrowest_type_that_holds_them(extreme: int, n
     array[5] = extreme
     found, data = narrowed(array)
     assert found == name
-    np.testing.assert_array_equal(widened(found, data, 64), array)
+    np.testing.assert_array_equal(widened(found, data, 64, array.dtype), array)
 
 
 def test_sums_of_narrow_integers_are_wide() -> None:
@@ -66,6 +68,42 @@ def test_a_layout_that_no_worker_sends_is_refused(blocks: Any) -> None:
     ):
         found = read_each([json.dumps(["auc", []]), json.dumps(["auc", blocks])], layout_of)
         raise KeyError(found)
+
+
+class Liar(Communicator):
+    """Rank 0 of 2, where rank 1 tags the numbers of its payload with another type."""
+
+    rank, world_size = 0, 2
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+
+    def _consult(self, call: str, decide: Decide, mine: Letter, *_: Any) -> Letter:
+        lie = bytearray(joined(mine.payload))
+        if not mine.note.startswith("["):  # a chunk of a large state: the tag is the note
+            return decide([mine, Letter(self.tag, lie)])
+        lie[:1] = self.tag.encode()
+        return decide([Letter(mine.note, joined(mine.payload)), Letter(mine.note, lie)])
+
+
+@pytest.mark.parametrize("size", [1, 70_000])
+@pytest.mark.parametrize("reduction", ["sum", "max"])
+@pytest.mark.parametrize(("dtype", "tag"), [("int64", "d"), ("float64", "8")])
+def test_numbers_of_another_type_than_their_state_are_refused_with_the_rank(
+    dtype: str, tag: str, reduction: str, size: int
+) -> None:
+    block = Block("a", reduction, np.full(size, 2**40, dtype))
+    with pytest.raises(CommunicatorError, match=f"what rank 1 sent cannot be read .*{tag!r} numbers.* {dtype}"):
+        Liar(tag).reduce("auc", [block])
+
+
+@pytest.mark.parametrize("tag", ["2", "4"])
+def test_narrow_numbers_are_integers(tag: str) -> None:
+    layout = describe("auc", [Block("a", "sum", np.array([0.5]))])
+    with pytest.raises(ValueError, match=f"{tag!r} numbers, where the state is float64"):
+        unpack(layout, tag.encode().ljust(16, b"\0"))
+    with pytest.raises(ValueError, match=f"{tag!r} numbers, where the state is float64"):
+        widened(tag, bytes(8), 8 // int(tag), np.dtype("f8"))
 
 
 @pytest.mark.parametrize(

@@ -369,6 +369,12 @@ MUTATIONS = [
         "tests/comm/test_blocks.py -k narrow",
     ),
     Mutation(
+        "a payload says itself whether its numbers are floats",
+        'if (found.kind == "f") != (dtype == "float64"):',
+        "if False:",
+        "tests/comm/test_blocks.py -k 'another_type or narrow_numbers'",
+    ),
+    Mutation(
         "states of any dtype are taken",
         "comm/blocks.py::layout_of",
         " or dtype not in _STATE_DTYPES.values():",
