@@ -16,12 +16,13 @@ import numpy as np
 from fleetmetrics._version import __version__
 from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.comm.job import MPI_VARIABLES, Job
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.launchers import VARIABLES
 from fleetmetrics.errors import DeadlineError, FleetMetricsError, UnauthenticatedWarning, muted
 
 __all__ = ["doctor"]
 
-_SHOWN = re.compile(rf"PADDLE_|TRAINING_ROLE$|POD_|FLEETMETRICS_|FLAGS_enable_pir|({'|'.join(MPI_VARIABLES)})$")
+_SHOWN = re.compile(rf"PADDLE_|TRAINING_ROLE$|POD_|FLEETMETRICS_|FLAGS_enable_pir|({'|'.join(sorted(VARIABLES))})$")
 _HIDDEN = re.compile("SECRET|TOKEN|PASS|KEY|CREDENTIAL")
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from fleetmetrics import functional
 from fleetmetrics._version import __version__
+from fleetmetrics.comm.launchers import is_server, rank_told
 
 __all__ = ["patch_fleet"]
 
 _THEIRS = "paddle.distributed.fleet.metrics.metric"
-_RANKS = ("PADDLE_TRAINER_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 
 _active: list[patch_fleet] = []
 _originals: dict[str, tuple[Any, Any, Any]] = {}
@@ -91,8 +91,7 @@ def _exchange(module: ModuleType) -> None:
         function = getattr(module, name)
         _originals[name] = function.__code__, function.__defaults__, function.__kwdefaults__
         function.__code__, function.__defaults__, function.__kwdefaults__ = _ours.__code__, None, {"_name": name}
-    rank = next((os.environ[name] for name in _RANKS if name in os.environ), "0")
-    if rank == "0" and os.environ.get("TRAINING_ROLE", "").upper() != "PSERVER":
+    if rank_told(os.environ) == 0 and not is_server(os.environ):
         which = f"paddle.distributed.fleet.metrics: {', '.join(functional.__all__)}"
         print(f"fleetmetrics {__version__} answers for {which}", file=sys.stderr)
 

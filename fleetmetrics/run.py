@@ -1,4 +1,4 @@
-"""Run a script that nobody may edit, or Paddle's launcher with one, with fleetmetrics behind its ``fleet.metrics``.
+"""Run a script that nobody may edit, or a launcher with one, with fleetmetrics behind its ``fleet.metrics``.
 
     python -m fleetmetrics.run train.py --epochs 2
     python -m fleetmetrics.run fleetrun --server_num=2 --worker_num=2 train.py --epochs 2
@@ -20,9 +20,11 @@ import runpy
 import zlib  # noqa: F401  # before Paddle, or SciPy crashes where zlib is a shared library
 from typing import Sequence
 
+from fleetmetrics.comm.launchers import LAUNCHERS
 from fleetmetrics.patch import patch_fleet
 
-_LAUNCHERS = ("paddle.distributed.launch", "paddle.distributed.fleet.launch")
+_COMMANDS = {row.command: row.modules[0] for row in LAUNCHERS if row.command}
+_MODULES = {name for row in LAUNCHERS for name in row.modules}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -31,9 +33,9 @@ def main(arguments: Sequence[str]) -> None:
         raise SystemExit(__doc__)
     is_module = arguments[0] == "-m"
     name, *given = arguments[is_module:]
-    if os.path.basename(name) == "fleetrun" and not is_module:
-        is_module, name = True, _LAUNCHERS[0]
-    if is_module and name in _LAUNCHERS:
+    if os.path.basename(name) in _COMMANDS and not is_module:
+        is_module, name = True, _COMMANDS[os.path.basename(name)]
+    if is_module and name in _MODULES:
         given = _with_this_file(given)
     elif is_module or os.path.exists(name):
         patch_fleet()

@@ -101,8 +101,9 @@ def automatic_communicator() -> Communicator:
         NoChannelError, ServerProcessError, InvalidInputError: as `get_communicator`.
     """
     global _automatic
-    if "FLEETMETRICS_ENGINE" in os.environ:
-        return _engine(os.environ["FLEETMETRICS_ENGINE"].strip())
+    engine = os.environ.get("FLEETMETRICS_ENGINE", "").strip()
+    if engine:
+        return _engine(engine)
     if _automatic is None or isinstance(_automatic, LocalCommunicator):
         job = Job.from_environment()  # again for the local one: fleet may have been initialised in the meantime
         if job.world_size > 1:

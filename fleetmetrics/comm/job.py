@@ -9,17 +9,16 @@ import os
 import secrets
 import stat
 import struct
-import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple
+from typing import Mapping, NamedTuple
 
+from fleetmetrics.comm.launchers import is_server, parts_of, place_of, refuse_groups
 from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError, UnauthenticatedWarning, warn
 
-__all__ = ["MPI_VARIABLES", "Job", "Secret", "refuse_server", "secret_of", "split_endpoint"]
+__all__ = ["Job", "Secret", "refuse_server", "secret_of", "split_endpoint"]
 
-MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
 # Of each 4 bytes of the job's name follows a port where rank 0 may listen.
 _EIGHT_WORDS = struct.Struct("!8I")
 # Below the range that Linux deals out to outgoing connections (32768 and up).
@@ -47,12 +46,14 @@ class Job:
     Args:
         rank: number of this worker, from 0.
         world_size: how many workers there are.
-        endpoints: PADDLE_TRAINER_ENDPOINTS as it stands in the environment.
+        endpoints: PADDLE_TRAINER_ENDPOINTS, by comma.
         collective: True without parameter servers.
         endpoint: FLEETMETRICS_ENDPOINT, where rank 0 shall listen, or "".
         secret: FLEETMETRICS_SECRET, what the workers know and nobody else, or "".
         bind: FLEETMETRICS_BIND, the address on which rank 0 shall listen if it is not that of its endpoint, or "".
         master: PADDLE_MASTER, or "".
+        host: the machine of rank 0, by what another launcher than Paddle's says, or "".
+        run: what sets this run apart from others on the same machines, by what the launcher says, or "".
         reserved: ports that the environment promises to others.
 
     Examples:
@@ -68,142 +69,87 @@ class Job:
     secret: str = field(default="", repr=False)
     bind: str = ""
     master: str = ""
+    host: str = ""
+    run: str = ""
     reserved: frozenset[int] = frozenset()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Job:
-        """Read the job from the environment variables that Paddle's launchers set.
+        """Read the job from the environment variables that launchers set; `launchers` has them all.
 
-        Without a launcher this is rank 0 of 1. ``environment``: None for the variables of this process.
+        Without a launcher this is rank 0 of 1. ``environment``: None for the variables of this process, whose process
+        groups are then looked at as well.
 
         Raises:
             InvalidInputError: if a variable is malformed.
-            NoChannelError: if there are several workers, and the variables do not say where.
+            NoChannelError: if there are several workers, and the variables do not say where or contradict each other.
             ServerProcessError: in a parameter server.
         """
         env = os.environ if environment is None else environment
         refuse_server(env)
-        world_size = _whole_number(env, "PADDLE_TRAINERS_NUM", 1)
-        rank = _whole_number(env, "PADDLE_TRAINER_ID", 0)
-        if rank >= world_size:
-            raise InvalidInputError(
-                f"PADDLE_TRAINER_ID is {rank}, but PADDLE_TRAINERS_NUM is {world_size}: ranks run from 0 to"
-                f" {world_size - 1}. Start the workers through fleetrun, or set both."
-            )
-        if "PADDLE_TRAINERS_NUM" not in env:
-            _refuse_mpi(env)
-        if world_size == 1 and environment is None:
-            _refuse_forgotten_fleet()
-        if world_size == 1:
-            _refuse_several_endpoints(env)
+        place = place_of(env)
+        if place.size == 1 and environment is None:
+            refuse_groups()
         job = cls(
-            rank=rank,
-            world_size=world_size,
-            endpoints=env.get("PADDLE_TRAINER_ENDPOINTS", "").strip(),
+            rank=place.rank,
+            world_size=place.size,
+            endpoints=",".join(parts_of(env.get("PADDLE_TRAINER_ENDPOINTS", ""))),
             collective=not (env.get("TRAINING_ROLE") and env.get("PADDLE_PSERVERS_IP_PORT_LIST")),
             endpoint=env.get("FLEETMETRICS_ENDPOINT", "").strip(),
             secret=env.get("FLEETMETRICS_SECRET", ""),
             bind=env.get("FLEETMETRICS_BIND", "").strip(),
             master=env.get("PADDLE_MASTER", "").strip(),
-            reserved=_ports_in(env) if world_size > 1 else frozenset(),
+            host=place.host,
+            run=place.run,
+            reserved=_ports_in(env) if place.size > 1 else frozenset(),
         )
-        if world_size > 1:
+        if place.size > 1:
             job.candidates()
         return job
 
     @property
     def name(self) -> bytes:
         """What sets this job apart from others on the same machines; no secret."""
-        where = self.endpoint.rpartition(":")[2] if self.endpoint else f"{self.endpoints}|{self.master}"
+        where = f"{self.endpoints}|{self.master}" if self.endpoints or self.master else f"{self.host}|{self.run}"
+        where = self.endpoint.rpartition(":")[2] if self.endpoint else where
         return hashlib.sha256(where.encode()).digest()
 
     @property
     def on_one_machine(self) -> bool:
         """Whether all workers share a machine: they reach rank 0 by a loopback address, or have one host in common."""
-        host, hosts = self.candidates()[0][0], {part.rpartition(":")[0] for part in _parts(self.endpoints)}
+        host, hosts = self.candidates()[0][0], {part.rpartition(":")[0] for part in parts_of(self.endpoints)}
         return host in ("localhost", "::1") or host.startswith("127.") or len(hosts) == 1
 
     def candidates(self) -> list[tuple[str, int]]:
         """Return the addresses where rank 0 may listen, best first, the same list on every rank."""
         if self.endpoint:
             return [split_endpoint(self.endpoint, "FLEETMETRICS_ENDPOINT")]
-        if not self.endpoints and not self.master:
+        parts = parts_of(self.endpoints)
+        if not parts and not self.master and not self.host:
             raise NoChannelError(
                 f"PADDLE_TRAINERS_NUM says that there are {self.world_size} workers, but PADDLE_TRAINER_ENDPOINTS"
                 " and PADDLE_MASTER are empty, so rank 0 cannot be found. Start the workers through fleetrun, or"
                 " set FLEETMETRICS_ENDPOINT=host:port (host of rank 0) on all of them."
             )
-        parts = _parts(self.endpoints)
         if parts and len(parts) != self.world_size:
             raise InvalidInputError(
                 f"PADDLE_TRAINER_ENDPOINTS names {len(parts)} workers, but PADDLE_TRAINERS_NUM is"
                 f" {self.world_size}; they must agree."
             )
         endpoints = [split_endpoint(part, "PADDLE_TRAINER_ENDPOINTS") for part in parts]
-        first = endpoints[0] if endpoints else split_endpoint(self.master, "PADDLE_MASTER")
-        derived = [(first[0], _FIRST_PORT + word % _PORTS) for word in _EIGHT_WORDS.unpack(self.name)]
+        firsts = endpoints[:1] or ([split_endpoint(self.master, "PADDLE_MASTER")] if self.master else [])
+        host = firsts[0][0] if firsts else self.host
+        derived = [(host, _FIRST_PORT + word % _PORTS) for word in _EIGHT_WORDS.unpack(self.name)]
         # In collective mode Paddle itself may want the first trainer endpoint (its store; NCCL in static mode).
-        return derived if self.collective else [first, *derived]
-
-
-def _whole_number(env: Mapping[str, str], name: str, lowest: int) -> int:
-    text = env.get(name, "").strip() or str(lowest)
-    if not (text.isascii() and text.isdigit()) or int(text) < lowest:
-        raise InvalidInputError(
-            f"the environment variable {name} holds {env[name]!r}; it must be a whole number from {lowest}."
-        )
-    return int(text)
+        return derived if self.collective else [*firsts, *derived]
 
 
 def refuse_server(env: Mapping[str, str]) -> None:
     """Raise `ServerProcessError` if the environment is that of a parameter server."""
-    role = (env.get("TRAINING_ROLE") or env.get("PADDLE_ROLE") or "TRAINER").upper()
-    if role == "PSERVER":
+    if is_server(env):
         raise ServerProcessError(
             "this process is a parameter server (TRAINING_ROLE=PSERVER), which holds no samples; compute metrics"
             " on the workers only, for example inside `if fleet.is_worker():`."
-        )
-
-
-def _parts(endpoints: str) -> list[str]:
-    return [part.strip() for part in endpoints.split(",") if part.strip()]
-
-
-def _refuse_several_endpoints(env: Mapping[str, str]) -> None:
-    """Endpoints of several trainers beside a number of workers that is missing, or 1."""
-    endpoints = _parts(env.get("PADDLE_TRAINER_ENDPOINTS", ""))
-    if len(endpoints) > 1:
-        number = env.get("PADDLE_TRAINERS_NUM", "").strip()
-        raise NoChannelError(
-            f"PADDLE_TRAINER_ENDPOINTS names {len(endpoints)} workers, but PADDLE_TRAINERS_NUM is"
-            f" {number or 'not set'}: the number would be local. Start the workers through fleetrun, or set"
-            " PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID; for a single process, unset PADDLE_TRAINER_ENDPOINTS."
-        )
-
-
-def _refuse_mpi(env: Mapping[str, str]) -> None:
-    torchrun = ("WORLD_SIZE",) if "RANK" in env and "MASTER_ADDR" in env else ()
-    for name in (*MPI_VARIABLES, "HOROVOD_SIZE", *torchrun):
-        if env.get(name, "").isdigit() and int(env[name]) > 1:
-            raise NoChannelError(
-                f"{name} says that an MPI launcher or torchrun started {env[name]} processes, but Paddle's variables"
-                " (PADDLE_TRAINERS_NUM, ...) are not set, so the workers cannot find each other. Start them through"
-                " fleetrun, or set FLEETMETRICS_ENGINE=mpi (or call"
-                " fleetmetrics.set_communicator(fleetmetrics.get_dist_backend('mpi4py')) first)."
-            )
-
-
-def _refuse_forgotten_fleet() -> None:
-    """A fleet with several workers beside an environment that says one would make a silently local number."""
-    fleet: Any = getattr(sys.modules.get("paddle.distributed.fleet"), "fleet", None)
-    role_maker = getattr(fleet, "_role_maker", None)
-    count = getattr(role_maker, "_worker_num", None)
-    workers = count() if callable(count) else 1
-    if isinstance(workers, int) and workers > 1:
-        raise NoChannelError(
-            f"fleet was initialised with {workers} workers, but the environment variable PADDLE_TRAINERS_NUM"
-            " is not set (or says 1), so the others cannot be found. Set PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ID and"
-            " PADDLE_TRAINER_ENDPOINTS, start through fleetrun, or call fleetmetrics.set_communicator."
         )
 
 
@@ -211,8 +157,8 @@ def _ports_in(env: Mapping[str, str]) -> frozenset[int]:
     ports = set()
     for name, value in env.items():
         if name.startswith(("PADDLE_", "MASTER_", "POD_")):
-            words = value.replace(";", ",").split(",")
-            ports |= {int(word.rpartition(":")[2]) for word in words if word.rpartition(":")[2].isdigit()}
+            words = [word.rpartition(":")[2] for word in parts_of(value)]
+            ports |= {int(word) for word in words if word.isdigit()}
     return frozenset(port for port in ports if 1023 < port < 65536)
 
 

@@ -20,7 +20,7 @@ from fleetmetrics.comm.blocks import Block
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began, margin, resolve_timeout
 from fleetmetrics.comm.failures import Caught
-from fleetmetrics.comm.job import MPI_VARIABLES
+from fleetmetrics.comm.launchers import LAUNCHERS
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 
@@ -28,6 +28,8 @@ __all__ = ["MPICommunicator"]
 
 #: Bytes for what a worker says of itself when it makes the communicator.
 _SAID = 512
+#: Each says how many processes an mpirun has started.
+_SIZES = tuple(dict.fromkeys(name for row in LAUNCHERS if row.mpi for name in row.size))
 #: MPI counts up to 2**31 - 1, in units of so many bytes.
 _UNIT = 16
 _channels = itertools.count(1)
@@ -62,11 +64,8 @@ class MPICommunicator(SocketCommunicator):
             ) from error
         world = MPI.COMM_WORLD if comm is None else comm
         rank, size = world.Get_rank(), world.Get_size()
-        if comm is None and size == 1 and not any(name in os.environ for name in MPI_VARIABLES):
-            raise NoChannelError(
-                f"the engine mpi needs workers that mpirun has started, and none of {', '.join(MPI_VARIABLES)} is set:"
-                " start the program with mpirun -n <workers>, or take the engine away"
-            )
+        if comm is None and size == 1:
+            _refuse_alone()
         self._deadline, self._spare, self._late = Deadline(resolve_timeout(timeout)), 0.0, "made the communicator"
         self._broken: CommunicatorError | None = None
         endpoint, secret = self._meet(world, rank, size, comm is None)
@@ -77,7 +76,7 @@ class MPICommunicator(SocketCommunicator):
 
     def _meet(self, world: Any, rank: int, size: int, whole: bool) -> tuple[str, str]:
         """Where rank 0 will listen, and the job's secret; every rank learns them, and that the others are here."""
-        paddles = [os.environ.get(name) for name in ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")]
+        paddles = [os.environ.get(name) or None for name in ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")]
         known = [_free_port(), secrets.token_hex(32)] if rank == 0 else [0, ""]
         said = json.dumps([socket.gethostname(), *known, paddles]).encode()
         mine, everybodys = np.zeros(_SAID, np.uint8), np.zeros((size, _SAID), np.uint8)
@@ -182,6 +181,22 @@ class MPICommunicator(SocketCommunicator):
         except BaseException:
             _abandoned.append((request, buffers))
             raise
+
+
+def _refuse_alone() -> None:
+    """Raise where MPI knows of this process only, unless mpirun says that it has started one."""
+    told = {name: os.environ[name] for name in _SIZES if os.environ.get(name)}
+    if not told:
+        raise NoChannelError(
+            f"the engine mpi needs workers that mpirun has started, and none of {', '.join(_SIZES)} is set:"
+            " start the program with mpirun -n <workers>, or take the engine away"
+        )
+    for name, number in told.items():
+        if number != "1":
+            raise NoChannelError(
+                f"{name} is {number}, but mpi4py's MPI knows of 1 process: mpirun is that of another MPI than mpi4py"
+                " was built for. Start the workers with the mpirun of that MPI, or take the engine away"
+            )
 
 
 def _written(letter: Letter) -> list[Any]:

@@ -67,7 +67,7 @@ class UtilCommunicator(Communicator):
                 " leave util out."
             )
         if job is None:
-            job = Job.from_environment() if os.environ.get("PADDLE_TRAINERS_NUM") else Job()
+            job = Job.from_environment(os.environ)  # the object speaks for groups that are in no variable
         self._util = util
         self._star: SocketCommunicator | None = None
         self._place: tuple[int, int] | None = None  # rank and number of workers

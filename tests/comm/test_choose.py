@@ -62,9 +62,9 @@ def test_an_endpoint_of_ones_own_is_the_only_one() -> None:
         ({**TWO, "PADDLE_TRAINERS_NUM": "1"}, NoChannelError, "the number would be local"),
         ({"PADDLE_TRAINER_ENDPOINTS": "a:1,b:1"}, NoChannelError, "PADDLE_TRAINERS_NUM is not set"),
         ({"OMPI_COMM_WORLD_SIZE": "4"}, NoChannelError, "set_communicator"),
-        ({"PMI_SIZE": "4"}, NoChannelError, "MPI launcher or torchrun"),
+        ({"PMI_SIZE": "4"}, NoChannelError, "mpirun of MPICH or Intel MPI started 4 processes"),
         ({"HOROVOD_SIZE": "4"}, NoChannelError, "HOROVOD_SIZE says that"),
-        ({"WORLD_SIZE": "4", "RANK": "1", "MASTER_ADDR": "a"}, NoChannelError, "torchrun started 4 processes"),
+        ({"WORLD_SIZE": "4", "RANK": "1"}, NoChannelError, "torchrun started 4 processes"),
         ({"TRAINING_ROLE": "PSERVER"}, ServerProcessError, "parameter server"),
     ],
 )

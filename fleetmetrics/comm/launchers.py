@@ -1,0 +1,433 @@
+"""What starts workers, and what each launcher tells them: one table, which everything that asks for a place reads.
+
+`place_of` finds the row whose variables say how many workers there are. All other variables are heard as well: one
+that names more workers than that row is a contradiction, and one that cannot be used is an error, never one worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping, NamedTuple
+
+from fleetmetrics.errors import InvalidInputError, NoChannelError
+
+__all__ = [
+    "LAUNCHERS",
+    "VARIABLES",
+    "Launcher",
+    "Place",
+    "is_server",
+    "parts_of",
+    "place_of",
+    "rank_told",
+    "refuse_groups",
+]
+
+_Said = Mapping[str, str]
+
+#: The address of rank 0 where all workers are on one machine.
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """The environment variables of one launcher; of several for one thing the first that is set counts.
+
+    Args:
+        name: of the launcher.
+        size: how many workers there are.
+        rank: which one this is, from 0.
+        local: how many of them are on this machine: where it is all, they meet on a loopback address.
+        nodes: the list of the machines, in Slurm's notation; rank 0 is on the first.
+        host: the machine of rank 0.
+        run: what sets this run apart from others on the same machines.
+        least: further numbers that the number of workers cannot fall short of, such as that of the machines.
+        lists: lists of workers, or of their machines.
+        command: what is typed to start it, where that is a Python program.
+        modules: the modules that are run for it.
+        mpi: whether MPI could connect its workers.
+        lone: whether its rank 0 alone, without a number, shows that there is a launcher.
+        started: whether the variables are those of a process that it has started, by the variables that are set.
+    """
+
+    name: str
+    size: tuple[str, ...]
+    rank: tuple[str, ...]
+    local: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+    least: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    command: str = ""
+    modules: tuple[str, ...] = ()
+    mpi: bool = False
+    lone: bool = True
+    started: Callable[[_Said], bool] = lambda said: True
+
+    @property
+    def variables(self) -> set[str]:
+        """All of them."""
+        groups = (self.size, self.rank, self.local, self.nodes, self.host, self.run, self.least, self.lists)
+        return {name for group in groups for name in group}
+
+
+def _is_a_step(said: _Said) -> bool:
+    """Whether srun has started this process. The script of sbatch and the shell of salloc have variables, too."""
+    if {"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"}.intersection(said):
+        return True
+    return "SLURM_PROCID" in said and (said["SLURM_PROCID"] != "0" or "SLURM_JOB_ID" not in said)
+
+
+#: Each is nearer to the worker than those below it, which may have started it: torchrun under srun.
+LAUNCHERS = (
+    Launcher(
+        "Paddle's launcher",
+        size=("PADDLE_TRAINERS_NUM",),
+        rank=("PADDLE_TRAINER_ID",),
+        run=("PADDLE_JOB_ID",),
+        least=("PADDLE_GLOBAL_SIZE", "PADDLE_NNODES"),
+        lists=("PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS"),
+        command="fleetrun",
+        modules=("paddle.distributed.launch", "paddle.distributed.fleet.launch"),
+        lone=False,
+    ),
+    Launcher(
+        "torchrun",
+        size=("WORLD_SIZE",),
+        rank=("RANK",),
+        local=("LOCAL_WORLD_SIZE",),
+        host=("MASTER_ADDR",),
+        run=("TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"),
+        command="torchrun",
+        modules=("torch.distributed.run", "torch.distributed.launch"),
+    ),
+    Launcher(
+        "horovodrun",
+        size=("HOROVOD_SIZE",),
+        rank=("HOROVOD_RANK",),
+        local=("HOROVOD_LOCAL_SIZE",),
+        run=("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"),
+    ),
+    Launcher(
+        "mpirun of Open MPI",
+        size=("OMPI_COMM_WORLD_SIZE",),
+        rank=("OMPI_COMM_WORLD_RANK",),
+        local=("OMPI_COMM_WORLD_LOCAL_SIZE",),
+        run=("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+        mpi=True,
+    ),
+    Launcher(
+        "mpirun of MVAPICH",
+        size=("MV2_COMM_WORLD_SIZE",),
+        rank=("MV2_COMM_WORLD_RANK",),
+        local=("MV2_COMM_WORLD_LOCAL_SIZE",),
+        run=("MPIRUN_ID",),
+        mpi=True,
+    ),
+    Launcher(
+        "jsrun",
+        size=("JSM_NAMESPACE_SIZE",),
+        rank=("JSM_NAMESPACE_RANK",),
+        local=("JSM_NAMESPACE_LOCAL_SIZE",),
+        run=("LSB_JOBID", "PMIX_NAMESPACE"),
+        mpi=True,
+    ),
+    Launcher(
+        "mpiexec of Cray PALS",
+        size=("PMI_SIZE",),
+        rank=("PALS_RANKID",),
+        local=("PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
+        run=("PALS_APID",),
+        mpi=True,
+        started=lambda said: any(name.startswith("PALS_") for name in said),
+    ),
+    Launcher(
+        "mpirun of MPICH or Intel MPI",
+        size=("PMI_SIZE",),
+        rank=("PMI_RANK",),
+        local=("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
+        mpi=True,
+    ),
+    Launcher("PMIx", size=("PMIX_SIZE",), rank=("PMIX_RANK",), run=("PMIX_NAMESPACE",), mpi=True),
+    Launcher(
+        "srun",
+        size=("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
+        rank=("SLURM_PROCID",),
+        nodes=("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
+        run=("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEPID"),
+        started=_is_a_step,
+    ),
+)
+_PADDLE = LAUNCHERS[0]
+_SERVERS, _ENDPOINT, _MASTER = "PADDLE_PSERVERS_IP_PORT_LIST", "FLEETMETRICS_ENDPOINT", "MASTER_ADDR"
+#: Every variable that is looked at.
+VARIABLES = frozenset({_SERVERS, _ENDPOINT, "PADDLE_MASTER"}.union(*(row.variables for row in LAUNCHERS)))
+
+
+class Place(NamedTuple):
+    """What the environment says of this process."""
+
+    rank: int = 0
+    size: int = 1
+    launcher: Launcher | None = None  # None where nothing speaks of workers
+    host: str = ""  # of rank 0, where Paddle's own variables do not say it
+    run: str = ""  # what sets this run apart
+
+
+class _Claim(NamedTuple):
+    """At how many workers a variable hints."""
+
+    workers: int
+    variable: str
+    words: str
+    launcher: Launcher
+
+
+def place_of(env: Mapping[str, str]) -> Place:
+    """Find this process's place in the environment; an empty variable counts as one that is not set.
+
+    Raises:
+        InvalidInputError: if a variable is malformed.
+        NoChannelError: if the environment names several workers and cannot be used, or contradicts itself.
+    """
+    said = {name: env[name].strip() for name in VARIABLES.intersection(env)}
+    said = {name: text for name, text in said.items() if text}
+    if not said:
+        return Place()
+    rows = [row for row in LAUNCHERS if row.started(said)]
+    row = next((row for row in rows if _first(row.size, said)), None)
+    size = 1 if row is None else _number(_first(row.size, said), said, 1)
+    _refuse_contradictions(row, size, rows, said)
+    if row is None:
+        _refuse_unknown_number(rows, said)
+        return Place()
+    rank = _rank_in(row, size, said)
+    if size == 1:
+        return Place(rank, size, row)
+    same = [row, *(each for each in rows if each is not row and _says(each, rank, size, said))]
+    host = _host_of(same, size, said)
+    run = [f"{name}={said[name]}" for each in same for name in each.run if name in said]
+    if not host and row is not _PADDLE and _ENDPOINT not in said:
+        raise _nowhere(row, said)
+    if not run and host == _LOOPBACK:
+        run = [_starter(row.rank)]
+    return Place(rank, size, row, host, "|".join([row.name, *run]))
+
+
+def rank_told(env: Mapping[str, str]) -> int:
+    """The rank that the environment names, whatever else it says; 0 without one."""
+    for row in LAUNCHERS:
+        text = next((env[name].strip() for name in row.rank if env.get(name, "").strip()), "")
+        if text.isascii() and text.isdigit() and row.started(env):
+            return int(text)
+    return 0
+
+
+def is_server(env: Mapping[str, str]) -> bool:
+    """Whether the environment is that of one of Paddle's parameter servers."""
+    return (env.get("TRAINING_ROLE") or env.get("PADDLE_ROLE") or "TRAINER").strip().upper() == "PSERVER"
+
+
+def parts_of(text: str) -> list[str]:
+    """The entries of a list, by comma, semicolon or blank."""
+    return [part for part in re.split(r"[,;\s]+", text) if part]
+
+
+def refuse_groups() -> None:
+    """Raise `NoChannelError` if this process is one of several in a group of Paddle, torch or MPI. Imports nothing."""
+    for name, words, workers in _GROUPS:
+        with contextlib.suppress(AttributeError):  # while another thread imports it
+            found = workers(sys.modules[name]) if name in sys.modules else 1
+            if isinstance(found, int) and found > 1:
+                raise NoChannelError(
+                    f"{words.format(found)}, but the environment variable PADDLE_TRAINERS_NUM is not set (or says 1),"
+                    " so the others cannot be found, and the number would be local. Set PADDLE_TRAINERS_NUM and"
+                    f" PADDLE_TRAINER_ID, and {_ENDPOINT}=host:port (host of rank 0), on all of them, start through"
+                    " fleetrun, or call fleetmetrics.set_communicator; compute_local() gives the local value."
+                )
+
+
+def _fleets(module: Any) -> Any:
+    count = getattr(getattr(getattr(module, "fleet", None), "_role_maker", None), "_worker_num", None)
+    return count() if callable(count) else 1
+
+
+def _torchs(module: Any) -> Any:
+    return module.get_world_size() if module.is_available() and module.is_initialized() else 1
+
+
+def _paddles(module: Any) -> Any:  # its get_world_size reads the environment
+    return module.get_group().nranks if module.is_initialized() else 1
+
+
+def _mpis(module: Any) -> Any:
+    return module.COMM_WORLD.Get_size() if module.Is_initialized() and not module.Is_finalized() else 1
+
+
+_GROUPS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("paddle.distributed.fleet", "fleet was initialised with {} workers", _fleets),
+    ("paddle.distributed", "paddle.distributed was initialised with {} workers", _paddles),
+    ("torch.distributed", "torch.distributed was initialised with {} workers", _torchs),
+    ("mpi4py.MPI", "MPI.COMM_WORLD of mpi4py has {} ranks", _mpis),
+)
+
+
+def _first(names: tuple[str, ...], said: _Said) -> str:
+    return next((name for name in names if name in said), "")
+
+
+def _number(name: str, said: _Said, lowest: int) -> int:
+    text = said[name]
+    if not (text.isascii() and text.isdigit()) or int(text) < lowest:
+        raise InvalidInputError(
+            f"the environment variable {name} holds {text!r}; it must be a whole number from {lowest}."
+        )
+    return int(text)
+
+
+def _least(name: str, said: _Said) -> int:
+    """The number, or the first of a range such as 2:4."""
+    return _number(name, {name: said[name].partition(":")[0]} if ":" in said[name] else said, 1)
+
+
+def _claims(row: Launcher, said: _Said) -> Iterator[_Claim]:
+    """What the variables of a launcher say of the number of workers."""
+    size, rank = _first(row.size, said), _first(row.rank, said)
+    numbers = [name for name in (size, _first(row.local, said)) if name]
+    counts = {name: _number(name, said, 1) for name in numbers}
+    counts.update({name: _least(name, said) for name in row.least if name in said})
+    counts.update({name: len(parts_of(said[name])) for name in row.lists if name in said})
+    for name, workers in counts.items():
+        yield _Claim(workers, name, f"{name} names {workers} workers", row)
+    if rank:
+        number = _number(rank, said, 0)
+        yield _Claim(number + 1, rank, f"{rank} is {number}, so there are {number + 1} workers or more", row)
+
+
+def _refuse_contradictions(row: Launcher | None, size: int, rows: list[Launcher], said: _Said) -> None:
+    """Raise where a variable names more workers than there would be."""
+    # What starts all processes of a job has started its servers, too.
+    servers = len(parts_of(said.get(_SERVERS, ""))) if row is _PADDLE else 0
+    for each in rows:
+        for claim in _claims(each, said):
+            if claim.workers > size + servers and claim.variable not in (row.rank if row else ()):
+                raise _contradiction(claim, row, size, said)
+
+
+def _contradiction(claim: _Claim, row: Launcher | None, size: int, said: _Said) -> NoChannelError:
+    chosen = row or claim.launcher
+    number = _first(chosen.size, said)
+    told = f"{number} is {size}" if number else f"{chosen.size[0]} is not set"
+    value = "local" if size == 1 else f"that of {size}"
+    paddles = ", ".join(_PADDLE.size + _PADDLE.rank)
+    if row is None and claim.launcher is _PADDLE:
+        what = f"Start the workers through fleetrun, or set {paddles.replace(', ', ' and ')}"
+    else:
+        what = f"Let them agree, or set {paddles} and {_ENDPOINT}=host:port (host of rank 0)"
+    return NoChannelError(f"{claim.words}, but {told}: the number would be {value}. {what}{_alone(claim.variable)}")
+
+
+def _refuse_unknown_number(rows: list[Launcher], said: _Said) -> None:
+    """Raise where several workers are spoken of, and nothing says how many."""
+    lone = [name for row in rows if row.lone for name in row.rank if name in said]
+    for name in (*lone, _SERVERS, _ENDPOINT):
+        if name in said:
+            where = "" if name == _ENDPOINT else f" and {_ENDPOINT}=host:port (host of rank 0)"
+            raise NoChannelError(
+                f"{name} is {said[name]!r}, and nothing says how many workers there are: the number would be local."
+                f" Start the workers through fleetrun, or set {', '.join(_PADDLE.size + _PADDLE.rank)}{where}"
+                f" on all of them{_alone(name)}"
+            )
+
+
+def _rank_in(row: Launcher, size: int, said: _Said) -> int:
+    name, number = _first(row.rank, said), _first(row.size, said)
+    if not name:
+        if size == 1 or row is _PADDLE:
+            return 0
+        raise _unusable(row, said, f"{row.rank[0]} is not set, so it cannot be known which one this is")
+    rank = _number(name, said, 0)
+    if rank >= size:
+        raise InvalidInputError(
+            f"{name} is {rank}, but {number} is {size}: ranks run from 0 to {size - 1}. Start the workers through"
+            " fleetrun, or set both."
+        )
+    return rank
+
+
+def _says(row: Launcher, rank: int, size: int, said: _Said) -> bool:
+    """Whether a launcher says the same of this process."""
+    names = _first(row.size, said), _first(row.rank, said)
+    return all(names) and (_number(names[0], said, 1), _number(names[1], said, 0)) == (size, rank)
+
+
+def _host_of(rows: list[Launcher], size: int, said: _Said) -> str:
+    """The machine of rank 0, as far as these launchers say it; a loopback address if there is no other machine."""
+    nodes = [_first_node(name, said) for row in rows for name in [_first(row.nodes, said)] if name]
+    together = [_first(row.local, said) for row in rows]
+    if any(alone for _, alone in nodes) or any(name and _number(name, said, 1) == size for name in together):
+        return _LOOPBACK
+    hosts = [said[name] for row in rows for name in row.host if name in said]
+    # Whatever has started them, a script may say by torch's variable where rank 0 is.
+    return next(iter([*hosts, *([said[_MASTER]] if _MASTER in said else []), *(host for host, _ in nodes)]), "")
+
+
+def _first_node(name: str, said: _Said) -> tuple[str, bool]:
+    """The first machine of a list such as ``node[01-04,7],gpu3``, and whether it is the only one."""
+    text = said[name]
+    entries = re.findall(r"(?:[^,\[\]]|\[[^\[\]]+\])+", text)
+    if not entries or ",".join(entries) != text:
+        raise InvalidInputError(
+            f"the environment variable {name} holds {text!r}; it must be a list of machines such as node[01-04,7],gpu3."
+        )
+    ranges = re.findall(r"\[([^\]]*)\]", entries[0])
+    alone = len(entries) == 1 and not any(re.search("[-,]", each) for each in ranges)
+    return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", entries[0]), alone
+
+
+def _nowhere(row: Launcher, said: _Said) -> NoChannelError:
+    here, missing = _first(row.local, said), [*row.host, *row.nodes[:1]]
+    if here and not missing:
+        return _unusable(row, said, f"{here} is {said[here]}, and nothing says on which machine rank 0 is")
+    return _unusable(row, said, f"{missing[0]} is not set" if missing else "nothing says where rank 0 is")
+
+
+def _unusable(row: Launcher, said: _Said, why: str) -> NoChannelError:
+    number = _first(row.size, said)
+    engine = (
+        ", or set FLEETMETRICS_ENGINE=mpi (in the program:"
+        " fleetmetrics.set_communicator(fleetmetrics.get_dist_backend('mpi4py')))"
+    )
+    return NoChannelError(
+        f"{number} says that {row.name} started {said[number]} processes, but {why}. Set {_ENDPOINT}=host:port (host"
+        f" of rank 0) on all of them{engine * row.mpi}, or start them through fleetrun{_alone(number)}"
+    )
+
+
+def _alone(variable: str) -> str:
+    return f"; for a single process, unset {variable}, or call compute_local()."
+
+
+def _starter(variables: tuple[str, ...]) -> str:
+    """The process that has started all workers of this machine: the nearest ancestor that is no worker itself."""
+    process = os.getppid()
+    try:
+        while process > 1:
+            told = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+            if not any(entry.startswith(f"{name}=".encode()) for entry in told for name in variables):
+                break
+            process = int(_status(process)[1])
+        return f"started by {process} at {_status(process)[19]}"
+    except (OSError, IndexError):  # of another user, or there is no /proc
+        return f"started by {process}"
+
+
+def _status(process: int) -> list[str]:
+    """The fields of Linux's table of processes, behind the name; 1 is the parent and 19 the start."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

@@ -1,0 +1,274 @@
+"""The table of launchers: what each says, and what cannot be used is never one worker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.launchers import LAUNCHERS, Place, is_server, parts_of, place_of, rank_told
+from fleetmetrics.errors import InvalidInputError, NoChannelError
+
+pytestmark = pytest.mark.numpy_only
+
+PADDLE = {"PADDLE_TRAINERS_NUM": "3", "PADDLE_TRAINER_ID": "2", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2,c:3"}
+TORCH = {"WORLD_SIZE": "3", "RANK": "2", "MASTER_ADDR": "node1", "MASTER_PORT": "29500", "LOCAL_WORLD_SIZE": "1"}
+OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}
+MPICH = {"PMI_SIZE": "3", "PMI_RANK": "2", "MPI_LOCALNRANKS": "3", "PMI_FD": "11"}
+SRUN = {
+    "SLURM_JOB_ID": "17",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "3",
+    "SLURM_NTASKS": "3",
+    "SLURM_PROCID": "2",
+    "SLURM_STEP_NODELIST": "node[01-03]",
+}
+SBATCH = {"SLURM_JOB_ID": "17", "SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_JOB_NODELIST": "node[01-04]"}
+
+
+def without(environment: dict[str, str], *names: str) -> dict[str, str]:
+    return {name: text for name, text in environment.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("environment", "host"),
+    [
+        (TORCH, "node1"),
+        ({**TORCH, "LOCAL_WORLD_SIZE": "3"}, "127.0.0.1"),
+        (OPEN_MPI, "127.0.0.1"),
+        ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "MASTER_ADDR": "node7"}, "node7"),
+        (MPICH, "127.0.0.1"),
+        (SRUN, "node01"),
+        ({**SRUN, "SLURM_STEP_NODELIST": "node7"}, "127.0.0.1"),
+        ({**without(MPICH, "MPI_LOCALNRANKS"), **SRUN}, "node01"),
+        ({**without(MPICH, "MPI_LOCALNRANKS"), **SRUN, "SLURM_PROCID": "1", "MASTER_ADDR": "node3"}, "node3"),
+    ],
+)
+def test_who_is_where_is_read(environment: dict[str, str], host: str) -> None:
+    place = place_of(environment)
+    assert (place.rank, place.size, place.host) == (2, 3, host)
+    job = Job.from_environment(environment)
+    assert (job.rank, job.world_size, job.collective) == (2, 3, True)
+    assert {where for where, _ in job.candidates()} == {host}
+    assert all(20000 <= port < 32000 and str(port) != "29500" for _, port in job.candidates())
+
+
+def test_a_rank_that_no_batch_script_has_is_that_of_a_task_of_srun() -> None:
+    assert place_of({**SBATCH, "SLURM_PROCID": "1"})[:2] == (1, 4)
+
+
+def test_the_row_nearest_to_the_worker_counts() -> None:
+    assert Job.from_environment({**SRUN, **PADDLE}).endpoints == "a:1,b:2,c:3"
+    under_srun = {**TORCH, "WORLD_SIZE": "24", "RANK": "17", "LOCAL_WORLD_SIZE": "8"}
+    place = place_of({**SRUN, **under_srun})
+    assert (place.rank, place.size, place.host) == (17, 24, "node1")
+    assert place.launcher is not None and place.launcher.name == "torchrun"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [
+        ("node[01-04,7],gpu3", "node01"),
+        ("gpu3,node[01-04]", "gpu3"),
+        ("rack[2-3]n[5,7]", "rack2n5"),
+        ("a-1,b-2", "a-1"),
+        ("node[7]", "127.0.0.1"),
+        ("node-7", "127.0.0.1"),
+    ],
+)
+def test_rank_0_is_on_the_first_machine_of_the_list(nodes: str, first: str) -> None:
+    assert place_of({**SRUN, "SLURM_STEP_NODELIST": nodes}).host == first
+
+
+@pytest.mark.parametrize("nodes", ["node[01-04", "node]", "a,,b", ",", "node[]"])
+def test_a_malformed_list_of_machines_is_named(nodes: str) -> None:
+    with pytest.raises(InvalidInputError, match="SLURM_STEP_NODELIST holds"):
+        place_of({**SRUN, "SLURM_STEP_NODELIST": nodes})
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        SBATCH,
+        without(SBATCH, "SLURM_PROCID"),
+        {**SBATCH, "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"},
+        {"PADDLE_TRAINER_ID": "0"},
+        {"MASTER_ADDR": "node1", "MASTER_PORT": "1"},
+        {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "node1"},
+        {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0", "PMIX_RANK": "0"},
+        {"PADDLE_TRAINERS_NUM": "1", "PADDLE_GLOBAL_SIZE": "1", "PADDLE_NNODES": "1", "PADDLE_MASTER": "a:1"},
+        {"PADDLE_TRAINERS_NUM": "1", "PADDLE_PSERVERS_IP_PORT_LIST": "a:1", "PADDLE_NNODES": "2"},
+        {"PADDLE_TRAINERS_NUM": "", "WORLD_SIZE": "", "OMPI_COMM_WORLD_SIZE": " ", "FLEETMETRICS_ENDPOINT": ""},
+        {"FLEETMETRICS_SECRET": "s"},
+    ],
+)
+def test_one_process_is_one_worker(environment: dict[str, str]) -> None:
+    assert Job.from_environment(environment).world_size == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"FLEETMETRICS_ENDPOINT": "a:1"}, "FLEETMETRICS_ENDPOINT is 'a:1', and nothing says how many workers"),
+        ({"FLEETMETRICS_ENDPOINT": "a:1", "PADDLE_TRAINER_ID": "0"}, "FLEETMETRICS_ENDPOINT is 'a:1'"),
+        (
+            {**OPEN_MPI, "PADDLE_TRAINERS_NUM": "1"},
+            "OMPI_COMM_WORLD_SIZE names 3 workers, but PADDLE_TRAINERS_NUM is 1",
+        ),
+        ({**TORCH, "PADDLE_TRAINERS_NUM": "1"}, "WORLD_SIZE names 3 workers, but PADDLE_TRAINERS_NUM is 1"),
+        ({**TORCH, "PADDLE_TRAINERS_NUM": "2"}, "the number would be that of 2"),
+        ({**SRUN, "WORLD_SIZE": "1", "RANK": "0"}, "SLURM_STEP_NUM_TASKS names 3 workers, but WORLD_SIZE is 1"),
+        (without(TORCH, "MASTER_ADDR"), "torchrun started 3 processes, but MASTER_ADDR is not set"),
+        (without(TORCH, "RANK"), "WORLD_SIZE says that torchrun started 3 processes, but RANK is not set"),
+        (without(TORCH, "WORLD_SIZE"), "RANK is 2, so there are 3 workers or more, but WORLD_SIZE is not set"),
+        ({"PMIX_RANK": "0", "PMIX_NAMESPACE": "x"}, "PMIX_RANK is '0', and nothing says how many workers"),
+        ({"PALS_RANKID": "0", "PALS_APID": "x"}, "PALS_RANKID is '0', and nothing says how many"),
+        ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, "LOCAL_SIZE is 2, and nothing says on which machine.*=mpi"),
+        (without(SRUN, "SLURM_STEP_NODELIST"), "srun started 3 processes, but SLURM_STEP_NODELIST is not set"),
+        ({"SLURM_NTASKS": "3", "SLURM_PROCID": "0"}, "srun started 3 processes"),
+        ({"JSM_NAMESPACE_SIZE": "3", "JSM_NAMESPACE_RANK": "1"}, "jsrun started 3 processes"),
+        ({"PADDLE_GLOBAL_SIZE": "2"}, "PADDLE_GLOBAL_SIZE names 2 workers, but PADDLE_TRAINERS_NUM is not set"),
+        ({"PADDLE_NNODES": "2:4", "PADDLE_MASTER": "a:1"}, "PADDLE_NNODES names 2 workers"),
+        ({"PADDLE_TRAINERS": "h1 h2"}, "PADDLE_TRAINERS names 2 workers"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "a:1;b:1;c:1"}, "PADDLE_TRAINER_ENDPOINTS names 3 workers"),
+        ({"TRAINING_ROLE": "TRAINER", "PADDLE_PSERVERS_IP_PORT_LIST": "a:1"}, "PADDLE_PSERVERS_IP_PORT_LIST is 'a:1'"),
+    ],
+)
+def test_what_names_several_workers_and_cannot_be_used_is_said(environment: dict[str, str], words: str) -> None:
+    with pytest.raises(NoChannelError, match=words) as caught:
+        Job.from_environment(environment)
+    assert "for a single process, unset " in str(caught.value) and "compute_local()" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["three", "0", "-3", "3.0", "３"])
+@pytest.mark.parametrize("name", sorted({row.size[0] for row in LAUNCHERS} | {"PADDLE_NNODES", "LOCAL_WORLD_SIZE"}))
+def test_a_malformed_number_is_named_with_its_value(name: str, text: str) -> None:
+    started = {"PALS_RANKID": "0"} if name.startswith("PALS") else {}
+    with pytest.raises(InvalidInputError, match=f"{name} holds '{text}'; it must be a whole number from 1"):
+        place_of({name: text, **started})
+
+
+@pytest.mark.parametrize("environment", [TORCH, OPEN_MPI, MPICH, SRUN, PADDLE])
+def test_a_rank_beyond_the_number_is_an_error(environment: dict[str, str]) -> None:
+    [row] = [row for row in LAUNCHERS if row.size[0] in environment and row.rank[0] in environment]
+    with pytest.raises(InvalidInputError, match=f"{row.rank[0]} is 3, but {row.size[0]} is 3: ranks run from 0 to 2"):
+        Job.from_environment({**environment, row.rank[0]: "3"})
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    assert Job.from_environment({**TORCH, "PADDLE_TRAINERS_NUM": "", "PADDLE_TRAINER_ID": " "}).world_size == 3
+
+
+@pytest.mark.parametrize("separated", ["a:1;b:2;c:3", "a:1 b:2 c:3", "a:1, b:2, c:3", "a:1\nb:2\nc:3\n"])
+def test_endpoints_are_read_however_they_are_separated(separated: str) -> None:
+    job = Job.from_environment({**PADDLE, "PADDLE_TRAINER_ENDPOINTS": separated})
+    assert job.candidates() == Job.from_environment(PADDLE).candidates()
+    assert parts_of(separated) == ["a:1", "b:2", "c:3"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (TORCH, "MASTER_PORT"),
+        (TORCH, "TORCHELASTIC_RUN_ID"),
+        (SRUN, "SLURM_STEP_ID"),
+        (SRUN, "SLURM_JOB_ID"),
+        (OPEN_MPI, "PMIX_NAMESPACE"),
+    ],
+)
+def test_two_runs_on_the_same_machines_take_other_ports(change: tuple[dict[str, str], str]) -> None:
+    environment, name = change
+    one, other = (Job.from_environment({**environment, name: text}) for text in ("101", "102"))
+    assert one.candidates() != other.candidates()
+    assert one.candidates() == Job.from_environment({**environment, name: "101", "HOME": "/elsewhere"}).candidates()
+
+
+def test_without_a_name_the_run_is_that_of_the_process_that_has_started_the_workers() -> None:
+    """Workers behind different shells find the same one, and another one's workers do not."""
+    code = "from fleetmetrics.comm.launchers import place_of; import os; print(place_of(os.environ).run)"
+    run = [sys.executable, "-c", code]
+
+    def started(*command: str) -> str:
+        env = {**MPICH, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+    quoted = f"{sys.executable} -c '{code}'; true"
+    assert started(*run) == started("/bin/sh", "-c", quoted) == started("/bin/sh", "-c", f'/bin/sh -c "{quoted}"; true')
+    assert f"started by {os.getpid()} at " in started(*run)
+    assert started(
+        "/usr/bin/env",
+        "-i",
+        "/bin/sh",
+        "-c",
+        " ".join(
+            [*(f"{name}={text}" for name, text in MPICH.items()), f"PYTHONPATH={os.pathsep.join(sys.path)}", quoted]
+        ),
+    ) != started(*run)
+
+
+def test_the_rank_for_a_line_of_log_is_told_whatever_else_is_wrong() -> None:
+    for environment in (
+        PADDLE,
+        TORCH,
+        OPEN_MPI,
+        MPICH,
+        SRUN,
+        {"PMIX_RANK": "2"},
+        {"RANK": " 2", "PADDLE_TRAINER_ID": ""},
+    ):
+        assert rank_told(environment) == 2
+    for environment in ({}, {"RANK": "two"}, SBATCH):
+        assert rank_told(environment) == 0
+
+
+@pytest.mark.parametrize(("environment", "server"), [({}, False), ({"TRAINING_ROLE": "pserver"}, True)])
+def test_a_server_is_one(environment: dict[str, str], server: bool) -> None:
+    assert is_server(environment) == server
+    assert is_server({**environment, "PADDLE_ROLE": "PSERVER", "TRAINING_ROLE": environment.get("TRAINING_ROLE", "")})
+
+
+def test_no_variable_is_no_launcher() -> None:
+    assert place_of({"PATH": "/bin", "HOME": "/"}) == Place()
+
+
+# -- a group that is in no variable ------------------------------------------------------------------------
+
+
+def module(**members: Any) -> Any:
+    made: Any = type(sys)("a stand-in")
+    made.__dict__.update(members)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "stand_in", "words"),
+    [
+        (
+            "torch.distributed",
+            module(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 2),
+            "torch.distributed was initialised with 2 workers",
+        ),
+        (
+            "mpi4py.MPI",
+            module(Is_initialized=lambda: True, Is_finalized=lambda: False, COMM_WORLD=module(Get_size=lambda: 2)),
+            "MPI.COMM_WORLD of mpi4py has 2 ranks",
+        ),
+        (
+            "paddle.distributed",
+            module(is_initialized=lambda: True, get_group=lambda: module(nranks=2)),
+            "paddle.distributed was initialised with 2 workers",
+        ),
+    ],
+)
+def test_a_group_of_several_beside_an_environment_of_one_is_said(
+    monkeypatch: pytest.MonkeyPatch, name: str, stand_in: Any, words: str
+) -> None:
+    monkeypatch.setitem(sys.modules, name, stand_in)
+    with pytest.raises(NoChannelError, match=words):
+        Job.from_environment()
+    monkeypatch.setitem(sys.modules, name, module())  # another thread imports it
+    assert Job.from_environment().world_size == 1
