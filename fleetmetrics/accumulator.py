@@ -341,9 +341,13 @@ class Accumulator(Partial):
         states, tables = self._states(), self._tables()
         own = next((state.reduce for state in states if state.reduce is not None), None)
         reduce: Any = channel.reduce_made if own is None else functools.partial(own, channel)
-        values = dict(zip(states, reduce(call, lambda: blocks_of(states, scope), timeout=timeout)))
-        self._raise_if_invalid(values)
-        carries = fold_in_order(call, channel, tables, values, deadline) if tables else {}
+
+        def exchanged() -> tuple[dict[State, np.ndarray], Mapping[Any, Any]]:
+            values = dict(zip(states, reduce(call, lambda: blocks_of(states, scope), timeout=timeout)))
+            self._raise_if_invalid(values)
+            return values, fold_in_order(call, channel, tables, values, deadline) if tables else {}
+
+        values, carries = channel.together(exchanged, deadline, call) if tables else exchanged()
         try:
             return self.evaluate(values, carries)
         except InvalidInputError as error:

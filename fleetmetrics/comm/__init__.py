@@ -14,10 +14,11 @@ An exchange goes like this; all the others, of states, arrays, records and objec
 
 `Communicator.consult` is that exchange as its users see it. `job` reads where this process stands, `handshake` finds
 rank 0 and proves both sides to each other, `frames` are what they say from then on, sealed. `hub` is rank 0's side of
-the star, `star` the other workers', and `sockets` the communicator that stands on them. Rank 0 gives up early enough
-for its verdict to reach everybody before the first deadline, and names the ranks that are missing. It has no threads:
-it coordinates inside of its own call. `blocks` puts many states into one payload. `util` goes through ``fleet.util``
-instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when nobody says.
+the star, `star` the other workers', `turns` the line of a worker's threads, and `sockets` the communicator on top.
+Rank 0 gives up early enough for its verdict to reach everybody before the first deadline, and names the ranks that
+are missing. It has no threads: it coordinates inside of its own call. `blocks` puts many states into one payload.
+`util` goes through ``fleet.util`` instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when
+nobody says.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ __all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter"]
 # Measured: larger chunks outgrow the sockets' buffers and the cache, and take longer per byte.
 CHUNK_BYTES = 2**19
 _Self = TypeVar("_Self", bound="Communicator")
+_T = TypeVar("_T")
 
 
 class Communicator:
@@ -27,7 +28,8 @@ class Communicator:
     Every operation is collective: each worker of the job calls the same one in the same order. All of them get
     the same result, or all raise the same error before the deadline: `AgreementError` if the workers' calls differ,
     `DeadlineError` if one does not arrive in time, `CommunicatorError` if the channel is broken. ``timeout`` is in
-    seconds; None: FLEETMETRICS_TIMEOUT, else half an hour. One thread at a time may use a communicator.
+    seconds; None: FLEETMETRICS_TIMEOUT, else half an hour. Threads of a worker take turns, in the order in which they
+    come; if that differs by worker, so do their calls.
     """
 
     rank: int
@@ -78,6 +80,19 @@ class Communicator:
     ) -> Letter:
         raise NotImplementedError(f"{type(self).__name__} has no consult, by which the workers reach each other")
 
+    def together(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
+        """Run a function whose exchanges belong together: those of other threads of this worker wait for its end.
+
+        Args:
+            work: makes the exchanges.
+            deadline: until when to wait for the other threads.
+            call: what is done; errors quote it.
+
+        Returns:
+            What the function returns.
+        """
+        return work()
+
     def reduce(
         self, call: str, blocks: Sequence[Block], *, timeout: float | None = None, trouble: BaseException | None = None
     ) -> list[np.ndarray]:
@@ -109,16 +124,18 @@ class Communicator:
             # the shapes agree, so all workers have large states or none
             return Letter(note, b"" if large else wire.reduced(layouts, agreed, [letter.payload for letter in letters]))
 
-        payload = b"" if large else wire.pack(layout, arrays)
-        told = self.consult(call, decide, layout.text, payload, timeout=deadline.timeout, trouble=trouble)
-        if told.note is not None:
-            [layout] = read_each([told.note], wire.layout_of)
-        if not large:
-            return read_each([joined(told.payload)], lambda payload: wire.unpack(layout, payload))[0]
-        return [
-            self._reduce_large(call, Block(name, how, array.astype(dtype, copy=False)), deadline)
-            for name, how, dtype, array in zip(layout.names, layout.reductions, layout.dtypes, arrays)
-        ]
+        def exchanged() -> list[np.ndarray]:
+            payload = b"" if large else wire.pack(layout, arrays)
+            told = self.consult(call, decide, layout.text, payload, timeout=deadline.left, trouble=trouble)
+            agreed = layout if told.note is None else read_each([told.note], wire.layout_of)[0]
+            if not large:
+                return read_each([joined(told.payload)], lambda payload: wire.unpack(agreed, payload))[0]
+            return [
+                self._reduce_large(call, Block(name, how, array.astype(dtype, copy=False)), deadline)
+                for name, how, dtype, array in zip(agreed.names, agreed.reductions, agreed.dtypes, arrays)
+            ]
+
+        return self.together(exchanged, deadline, call) if large else exchanged()
 
     def _reduce_large(self, call: str, block: Block, deadline: Deadline) -> np.ndarray:
         """Reduce a state chunk by chunk, after all have agreed."""
@@ -196,15 +213,18 @@ class Communicator:
             common, sizes = wire.join(source, letter.note)
             return common, sizes, [] if max(sizes) > CHUNK_BYTES else wire.split(joined(letter.payload), sizes)
 
-        note, small = [source, column.dtype.str, column.shape], b"" if len(data) > CHUNK_BYTES else data
-        told = self.consult(call, decide, note, small, timeout=deadline.timeout, trouble=caught.error)
-        common, sizes, parts = read_each([told], read)[0]
-        parts = parts or self._gather_large(call, data, sizes, deadline)
+        def exchanged() -> list[np.ndarray]:
+            note, small = [source, column.dtype.str, column.shape], b"" if len(data) > CHUNK_BYTES else data
+            told = self.consult(call, decide, note, small, timeout=deadline.left, trouble=caught.error)
+            common, sizes, parts = read_each([told], read)[0]
+            parts = parts or self._gather_large(call, data, sizes, deadline)
 
-        def array_of(part: np.ndarray, dtype: str, shape: Sequence[int]) -> np.ndarray:
-            return np.frombuffer(bytes(part.data), dtype).reshape(shape).astype(common)
+            def array_of(part: np.ndarray, dtype: str, shape: Sequence[int]) -> np.ndarray:
+                return np.frombuffer(bytes(part.data), dtype).reshape(shape).astype(common)
 
-        return read_each(zip(parts, told.note), lambda each: array_of(each[0], *each[1]))
+            return read_each(zip(parts, told.note), lambda each: array_of(each[0], *each[1]))
+
+        return self.together(exchanged, deadline, call)
 
     def _gather_large(self, call: str, data: Any, sizes: Sequence[int], deadline: Deadline) -> list[np.ndarray]:
         """Return every worker's bytes, gathered chunk by chunk."""

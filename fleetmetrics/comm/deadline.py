@@ -35,8 +35,20 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds left for one more exchange: positive, so that every worker gets the error."""
-        return max(self.remaining, 1e-3)
+        """Seconds left for one more exchange, which goes on with this deadline: positive, as any timeout."""
+        return _Left(self)
+
+
+class _Left(float):
+    """Seconds left of a deadline that several exchanges have in common: their errors tell the whole timeout."""
+
+    __slots__ = ("deadline",)
+    deadline: Deadline
+
+    def __new__(cls, deadline: Deadline) -> _Left:
+        found = super().__new__(cls, max(deadline.remaining, 1e-3))
+        found.deadline = deadline
+        return found
 
 
 def resolve_timeout(timeout: float | None = None) -> float:
@@ -57,10 +69,12 @@ def resolve_timeout(timeout: float | None = None) -> float:
 
 
 def began(timeout: float | None, trouble: BaseException | None = None) -> tuple[Deadline, BaseException | None]:
-    """The deadline of a call that begins now, and its trouble.
+    """The deadline of a call that begins now, or of the one that it is part of, and its trouble.
 
     Even a wrong timeout must reach the others, who are waiting: it is a trouble like one from before.
     """
+    if isinstance(timeout, _Left):
+        return timeout.deadline, trouble
     try:
         return Deadline(resolve_timeout(timeout)), trouble
     except InvalidInputError as error:

@@ -82,6 +82,7 @@ class Hub(Member):
         """Collect the frames, decide, and answer all; see `Member.exchange`."""
         meeting = self._meeting = _Meeting(channel, frame, label, deadline)
         try:
+            channel.calls = frame.call
             frames = self._collect(meeting)
             answer = self._decide(meeting, frames, combine)
             self._look_again(meeting)
@@ -103,6 +104,14 @@ class Hub(Member):
             raise
         finally:
             self._meeting = None
+
+    def skip(self, channel: Channel, call: str, error: BaseException) -> None:
+        """Tell the others what they find when they come; see `Member.skip`."""
+        channel.calls += 1
+        told = error
+        if not isinstance(told, FleetMetricsError):
+            told = CommunicatorError(interruption(0, error, channel.label_of(call)))
+        self._abandon(error_frame(channel.number, channel.calls, told))
 
     def tell_all(self, frame: Frame) -> None:
         """Tell the connected workers; see `Member.tell_all`."""

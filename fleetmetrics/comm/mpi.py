@@ -109,8 +109,6 @@ class MPICommunicator(SocketCommunicator):
             self._check_numbers([letter.note for letter in brought])
             return Letter(None)
 
-        self.consult(call, decide, len(letters), timeout=deadline.timeout, trouble=trouble)
-
         def exchange() -> list[Letter]:
             sizes = np.array([sum(map(len, part)) // _UNIT for part in parts])
             given, come = np.frombuffer(b"".join(itertools.chain(*parts)), np.uint8), np.empty_like(sizes)
@@ -121,7 +119,11 @@ class MPICommunicator(SocketCommunicator):
             ends = _UNIT * np.cumsum(come)
             return [_read(data[end - _UNIT * size : end]) for end, size in zip(ends.tolist(), come.tolist())]
 
-        return self._inside(call, exchange, deadline)
+        def agreed() -> list[Letter]:
+            self.consult(call, decide, len(letters), timeout=deadline.left, trouble=trouble)
+            return self._inside(call, exchange, deadline)
+
+        return self.together(agreed, deadline, call)
 
     def _reduce_large(self, call: str, block: Block, deadline: Deadline) -> np.ndarray:
         """Reduce integers by MPI; what may overflow, and floats, which the star rounds once, go through the star."""

@@ -8,7 +8,7 @@ import re
 import threading
 import weakref
 from dataclasses import replace
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence, TypeVar
 
 from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
@@ -17,12 +17,13 @@ from fleetmetrics.comm.failures import described
 from fleetmetrics.comm.frames import ANSWER, ARRIVAL, TROUBLE, Frame, joined
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Job, split_endpoint
-from fleetmetrics.comm.star import Combine, Member, Spoke
-from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
+from fleetmetrics.comm.star import Member, Spoke
+from fleetmetrics.errors import CommunicatorError, FleetMetricsError, InvalidInputError
 
 __all__ = ["SocketCommunicator"]
 
 _LINE_BREAKS = re.compile(r"[\r\n]")
+_T = TypeVar("_T")
 
 
 class SocketCommunicator(Communicator):
@@ -72,26 +73,48 @@ class SocketCommunicator(Communicator):
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
         self._check()
-        channel = self._channel
-        channel.calls += 1
-        label = f"exchange {channel.calls} ({call})"
+        return self._in_turn(lambda: self._alone(call, decide, mine, deadline, trouble), deadline, call)
+
+    def together(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
+        """Run a function whose exchanges those of other threads wait for; see `Communicator.together`."""
+        self._check()
+        return self._in_turn(work, deadline, call)
+
+    def _in_turn(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
+        star, channel = self._star, self._channel
+        return star.turns.take(work, deadline, call, lambda error: star.skip(channel, call, error))
+
+    def _alone(
+        self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
+    ) -> Letter:
+        """Take part in one exchange, no other thread of this process beside it."""
+        star, channel = self._star, self._channel
+        number = channel.calls + 1
+        label = f"exchange {number} ({call})"
         if trouble is None:
-            frame = Frame(ARRIVAL, channel.calls, _header(call, mine.note), mine.payload)
+            frame = Frame(ARRIVAL, number, _header(call, mine.note), mine.payload)
         else:
-            frame = Frame(TROUBLE, channel.calls, json.dumps(described(trouble)).encode())
+            frame = Frame(TROUBLE, number, json.dumps(described(trouble)).encode())
         frame.channel, frame.made = channel.number, channel.made
         frame.remaining, frame.timeout = deadline.remaining, deadline.timeout
 
         def combine(frames: Sequence[Frame]) -> Frame:
             calls, notes = zip(*read_each([frame.header for frame in frames], _read))
             letters = [Letter(note, joined(each.payload)) for note, each in zip(notes, frames)]
-            answer = answered(decide, channel.calls, calls, letters)
-            return Frame(ANSWER, channel.calls, _header("", answer.note), answer.payload, channel.number)
+            answer = answered(decide, number, calls, letters)
+            return Frame(ANSWER, number, _header("", answer.note), answer.payload, channel.number)
 
+        answer = None
         try:
-            answer = self._alone(frame, label, combine, deadline)
+            star.inside = threading.get_ident(), label
+            answer = star.exchange(channel, frame, label, combine, deadline)
         except FleetMetricsError as error:
             raise error from trouble
+        finally:
+            star.inside = 0, ""
+            if star.watch is not None:
+                told = None if answer is None else answer.payload
+                star.watch.over(label, frame.payload, told, deadline.timeout - deadline.remaining)
         [(_, told)] = read_each([answer.header], _read)
         return Letter(told, joined(answer.payload))
 
@@ -99,22 +122,6 @@ class SocketCommunicator(Communicator):
         """Close the channel; a second call does nothing, and neither does one in a forked child."""
         if not self._channel.closed and self._star.process == os.getpid():
             self._star.shut(self._channel)
-
-    def _alone(self, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
-        """Take part in one exchange, no other thread of this process beside it."""
-        star, answer = self._star, None
-        if not star.lock.acquire(timeout=deadline.remaining):
-            raise DeadlineError(f"another thread's exchange was not over within {deadline.timeout:g} s at {label}.")
-        try:
-            star.inside = threading.get_ident(), label
-            answer = star.exchange(self._channel, frame, label, combine, deadline)
-            return answer
-        finally:
-            star.inside = 0, ""
-            if star.watch is not None:
-                told = None if answer is None else answer.payload
-                star.watch.over(label, frame.payload, told, deadline.timeout - deadline.remaining)
-            star.lock.release()
 
     def _check(self) -> None:
         if self._star.process != os.getpid():

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -18,6 +17,7 @@ from fleetmetrics.comm.failures import described, late_text, named_error
 from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Poll, Stream
 from fleetmetrics.comm.handshake import REFUSAL_SECONDS, connect
 from fleetmetrics.comm.job import Job, secret_of
+from fleetmetrics.comm.turns import Turns
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
 from fleetmetrics.logs import watch
 
@@ -41,6 +41,10 @@ class Channel:
         self.made, self.label = 0, ""
         self.closed = False
 
+    def label_of(self, call: str) -> str:
+        """How errors call the exchange that is counted last."""
+        return f"exchange {self.calls} ({call})"
+
 
 class Member(ABC):
     """One worker's side of the star, shared by all communicators of the process."""
@@ -52,7 +56,7 @@ class Member(ABC):
         self.closed = False
         self.process = os.getpid()
         self._open = 0
-        self.lock = threading.Lock()
+        self.turns = Turns()
         self.inside = (0, "")  # which thread is in an exchange, and in which
         self.watch = watch(job.rank)  # logs each exchange; None: nobody wants to know
 
@@ -76,7 +80,11 @@ class Member(ABC):
 
     @abstractmethod
     def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
-        """Take part in one exchange; return rank 0's answer."""
+        """Take part in one exchange, the channel's next; return rank 0's answer."""
+
+    @abstractmethod
+    def skip(self, channel: Channel, call: str, error: BaseException) -> None:
+        """Count an exchange into which this worker never came, and tell the others why."""
 
     @abstractmethod
     def tell_all(self, frame: Frame) -> None:
@@ -150,7 +158,6 @@ class Spoke(Member):
     def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
         """Send the frame and wait for rank 0's answer; see `Member.exchange`."""
         how = "connect" if self._stream is None else "arrive"
-        self._done[channel.number] = frame.call - 1
         lost = 0.0
 
         def late() -> Frame:
@@ -158,6 +165,8 @@ class Spoke(Member):
             return Frame(GAVE_UP, frame.call, text.encode(errors="replace"), channel=channel.number)
 
         try:
+            channel.calls = frame.call
+            self._done[channel.number] = frame.call - 1
             while True:
                 fresh = self._stream is None
                 stream = self._connected(min(deadline.end, lost or deadline.end))
@@ -191,6 +200,14 @@ class Spoke(Member):
                 text = interruption(self.job.rank, error, label).encode(errors="replace")
                 self.tell_all(Frame(LEFT, frame.call, text, channel=channel.number))
             raise
+
+    def skip(self, channel: Channel, call: str, error: BaseException) -> None:
+        """Tell rank 0 that this worker has given up before it began; see `Member.skip`."""
+        channel.calls += 1
+        kind, text = GAVE_UP, str(error)
+        if not isinstance(error, FleetMetricsError):
+            kind, text = LEFT, interruption(self.job.rank, error, channel.label_of(call))
+        self.tell_all(Frame(kind, channel.calls, text.encode(errors="replace"), channel=channel.number))
 
     def tell_all(self, frame: Frame) -> None:
         """Tell rank 0; that it has gone is for reading to find, after its last words."""

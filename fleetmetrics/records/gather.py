@@ -72,7 +72,7 @@ def gather(
                 spool.make()
         return Letter([token, list(zip(*notes))])
 
-    with stack:
+    def exchanged() -> list[Any]:
         notes = [share.note() for share in shares] if trouble is None else []
         token, by_share = channel.consult(call, decide, notes, timeout=deadline.timeout, trouble=trouble).note
         parts = zip(shares, by_share, spools(token))
@@ -82,6 +82,9 @@ def gather(
         for each in found:
             each.put_own()
         return _values(found)
+
+    with stack:
+        return channel.together(exchanged, deadline, call)
 
 
 def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadline: Deadline) -> list[Any]:

@@ -1,0 +1,92 @@
+"""Threads of one process take turns on the star, in the order in which they come."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from typing import Callable, TypeVar
+
+from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.errors import DeadlineError
+
+__all__ = ["Turns"]
+
+#: A thread that waits looks this often whether its turn has come, should nobody wake it.
+_LOOK_SECONDS = 0.2
+_T = TypeVar("_T")
+
+
+class _Turn:
+    """A thread in the line."""
+
+    def __init__(self, skip: Callable[[BaseException], None]) -> None:
+        self.thread = threading.get_ident()
+        self.skip = skip
+        self.gone: BaseException | None = None  # why it has left the line before its turn came
+        self.bell = threading.Lock()
+        self.bell.acquire()
+
+
+class Turns:
+    """The line of threads; the first one is in an exchange, or in several that belong together."""
+
+    def __init__(self) -> None:
+        self.line: deque[_Turn] = deque()
+        self._mutex = threading.Lock()
+
+    def take(self, work: Callable[[], _T], deadline: Deadline, call: str, skip: Callable[[BaseException], None]) -> _T:
+        """Run a function as soon as it is this thread's turn; inside of one it runs at once.
+
+        Args:
+            work: what to do, alone.
+            deadline: until when to wait for the others.
+            call: what is done, for errors.
+            skip: what is to be done in this thread's turn if it has given up before: it is given the error.
+
+        Raises:
+            DeadlineError: if the other threads are not ready in time.
+        """
+        try:
+            inside = self.line[0].thread == threading.get_ident()
+        except IndexError:
+            inside = False
+        if inside:
+            return work()
+        turn = _Turn(skip)
+        try:
+            self.line.append(turn)
+            if self.line[0] is not turn:
+                self._wait(turn, deadline, call)
+            return work()
+        finally:
+            # to remove it comes first: a handler of signals may raise after any call
+            if turn.gone is None and turn in self.line:
+                self.line.remove(turn)
+            if self.line:
+                self._next()
+
+    def _wait(self, turn: _Turn, deadline: Deadline, call: str) -> None:
+        try:
+            while self.line[0] is not turn:
+                if not deadline.remaining:
+                    raise DeadlineError(
+                        f"another thread's calls were not over within {deadline.timeout:g} s at {call}; the threads of"
+                        " a worker take turns."
+                    )
+                turn.bell.acquire(timeout=min(_LOOK_SECONDS, deadline.left))
+        except BaseException as error:
+            turn.gone = error
+            raise
+
+    def _next(self) -> None:
+        """Wake the first of the line; whoever has left it has had its turn."""
+        with self._mutex, contextlib.suppress(IndexError):  # another thread may have left in the meantime
+            while True:
+                first = self.line[0]
+                if first.gone is None:
+                    with contextlib.suppress(RuntimeError):  # it is awake
+                        first.bell.release()
+                    return
+                first.skip(first.gone)
+                self.line.popleft()

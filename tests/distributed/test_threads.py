@@ -1,0 +1,160 @@
+"""Several threads of a worker on one communicator: they take turns, and none ever gets another's number."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.comm import SocketCommunicator
+from tests.distributed.cluster import SLACK, free_ports
+from tests.distributed.forks import member, outcome, run, timed, wait_for
+
+pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
+
+
+@pytest.fixture
+def port() -> int:
+    return free_ports(1)[0]
+
+
+def side_by_side(*works: Callable[[], Any]) -> list[Any]:
+    """Run each in a thread of its own; return what each returned."""
+    found: list[Any] = [None] * len(works)
+
+    def run_one(place: int) -> None:
+        found[place] = works[place]()
+
+    threads = [threading.Thread(target=run_one, args=(place,)) for place in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def in_line(comm: SocketCommunicator, number: int) -> None:
+    """Wait until so many threads are in an exchange or wait for their turn."""
+    end = time.monotonic() + 20
+    while len(comm._star.turns.line) < number:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def metric(kind: Any, name: str, rank: int, times: int) -> Any:
+    """A metric whose value over the workers is easy to tell."""
+    found = kind(name=name)
+    found.add(np.full(rank + 1, float(times)))
+    return found
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_thread_never_gets_the_number_of_another(port: int, world: int) -> None:
+    """In whatever order they come on each worker: the number is the right one, or all hear that the calls differ."""
+
+    def work(rank: int) -> Any:
+        sys.setswitchinterval(1e-5)
+        comm = member(rank, world, port)
+        metrics = [metric(fm.Sum, name, rank, times) for name, times in (("a", 1), ("b", 10))]
+
+        def calls(one: Any) -> list[Any]:
+            return [outcome(lambda: one.compute(communicator=comm, timeout=20)) for _ in range(60)]
+
+        return side_by_side(*[lambda one=one: calls(one) for one in metrics]), comm._channel.calls
+
+    right = world * (world + 1) // 2
+    found = run(world, work)
+    for (first, second), calls in found:
+        for outcomes, value in ((first, right), (second, 10 * right)):
+            for each in outcomes:
+                assert each == value or str(each).startswith("AgreementError: the workers disagree at exchange"), each
+        assert calls == 120
+    assert any(each == right for (first, _), _ in found for each in first)
+
+
+def test_calls_that_come_in_one_order_on_all_workers_are_right(port: int) -> None:
+    """The second waits while the first has two exchanges, one of states and one of records."""
+
+    def work(rank: int) -> Any:
+        sys.setswitchinterval(1e-5)
+        comm = member(rank, 2, port)
+        both = fm.MetricCollection({"count": fm.Count(), "exact": fm.ExactAUC()})
+        both.add([0.1, 0.9, 0.4], [0, 1, rank])
+        other = metric(fm.Sum, "other", rank, 1)
+        found = []
+        for _ in range(20):
+
+            def first() -> Any:
+                return outcome(lambda: both.compute(communicator=comm, timeout=20))
+
+            def second() -> Any:
+                in_line(comm, 1)
+                return outcome(lambda: other.compute(communicator=comm, timeout=20))
+
+            found.append(side_by_side(first, second))
+            comm.barrier(timeout=20)
+        return found
+
+    for found in run(2, work):
+        for values, sums in found:
+            assert values == {"count": 6, "exact": pytest.approx(17 / 18)} and sums == 3, found
+
+
+@pytest.mark.parametrize("what", ["large states", "a large gather"])
+def test_the_pieces_of_a_large_call_stay_together(port: int, what: str) -> None:
+    """Two calls of one name and shape: in mixed order their pieces would go together, and nobody would notice."""
+    size = 300_000
+
+    def work(rank: int) -> Any:
+        sys.setswitchinterval(1e-5)
+        comm = member(rank, 2, port)
+
+        def call(number: int, place: int) -> Any:
+            in_line(comm, place)
+            array = np.full(size, number * 2**40)
+            if what == "large states":
+                return outcome(lambda: comm.all_reduce(array, timeout=20)[[0, -1]].tolist())
+            return outcome(lambda: [part[[0, -1]].tolist() for part in comm.all_gather(array, timeout=20)])
+
+        return [side_by_side(lambda: call(1, 0), lambda: call(5, 1)) for _ in range(3)]
+
+    once = {1: [2 * 2**40] * 2, 5: [10 * 2**40] * 2}
+    if what != "large states":
+        once = {number: [[number * 2**40] * 2] * 2 for number in (1, 5)}  # type: ignore[misc]
+    for found in run(2, work):
+        assert found == [[once[1], once[5]]] * 3
+
+
+def test_a_thread_that_waits_out_its_deadline_says_so_and_the_next_calls_work(port: int, tmp_path: Path) -> None:
+    """Its call counts, so that the calls of the workers stay in step; the others hear that it gave up."""
+
+    def work(rank: int) -> Any:
+        comm = member(rank, 2, port)
+        comm.barrier(timeout=20)
+
+        def first() -> Any:
+            if rank == 0:
+                wait_for(tmp_path / "gave up")
+            return outcome(lambda: comm.all_reduce([1], timeout=20).tolist())
+
+        def second() -> Any:
+            in_line(comm, 1)
+            found = timed(lambda: comm.all_reduce([10], timeout=0.5 if rank else 20).tolist())
+            (tmp_path / "gave up").touch()
+            return found
+
+        return side_by_side(first, second), outcome(lambda: comm.all_reduce([rank + 1], timeout=20).tolist())
+
+    (zero, after_zero), (one, after_one) = run(2, work)
+    assert zero[0] == one[0] == [2]
+    text, seconds = one[1]
+    assert text.startswith("DeadlineError: another thread's calls were not over within 0.5 s at all_reduce"), text
+    assert seconds < 0.5 + SLACK
+    assert zero[1][0] == text
+    assert after_zero == after_one == [3]
