@@ -171,6 +171,24 @@ def test_what_does_not_complete_a_metric_is_refused_with_its_name_and_what_does(
         gauc([1, 1], None).close("user", totals=3)
 
 
+@pytest.mark.parametrize("settings", [{}, {"curve": "PR"}, {"max_fpr": 0.3}], ids=str)
+@pytest.mark.parametrize("nothing", [{"weight": [0, 0]}, {"mask": [0, 0]}, {"weight": 0}], ids=str)
+def test_a_part_whose_samples_count_nothing_is_closed_as_one_without_samples(nothing, settings):
+    totals = None
+    for own in ({}, settings):
+        parts = [fm.ExactAUC(**own) for _ in range(2)]
+        parts[0].add([0.9, 0.8, 0.7], [1, 0, 1])
+        parts[1].add([0.3, 0.4], [0, 1], **nothing)
+        for part in parts:
+            part.close(complete_by="score", totals=totals if own else None)
+        totals = fm.merge_all(parts)
+    whole = fm.ExactAUC(**settings)
+    whole.add([0.9, 0.8, 0.7], [1, 0, 1])
+    assert totals.compute() == whole.compute()
+    with pytest.warns(fm.UndefinedMetricWarning):
+        assert np.isnan(parts[1].compute())
+
+
 def test_ranges_that_overlap_are_refused_with_both():
     parts = [fm.ExactAUC() for _ in range(2)]
     for part, scores in zip(parts, ([0.1, 0.5], [0.5, 0.9])):

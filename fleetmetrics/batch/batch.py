@@ -39,6 +39,7 @@ class Batch(Sums):
     by_element: str | None = None  # any argument that differs within a row of ``[n, m]``
     width = 1
     _dropped: Any = None  # if samples were removed, flags of those kept
+    _index: Any = None  # of a part: the `label_index` of its elements
 
     def __init__(
         self,
@@ -252,6 +253,8 @@ class Batch(Sums):
 
     def _label_index(self) -> Any:
         xp = self.xp
+        if self._index is not None:
+            return self._index
         if xp.FILTERS:
             length = len(self.prediction) if self._dropped is None else len(self._dropped)
             index = np.tile(np.arange(self.width), length // self.width)
@@ -297,7 +300,7 @@ class Batch(Sums):
             setattr(batch, name, None if array is None else array[place])
         batch.columns = {name: column[place] for name, column in self.columns.items()}
         if self.width > 1:
-            batch.memo["label_index"] = self.label_index[place]
+            batch._index = self.label_index[place]
         return batch
 
 

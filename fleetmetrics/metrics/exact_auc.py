@@ -109,7 +109,7 @@ class ExactAUC(Undefinable, RecordMetric):
         return {name: carry[name] + later[name] for name in carry}
 
     def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> dict[str, Any]:
-        if not records:
+        if not records.length:
             return {"ranges": []}
         low, high = ends_of_scores(records)
         counts = [states["negatives"].item(), states["positives"].item()]

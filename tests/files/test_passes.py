@@ -163,6 +163,24 @@ def test_other_areas_by_ranges_of_scores_take_totals_of_a_first_pass(tmp_path, f
         files.evaluate(folder, make, columns, totals=first)
 
 
+@pytest.mark.parametrize("curve", ["ROC", "PR"])
+def test_a_range_in_which_all_rows_weigh_0_adds_nothing(tmp_path, few, curve):
+    rng = np.random.default_rng(1)
+    score, weight = rng.random(ROWS), rng.random(ROWS)
+    weight[score < 0.6] = 0
+    pq.write_table(pa.table({"p": score, "y": rng.integers(0, 2, ROWS), "w": weight}), tmp_path / "a.parquet")
+    given = {"columns": {**SCORES, "weight": "w"}, "processes": 1}
+    totals = files.evaluate(tmp_path, fm.ExactAUC, **given, complete_by="score", **few).metrics
+    more = {"totals": totals} if curve == "PR" else {}
+
+    def make():
+        return fm.ExactAUC(curve=curve)
+
+    found = files.evaluate(tmp_path, make, **given, complete_by="score", **more, **few).metrics
+    want = files.evaluate(tmp_path, make, **given).metrics
+    np.testing.assert_allclose(found.compute(), want.compute(), rtol=1e-13)
+
+
 def test_a_score_that_is_none_is_met_by_one_range(tmp_path, few):
     score = np.random.default_rng(0).random(ROWS)
     score[[7, 9]] = np.nan

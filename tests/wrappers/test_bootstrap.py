@@ -15,6 +15,7 @@ from fleetmetrics.batch.hashing import integer_ids, poisson, salts, words
 from fleetmetrics.wrappers import bootstrap
 from fleetmetrics.xp import numpy_ops, paddle_ops
 from tests.contract import MODES, Data, arguments, batches, draw, feed, new_programs, same
+from tests.exactness import taken
 from tests.fakes import Together, together
 
 RNG = np.random.default_rng(17)
@@ -108,6 +109,37 @@ def test_a_large_batch_is_taken_in_parts(shape: str, mode: str, monkeypatch: Any
             feed(metric, [data._replace(columns={**data.columns, **more})], mode)
         found.append(metric.compute())
     assert same(found[0], found[1], False, 1e-9)
+
+
+OF_LABELS = {
+    "accuracy": lambda: fm.Accuracy(task="multilabel", num_labels=3),
+    "f1": lambda: fm.F1(task="multilabel", num_labels=3),
+    "auc": lambda: fm.AUC(task="multilabel", num_labels=3),
+    "log loss": lambda: fm.LogLoss(task="multilabel", num_labels=3),
+    "exact match": lambda: fm.ExactMatch(task="multilabel", num_labels=3),
+}
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+@pytest.mark.parametrize("sliced", [False, True], ids=["whole", "sliced"])
+@pytest.mark.parametrize("drop", ["mask", "weight"])
+@pytest.mark.parametrize("name", OF_LABELS)
+def test_parts_of_a_large_batch_of_several_labels_know_which_rows_were_left_out(name, drop, sliced, mode, monkeypatch):
+    rng = np.random.default_rng(5)
+    flags = rng.random(60) < 0.7
+    given = {"mask": flags} if drop == "mask" else {"weight": flags * rng.random(60)}
+    columns = {"uid": np.arange(60), **({"slot": np.arange(60) % 4} if sliced else {})}
+    whole = Data(
+        rng.random((60, 3)), rng.integers(0, 2, (60, 3)), **{"weight": None, "mask": None, **given}, columns=columns
+    )
+    found = []
+    for at_once, parts in ((10**6, 20), (100, 1)):
+        monkeypatch.setattr(bootstrap, "_AT_ONCE", at_once)
+        metric: Any = fm.Bootstrap(OF_LABELS[name](), 7, ids="uid")
+        metric = fm.Sliced(metric) if sliced else metric
+        feed(metric, [taken(whole, rows) for rows in np.array_split(np.arange(60), parts)], mode)
+        found.append(metric.compute())
+    assert same(found[0], found[1], False, 1e-12)
 
 
 def test_a_large_batch_is_shared_by_a_collection(monkeypatch: Any) -> None:
