@@ -11,10 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.errors import UndefinedMetricWarning, part_now, warn
 from fleetmetrics.formulas.given import array_given, moments_given, number_given, weights_given
 from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
 
 __all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", "throughput", "variance"]
+
+#: Squares below it have lost digits, and their sum depends on how the samples were split; and its square root.
+_LEAST, _ROOT = 2.0**-1022, 2.0**-511
 
 
 class HistogramCounts(NamedTuple):
@@ -49,6 +53,16 @@ def spread(weight: float, mean: float, squares: float, two_words: bool) -> float
     return squares if squares > weight * (rounding * mean) ** 2 else 0.0
 
 
+def warn_if_small(name: str, what: str, weight: float, mean: float, squares: float) -> None:
+    """Warn of squared deviations below the range in which float64 keeps all digits, or that may have been there."""
+    if squares < _LEAST * max(1.0, weight) and (squares > 0 or 0 < abs(mean) < _ROOT):
+        warn(
+            f"{name}{part_now()} is inexact, and depends on how the samples were split: the squared deviations of the "
+            f"{what} are below 2.2e-308, where float64 has few digits. Multiply the {what}, by 1e160 or so",
+            UndefinedMetricWarning,
+        )
+
+
 def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_division: float = math.nan) -> float:
     """Variance, in the squared unit of the values; undefined unless the weight exceeds ``ddof``.
 
@@ -70,7 +84,9 @@ def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_divisio
     """
     weight, mean, squares, *rest = moments_given("moments", moments)
     if weight > ddof:
-        return (spread(weight, mean, squares, True) if rest else squares) / (weight - ddof)
+        squares = spread(weight, mean, squares, True) if rest else squares
+        warn_if_small(name, "values", weight, mean, squares)
+        return squares / (weight - ddof)
     reason = "there are no samples" if weight == 0 else f"the total weight is {weight:g}, and ddof is {ddof:g}"
     return stand_in(name, reason, zero_division)
 

@@ -2,7 +2,8 @@
 
 Moments are those of `fleetmetrics.formulas.variance`, ``[3]`` or ``[4]``; weight and squares are at least 0, else
 `InvalidInputError`. Undefined if all labels (of a correlation: or all predictions) are equal, and without samples: then
-the value is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.
+the value is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`. So does a value of squared
+deviations below 2.2e-308, where float64 has few digits.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.formulas.aggregation import spread
+from fleetmetrics.formulas.aggregation import spread, warn_if_small
 from fleetmetrics.formulas.given import moments_given, number_given, samples_given, sums_before
 from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
 
 __all__ = ["explained_variance", "pearson_correlation", "r2_score", "rank_comoments", "spearman_correlation"]
 
 
-def _trouble(what: str, weight: float, mean: float, squares: float, two_words: bool) -> str:
+def _trouble(name: str, what: str, weight: float, mean: float, squares: float, two_words: bool) -> str:
     """Why a variance cannot be divided by; empty if it can."""
     if not weight:
         return NO_SAMPLES
-    return "" if spread(weight, mean, squares, two_words) else f"all {what} are equal"
+    squares = spread(weight, mean, squares, two_words)
+    warn_if_small(name, what, weight, mean, squares)
+    return "" if squares else f"all {what} are equal"
 
 
 def r2_score(
@@ -48,7 +51,7 @@ def r2_score(
         0.7
     """
     weight, mean, squares, *rest = moments_given("label", label)
-    reason = _trouble("labels", weight, mean, squares, bool(rest))
+    reason = _trouble("r2_score", "labels", weight, mean, squares, bool(rest))
     count = int(number_given("number", number))
     if adjusted and not reason and count <= adjusted + 1:
         reason = f"there are {count} samples, and {adjusted} regressors need more than {adjusted + 1}"
@@ -70,7 +73,7 @@ def explained_variance(error: Any, label: Any, zero_division: float = math.nan) 
         0.8
     """
     weight, mean, squares, *rest = moments_given("label", label)
-    reason = _trouble("labels", weight, mean, squares, bool(rest))
+    reason = _trouble("explained_variance", "labels", weight, mean, squares, bool(rest))
     if reason:
         return stand_in("explained_variance", reason, zero_division)
     return 1.0 - moments_given("error", error)[2] / squares
@@ -92,8 +95,8 @@ def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: s
         0.75
     """
     weight, of_p, of_y, pp, py, yy, *rest = moments_given("comoments", comoments, (6, 8))
-    two_words = bool(rest)
-    reason = _trouble("labels", weight, of_y, yy, two_words) or _trouble("predictions", weight, of_p, pp, two_words)
+    reason = _trouble(name, "labels", weight, of_y, yy, bool(rest))
+    reason = reason or _trouble(name, "predictions", weight, of_p, pp, bool(rest))
     if reason:
         return stand_in(name, reason, zero_division)
     return min(1.0, max(-1.0, py / root_of_product(pp, yy)))

@@ -64,7 +64,8 @@ class Variance(Undefinable, Values):
 
     Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a value of weight w counts as w equal values. Computed in
     float64 and merged by pairwise formulas: stays accurate where values are large compared with their spread. Inputs as
-    for `Sum`. Undefined if the total weight is at most ``ddof``.
+    for `Sum`. Undefined if the total weight is at most ``ddof``. Squared deviations below 2.2e-308, where float64 has
+    few digits, come with `UndefinedMetricWarning`.
 
     Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37
     (1983).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import itertools
 import math
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -121,6 +122,54 @@ def test_one_sample_has_no_variance():
         metric.add(1.0, 2.0)
         with pytest.warns(fm.UndefinedMetricWarning, match="all labels are equal"):
             assert math.isnan(metric.compute())
+
+
+OF_MOMENTS = [fm.R2Score, fm.ExplainedVariance, fm.PearsonCorrelation, fm.Variance, fm.StandardDeviation]
+
+
+def small_numbers(make, size, weight=None):
+    """The values of all samples in one batch, in several, and of several workers; and what was warned of."""
+    rng = np.random.default_rng(3)
+    label = rng.normal(size=40)
+    given = [(0.5 * label + rng.normal(size=40)) * size, label * size]
+    given = given[1:] if issubclass(make, fm.Variance) else given
+    values, said = [], []
+    for parts in (1, 4, 20):
+        metrics = [make(name="it") for _ in range(2)]
+        for number, rows in enumerate(np.array_split(np.arange(40), parts)):
+            metrics[number % 2].add(*[each[rows] for each in given], weight=weight)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = together([lambda channel, its=each: its.compute(communicator=channel) for each in metrics])
+            values += [*found, fm.merge_all(metrics).compute()]
+        said.append({str(each.message) for each in caught if each.category is fm.UndefinedMetricWarning})
+    return values, said
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("make", OF_MOMENTS)
+def test_numbers_whose_squares_lose_digits_are_told_of_however_the_samples_are_split(make):
+    for size, weight in (
+        (1e-155, None),
+        (1e-160, None),
+        (1e-162, None),
+        (1e-170, None),
+        (2.0**-80, 2.0**-900),
+        (1e-160, 1e150),
+    ):
+        for texts in small_numbers(make, size, weight)[1]:
+            assert any("is inexact, and depends on how the samples were split" in text for text in texts)
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("make", OF_MOMENTS)
+def test_numbers_whose_squares_are_just_large_enough_have_the_digits_of_ordinary_ones(make):
+    ordinary, _ = small_numbers(make, 1.0)
+    for size, weight in ((2.0**-508, None), (2.0**-511, 64.0), (2.0**-400, 2.0**-200), (2.0**-500, 2.0**900)):
+        values, said = small_numbers(make, size, weight)
+        unit = {fm.Variance: size * size, fm.StandardDeviation: size}.get(make, 1)
+        assert not any(said)
+        np.testing.assert_allclose(np.array(values) / unit, ordinary, rtol=1e-13, atol=1e-15)
 
 
 def test_adjusted_r2_counts_samples_and_not_weights():

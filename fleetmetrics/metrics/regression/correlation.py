@@ -48,7 +48,8 @@ class R2Score(OfNumbers):
     float64 and merged by pairwise formulas: stays accurate where labels are large compared with their spread.
 
     Inputs as for `MeanAbsoluteError`. Undefined if all labels are equal (up to rounding), without samples, or with at
-    most ``adjusted + 1`` samples.
+    most ``adjusted + 1`` samples. Squared deviations below 2.2e-308, where float64 has few digits, come with
+    `UndefinedMetricWarning`.
 
     Source: Kvalseth, "Cautionary note about R2", The American Statistician 39 (1985).
 
