@@ -56,7 +56,7 @@ _OF_SLICES = 50
 
 
 class Rows(Count):
-    """How many rows there are, whatever they weigh."""
+    """How many rows count, whatever they weigh; those of weight 0 do not."""
 
     declared = (Declared("total", key="rows"),)
 

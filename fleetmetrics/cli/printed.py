@@ -57,6 +57,7 @@ def _tables(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
 def _read(data: Mapping[str, Any]) -> str:
     text = f"{data['rows']:,} rows in {len(data['files']):,} file{'s' * (len(data['files']) != 1)}"
     text += "".join(f", {number:,} nulls in {clean(column)}" for column, number in data["nulls"].items() if number)
+    text += f", {data['weight_0']:,} more of weight 0" if data["weight_0"] else ""
     return text + (f", {data['skipped']:,} rows skipped: {clean(data['examples'][0])}" if data["examples"] else "")
 
 

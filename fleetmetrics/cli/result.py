@@ -191,10 +191,12 @@ def result_of(new: Side, old: Side | None, command: str = "", said: Sequence[str
                 delta.update(_ends(_less(one, other), delta["value"]))
     asked = {name: value for name, value in new.asked.items() if value is not None}
     result.update(
-        data=_data(new),
+        data=_data(new, values[" rows"]),
         asked={**asked, "metrics": keys, "command": command, "version": __version__},
         slices={by: _slices(values, place, keys) for place, by in enumerate(asked["by"])},
-        baseline=old and others and {"data": _data(old), "rows": others[" rows"], **{key: others[key] for key in keys}},
+        baseline=old
+        and others
+        and {"data": _data(old, others[" rows"]), "rows": others[" rows"], **{key: others[key] for key in keys}},
         warnings=list(dict.fromkeys(texts)),
     )
     for side, each in ((result, values), (result["baseline"] or {}, others or {})):
@@ -212,11 +214,16 @@ def _computed(side: Side, texts: list[str], about: str = "") -> dict[str, Any]:
     return values
 
 
-def _data(side: Side) -> dict[str, Any]:
+def _data(side: Side, rows: int) -> dict[str, Any]:
+    """What was read, of which so many rows count: those of weight 0 are left out everywhere, and told here."""
     columns = [[each] if isinstance(each, str) else each for each in side.asked["columns"].values()]
     nulls = dict.fromkeys([*itertools.chain(*columns), *side.asked["by"]], 0)
     date = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return {**side.read._asdict(), "nulls": {**nulls, **side.read.nulls}, "date": date}
+    read, counted = (
+        side.read._asdict(),
+        {"rows": rows + side.read.skipped, "weight_0": side.read.rows - rows - side.read.skipped},
+    )
+    return {**read, **counted, "nulls": {**nulls, **side.read.nulls}, "date": date}
 
 
 def _is_number(value: Any) -> bool:

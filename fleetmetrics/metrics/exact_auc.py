@@ -45,8 +45,8 @@ class ExactAUC(Undefinable, RecordMetric):
     ``curve="PR"`` `sklearn.metrics.average_precision_score`, computes from all samples in one process.
 
     ``add(prediction, label)`` takes scores of the label's shape, probabilities or any other finite numbers (only their
-    order counts; integers of any size, unless some batches hold floats), or ``[n, 2]`` probabilities of both classes,
-    and labels 0 or 1. Undefined if a class has no samples (for the PR curve class 1).
+    order counts; integers from 1 - 2**63 to 2**63 - 1 exactly, unless some batches hold floats), or ``[n, 2]``
+    probabilities of both classes, and labels 0 or 1. Undefined if a class has no samples (for the PR curve class 1).
 
     Every worker keeps and sorts its own samples, at most 9 bytes each (5 with float32 scores, 8 more with weights);
     rank 0 (under MPI each worker) then reads those of all workers by descending score, a piece at a time.

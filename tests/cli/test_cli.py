@@ -109,6 +109,27 @@ def test_a_user_and_a_weight_change_what_they_should(evaluate, data):
     assert found["auc"] == pytest.approx(auc.compute(), rel=1e-13)
 
 
+def test_rows_of_weight_0_count_the_same_in_headline_rows_and_slices(run, tmp_path):
+    table = {
+        "y": [0, 1, 1, 0, 0],
+        "p": [0.1, 0.9, 0.4, 0.5, None],
+        "w": [1.0, 2, 0, 0.5, 1],
+        "s": ["a", "a", "b", "b", "b"],
+    }
+    write(tmp_path / "some.parquet", table)
+    given = [tmp_path / "some.parquet", *COLUMNS, "--weight", "w", "--by", "s", "--metrics", "auc", "--skip-bad-rows"]
+    found = run("evaluate", *given, "--baseline", given[0], "--json")
+    for side in (found, found["baseline"]):
+        assert side["rows"] == 3
+        assert {name: side["data"][name] for name in ("rows", "skipped", "weight_0")} == {
+            "rows": 4,
+            "skipped": 1,
+            "weight_0": 1,
+        }
+    assert {each["key"]: each["rows"] for each in found["slices"]["s"]} == {"a": 2, "b": 1}
+    assert run("evaluate", *given).startswith("4 rows in 1 file, 1 nulls in p, 1 more of weight 0, 1 rows skipped: ")
+
+
 @pytest.mark.parametrize("task", ["regression", "ranking", "multiclass"])
 def test_each_task_has_metrics_of_its_own(evaluate, run, task, data):
     if task == "multiclass":
@@ -412,6 +433,20 @@ def test_merged_states_print_what_evaluate_prints_of_all_data(evaluate, run, tmp
     page = tmp_path / "page.html"
     assert "nearest is 'auc'" in run("merge", *states, "--fail-if", "aux<2", "--html", page, status=2)
     assert not page.exists()
+
+
+@pytest.mark.parametrize("weight", [[], ["--weight", "w"]], ids=["counts", "weights"])
+def test_merged_states_have_all_bits_of_counts_and_all_but_the_last_digits_of_weights(run, data, tmp_path, weight):
+    write(tmp_path / "all.parquet", data)
+    given = [*COLUMNS, "--user", "uid", *weight, "--metrics", "auc,gauc,exact_auc,log_loss"]
+    states = [tmp_path / f"{place}.fms" for place in range(2)]
+    for place, state in enumerate(states):
+        run("evaluate", f"new/{place}.parquet", *given, "--save-state", state)
+    merged, whole = run("merge", *states, "--json"), run("evaluate", tmp_path / "all.parquet", *given, "--json")
+    for name in ("auc", "gauc", "exact_auc", "log_loss"):
+        exact = not weight and name != "log_loss"
+        assert merged[name] == (whole[name] if exact else pytest.approx(whole[name], rel=1e-13)), name
+    assert merged["rows"] == whole["rows"]
 
 
 def test_two_states_are_compared_as_a_baseline_is(evaluate, run, tmp_path):

@@ -89,6 +89,20 @@ def test_a_score_that_is_not_finite_is_an_error(bad):
         fm.ExactAUC().add([0.5, bad, 0.25], [0, 1, 1])
 
 
+@pytest.mark.numpy_only
+def test_integers_are_compared_exactly_up_to_64_bits_and_larger_ones_are_refused():
+    metric = fm.ExactAUC()
+    metric.add(np.array([2**63 - 1, 2**63 - 2, 1 - 2**63, 2 - 2**63]), [1, 0, 0, 1])
+    assert metric.compute() == 0.75
+    with pytest.raises(fm.IntegerOverflowError, match=r"prediction holds 9223372036854775808; .* 2\*\*63 - 1"):
+        metric.add(np.array([2**63], np.uint64), [1])
+    assert metric.compute() == 0.75
+    lowest = fm.ExactAUC()
+    lowest.add(np.array([-(2**63), 0]), [0, 1])
+    with pytest.raises(fm.InvalidInputError, match=r"integers above -2\*\*63"):
+        lowest.compute()
+
+
 def test_a_static_program_is_an_error_that_names_the_way_to_do_it():
     import paddle
 

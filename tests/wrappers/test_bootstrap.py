@@ -199,6 +199,21 @@ def test_the_interval_holds_the_true_value_as_often_as_it_says() -> None:
     assert 0.82 <= held / 200 <= 0.96
 
 
+@pytest.mark.numpy_only
+def test_the_interval_of_a_largest_distance_is_too_high_where_samples_are_few() -> None:
+    """As the guide says: KS is biased upwards, and its replicates are once more."""
+    rng, truth = np.random.default_rng(0), math.erf(0.5 / math.sqrt(2))  # the scores of the classes are normal, 1 apart
+    results = []
+    for seed in range(40):
+        label = rng.random(600) < 0.3
+        metric = fm.Bootstrap(fm.KolmogorovSmirnov(from_logits=True, buckets=1024), 100, seed=seed)
+        metric.add(rng.normal(size=600) + label, label)
+        results.append(metric.compute())
+    assert np.mean([each.value for each in results]) > truth + 0.01
+    assert np.mean([each.mean - each.value for each in results]) > 0.01
+    assert sum(each.low > truth for each in results) > sum(each.high < truth for each in results) == 0
+
+
 # -- ids ------------------------------------------------------------------------------------------------------
 
 
