@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from fleetmetrics import xp as namespaces
-from fleetmetrics.arguments import AllArguments, flag_of, raise_if_positional, raise_if_unknown
+from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
@@ -25,14 +25,12 @@ from fleetmetrics.errors import (
 from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.partial import Partial
 from fleetmetrics.records.fold import fold_in_order
+from fleetmetrics.settings import AllArguments, raise_if_positional, raise_if_unknown
 from fleetmetrics.state import State, blocks_of
 
 __all__ = ["Accumulator"]
 
 _ordinals: dict[str, Iterator[int]] = {}
-#: What a metric has that is no setting of its own.
-_COMMON = {"name", "validate", "share", "program", "states", "collection", "table"}
-_COMMON |= {"requirements", "takes_label", "tolerance", "_check", "_filled_by", "draws"}
 
 
 def _default_name(kind: type) -> str:
@@ -53,6 +51,7 @@ class Accumulator(Partial):
     requirements: tuple[str | Requirement, ...] = ()
     #: Names of the further arguments that `add` takes, one value per sample.
     columns: tuple[str, ...] = ()
+    incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share")
 
     __signature__ = AllArguments()
 
@@ -60,10 +59,11 @@ class Accumulator(Partial):
         """Python says how many arguments are too many; this says which keyword is missing."""
         if given:
             raise_if_positional(cls, given)
-        return super().__new__(cls)
+        return super().__new__(cls, *given, **settings)
 
     def __init__(self, *, name: str | None = None, validate: bool = True, share: bool = False, **unknown: Any) -> None:
         raise_if_unknown(type(self), unknown)
+        name = vars(self).pop("_called_anew", name)
         self._set_name(_default_name(type(self)) if name is None else name)
         self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
         self.program: Any = None  # the static program that add was called in
@@ -385,9 +385,35 @@ class Accumulator(Partial):
         for table in self._tables():
             table.reset()
 
-    def settings(self) -> dict[str, Any]:
-        """What it was told when it was made that can change its number, by name."""
-        return {name: value for name, value in vars(self).items() if name not in _COMMON}
+    def fresh(self, name: str | None = None) -> Any:
+        """One that is made with the same arguments, and holds nothing.
+
+        Args:
+            name: of the new one; None: made up, in the order of creation.
+        """
+        made: dict[Accumulator, Accumulator] = {}
+        given, settings = (self._anew(each, name, made) for each in self._made_with)
+        new = type(self).__new__(type(self), *given, **settings)
+        new._called_anew = name  # whatever name its class hands on
+        new.__init__(*given, **settings)
+        new.validate, new.share = self.validate, self.share
+        return new
+
+    def _anew(self, given: Any, name: str | None, made: dict[Accumulator, Accumulator]) -> Any:
+        """Arguments with fresh metrics in the place of metrics, one for each."""
+        if isinstance(given, Accumulator):
+            if given not in made:
+                made[given] = self._part_anew(given, name)
+            return made[given]
+        if type(given) in (list, tuple, set):
+            return type(given)(self._anew(each, name, made) for each in given)
+        if type(given) is dict:
+            return {key: self._anew(each, name, made) for key, each in given.items()}
+        return given
+
+    def _part_anew(self, part: Accumulator, name: str | None) -> Accumulator:
+        """A fresh metric in the place of one that it was given; ``name`` is that of the whole."""
+        return part.fresh()
 
     def _holders(self) -> Sequence[Any]:
         return [*self._states(), *self._tables()]

@@ -5,61 +5,13 @@ The error is an `InvalidInputError`, which names the argument, its value, and wh
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import inspect
 import math
 import warnings
-from typing import Any, Iterable, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.hints import hint_of_argument
-
-
-class AllArguments:
-    """A class's ``__signature__``: the arguments of its ``__init__``, and those of the bases that ``**`` goes on to."""
-
-    def __get__(self, _: Any, owner: type) -> inspect.Signature:
-        found: dict[str, inspect.Parameter] = {}
-        for init in [vars(kind)["__init__"] for kind in owner.__mro__[:-1] if "__init__" in vars(kind)]:
-            own = list(inspect.signature(init).parameters.values())[1:]
-            if found:  # a derived class passes them on by keyword
-                own = [
-                    each.replace(kind=each.KEYWORD_ONLY) if each.kind < each.VAR_POSITIONAL else each for each in own
-                ]
-            named = [each for each in own if each.kind is not each.VAR_KEYWORD]
-            found.update({each.name: each for each in named if each.name not in found})
-            if named == own:
-                break
-        return inspect.Signature(sorted(found.values(), key=lambda each: each.kind))
-
-
-def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
-    """Raise if a class is given a setting by position that it takes by keyword; the message guesses which."""
-    parameters = inspect.signature(kind).parameters.values()
-    taken = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    if len(given) <= len(taken) or any(each.kind is each.VAR_POSITIONAL for each in parameters):
-        return
-    value = given[len(taken)]
-    fits = [each.name for each in parameters if isinstance(value, str) and repr(value) in str(each.annotation)]
-    named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-    fits = fits or ["name"] * (isinstance(value, str) and "name" in named)
-    raise InvalidInputError(
-        f"{kind.__name__} takes {', '.join(named)} by keyword, and was given {value!r} without"
-        + (f"; did you mean {fits[0]}={value!r}?" if fits else "")
-    )
-
-
-def raise_if_unknown(kind: type, given: Iterable[str]) -> None:
-    """Raise if a class is given settings that it does not have."""
-    for name in given:
-        known = list(inspect.signature(kind).parameters)
-        raise InvalidInputError(
-            f"{kind.__name__} has no setting {name!r}{hint_of_argument(name, known)} It takes {', '.join(known)}"
-        )
-
 
 #: 8 GiB in entries of 8 bytes.
 MOST_ENTRIES = 2**30
@@ -176,49 +128,3 @@ def edges_of(bins: Any, low: float, high: float) -> tuple[float, ...]:
             f"than the one before; not {bins!r}"
         )
     return tuple(edges.tolist())
-
-
-def described(value: Any, depth: int = 0) -> Any:
-    """A setting in a form fit for JSON, in which equal ones are equal in any process; long ones by a digest."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, np.generic):
-        return value.item() if value.dtype.kind in "biuf" else str(value)
-    if isinstance(value, np.ndarray):
-        return [str(value.dtype), list(value.shape), described(value.ravel().tolist(), depth)]
-    if isinstance(value, dict):
-        return {str(key): described(each, depth + 1) for key, each in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        entries = [described(each, depth + 1) for each in value]
-        entries = sorted(entries, key=repr) if isinstance(value, (set, frozenset)) else entries
-        return entries if len(entries) <= 64 else [len(entries), hashlib.sha256(repr(entries).encode()).hexdigest()]
-    if isinstance(value, functools.partial):
-        return [described(each, depth + 1) for each in (value.func, value.args, value.keywords)]
-    named = getattr(value, "__qualname__", None) or type(value).__qualname__
-    if (callable(value) and hasattr(value, "__qualname__")) or depth > 8:
-        return named
-    inside = value.settings() if hasattr(value, "settings") else getattr(value, "__dict__", {})
-    return {"class": named, **described(inside, depth + 1)}
-
-
-def difference(one: Any, other: Any, where: str = "") -> str:
-    """The first setting in which two objects differ, in words; "" if there is none."""
-    if one is other or (isinstance(one, str) and isinstance(other, str) and one == other):
-        return ""  # as nearly always
-    if type(one) is not type(other):
-        pairs: Any = None
-    elif hasattr(one, "settings"):
-        mine, theirs = (getattr(each, "told", each.settings)() for each in (one, other))
-        pairs = [(name, mine.get(name), theirs.get(name)) for name in {**mine, **theirs}]
-    elif isinstance(one, dict):
-        pairs = [(f"{key!r}", one.get(key), other.get(key)) for key in {**one, **other}]
-    elif isinstance(one, (list, tuple)) and not hasattr(one, "_fields") and len(one) == len(other):
-        pairs = [(where, *each) for each in zip(one, other)]
-    else:
-        pairs = None
-    if pairs is not None:
-        return next(filter(None, (difference(first, second, name) for name, first, second in pairs)), "")
-    if np.array_equal(one, other) or (one != one and other != other):  # nan is equal to nan here
-        return ""
-    mine, theirs = (getattr(each, "name", f"{each!r:.80}") for each in (one, other))
-    return f"{where} is {theirs}, here {mine}" if where else f"it is a {type(other).__name__}"

@@ -86,6 +86,7 @@ class BaseMetric(Recorder, Resumable):
         self.dataset_meta = dataset_meta
         mode = ("unzip" if sampler is None else "auto") if dist_collect_mode is None else dist_collect_mode
         self.dist_collect_mode = check_mode("dist_collect_mode", mode)
+        self.settle(dist_collect_mode=mode)
         self._guessed = sampler is None and dist_collect_mode is None
         if sampler is not None and mode != "auto":
             raise InvalidInputError(f"dist_collect_mode is {mode!r}; a sampler goes with 'auto', which is its default")

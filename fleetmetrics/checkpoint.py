@@ -18,7 +18,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics._version import __version__
-from fleetmetrics.arguments import described, difference, whole_number_of
+from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.comm import Communicator, get_communicator
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import began
@@ -28,6 +28,7 @@ from fleetmetrics.numbers import REST
 from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way, remaining_indices
 from fleetmetrics.serial import MISFITS, described_array
 from fleetmetrics.serial.container import read_arrays, write_arrays
+from fleetmetrics.settings import Told, described, difference
 from fleetmetrics.xp import to_host
 
 __all__ = ["Checkpointed", "Resumed", "load", "save"]
@@ -50,7 +51,7 @@ def _key(place: int, holder: Any, name: str) -> str:
     return f"{place}:{name}" if holder.dealt else f"{place}.{holder.name.rpartition('.')[2]}{name}"
 
 
-class Checkpointed:
+class Checkpointed(Told):
     """What can be saved and resumed."""
 
     def _holders(self) -> Sequence[Any]:
@@ -63,7 +64,7 @@ class Checkpointed:
     def _about(self) -> Any:
         """What must be the same where it is loaded."""
         kinds = {_key(place, each, ""): each.kind for place, each in enumerate(self._holders())}
-        return json.loads(json.dumps([described(self), described(kinds)]))
+        return json.loads(json.dumps([described(self, short=True), described(kinds, short=True)]))
 
     def state_dict(self, scope: Any = None) -> dict[str, np.ndarray]:
         """What was accumulated on this worker, for `set_state_dict`, `paddle.save` or `numpy.savez`.
@@ -127,7 +128,7 @@ class Checkpointed:
                 f"and fleetmetrics {__version__} reads format {FORMAT}"
             )
         own = own or self._about()
-        differs = "" if own == of else difference(own, of, "it")
+        differs = difference(own, of, repr)
         if differs:
             raise InvalidInputError(f"{owner}: the checkpoint is of another metric, or other settings: {differs:.300}")
         held: dict[Any, dict[str, np.ndarray]] = {}

@@ -66,6 +66,7 @@ class MetricCollection(Composite):
         shared: dict[Any, Any] = {}
         for key, metric in entries:
             self._take(key, metric, shared)
+        self._replace(metrics, dict(self.metrics))
         self.takes_label = label_taken(self.metrics.values())
 
     def _take(self, key: str, metric: Metric, shared: dict[Any, Any]) -> None:
@@ -116,22 +117,18 @@ class MetricCollection(Composite):
             prefix: None: as here.
             postfix: None: as here.
         """
-        return MetricCollection(
-            {key: metric.fresh() for key, metric in self.metrics.items()},
-            name=name,
-            prefix=self.prefix if prefix is None else prefix,
-            postfix=self.postfix if postfix is None else postfix,
-            validate=self.validate,
-            share=self.share,
-        )
+        new: MetricCollection = super().fresh(name)
+        new.prefix = self.prefix if prefix is None else prefix
+        new.postfix = self.postfix if postfix is None else postfix
+        return new.rename(dict(zip(new.metrics, self.metrics)))
 
     def parts(self) -> Iterable[Metric]:
         """The members."""
         return self.metrics.values()
 
     def settings(self) -> dict[str, Any]:
-        """The members."""
-        return dict(self.metrics)
+        """The members, and the order of their keys, which is that of their states."""
+        return {"keys": ", ".join(self.metrics), "metrics": self.metrics}
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> dict[str, Any]:
         """Every member's value."""

@@ -16,7 +16,6 @@ Where one look at a batch fills several states, ``batch_statistics`` says so ins
 
 from __future__ import annotations
 
-import copy
 import math
 import operator
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypedDict
@@ -200,21 +199,6 @@ class Metric(Accumulator):
         self.adopt(self.name, {})
         return self
 
-    def fresh(self, name: str | None = None) -> Metric:
-        """A metric of the same settings that holds nothing.
-
-        Args:
-            name: of the new metric; None: made up, in the order of creation.
-        """
-        copy_ = copy.copy(self)
-        Accumulator.__init__(copy_, name=name, validate=self.validate, share=self.share)
-        copy_.collection = None
-        copy_.states = {
-            key: type(state)(f"{copy_.name}.{key}", state.shape, state.declared_dtype, state.reduction, state.key)
-            for key, state in self.states.items()
-        }
-        return copy_
-
     @property
     def cells(self) -> tuple[str, ...]:
         """For `Bootstrap`: the state of which each sample counts for 1 in one entry, if there is no other.
@@ -366,10 +350,6 @@ class Expression(Composite, Metric):
         """The operands that are metrics."""
         return self._metrics
 
-    def settings(self) -> dict[str, Any]:
-        """The operation and what it is done with."""
-        return {"symbol": self.symbol, "function": self.function, "operands": self.operands}
-
     def checks(self) -> list[Check]:  # noqa: D102
         return list(dict.fromkeys([*super().checks(), *[check for each in self._metrics for check in each.checks()]]))
 
@@ -394,8 +374,5 @@ class Expression(Composite, Metric):
                 each.collection = self.collection
                 each.adopt(f"{prefix}.{place}", shared)
 
-    def fresh(self, name: str | None = None) -> Metric:  # noqa: D102
-        made = {each: each.fresh() for each in self._metrics}
-        new = Expression(self.symbol, self.function, *[made.get(each, each) for each in self.operands])
-        new.validate = self.validate
-        return new if name is None else new.rename(name)
+    def _part_anew(self, part: Accumulator, name: str | None) -> Accumulator:
+        return part.fresh(None if name is None else f"{name}.{self.operands.index(part)}")

@@ -11,9 +11,9 @@ from typing import Any, Iterable, Mapping
 
 import numpy as np
 
-from fleetmetrics.arguments import difference
 from fleetmetrics.checkpoint import Checkpointed
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.settings import described, difference
 
 __all__ = ["merge_all"]
 
@@ -37,10 +37,11 @@ class Partial(Checkpointed):
             InvalidInputError: if class, settings or states differ, only some are closed, or two that are closed have a
                 user in common; it says which, and nothing was added.
         """
-        mine = self._holders()
+        mine, own = self._holders(), described(self)
         every, kinds = [mine], [holder.kind for holder in mine]
         for each in other if isinstance(other, (list, tuple)) else [other]:
-            differs = difference(self, each)
+            alike = type(each) is type(self)
+            differs = difference(own, described(each)) if alike else f"it is a {type(each).__name__}"
             every.append([] if differs else each._holders())
             if differs or kinds != [holder.kind for holder in every[-1]]:
                 raise InvalidInputError(

@@ -161,12 +161,6 @@ class RecordMetric(Metric):
         if self.table.key is not None:
             self.table = shared.setdefault(self.table.kind, self.table)
 
-    def fresh(self, name: str | None = None) -> Metric:  # noqa: D102
-        new: Any = super().fresh(name)
-        new.table = self.table.fresh()
-        new.table.name = new.name
-        return new
-
 
 class Draws(NamedTuple):
     """How often the groups of a `GroupedMetric` count in each replicate; `fleetmetrics.Bootstrap` draws samples so."""

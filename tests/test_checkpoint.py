@@ -162,7 +162,7 @@ OTHERS = {
     "member": (
         lambda: fm.MetricCollection({"a": fm.AUC()}),
         lambda: fm.MetricCollection({"b": fm.AUC()}),
-        "'b' is None",
+        "'keys' is 'a', here 'b'",
     ),
     "power": (tweedie(1.5), tweedie(1.25), "'power' is 1.5, here 1.25"),
 }

@@ -310,7 +310,7 @@ def test_a_batch_that_does_not_fill_what_was_declared_is_an_error_at_the_first_a
     [
         (lambda: fm.Sum() * 2, lambda: fm.Sum() * 3, "operands is 3, here 2"),
         (lambda: fm.Sum() + 2, lambda: fm.Sum() - 2, "symbol is '-', here '\\+'"),
-        (lambda: 1 - fm.F1(), lambda: 1 - fm.FBeta(beta=2.0), "operands is f_beta"),
+        (lambda: 1 - fm.F1(), lambda: 1 - fm.FBeta(beta=2.0), "in .operands.: it is a FBeta, here a F1"),
         (lambda: fm.FBeta(beta=2.0), lambda: fm.FBeta(beta=0.5), "beta is 0.5, here 2.0"),
         (lambda: fm.QuantileLoss(quantile=0.9), lambda: fm.QuantileLoss(quantile=0.5), "quantile is 0.5, here 0.9"),
         (lambda: fm.AUC(max_fpr=0.1), lambda: fm.AUC(), "max_fpr is None, here 0.1"),
@@ -324,7 +324,11 @@ def test_a_batch_that_does_not_fill_what_was_declared_is_an_error_at_the_first_a
             lambda: fm.MetricCollection({"f": fm.FBeta(beta=0.5)}),
             "beta is 0.5, here 2.0",
         ),
-        (lambda: fm.MetricCollection({"f": fm.F1()}), lambda: fm.MetricCollection({"g": fm.F1()}), "is"),
+        (
+            lambda: fm.MetricCollection({"f": fm.F1()}),
+            lambda: fm.MetricCollection({"g": fm.F1()}),
+            "keys is .g., here .f.",
+        ),
         (lambda: fm.F1(), lambda: fm.Precision(), "it is a Precision"),
         (lambda: fm.NDCG(k=5), lambda: fm.NDCG(k=10), "k is 10, here 5"),
     ],

@@ -17,7 +17,6 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics._version import __version__
-from fleetmetrics.arguments import difference
 from fleetmetrics.batch.keys import Coded
 from fleetmetrics.cli.choices import collection, columns_of, keys_of
 from fleetmetrics.comm import Communicator
@@ -29,6 +28,7 @@ from fleetmetrics.metric import Metric
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.serial.serializer import pack, unpack
+from fleetmetrics.settings import difference
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 
 __all__ = ["check_joined", "failed", "load", "of_files", "of_workers", "result_of", "save"]

@@ -41,6 +41,7 @@ class _Area(ClassHistograms):
 
     curve = "PR"
     max_fpr: float | None = None
+    incidental = (*ClassHistograms.incidental, "tolerance")
 
     def __init__(
         self, *, bounds: bool = False, tolerance: float | None = 0.01, **settings: Unpack[ClassSettings]

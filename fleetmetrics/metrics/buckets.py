@@ -82,7 +82,9 @@ class BucketHistogram(OfProbabilities):
     def declare_buckets(self, buckets: int, spacing: str) -> None:
         """Declare the histogram: row 0 holds the samples labelled 0, row 1 those labelled 1; of several, one each."""
         self.buckets, self.spacing = buckets, spacing
+        self.settle(buckets=buckets, spacing=spacing, num_thresholds=None)
         self.task = self.task._replace(from_logits=self.from_logits)
+        self.settle(**self.task.settings)
         size, several = self.task.size, self.task.kind != "binary"
         if several and size * 2 * buckets > MOST_ENTRIES:
             argument = "num_classes" if self.task.kind == "multiclass" else "num_labels"
@@ -175,6 +177,7 @@ class ClassHistograms(ScoreHistogram):
                 "there is one area"
             )
         self.average = average
+        self.settle(average=average or "none")
         rule = DISTRIBUTION if kind == "multiclass" and not self.from_logits else self.requirements[0]
         self.requirements = (tasks.unless_ignored(rule, self.task.ignore_index), self.task.label_rule)
 

@@ -124,6 +124,7 @@ class _Binned(Metric):
     ) -> None:
         super().__init__(**common)
         self.edges, self.from_logits = edges_of(bins, 0.0, 1.0), flag_of("from_logits", from_logits)
+        self.settle(bins=self.edges)
         if self.edges[0] != 0 or self.edges[-1] != 1:
             raise InvalidInputError(f"bins must begin with 0 and end with 1, as probabilities do; not {bins!r}")
         self.requirements = probability_rules(self.from_logits)
@@ -223,6 +224,7 @@ class ExpectedCalibrationError(_Binned):
         self.top_label = None if self.task.kind == "any" else self.task.kind == "multiclass"
         super().__init__(bins=bins, from_logits=from_logits, **common)
         self.zero_division = zero_division_of(zero_division)
+        self.settle(**self.task.settings)
         self.norm = choice_of("norm", norm, ("l1", "l2", "max"))
         self.requirements = probability_rules_of(self.task, 3 if self.top_label else 0)
 

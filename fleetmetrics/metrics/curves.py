@@ -127,6 +127,7 @@ class CumulativeGain(ScoreHistogram):
     def __init__(self, *, fractions: int | Sequence[float] = 10, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
         self.fractions = _fractions(fractions)
+        self.settle(fractions=self.fractions)
 
     def formula(self, histogram: np.ndarray) -> Shares:
         return Shares(self.fractions.copy(), self.values(histogram=histogram))

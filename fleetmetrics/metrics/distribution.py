@@ -89,6 +89,7 @@ class Variance(Undefinable, Values):
     def __init__(self, *, ddof: float = 0, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
         self.ddof = number_of("ddof", ddof, 0)
+        self.settle(ddof=self.ddof)
 
 
 class StandardDeviation(Variance):
@@ -145,4 +146,5 @@ class Histogram(Values):
         if not low < high:
             raise InvalidInputError(f"range must be two finite numbers, the lower one first, not {range!r}")
         self.edges = edges_of(bins, low, high)
+        self.settle(bins=self.edges, range=None)
         self.declare("cells", (len(self.edges) + 1,), statistic=_cells, settings=("edges",))

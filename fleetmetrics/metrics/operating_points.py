@@ -163,6 +163,7 @@ class ThresholdSweep(OfProbabilities):
     ) -> None:
         super().__init__(**settings)
         self.thresholds = _thresholds(thresholds)
+        self.settle(thresholds=self.thresholds)
         self.beta = positive_of("beta", beta)
         shape = (2, len(self.thresholds) + 1)
         self.declare("counts", shape, statistic=_between_thresholds, settings=("thresholds", "from_logits"))

@@ -16,8 +16,12 @@ from fleetmetrics.records.share import Recorder, Share
 from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way
 from fleetmetrics.serial import misfits_named
 from fleetmetrics.serial.serializer import pack, unpack
+from fleetmetrics.settings import Told
 
 __all__ = ["Resumable", "plain_settings"]
+
+#: Arguments of other types, such as data sets and models, are not compared.
+_PLAIN = (bool, int, float, str, tuple, list, type(None))
 
 
 class Resumable(Checkpointed):
@@ -142,7 +146,7 @@ def _unpacked(held: Mapping[str, np.ndarray]) -> Any:
 
 
 def plain_settings(metric: Any) -> dict[str, Any]:
-    """What a metric over records was told, as far as it is plain and public."""
-    kinds, private = (bool, int, float, str, tuple, type(None)), ("_", "collect_d", "allow_pickle")
-    told = {name: value for name, value in vars(metric).items() if isinstance(value, kinds)}
-    return {"class": type(metric).__name__, **{name: told[name] for name in told if not name.startswith(private)}}
+    """The arguments that a metric over records was made with, as far as they are plain; none of another library's."""
+    told = Told.settings(metric) if isinstance(metric, Told) else {}
+    plain = {name: value for name, value in told.items() if isinstance(value, _PLAIN)}
+    return {"class": type(metric).__name__, **plain}

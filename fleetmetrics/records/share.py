@@ -19,6 +19,7 @@ from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.ledger import Ledger, counted
 from fleetmetrics.sampling import MODES, Dealing
 from fleetmetrics.serial.serializer import pack, unpack
+from fleetmetrics.settings import Told
 
 __all__ = ["Recorder", "Share", "States", "check_mode", "check_notes", "counts_samples"]
 
@@ -191,8 +192,19 @@ def _check_size(notes: Sequence[dict[str, Any]]) -> None:
         warn(f"{text}. The first {size} are taken, and {padded} cut off")
 
 
-class Recorder:
+class Recorder(Told):
     """The base of metrics over records, in MMEval's and MMEngine's style."""
+
+    incidental = (
+        "collect_dir",
+        "collect_dir_shared",
+        "collect_device",
+        "allow_pickle",
+        "dataset_meta",
+        "dist_backend",
+        "logger",
+        "sampler",
+    )  # fmt: skip
 
     #: The method that computes the value from records, set by the class that users derive from.
     _computed_by: str

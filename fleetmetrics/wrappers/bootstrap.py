@@ -125,6 +125,7 @@ class Bootstrap(Wrapper):
                     f"Bootstrap draws what a metric adds up, and {each.name} ({type(each).__name__}) adds up what each "
                     f"{group} comes to: give ids={group!r}, not {self.ids!r}"
                 )
+            self.settle(ids=group)
             each.draws = Draws(self.seed, self.replicates)
         if self.ids is not None:
             self.columns = tuple(dict.fromkeys((*self.metric.columns, self.ids)))

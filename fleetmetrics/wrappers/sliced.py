@@ -98,18 +98,15 @@ class Sliced(Wrapper):
             raise InvalidInputError(f"other must be a text, not {other!r}")
         self.by, self.other = by, other
         limit = whole_number_of("max_keys", max_keys, 1)
-        self._slicing: Slicing = (
-            GrowingSlicing(by, other, "", limit) if keys is None else FixedSlicing(by, other, "", _checked(keys, other))
-        )
+        self._slicing: Slicing = GrowingSlicing(by, other, "", limit)
+        if keys is not None:
+            slices = _checked(keys, other)
+            self._slicing = FixedSlicing(by, other, "", slices)
+            self.settle(keys=slices.tolist(), max_keys=None)
         super().__init__(metric, **common)
 
     def _fit(self) -> None:
         self.columns = tuple(dict.fromkeys((self.by, *self.metric.columns)))
-
-    def told(self) -> dict[str, Any]:
-        """Its settings, with those that its states say in a checkpoint."""
-        kept = self._slicing.kept
-        return {**self.settings(), **({"max_keys": kept} if isinstance(kept, int) else {"keys": kept.tolist()})}
 
     def _adopted(self, prefix: str, shared: dict[Any, Any]) -> Iterable[State]:
         if self._slicing.kind not in shared:

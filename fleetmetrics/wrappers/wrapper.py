@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Iterable
 
 from fleetmetrics.accumulator import Accumulator
@@ -50,11 +49,8 @@ class Wrapper(Metric):
         own: Common = {"validate": metric.validate, "share": metric.share}
         own.update(common)
         super().__init__(**own)
-        self._wrap(metric)
-
-    def _wrap(self, metric: Metric) -> None:
-        """Take the settings of a metric."""
-        self.metric = metric.fresh(metric.name)
+        self.metric: Metric = metric.fresh(metric.name)
+        self._replace(metric, self.metric)
         self.requirements = metric.requirements
         self.takes_label = metric.takes_label
         self.arguments = metric.arguments
@@ -92,7 +88,7 @@ class Wrapper(Metric):
         return f"{type(self).__name__}({self.metric.kind_name()})"
 
     def settings(self) -> dict[str, Any]:
-        return {name: value for name, value in super().settings().items() if not name.startswith("_")}
+        return {**super().settings(), "metric": self.metric}
 
     def refuse_records(self, instead: str) -> None:
         """Raise if the metric keeps every sample; ``instead`` is what the caller can do."""
@@ -107,12 +103,8 @@ class Wrapper(Metric):
         if any(state.reduce for state in self.metric.own_states()):
             raise InvalidInputError(f"{type(self).__name__} takes metrics whose states have a fixed size; {instead}")
 
-    def fresh(self, name: str | None = None) -> Metric:
-        new = copy.copy(self)
-        Accumulator.__init__(new, name=name, validate=self.validate, share=self.share)
-        new.collection = None
-        new._wrap(self.metric)
-        return new
+    def _part_anew(self, part: Accumulator, name: str | None) -> Accumulator:
+        return part.fresh(part.name)
 
     def record_metrics(self) -> Iterable[Any]:
         """Those of the metric."""

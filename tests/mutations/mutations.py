@@ -26,6 +26,42 @@ class Mutation(NamedTuple):
 CHANNEL = "tests/distributed/test_channel.py"
 
 MUTATIONS = [
+    # -- settings ---------------------------------------------------------------------------------------------
+    Mutation(
+        "attributes are settings",
+        "settings.py::Told.settings",
+        "found = {**_bound(type(self), *self._made_with), **self._settled}",
+        "found = {**_bound(type(self), *self._made_with), **self._settled, **vars(self)}",
+        "tests/test_user_metrics.py -k 'noting or reused'",
+    ),
+    Mutation(
+        "defaults are no settings",
+        "settings.py::_bound",
+        "found = {each.name: each.default for each in parameters if each.default is not each.empty}",
+        "found = {}",
+        "tests/test_user_metrics.py -k 'two_ways'",
+    ),
+    Mutation(
+        "two functions without a name of their own are one",
+        "settings.py::_of_object",
+        'if "<" in named else named',
+        "if False else named",
+        "tests/test_user_metrics.py -k 'other_settings_are_seen'",
+    ),
+    Mutation(
+        "a list that its owner changes changes the settings",
+        "settings.py::_kept",
+        "if type(value) in (list, tuple, set):",
+        "if type(value) in (tuple, set):",
+        "tests/test_user_metrics.py -k 'owner_changes'",
+    ),
+    Mutation(
+        "expressions that are deeply nested are equal",
+        "settings.py::described",
+        "**described(value.settings(), short, depth)}",
+        "**({} if depth > 8 else described(value.settings(), short, depth + 1))}",
+        "tests/test_user_metrics.py -k 'other_settings_are_seen'",
+    ),
     # -- checkpoints ------------------------------------------------------------------------------------------
     Mutation(
         "the parts of a checkpoint are merged one after the other, each with a rounding",

@@ -7,7 +7,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
-from fleetmetrics.evaluator.metrics import settings
+from fleetmetrics.evaluator.metrics import common
 from fleetmetrics.xp import is_eager_tensor, numpy_ops, to_host
 
 #: A softmax in float32 may exceed 1 by rounding.
@@ -167,7 +167,7 @@ def records_with_classes(samples: Sequence[Mapping[str, Any]], num_classes: int 
     records = [labelled_record(sample) for sample in samples]
     for sample, record in zip(samples, records):
         if "pred_label" in record:
-            record["num_classes"] = settings.check_class_count(num_classes or sample.get("num_classes"))
+            record["num_classes"] = common.check_class_count(num_classes or sample.get("num_classes"))
     return records
 
 
@@ -184,7 +184,7 @@ def class_count(records: Sequence[Mapping[str, Any]]) -> int:
     counts = set(column(records, "num_classes")) - {None}
     if len(counts) > 1:
         raise InvalidInputError(f"num_classes of the data samples are {sorted(counts)}; they must be the same")
-    return settings.known_class_count(counts.pop() if counts else None)
+    return common.known_class_count(counts.pop() if counts else None)
 
 
 # Scores [n, classes]

@@ -11,7 +11,7 @@ from fleetmetrics import formulas
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, warn
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
-from fleetmetrics.evaluator.metrics import inputs, settings
+from fleetmetrics.evaluator.metrics import common, inputs
 from fleetmetrics.evaluator.registry import PRETRAIN
 
 __all__ = ["AveragePrecision", "MultiLabelMetric"]
@@ -21,7 +21,7 @@ def _record(sample: Mapping[str, Any], labels: bool = False) -> dict[str, np.nda
     """Scores or predicted labels, and for each class 1, 0 or -1 (ignored) as int8."""
     if labels and "pred_score" not in sample and "pred_label" in sample:
         known = len(inputs.score_of(sample, "gt_score")) if "gt_score" in sample else sample.get("num_classes")
-        classes, label = settings.known_class_count(known), inputs.label_of(sample, "pred_label")
+        classes, label = common.known_class_count(known), inputs.label_of(sample, "pred_label")
         key, pred = "pred_label", inputs.one_hot([label], classes, "pred_label")[0]
     else:
         key, pred = "pred_score", inputs.score_of(sample)
@@ -101,9 +101,9 @@ class MultiLabelMetric(BaseMetric):
             warn("Neither thr nor k is given, set thr as 0.5 by default.")
         elif thr is not None and topk is not None:
             warn("Both thr and topk are given, use threshold in favor of top-k.")
-        self.average = settings.check_choice("average", average, settings.AVERAGES)
-        self.thr, self.topk = settings.threshold(thr), None if topk is None else whole_number_of("topk", topk, 1)
-        self.items = settings.check_items(items, "MultiLabelMetric")
+        self.average = common.check_choice("average", average, common.AVERAGES)
+        self.thr, self.topk = common.threshold(thr), None if topk is None else whole_number_of("topk", topk, 1)
+        self.items = common.check_items(items, "MultiLabelMetric")
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         self.results.extend([_record(sample, labels=True) for sample in as_dicts(data_samples)])
@@ -120,7 +120,7 @@ class MultiLabelMetric(BaseMetric):
         suffix = f"_top{self.topk}" if self.thr is None else f"_thr-{self.thr:.2f}"
         if self.thr == 0.5:
             suffix = ""
-        return settings.pick(_shares(states, self.average), self.items, self.average, suffix)
+        return common.pick(_shares(states, self.average), self.items, self.average, suffix)
 
     @staticmethod
     def calculate(
@@ -159,9 +159,9 @@ class MultiLabelMetric(BaseMetric):
             ...     [[0], [1], [0, 1], [3]], [[0, 3], [0, 2], [1], [3]], True, True, num_classes=4)
             (array(50.), array(50.), array(45.83333333), array(6))
         """
-        settings.check_choice("average", average, settings.AVERAGES)
-        thr, topk = settings.threshold(thr), None if topk is None else whole_number_of("topk", topk, 1)
-        classes = settings.check_class_count(num_classes)
+        common.check_choice("average", average, common.AVERAGES)
+        thr, topk = common.threshold(thr), None if topk is None else whole_number_of("topk", topk, 1)
+        classes = common.check_class_count(num_classes)
         pred = inputs.as_scores(_matrix(pred, pred_indices, classes, "pred"), "pred")
         target = _as_target(_matrix(target, target_indices, classes, "target"), "target")
         if pred.shape != target.shape:
@@ -248,7 +248,7 @@ class AveragePrecision(BaseMetric):
 
     def __init__(self, average: str | None = "macro", collect_device: str = "cpu", prefix: str | None = None) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.average = settings.check_choice("average", average, _AP_AVERAGES)
+        self.average = common.check_choice("average", average, _AP_AVERAGES)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         self.results.extend([_record(sample) for sample in as_dicts(data_samples)])
@@ -274,7 +274,7 @@ class AveragePrecision(BaseMetric):
             AssertedInputError: ``average`` is invalid, or the shapes differ.
             TypeError: an input is not an array, tensor or sequence.
         """
-        settings.check_choice("average", average, _AP_AVERAGES)
+        common.check_choice("average", average, _AP_AVERAGES)
         pred, target = inputs.to_batch(pred, "pred"), inputs.to_batch(target, "target")
         if pred.ndim != 2 or pred.shape != target.shape:
             raise AssertedInputError("Both `pred` and `target` should have shape `(N, num_classes)`.")

@@ -11,7 +11,7 @@ from fleetmetrics import formulas
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, UndefinedMetricWarning, warn
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
-from fleetmetrics.evaluator.metrics import inputs, settings
+from fleetmetrics.evaluator.metrics import common, inputs
 from fleetmetrics.evaluator.registry import PRETRAIN
 
 __all__ = ["RetrievalAveragePrecision", "RetrievalRecall"]
@@ -160,7 +160,7 @@ class RetrievalRecall(BaseMetric):
 
     def __init__(self, topk: int | Sequence[int], collect_device: str = "cpu", prefix: str | None = None) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.topk = settings.top_ks(topk)
+        self.topk = common.top_ks(topk)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the hits are kept: a gallery may be large
@@ -200,7 +200,7 @@ class RetrievalRecall(BaseMetric):
             >>> RetrievalRecall.calculate([[0], [1], [2], [3]], [[0, 1], [2], [1], [0, 3]], 1, True, True)
             [array(50.)]
         """
-        topk = settings.top_ks(topk)
+        topk = common.top_ks(topk)
         answers = _answers(pred, target, max(topk), pred_indices, target_indices)
         return [np.asarray(value) for value in _recalls(_recall_counts(_hits(answers, topk), answers.total))]
 
@@ -266,7 +266,7 @@ class RetrievalAveragePrecision(BaseMetric):
         self, topk: int | None = None, mode: str = "IR", collect_device: str = "cpu", prefix: str | None = None
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.topk, self.mode = whole_number_of("`topk`", topk, 1), settings.check_choice("mode", mode, _MODES)
+        self.topk, self.mode = whole_number_of("`topk`", topk, 1), common.check_choice("mode", mode, _MODES)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the value is kept: a gallery may be large
@@ -308,7 +308,7 @@ class RetrievalAveragePrecision(BaseMetric):
             75.0
         """
         k = whole_number_of("`topk`", topk, 1)
-        settings.check_choice("mode", mode, _MODES)
+        common.check_choice("mode", mode, _MODES)
         answers = _answers(pred, target, k, pred_indices, target_indices)
         values = 100 * formulas.average_precision_of_ranking(*answers, mode)
         return _mean_precision(values.tolist(), answers.total)

@@ -9,7 +9,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, warn
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
-from fleetmetrics.evaluator.metrics import inputs, settings
+from fleetmetrics.evaluator.metrics import common, inputs
 from fleetmetrics.evaluator.registry import PRETRAIN
 from fleetmetrics.xp import numpy_ops
 
@@ -75,8 +75,8 @@ class Accuracy(BaseMetric):
         prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.topk = settings.top_ks(topk)
-        self.thrs = settings.thresholds(thrs)
+        self.topk = common.top_ks(topk)
+        self.thrs = common.thresholds(thrs)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         self.results.extend([inputs.labelled_record(sample) for sample in as_dicts(data_samples)])
@@ -91,7 +91,7 @@ class Accuracy(BaseMetric):
         values = _accuracies(states, self.thrs)
         if values.ndim == 0:
             return {"top1": values.item()}
-        suffixes = settings.suffixes(self.thrs)
+        suffixes = common.suffixes(self.thrs)
         return {
             f"top{k}{suffix}": value
             for k, row in zip(self.topk, values.tolist())
@@ -119,8 +119,8 @@ class Accuracy(BaseMetric):
             TypeError: an input is not an array, tensor or sequence.
         """
         pred, target = inputs.pair(pred, target)
-        thrs = settings.thresholds(thrs)
-        values = _accuracies(_correct(pred, target, settings.top_ks(topk), thrs), thrs)
+        thrs = common.thresholds(thrs)
+        values = _accuracies(_correct(pred, target, common.top_ks(topk), thrs), thrs)
         if values.ndim == 0:
             return values.reshape(1)
         return [[np.array([value]) for value in row] for row in values]
@@ -207,10 +207,10 @@ class SingleLabelMetric(BaseMetric):
         prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.average = settings.check_choice("average", average, settings.AVERAGES)
-        self.thrs = settings.thresholds(thrs)
-        self.items = settings.check_items(items, "SingleLabelMetric")
-        self.num_classes = settings.check_class_count(num_classes)
+        self.average = common.check_choice("average", average, common.AVERAGES)
+        self.thrs = common.thresholds(thrs)
+        self.items = common.check_items(items, "SingleLabelMetric")
+        self.num_classes = common.check_class_count(num_classes)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         records = inputs.records_with_classes(as_dicts(data_samples), self.num_classes)
@@ -228,10 +228,10 @@ class SingleLabelMetric(BaseMetric):
 
     def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
         values = _shares(states, self.thrs, self.average)
-        suffixes = settings.suffixes(self.thrs) if "dropped" in states else [""]
+        suffixes = common.suffixes(self.thrs) if "dropped" in states else [""]
         results: dict[str, Any] = {}
         for value, suffix in zip(values, suffixes):
-            results.update(settings.pick(value, self.items, self.average, suffix))
+            results.update(common.pick(value, self.items, self.average, suffix))
         return results
 
     @staticmethod
@@ -258,9 +258,9 @@ class SingleLabelMetric(BaseMetric):
         Raises:
             AssertedInputError: ``average`` is invalid, or ``num_classes`` is missing; else as `Accuracy.calculate`.
         """
-        settings.check_choice("average", average, settings.AVERAGES)
+        common.check_choice("average", average, common.AVERAGES)
         pred, target = inputs.pair(pred, target)
-        thrs = settings.thresholds(thrs)
+        thrs = common.thresholds(thrs)
         values = _shares(_class_counts(pred, target, thrs, num_classes), thrs, average)
         return values[0] if pred.ndim == 1 else values
 
@@ -271,7 +271,7 @@ def _class_counts(
     """The per-class sums of the confusion matrix of every threshold."""
     states = {"total": np.array(len(target), np.int64)}
     if pred.ndim == 1:
-        classes = settings.known_class_count(classes)
+        classes = common.known_class_count(classes)
         label, kept = inputs.as_labels(pred, "pred", classes), [np.ones(len(pred), np.bool_)]
     else:
         pred = inputs.as_scores(pred, "pred")
@@ -333,7 +333,7 @@ class ConfusionMatrix(BaseMetric):
 
     def __init__(self, num_classes: int | None = None, collect_device: str = "cpu", prefix: str | None = None) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.num_classes = settings.check_class_count(num_classes)
+        self.num_classes = common.check_class_count(num_classes)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         records = inputs.records_with_classes(as_dicts(data_samples), self.num_classes)
@@ -371,6 +371,6 @@ class ConfusionMatrix(BaseMetric):
         if pred.ndim > 1:
             scores = inputs.as_scores(pred, "pred")
             pred, num_classes = scores.argmax(axis=1), scores.shape[1] if num_classes is None else num_classes
-        classes = settings.known_class_count(num_classes)
+        classes = common.known_class_count(num_classes)
         cells = inputs.as_labels(target, "target", classes) * classes + inputs.as_labels(pred, "pred", classes)
         return np.bincount(cells, minlength=classes**2).reshape(classes, classes)

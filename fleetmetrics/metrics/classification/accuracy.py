@@ -90,6 +90,7 @@ class Accuracy(OfTask):
         super().__init__(**settings)
         choice_of("average", average, ("micro", "macro", "weighted", "none", None))
         self.average = average
+        self.settle(average=average or "none")
         self.task = tasks.task_of(
             task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=top_k, by_shape=True
         )
@@ -102,6 +103,7 @@ class Accuracy(OfTask):
         elif average != "micro" or ignore_index is not None:
             given = f"average={average!r}" if average != "micro" else f"ignore_index={ignore_index!r}"
             raise InvalidInputError(f"{given} needs num_classes=, num_labels= or task='binary'")
+        self.settle(**self.task.settings)
         if self.task.size and (self.task.top_k == 1 or average != "micro"):
             self.declare("confusion", self.task.shape, statistic=tasks.confusion, settings=("task",))
         else:
@@ -178,6 +180,7 @@ class ExactMatch(OfTask):
     ) -> None:
         super().__init__(**settings)
         self.task = tasks.task_of(task, None, num_labels, threshold, from_logits, ignore_index, allowed=("multilabel",))
+        self.settle(**self.task.settings)
         self.requirements = self.task.rules
         self.declare("matched", key=("matched rows", self.task))
         self.declare("rows", key=("rows", self.task.size, self.task.ignore_index))

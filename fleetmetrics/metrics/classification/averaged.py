@@ -84,6 +84,7 @@ class ConfusionMetric(OfTask):
                 f"top_k must be 1 for {type(self).__name__}, not {top_k!r}: what counts as predicted would depend on "
                 "the label"
             )
+        self.settle(**self.task.settings)
         self.requirements = self.task.rules
         self.declare("confusion", self.task.shape, statistic=confusion, settings=("task",))
 
@@ -99,6 +100,7 @@ class _Averaged(ConfusionMetric):
     ) -> None:
         super().__init__(**settings)
         self.average = average_of(self.task, average)
+        self.settle(average=self.average or "none")
 
 
 class Precision(_Averaged):
@@ -213,6 +215,7 @@ class FBeta(_Averaged):
             self.beta = float(beta)
         except OverflowError:  # an int that no float holds
             self.beta = math.inf
+        self.settle(beta=self.beta)
 
 
 class F1(_Averaged):
@@ -280,3 +283,4 @@ class StatScores(ConfusionMetric):
         super().__init__(**settings)
         choice_of("average", average, ("micro", "none", None))
         self.average = "binary" if self.task.kind == "binary" else average
+        self.settle(average=self.average or "none")

@@ -179,6 +179,7 @@ class LogLoss(_OfScores):
         if average != "macro" and self.task.kind != "multilabel":
             raise InvalidInputError("average belongs to task='multilabel'; without num_labels= there is one loss")
         self.average = average
+        self.settle(**self.task.settings, average=average or "none")
         self.requirements = probability_rules_of(self.task, 3 if self.task.kind == "multiclass" else 0)
         shape = (self.task.size,) if self.task.kind == "multilabel" else ()
         shared = LOG_LIKELIHOOD.key if self.task in (_BINARY, Task("any", 0)) else None
@@ -265,6 +266,7 @@ class HingeLoss(_OfScores):
             task, num_classes, from_logits=True, ignore_index=ignore_index, allowed=allowed, by_shape=True
         )
         self.squared = flag_of("squared", squared)
+        self.settle(**self.task.settings)
         self.requirements = probability_rules_of(self.task, 0)
         self.declare("loss", dtype="float64", statistic=_hinge, settings=("task", "squared"))
         self.declare("total", key=tasks.total_key(self.task), statistic=tasks.counted_total, settings=("task",))

@@ -40,6 +40,14 @@ class Task(NamedTuple):
         return Task("multiclass", batch.classes, *self[2:])
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments that it comes from, written out."""
+        arguments = {name: getattr(self, name) for name in ("threshold", "from_logits", "ignore_index", "top_k")}
+        for argument, kind in (("num_classes", "multiclass"), ("num_labels", "multilabel")):
+            arguments[argument] = self.size if self.size and self.kind == kind else None
+        return {"task": self.kind, **arguments}
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the confusion matrix."""
         several = self.kind == "multilabel"

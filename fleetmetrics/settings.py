@@ -1,0 +1,279 @@
+"""Settings: the arguments that an object was made with, kept as they were given, and compared by value.
+
+>>> class Scaled(Told):
+...     def __init__(self, scale, *, shift=0.0):
+...         self.batches = 0  # no argument, and so no setting
+>>> Scaled(2).settings(), difference(described(Scaled(2)), described(Scaled(2, shift=1.5)))
+({'scale': 2, 'shift': 0.0}, 'shift is 1.5, here 0.0')
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import inspect
+import json
+import types
+import weakref
+from typing import Any, Callable, ClassVar, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.hints import hint_of_argument
+
+__all__ = ["AllArguments", "Told", "described", "difference", "raise_if_positional", "raise_if_unknown"]
+
+#: Longer sequences are described by a digest, where short descriptions are asked for.
+_LONG = 64
+#: How deep objects that are neither metrics nor containers are looked into.
+_DEEPEST = 8
+#: The key of the class in the description of an object; no argument has this name.
+_CLASS = ""
+_MISSING = object()
+
+_signatures: weakref.WeakKeyDictionary[type, inspect.Signature] = weakref.WeakKeyDictionary()
+
+
+class Told:
+    """What keeps the arguments that it is made with. Attributes are no settings: a class may store what it likes."""
+
+    #: Arguments that cannot change what it computes.
+    incidental: ClassVar[tuple[str, ...]] = ()
+
+    _made_with: tuple[tuple[Any, ...], dict[str, Any]]
+    _settled: dict[str, Any]
+
+    def __new__(cls, *given: Any, **settings: Any) -> Any:
+        """Keep the arguments; copies and pickles, which give none, bring theirs along."""
+        made = super().__new__(cls)
+        made._made_with = _kept(given), _kept(settings)
+        made._settled = {}
+        return made
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that it was made with, and the defaults of the others, by name."""
+        found = {**_bound(type(self), *self._made_with), **self._settled}
+        return {name: value for name, value in found.items() if name not in self.incidental}
+
+    def settle(self, **values: Any) -> None:
+        """Say what arguments come to where they can be written in several ways, so that equal settings are equal.
+
+        Args:
+            **values: by the arguments' names; those that the class does not take are left out.
+        """
+        known = signature_of(type(self)).parameters
+        self._settled.update({name: value for name, value in values.items() if name in known})
+
+    def _replace(self, given: Any, own: Any) -> None:
+        """Keep an object of its own in the place of one that it was given."""
+        arguments, settings = self._made_with
+        self._made_with = (
+            tuple(own if each is given else each for each in arguments),
+            {name: own if each is given else each for name, each in settings.items()},
+        )
+
+
+def _kept(value: Any) -> Any:
+    """An argument with containers of its own, since whoever gave it may change his."""
+    if type(value) in (list, tuple, set):
+        return type(value)(map(_kept, value))
+    return {name: _kept(each) for name, each in value.items()} if type(value) is dict else value
+
+
+def signature_of(kind: type) -> inspect.Signature:
+    """The arguments of a class's ``__init__``, and those of the bases that ``**`` goes on to."""
+    if kind not in _signatures:
+        _signatures[kind] = _signature(kind)
+    return _signatures[kind]
+
+
+def _signature(kind: type) -> inspect.Signature:
+    found: dict[str, inspect.Parameter] = {}
+    for init in [vars(each)["__init__"] for each in kind.__mro__[:-1] if "__init__" in vars(each)]:
+        own = list(inspect.signature(init).parameters.values())[1:]
+        if found:  # a derived class passes them on by keyword
+            own = [each.replace(kind=each.KEYWORD_ONLY) if each.kind < each.VAR_POSITIONAL else each for each in own]
+        named = [each for each in own if each.kind is not each.VAR_KEYWORD]
+        found.update({each.name: each for each in named if each.name not in found})
+        if named == own:
+            break
+    return inspect.Signature(sorted(found.values(), key=lambda each: each.kind))
+
+
+class AllArguments:
+    """A class's ``__signature__``, as `signature_of` has it."""
+
+    def __get__(self, _: Any, owner: type) -> inspect.Signature:
+        return signature_of(owner)
+
+
+def _bound(kind: type, given: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name, with the defaults of those that were not given, in the order of the signature."""
+    parameters = list(signature_of(kind).parameters.values())
+    names = [each.name for each in parameters if each.kind < each.VAR_POSITIONAL]
+    found = {each.name: each.default for each in parameters if each.default is not each.empty}
+    found.update(zip(names, given))
+    for each in parameters:
+        if each.kind is each.VAR_POSITIONAL:
+            found[each.name] = given[len(names) :]
+    found.update(settings)
+    order = [each.name for each in parameters if each.name in found]
+    return {name: found[name] for name in [*order, *(name for name in found if name not in order)]}
+
+
+def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
+    """Raise if a class is given a setting by position that it takes by keyword; the message guesses which."""
+    parameters = signature_of(kind).parameters.values()
+    taken = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if len(given) <= len(taken) or any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return
+    value = given[len(taken)]
+    fits = [each.name for each in parameters if isinstance(value, str) and repr(value) in str(each.annotation)]
+    named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    if not fits and isinstance(value, str) and "name" in named:
+        fits = ["name"]
+    raise InvalidInputError(
+        f"{kind.__name__} takes {', '.join(named)} by keyword, and was given {value!r} without"
+        + (f"; did you mean {fits[0]}={value!r}?" if fits else "")
+    )
+
+
+def raise_if_unknown(kind: type, given: Iterable[str]) -> None:
+    """Raise if a class is given settings that it does not have."""
+    for name in given:
+        known = list(signature_of(kind).parameters)
+        raise InvalidInputError(
+            f"{kind.__name__} has no setting {name!r}{hint_of_argument(name, known)} It takes {', '.join(known)}"
+        )
+
+
+def described(value: Any, short: bool = False, depth: int = 0) -> Any:
+    """A setting in a form fit for JSON, in which equal ones are equal in any process.
+
+    Args:
+        value: anything.
+        short: whether long sequences and arrays are a digest.
+        depth: how many objects it is inside of.
+
+    Raises:
+        InvalidInputError: it is an iterator, which cannot be looked at twice.
+    """
+    if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, enum.Enum)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item() if value.dtype.kind in "biuf" else str(value)
+    if isinstance(value, enum.Enum):
+        return [type(value).__qualname__, value.name]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Told):
+        return {_CLASS: type(value).__qualname__, **described(value.settings(), short, depth)}
+    if hasattr(value, "_fields"):  # a named tuple
+        return described(value._asdict(), short, depth)
+    if isinstance(value, Mapping):
+        texts = {name if isinstance(name, str) else repr(name): each for name, each in value.items()}
+        return {name: described(each, short, depth) for name, each in texts.items()}
+    if isinstance(value, Iterator):
+        raise InvalidInputError(
+            f"a setting is a {type(value).__name__}, which can be read only once, so that nothing can be compared with "
+            "it or made like it; give a list"
+        )
+    if hasattr(value, "__array__") and not isinstance(value, type):
+        return _of_numbers(np.asarray(value), short)
+    if isinstance(value, (list, tuple, range, set, frozenset)):
+        return _of_sequence(value, short, depth)
+    return _of_object(value, short, depth)
+
+
+def _of_numbers(array: np.ndarray, short: bool) -> Any:
+    """An array as lists, or its digest, the same for integers and for floats that are whole."""
+    if not short or array.size <= _LONG or array.dtype.kind not in "biuf":
+        return described(array.tolist(), short)
+    if array.dtype.kind == "f" and (np.abs(array) < 2.0**53).all() and (array == np.floor(array)).all():
+        array = array.astype(np.int64)
+    array = array.astype(np.float64 if array.dtype.kind == "f" else np.uint64 if array.dtype == np.uint64 else np.int64)
+    return [list(array.shape), hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()]
+
+
+def _of_sequence(value: Any, short: bool, depth: int) -> Any:
+    if short and len(value) > _LONG and all(type(each) in (int, float) for each in value):
+        array = np.asarray(list(value))
+        if array.dtype.kind in "if":
+            return _of_numbers(array, short)
+    entries = [described(each, short, depth) for each in value]
+    if isinstance(value, (set, frozenset)):
+        entries.sort(key=repr)
+    if not short or len(entries) <= _LONG:
+        return entries
+    return [len(entries), hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()]
+
+
+def _of_object(value: Any, short: bool, depth: int) -> Any:
+    """A function by its name, one without a name of its own by its code, and any other object by its attributes."""
+    if isinstance(value, functools.partial):
+        return [described(each, short, depth) for each in (value.func, value.args, value.keywords)]
+    named = getattr(value, "__qualname__", None) or type(value).__qualname__
+    if depth >= _DEEPEST:
+        return named
+    if callable(value) and hasattr(value, "__qualname__"):
+        owner = getattr(value, "__self__", None)
+        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+            return [named, described(owner, short, depth + 1)]
+        function = getattr(value, "__func__", value)
+        return [named, _of_code(function, short, depth + 1)] if "<" in named else named
+    inside = getattr(value, "__dict__", None)
+    if inside is None:
+        text = repr(value)
+        inside = {} if " at 0x" in text else {"value": text}
+    return {_CLASS: named, **described(inside, short, depth + 1)}
+
+
+def _of_code(function: Any, short: bool, depth: int) -> Any:
+    """What tells functions apart that are made in one place: their code, and what they have taken from around them."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell.cell_contents is not function]
+    around = described([cells, function.__defaults__, function.__kwdefaults__], short, depth)
+    return [hashlib.sha256(_bytecode(code)).hexdigest(), around]
+
+
+def _bytecode(code: types.CodeType) -> bytes:
+    inside = [_bytecode(each) if isinstance(each, types.CodeType) else _text(each) for each in code.co_consts]
+    return b"\0".join([code.co_code, repr(code.co_names).encode(), *inside])
+
+
+def _text(constant: Any) -> bytes:
+    return repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant).encode()
+
+
+def difference(one: Any, other: Any, name: Callable[[str], str] = str, where: str = "", at: str = "") -> str:
+    """The first difference of two descriptions, in words; "" if there is none.
+
+    Args:
+        one: what is here.
+        other: what is there.
+        name: how the name of a setting is written.
+        where: the setting that both are of.
+        at: the objects that this setting is inside of.
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        if one.get(_CLASS) != other.get(_CLASS):
+            return f"{_inside(at, where)}it is a {other.get(_CLASS)}, here a {one.get(_CLASS)}"
+        inside = f"{at}.{where}" if at and where else at or where
+        pairs = [(key, one.get(key, _MISSING), other.get(key, _MISSING)) for key in {**one, **other}]
+        return next(filter(None, (difference(mine, its, name, key, inside) for key, mine, its in pairs)), "")
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return next(filter(None, (difference(mine, its, name, where, at) for mine, its in zip(one, other))), "")
+    alike = type(one) is type(other) or (isinstance(one, (int, float)) and isinstance(other, (int, float)))
+    if alike and (one == other or (one != one and other != other)):  # nan is equal to nan here
+        return ""
+    mine, its = ("missing" if each is _MISSING else f"{each!r:.80}" for each in (one, other))
+    return f"{_inside(at)}{name(where)} is {its}, here {mine}" if where else f"it is {its}, here {mine}"
+
+
+def _inside(*names: str) -> str:
+    path = ".".join(filter(None, names))
+    return f"in {path!r}: " if path else ""
