@@ -194,8 +194,8 @@ MUTATIONS = [
     Mutation(
         "one worker's states are forgotten",
         "comm/blocks.py::reduced",
-        "found = [_groups(agreed, payload) for payload in payloads]",
-        "found = [_groups(agreed, payload) for payload in payloads[:-1]]",
+        "found = read_each(payloads, lambda payload: _groups(agreed, payload))",
+        "found = read_each(payloads[:-1], lambda payload: _groups(agreed, payload))",
         "tests/comm/test_consult.py tests/comm/test_blocks.py",
     ),
     Mutation(
@@ -258,8 +258,8 @@ MUTATIONS = [
     Mutation(
         "compute gives the local value",
         "accumulator.py::Accumulator.compute",
-        "        self._raise_if_invalid(values)\n        carries",
-        "        values = {state: state.read(scope) for state in states}\n        carries",
+        "            self._raise_if_invalid(values)\n            return values",
+        "            values = {state: state.read(scope) for state in states}\n            return values",
         "tests/test_metric.py -k over_all_workers",
     ),
     Mutation(
@@ -406,6 +406,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a payload says itself whether its numbers are floats",
+        "comm/blocks.py::_type_of",
         'if (found.kind == "f") != (dtype == "float64"):',
         "if False:",
         "tests/comm/test_blocks.py -k 'another_type or narrow_numbers'",
