@@ -57,11 +57,20 @@ class Garbled(ConnectionAbortedError):
     """What arrives is no frame of this connection."""
 
 
+class Key(bytes):
+    """Bytes that no repr shows, and so no traceback with its locals."""
+
+    def __repr__(self) -> str:
+        return "<key>"
+
+    __str__ = __repr__
+
+
 class Keys(NamedTuple):
     """What the two ends of a connection have in common."""
 
-    sending: bytes  #: seals what this end sends
-    receiving: bytes  #: seals what the other end sends
+    sending: Key  #: seals what this end sends
+    receiving: Key  #: seals what the other end sends
     whole: bool = True  #: whether digests cover payloads, too
 
 

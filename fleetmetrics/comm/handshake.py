@@ -3,11 +3,12 @@
 Rank 0 listens on the first free candidate address, the others go through the candidates. Whoever accepts speaks first::
 
     rank 0   magic, which digests frames carry, a nonce
-    worker   magic, rank, world size, a nonce, HMAC(key, "worker", all of it)
-    rank 0   a code, HMAC(key, "rank 0", code, all of it)
+    worker   magic, rank, world size, a nonce, the name of its run, HMAC(key, "worker", all of it)
+    rank 0   a code, HMAC(key, "rank 0", code, all of it), and why it refuses
 
-The key follows from the job's secret, which nobody sends. Who relays these messages learns nothing: what follows are
-frames, sealed under two keys that follow from both nonces.
+The key follows from the secret, which nobody sends. Who relays these messages learns nothing: what follows are frames,
+sealed under two keys that follow from all that was said, the name of the run and both nonces included. So a worker
+that somebody leads to rank 0 of another run is told so, and no frame of one run is any of another.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ import time
 from typing import Any
 
 from fleetmetrics.comm.failures import ranks_text
-from fleetmetrics.comm.frames import Keys, Poll, Stream
-from fleetmetrics.comm.job import Job, secret_path
+from fleetmetrics.comm.frames import Key, Keys, Poll, Stream
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.secret import secret_path
 from fleetmetrics.errors import AuthenticationError, CommunicatorError, InvalidInputError, NoChannelError
 
 __all__ = ["REFUSAL_SECONDS", "Door", "Guest", "connect", "refusal_text"]
@@ -37,6 +39,8 @@ _GUEST_SECONDS = 12.0
 #: The first wait for each step of the greeting, doubled from round to round.
 _STEP_SECONDS = (1.0, _GUEST_SECONDS)
 _PAUSE_SECONDS = (0.005, 0.1)
+#: How long rank 0 waits for who listens in its place to say who it is.
+_NEIGHBOUR_SECONDS = 0.3
 #: Guests beyond the workers; the oldest is sent away for another.
 _GUESTS = 64
 #: So many unproven greetings in the name of a rank, before that is taken for a worker with another secret.
@@ -44,13 +48,14 @@ _UNPROVEN = 5
 #: How often rank 0 looks at its guests, and how long it does not accept any when it has no file descriptor.
 _LOOK_SECONDS = 0.05
 
-_MAGIC = b"fleetmetrics 2\r\n"
+_MAGIC = b"fleetmetrics 3\r\n"
 _GREETING = struct.Struct("!16sB32s")
-_HELLO = struct.Struct("!16sII32s32s")
-_WELCOME = struct.Struct("!c32s")
-#: Come in; who are you?; there is no such rank or world; this rank is taken.
-WELCOME, UNPROVEN, OTHER_WORLD, TAKEN = b"w", b"s", b"n", b"t"
+_HELLO = struct.Struct("!16sII32s32s32s")
+_WELCOME = struct.Struct("!cH32s")
+#: Come in; who are you?; there is no such rank or world; this rank is taken; this is another run.
+WELCOME, UNPROVEN, OTHER_WORLD, TAKEN, OTHER_RUN = b"w", b"s", b"n", b"t", b"r"
 _PROOF_BYTES = 32
+_TEXT_BYTES = 1000
 
 
 def unproven_text(ranks: list[int]) -> str:
@@ -74,7 +79,7 @@ def _whole_digests() -> bool:
 class _Talk:
     """What both sides have said so far, and what follows from it."""
 
-    def __init__(self, key: bytes, greeting: bytes, hello: bytes) -> None:
+    def __init__(self, key: Key, greeting: bytes, hello: bytes) -> None:
         self._key, self._said = key, greeting + hello
         self._whole = bool(_GREETING.unpack(greeting)[1])
 
@@ -82,17 +87,18 @@ class _Talk:
         return hmac.digest(self._key, role + self._said, "sha256")
 
     def keys(self, at_rank_0: bool) -> Keys:
-        to, back = self.prove(b"key to rank 0"), self.prove(b"key from rank 0")
+        to, back = Key(self.prove(b"key to rank 0")), Key(self.prove(b"key from rank 0"))
         return Keys(back, to, self._whole) if at_rank_0 else Keys(to, back, self._whole)
 
 
 class Guest:
     """Somebody who has connected to rank 0 and has proved nothing yet."""
 
-    def __init__(self, sock: socket.socket, key: bytes, whole: bool = True) -> None:
+    def __init__(self, sock: socket.socket, key: Key, whole: bool = True) -> None:
         self.sock = sock
         self.came = time.monotonic()
         self.rank = self.world_size = -1
+        self.run = b""
         self._key = key
         self._bytes = b""
         self._greeting = _GREETING.pack(_MAGIC, whole, secrets.token_bytes(32))
@@ -111,20 +117,24 @@ class Guest:
             raise ConnectionRefusedError("not a worker")
         if len(self._bytes) < _HELLO.size:
             return False
-        _, self.rank, self.world_size, _, proof = _HELLO.unpack(self._bytes)
+        _, self.rank, self.world_size, _, self.run, proof = _HELLO.unpack(self._bytes)
         self._talk = _Talk(self._key, self._greeting, self._bytes[:-_PROOF_BYTES])
         self.proven = hmac.compare_digest(proof, self._talk.prove(b"worker"))
         return True
 
-    def answer(self, code: bytes) -> Stream:
-        """Send a code; return the stream of frames that follows."""
-        proof = self._talk.prove(b"rank 0" + code) if self.proven else bytes(_PROOF_BYTES)
-        self.sock.send(_WELCOME.pack(code, proof))
+    def answer(self, code: bytes, why: str = "") -> Stream:
+        """Send a code, and to a guest that has proved itself why; return the stream of frames that follows."""
+        text = why.encode(errors="replace")[:_TEXT_BYTES] if self.proven else b""
+        proof = self._talk.prove(b"rank 0" + code + text) if self.proven else bytes(_PROOF_BYTES)
+        self.sock.send(_WELCOME.pack(code, len(text), proof) + text)
         return Stream(self.sock, self._talk.keys(at_rank_0=True))
 
 
-def listen(job: Job) -> socket.socket:
-    """Listen on the first candidate address that is free."""
+def listen(job: Job, key: Key | None = None) -> socket.socket:
+    """Listen on the first candidate address that is free.
+
+    ``key``: proves to whoever listens on one that is taken that this is a rank 0, too; None: it is left alone.
+    """
     _check_descriptors(job.world_size)
     failures, candidates = [], job.candidates()
     # The trainer endpoint itself is in the environment: for a parameter-server job it is ours to use.
@@ -142,13 +152,27 @@ def listen(job: Job) -> socket.socket:
                     f"the environment variable FLEETMETRICS_BIND holds {job.bind!r}; it must be an address of rank 0's"
                     f" machine, without a port, such as 10.0.0.1 or 0.0.0.0 ({error.strerror})."
                 ) from None
-            failures.append(f"{job.bind or host}:{port} ({error.strerror})")
+            other = _who_listens(job, key, job.bind or host, port) if key and error.errno == errno.EADDRINUSE else ""
+            failures.append(f"{job.bind or host}:{port} ({error.strerror}{other})")
             if error.errno == errno.EADDRNOTAVAIL and not job.bind:
                 failures[-1] += ": if the others reach this machine by that name all the same, set FLEETMETRICS_BIND"
     raise NoChannelError(
         f"rank 0 cannot listen for the other {job.world_size - 1} workers: {', '.join(failures)}. Set"
         " FLEETMETRICS_ENDPOINT=host:port on all workers to an address of rank 0's machine that is free."
     )
+
+
+def _who_listens(job: Job, key: Key, host: str, port: int) -> str:
+    """Greet who listens in rank 0's place. Another rank 0 of this run is an error on both sides."""
+    try:
+        seconds = REFUSAL_SECONDS if job.endpoint else _NEIGHBOUR_SECONDS  # there is no other place to listen at
+        stream, _ = _greet(job, key, host, port, seconds, time.monotonic() + seconds)
+        stream.close()  # who welcomes a rank 0 does not know what it does
+    except OtherRun as other:
+        return f": {other}"
+    except (_Refused, OSError):
+        pass  # a stranger, or one that is busy
+    return ""
 
 
 def _listening(family: int, address: Any, backlog: int) -> socket.socket:
@@ -184,7 +208,7 @@ def _check_descriptors(world_size: int) -> None:
 class Door:
     """Rank 0's listening socket, and those who have come to it and have proved nothing yet."""
 
-    def __init__(self, job: Job, key: bytes, poll: Poll) -> None:
+    def __init__(self, job: Job, key: Key, poll: Poll) -> None:
         self._job, self._key, self._poll = job, key, poll
         self._whole = _whole_digests()
         self._listener: socket.socket | None = None
@@ -197,7 +221,7 @@ class Door:
     def open(self) -> None:
         """Listen, if it does not yet."""
         if self._listener is None:
-            self._listener = listen(self._job)
+            self._listener = listen(self._job, self._key)
             self._poll.register(self._listener)
 
     def look(self, end: float) -> float:
@@ -210,6 +234,10 @@ class Door:
             self.deaf_until = 0.0
             self._poll.register(self._listener)
         return min(end, now + _LOOK_SECONDS)
+
+    def has_new_guests(self) -> bool:
+        """Whether somebody has knocked a moment ago."""
+        return bool(self.guests) and next(reversed(self.guests.values())).came > time.monotonic() - _LOOK_SECONDS
 
     def handle(self, descriptor: int) -> Guest | None:
         """Do what an event asks for; return a guest that has proved itself."""
@@ -240,10 +268,10 @@ class Door:
         self.unproven.pop(guest.rank, None)
         return stream
 
-    def refuse(self, guest: Guest, code: bytes) -> None:
+    def refuse(self, guest: Guest, code: bytes, why: str = "") -> None:
         """Tell a guest that has proved itself why it cannot come in."""
         with contextlib.suppress(OSError):
-            guest.answer(code)
+            guest.answer(code, why)
         self.drop(guest.sock.fileno())
 
     def drop(self, descriptor: int) -> None:
@@ -293,19 +321,29 @@ class _Refused(Exception):
     """Rank 0, or who says so, does not know this worker: their secrets differ."""
 
 
-def connect(job: Job, key: bytes, deadline: float) -> tuple[Stream, float]:
-    """Look for rank 0 until it has proved itself or the deadline has passed."""
+class OtherRun(Exception):
+    """Rank 0 of another run has proved itself; the text names both runs."""
+
+
+def connect(job: Job, key: Key, deadline: float) -> tuple[Stream, float]:
+    """Look for rank 0 until it has proved itself or the deadline has passed; a TimeoutError says who was there."""
     pause, step = _PAUSE_SECONDS[0], _STEP_SECONDS[0]
     refusals, refused_since = 0, 0.0
+    other, other_since = "", 0.0
+    candidates = job.candidates()
     while True:
-        for host, port in job.candidates():
+        for host, port in candidates:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                raise TimeoutError
+                raise TimeoutError(other)
             try:
                 return _greet(job, key, host, port, step, deadline)
             except _Refused:
                 refusals, refused_since = refusals + 1, refused_since or time.monotonic()
+            except OtherRun as found:
+                other, other_since = str(found), other_since or time.monotonic()
+                if len(candidates) == 1 and time.monotonic() - other_since > REFUSAL_SECONDS:
+                    raise CommunicatorError(other) from None
             except (TimeoutError, socket.timeout):  # a busy rank 0, a long way, or a listener that is silent
                 step = min(2 * step, _STEP_SECONDS[1])
             except OSError:
@@ -317,22 +355,25 @@ def connect(job: Job, key: bytes, deadline: float) -> tuple[Stream, float]:
         pause = min(2 * pause, _PAUSE_SECONDS[1])
 
 
-def _greet(job: Job, key: bytes, host: str, port: int, step: float, deadline: float) -> tuple[Stream, float]:
+def _greet(job: Job, key: Key, host: str, port: int, step: float, deadline: float) -> tuple[Stream, float]:
     """Connect and greet, in three steps; all are over at the deadline, however slowly the other side drips."""
     sock = socket.create_connection((host, port), max(1e-3, min(step, deadline - time.monotonic())))
     try:
         if sock.getsockname() == sock.getpeername():
             raise ConnectionRefusedError("TCP connected the socket to itself")
         greeting = _received(sock, _GREETING.size, min(time.monotonic() + step, deadline), _MAGIC)
-        hello = _HELLO.pack(_MAGIC, job.rank, job.world_size, secrets.token_bytes(32), bytes(_PROOF_BYTES))
+        hello = _HELLO.pack(_MAGIC, job.rank, job.world_size, secrets.token_bytes(32), job.name, bytes(_PROOF_BYTES))
         talk = _Talk(key, greeting, hello[:-_PROOF_BYTES])
         said = time.monotonic()
         sock.sendall(hello[:-_PROOF_BYTES] + talk.prove(b"worker"))
-        code, proof = _WELCOME.unpack(_received(sock, _WELCOME.size, min(said + step, deadline)))
+        code, size, proof = _WELCOME.unpack(_received(sock, _WELCOME.size, min(said + step, deadline)))
         if code == UNPROVEN:
             raise _Refused
-        if not hmac.compare_digest(proof, talk.prove(b"rank 0" + code)):
+        why = _received(sock, min(size, _TEXT_BYTES), min(said + step, deadline))
+        if not hmac.compare_digest(proof, talk.prove(b"rank 0" + code + why)):
             raise ConnectionRefusedError("not rank 0 of this job")
+        if code == OTHER_RUN:
+            raise OtherRun(other_run_text(f"{host}:{port}", why.decode(errors="replace"), job.title))
         if code != WELCOME:
             raise CommunicatorError(refusal_text(code, job.rank, job.world_size))
         return Stream(sock, talk.keys(at_rank_0=False)), time.monotonic() - said
@@ -344,9 +385,20 @@ def _greet(job: Job, key: bytes, host: str, port: int, step: float, deadline: fl
 def refusal_text(code: bytes, rank: int, world_size: int) -> str:
     """Say why a worker that has proved itself cannot come in; the same on both sides."""
     if code == TAKEN:
-        return f"two processes say that they are rank {rank}; each worker needs a PADDLE_TRAINER_ID of its own."
+        return (
+            f"two processes say that they are rank {rank}: of two runs with the same endpoints, or of one. Each worker"
+            " needs a PADDLE_TRAINER_ID of its own, and each run endpoints or a PADDLE_JOB_ID of its own."
+        )
     what = f"a worker says that it is rank {rank} of {world_size}"
     return f"{what}, and rank 0 was told otherwise; PADDLE_TRAINERS_NUM must be the same on all workers."
+
+
+def other_run_text(where: str, theirs: str, ours: str) -> str:
+    """Say whom a worker, or rank 0, has met in place of its own run."""
+    return (
+        f"at {where} listens rank 0 of another run ({theirs}), and this worker belongs to {ours}. What names a run must"
+        " be the same on all its workers, and the endpoints of runs that go on at the same time must differ."
+    )
 
 
 def _received(sock: socket.socket, size: int, end: float, beginning: bytes = b"") -> bytes:

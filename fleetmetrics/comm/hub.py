@@ -11,10 +11,10 @@ from typing import NoReturn, Sequence
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import late_text, raise_trouble, ranks_text
 from fleetmetrics.comm.frames import ACK, ARRIVAL, CLOSED, GAVE_UP, LEFT, TROUBLE, Frame, Garbled, Poll, Stream
-from fleetmetrics.comm.handshake import OTHER_WORLD, TAKEN, Door, Guest, refusal_text
+from fleetmetrics.comm.handshake import OTHER_RUN, OTHER_WORLD, TAKEN, Door, Guest, refusal_text
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.star import ACKNOWLEDGING, Channel, Combine, Member, after, error_frame, error_in, interruption
-from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError
+from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError, NoChannelError
 
 __all__ = ["Hub"]
 
@@ -23,6 +23,10 @@ _ABANDONED_KEPT = 1024
 _STOPPED_SECONDS = 1.0
 #: How long rank 0 waits for those who have yet to connect, to tell them of an error.
 _SEE_OFF_SECONDS = 1.0
+
+
+#: How long rank 0 lets those who have just knocked say who they are before it answers: two may claim one rank.
+_HEAR_SECONDS = 0.1
 
 
 class _Broken(Exception):
@@ -74,6 +78,7 @@ class Hub(Member):
         self._closed: defaultdict[int, set[int]] = defaultdict(set)  # ranks by the channels that they closed
         self._abandoned: dict[tuple[int, int], Frame] = {}  # by channel and call
         self._meeting: _Meeting | None = None
+        self._sent_away: set[int] = set()  # ranks that workers of other runs have
         self._slept = 0.0  # seconds that a wait took too long
         self._lost = ""  # why the star cannot go on
         self._last_word = ""  # what all have been told of it
@@ -152,7 +157,7 @@ class Hub(Member):
         if self._lost or self._last_word:
             raise _Broken(self._lost)
         if len(self._peers) < self.job.world_size - 1:
-            self._door.open()
+            self._open_door()
         self._slept = 0.0
         world = self.job.world_size
         gave_up: list[str] = []
@@ -187,8 +192,9 @@ class Hub(Member):
     def _look_again(self, meeting: _Meeting) -> None:
         """Raise if somebody gave up in the meantime: after this the answer stands."""
         gave_up: list[str] = []
+        hears_until = time.monotonic() + _HEAR_SECONDS
         try:
-            while self._receive(0, gave_up):
+            while self._receive(hears_until if self._door.has_new_guests() else 0, gave_up):
                 pass
         except _Broken:
             if not gave_up:
@@ -205,6 +211,9 @@ class Hub(Member):
         missing = self._absent(meeting)
         connected = any(rank in self._ranks for rank in missing)
         text = late_text(missing, "arrive" if connected else "connect", meeting.timeout, meeting.label)
+        strangers = [rank for rank in missing if rank in self._sent_away]
+        if strangers:
+            text += f" Of another run {ranks_text(strangers)} came and was sent away; this one is {self.job.title}."
         if self._door.deaf_until:
             text += " Rank 0 has no file descriptor left to accept anybody: close files, or raise ulimit -n."
         return text
@@ -297,21 +306,31 @@ class Hub(Member):
         self._peers.pop(peer.stream.fileno(), None)
         self._ranks.pop(peer.rank, None)
         peer.stream.close()
-        self._door.open()
+        self._open_door()
 
     # Connecting
+
+    def _open_door(self) -> None:
+        try:
+            self._door.open()
+        except NoChannelError:
+            raise
+        except CommunicatorError as error:  # another rank 0 of this run stands there
+            raise _Broken(str(error)) from None
 
     def _admit(self, guest: Guest) -> None:
         """Let a worker in that has proved itself, if its rank is free."""
         earlier = self._ranks.get(guest.rank)
-        if guest.world_size != self.job.world_size or not 0 < guest.rank < self.job.world_size:
+        if guest.run != self.job.name:
+            self._sent_away.add(guest.rank)
+            self._door.refuse(guest, OTHER_RUN, self.job.title)
+            return
+        if guest.world_size != self.job.world_size or guest.rank >= self.job.world_size:
             self._door.refuse(guest, OTHER_WORLD)
             raise _Broken(refusal_text(OTHER_WORLD, guest.rank, guest.world_size))
-        if earlier is not None and earlier.stream.heard:
+        if guest.rank == 0 or (earlier is not None and earlier.stream.heard):
             self._door.refuse(guest, TAKEN)
-            if len(self._peers) < self.job.world_size - 1:  # else all are here, and it is some helper of a worker
-                raise _Broken(refusal_text(TAKEN, guest.rank, guest.world_size))
-            return
+            raise _Broken(refusal_text(TAKEN, guest.rank, guest.world_size))
         if earlier is not None:  # its first connection was lost
             self._dismiss(earlier)
         try:

@@ -1,23 +1,20 @@
-"""What a process knows of its job: its role, its rank, where the others are, and the secret they have in common."""
+"""What a process knows of its job: its role, its rank, and where the others are."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import hmac
+import json
 import os
-import secrets
-import stat
 import struct
-import tempfile
+import textwrap
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Mapping, NamedTuple
+from functools import cached_property
+from typing import Mapping
 
 from fleetmetrics.comm.launchers import is_server, parts_of, place_of, refuse_groups
-from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError, UnauthenticatedWarning, warn
+from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError
 
-__all__ = ["Job", "Secret", "refuse_server", "secret_of", "split_endpoint"]
+__all__ = ["Job", "refuse_server", "split_endpoint"]
 
 # Of each 4 bytes of the job's name follows a port where rank 0 may listen.
 _EIGHT_WORDS = struct.Struct("!8I")
@@ -107,12 +104,23 @@ class Job:
             job.candidates()
         return job
 
-    @property
+    @cached_property
     def name(self) -> bytes:
-        """What sets this job apart from others on the same machines; no secret."""
-        where = f"{self.endpoints}|{self.master}" if self.endpoints or self.master else f"{self.host}|{self.run}"
-        where = self.endpoint.rpartition(":")[2] if self.endpoint else where
-        return hashlib.sha256(where.encode()).digest()
+        """What sets this run apart from all others, as it is written; no secret."""
+        where = self.endpoint, self.endpoints, self.master, self.host, self.run
+        return hashlib.sha256(json.dumps(where).encode()).digest()
+
+    @property
+    def title(self) -> str:
+        """What sets this run apart, in words."""
+        said = (
+            ("FLEETMETRICS_ENDPOINT", self.endpoint),
+            ("PADDLE_TRAINER_ENDPOINTS", self.endpoints),
+            ("PADDLE_MASTER", self.master),
+            ("the host", self.host),
+        )
+        where = [f"{name} {textwrap.shorten(value.replace(',', ', '), 200)}" for name, value in said if value]
+        return ", ".join([*self.run.split("|")[1:], *where])
 
     @property
     def on_one_machine(self) -> bool:
@@ -160,53 +168,3 @@ def _ports_in(env: Mapping[str, str]) -> frozenset[int]:
             words = [word.rpartition(":")[2] for word in parts_of(value)]
             ports |= {int(word) for word in words if word.isdigit()}
     return frozenset(port for port in ports if 1023 < port < 65536)
-
-
-class Secret(NamedTuple):
-    """What the workers of a job know."""
-
-    key: bytes
-    known: bool  # False if anybody can work it out: then the workers are not authenticated
-
-
-def secret_of(job: Job) -> Secret:
-    """Return the job's secret: that of the environment, else on one machine this user's, else none."""
-    secret = job.secret.encode() or (_user_secret() if job.on_one_machine else b"")
-    if not secret and job.rank == 0:
-        warn(
-            "the workers' channel is not authenticated: whoever reaches rank 0's port may pass for a worker. Set"
-            " FLEETMETRICS_SECRET to the same long random text on all workers; until then only numbers are exchanged,"
-            " never pickles.",
-            UnauthenticatedWarning,
-        )
-    return Secret(hmac.digest(secret, b"fleetmetrics" + job.name, "sha256"), bool(secret))
-
-
-def secret_path(user: object) -> Path:
-    """Where the workers of a user on this machine find their secret."""
-    return Path(tempfile.gettempdir(), f"fleetmetrics-{user}", "secret")
-
-
-def _user_secret() -> bytes:
-    """The secret of this user on this machine, made by the first who asks; empty if there is no safe place for it."""
-    with contextlib.suppress(OSError):
-        path = secret_path(os.geteuid())  # fails without a free file descriptor
-        folder = path.parent
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if not _is_private(os.lstat(folder), stat.S_IFDIR):
-            return b""
-        if not path.exists():
-            draft = folder / f"draft {os.getpid()} {secrets.token_hex(4)}"
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(secrets.token_hex(32))
-            with contextlib.suppress(FileExistsError):  # whole or not at all, and the first one counts
-                os.link(draft, path)
-            draft.unlink()
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            if _is_private(os.fstat(file.fileno()), stat.S_IFREG):
-                return file.read()
-    return b""
-
-
-def _is_private(found: os.stat_result, kind: int) -> bool:
-    return stat.S_IFMT(found.st_mode) == kind and found.st_uid == os.geteuid() and not found.st_mode & 0o077

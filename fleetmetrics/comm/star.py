@@ -16,7 +16,8 @@ from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import described, late_text, named_error
 from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Poll, Stream
 from fleetmetrics.comm.handshake import REFUSAL_SECONDS, connect
-from fleetmetrics.comm.job import Job, secret_of
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.secret import secret_of
 from fleetmetrics.comm.turns import Turns
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
 from fleetmetrics.logs import watch
@@ -139,7 +140,7 @@ class _Closed(Exception):
 
 
 class _NotFound(Exception):
-    """Rank 0 was not found in time."""
+    """Rank 0 was not found in time; the text says who was there instead."""
 
 
 class Spoke(Member):
@@ -189,12 +190,12 @@ class Spoke(Member):
                     lost = lost or time.monotonic() + REFUSAL_SECONDS + 5 * self._round_trip
                 finally:
                     stream.keep_unsent()
-        except _NotFound:
+        except _NotFound as error:
             if lost and deadline.remaining:
                 self._break(_gone(channel, label))
             verdict = late()
             self._missed.append(verdict)
-            raise DeadlineError(verdict.header.decode()) from None
+            raise DeadlineError(f"{verdict.header.decode()} {error}".strip()) from None
         except BaseException as error:
             if not isinstance(error, FleetMetricsError):  # Ctrl-C, sys.exit: the others hear of it at once
                 text = interruption(self.job.rank, error, label).encode(errors="replace")
@@ -224,8 +225,8 @@ class Spoke(Member):
         if self._stream is None:
             try:
                 self._stream, self._round_trip = connect(self.job, self.secret.key, end)
-            except TimeoutError:
-                raise _NotFound from None
+            except TimeoutError as error:
+                raise _NotFound(error) from None
             self._poll.register(self._stream)
         return self._stream
 

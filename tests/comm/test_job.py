@@ -1,24 +1,12 @@
-"""Which machine, and which secret."""
+"""Which machine, and which run."""
 
 from __future__ import annotations
 
-import stat
-import warnings
-from pathlib import Path
-
 import pytest
 
-from fleetmetrics.comm import job as room
-from fleetmetrics.comm.job import Job, secret_of
-from fleetmetrics.errors import UnauthenticatedWarning
+from fleetmetrics.comm.job import Job
 
 FAR = "10.0.0.1:8500,10.0.0.2:8500"
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(room.tempfile, "gettempdir", lambda: str(tmp_path))
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -36,31 +24,13 @@ def test_workers_on_one_machine(job: Job, same: bool) -> None:
     assert job.on_one_machine == same
 
 
-def test_workers_of_one_user_on_one_machine_find_a_secret_that_nobody_else_can_read(temporary: Path) -> None:
-    found = {secret_of(Job(rank, 2, endpoint="127.0.0.1:8500")) for rank in range(2)}
-    assert len(found) == 1 and found.pop().known
-    [folder] = temporary.iterdir()
-    [file] = folder.iterdir()
-    assert [stat.S_IMODE(each.stat().st_mode) for each in (folder, file)] == [0o700, 0o600]
-
-
-def test_a_secret_that_others_can_read_is_none(temporary: Path) -> None:
-    job = Job(1, 2, endpoint="127.0.0.1:8500")
-    assert secret_of(job).known
-    [file] = temporary.glob("*/secret")
-    file.chmod(0o644)
-    assert not secret_of(job).known
-
-
-def test_keys_follow_from_the_secret_and_the_job() -> None:
-    jobs = [Job(0, 2, endpoints=FAR, secret=secret) for secret in "ab"] + [Job(0, 2, endpoint="h:1", secret="a")]
-    assert len({secret_of(job).key for job in jobs}) == 3
-    assert "of the test" not in repr(Job(secret="of the test"))
-
-
-def test_without_a_secret_rank_0_warns_once_what_to_set() -> None:
-    with pytest.warns(UnauthenticatedWarning, match="Set FLEETMETRICS_SECRET"):
-        assert not secret_of(Job(0, 2, endpoints=FAR)).known
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert not secret_of(Job(1, 2, endpoints=FAR)).known
+def test_a_run_has_the_name_of_all_that_sets_it_apart_as_it_is_written() -> None:
+    jobs = [
+        Job(0, 2, endpoints=FAR),
+        Job(0, 2, endpoints=FAR, run="Paddle's launcher|PADDLE_JOB_ID=a"),
+        Job(0, 2, endpoints=FAR, run="Paddle's launcher|PADDLE_JOB_ID=b"),
+        Job(0, 2, endpoints=FAR, master="10.0.0.1:9"),
+        *(Job(0, 2, endpoints, endpoint=endpoint) for endpoints in ("", FAR) for endpoint in ("a:8500", "b:8500")),
+    ]
+    assert len({job.name for job in jobs}) == len({job.title for job in jobs}) == len(jobs)
+    assert jobs[0].name == Job(1, 2, endpoints=FAR, secret="of another").name

@@ -15,6 +15,7 @@ import select
 import signal
 import time
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator, Sequence
 
@@ -25,6 +26,21 @@ from fleetmetrics.errors import FleetMetricsError
 SECRET = "known to the workers of the tests"
 #: Where a proxy stands; rank 0 listens on the same port of 127.0.0.1.
 BEFORE = "127.0.0.2"
+
+
+@dataclass(frozen=True)
+class Detour(Job):
+    """A job whose workers reach rank 0 by another address than its own, as where something relays.
+
+    Args:
+        via: that address, without the port; "": rank 0's own.
+    """
+
+    via: str = ""
+
+    def candidates(self) -> list[tuple[str, int]]:
+        """Return the addresses as this worker knows them."""
+        return [(self.via or host, port) for host, port in super().candidates()]
 
 
 def member(rank: int, world: int, port: int, host: str = "127.0.0.1", **options: Any) -> SocketCommunicator:
@@ -38,7 +54,7 @@ def member(rank: int, world: int, port: int, host: str = "127.0.0.1", **options:
         options: of the `Job`.
     """
     options.setdefault("secret", SECRET)
-    return SocketCommunicator(Job(rank, world, endpoint=f"{host}:{port}", **options))
+    return SocketCommunicator(Detour(rank, world, endpoint=f"127.0.0.1:{port}", via=host, **options))
 
 
 def outcome(call: Callable[[], Any]) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 from fleetmetrics.comm import frames
 
 _HEAD = frames._HEAD
-_HANDSHAKE = {False: (49, 33), True: (88,)}  # sizes, by whether they go to rank 0
+_HANDSHAKE = {False: (49, 35), True: (120,)}  # sizes, by whether they go to rank 0
 
 
 class Message(NamedTuple):
@@ -245,6 +245,10 @@ class Proxy:
             size += -header % frames._ALIGNMENT if payload else 0
         if len(data) < size:
             return None
+        if not way.inward and way.number == 1:  # why a worker is refused
+            size += struct.unpack_from("!H", data, 1)[0]
+            if len(data) < size:
+                return None
         if way.inward and way.number == 0:
             link.rank = struct.unpack_from("!I", data, 16)[0]
         way.unread = data[size:]

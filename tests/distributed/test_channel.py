@@ -202,7 +202,7 @@ def test_a_stopped_worker_is_an_error_by_the_deadline(
 
 def test_strangers_do_no_harm() -> None:
     reports = start("strangers", 3)
-    assert reports[1]["heard"] == ["fleetmetrics 2\r\n"] * 3
+    assert reports[1]["heard"] == ["fleetmetrics 3\r\n"] * 3
     assert the_same(reports, "total").tolist() == [3]
 
 

@@ -10,19 +10,18 @@ import os
 import re
 import resource
 import socket
-import stat
 import struct
-import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Sequence
 
 import pytest
 
 from fleetmetrics.comm import SocketCommunicator, frames, handshake
 from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, TROUBLE, Frame, Stream
-from fleetmetrics.comm.job import Job, secret_of
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.secret import secret_of
 from fleetmetrics.errors import InvalidInputError, UnauthenticatedWarning
 from tests.distributed.cluster import AT_ONCE, free_ports
 from tests.distributed.forks import SECRET, crew, member, outcome, results, run, timed, wait_for, wait_until
@@ -31,7 +30,7 @@ from tests.distributed.proxy import Edit, Message, Proxy
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 
 HTTP = b"GET / HTTP/1.1\r\nHost: rank-0\r\n\r\n"
-MAGIC = b"fleetmetrics 2\r\n"
+MAGIC = b"fleetmetrics 3\r\n"
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def total(comm: SocketCommunicator, timeout: float = 20.0) -> Any:
 
 
 def hello(rank: int, world: int = 3, proof: bytes = b"\x01" * 32) -> bytes:
-    return struct.pack("!16sII32s", MAGIC, rank, world, b"\x02" * 32) + proof
+    return struct.pack("!16sII32s32s", MAGIC, rank, world, b"\x02" * 32, b"\x03" * 32) + proof
 
 
 def knock(port: int, data: bytes = b"") -> socket.socket:
@@ -96,7 +95,7 @@ def test_strangers_before_during_and_after_the_handshake_do_no_harm(port: int, t
     greeting, replayed, _, arrival = (message.data for message in recorded()[:4])
     bad = [
         HTTP, os.urandom(4096), MAGIC[:7], MAGIC, hello(1)[:50], hello(1), hello(1), hello(999), hello(0),
-        hello(2, world=999), hello(2**32 - 1), replayed, replayed + arrival, greeting, hello(1) + arrival, b"\0" * 88,
+        hello(2, world=999), hello(2**32 - 1), replayed, replayed + arrival, greeting, hello(1) + arrival, b"\0" * 120,
     ]  # fmt: skip
 
     def work(rank: int) -> Any:
@@ -129,8 +128,8 @@ def test_who_cannot_prove_itself_is_told_no_more_than_a_greeting_and_sent_away(p
     with crew(3, work) as workers:
         for data in (HTTP, hello(1), hello(999), replayed):
             said = heard(knock(port, data))
-            assert said.startswith(MAGIC) and len(said) in (49, 49 + 33), said
-            assert said[49:] in (b"", handshake.UNPROVEN + bytes(32))
+            assert said.startswith(MAGIC) and len(said) in (49, 49 + 35), said
+            assert said[49:] in (b"", handshake.UNPROVEN + bytes(34))
         (tmp_path / "knocked").touch()
         assert results(workers) == [[6]] * 3
 
@@ -475,61 +474,6 @@ def test_a_malformed_setting_is_named_with_its_value(
     with pytest.raises(InvalidInputError) as caught:
         SocketCommunicator().barrier(timeout=0.5)
     assert variable in str(caught.value) and repr(value) in str(caught.value)
-
-
-# The secret of those who share a machine
-
-
-def _found() -> tuple[bytes, list[str]]:
-    """The user's secret as a worker finds it, and what it warns of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = secret_of(Job(0, 2, "127.0.0.1:9001,127.0.0.1:9002"))
-    return (found.key if found.known else b""), [each.category.__name__ for each in caught]
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    yield tmp_path / f"fleetmetrics-{os.geteuid()}"
-
-
-def test_the_users_secret_is_made_once_and_private(temporary: Path) -> None:
-    found = run(8, lambda rank: _found())
-    assert len({key for key, _ in found}) == 1 and found[0][0]
-    assert all(not warned for _, warned in found)
-    assert [path.name for path in temporary.iterdir()] == ["secret"]
-    assert stat.S_IMODE((temporary / "secret").stat().st_mode) == 0o600
-    assert stat.S_IMODE(temporary.stat().st_mode) == 0o700
-    assert len((temporary / "secret").read_text()) == 64
-
-
-@pytest.mark.parametrize("what", ["open folder", "open file", "link", "linked folder", "empty file"])
-def test_a_secret_that_another_user_may_have_made_or_read_is_not_used(temporary: Path, what: str) -> None:
-    other = temporary.with_name("elsewhere")
-    other.mkdir(mode=0o700)
-    (other / "secret").write_text("known to another")
-    (other / "secret").chmod(0o600)
-    if what == "linked folder":
-        temporary.symlink_to(other)
-    else:
-        temporary.mkdir(mode=0o700)
-        if what == "link":
-            (temporary / "secret").symlink_to(other / "secret")
-        elif what != "open folder":
-            (temporary / "secret").write_text("" if what == "empty file" else "readable by all")
-            (temporary / "secret").chmod(0o600 if what == "empty file" else 0o644)
-        else:
-            temporary.chmod(0o777)
-    assert _found() == (b"", ["UnauthenticatedWarning"])
-
-
-def test_a_folder_of_another_user_is_not_used(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To whoever has another number, this user's folder is another's."""
-    someone = os.geteuid() + 1
-    temporary.with_name(f"fleetmetrics-{someone}").mkdir(mode=0o700)
-    monkeypatch.setattr(os, "geteuid", lambda: someone)
-    assert _found() == (b"", ["UnauthenticatedWarning"])
 
 
 def test_several_machines_without_a_secret_exchange_numbers_with_one_warning_and_no_pickle(port: int) -> None:

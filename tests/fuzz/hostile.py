@@ -130,7 +130,7 @@ def guests_of_rank_0(data: bytes) -> None:
     knows, step = choices.below(2), 1 + choices.below(100)
     with mock.patch.object(handshake.secrets, "token_bytes", lambda size: NONCE):
         guest = handshake.Guest(Wire(b""), KEY)  # type: ignore[arg-type]
-    said = choices.taken(56) if choices.below(2) else handshake._MAGIC + choices.taken(40).ljust(40, b"\0")
+    said = choices.taken(88) if choices.below(2) else handshake._MAGIC + choices.taken(72).ljust(72, b"\0")
     proof = hmac.digest(KEY, b"worker" + guest._greeting + said, "sha256")
     guest.sock = Wire(said + (proof if knows else choices.taken(32).ljust(32, b"\0")), step)  # type: ignore[assignment]
     with contextlib.suppress(OSError):
@@ -145,16 +145,16 @@ def greetings_of_rank_0(data: bytes) -> None:
     choices = Choices(data)
     knows, step = choices.below(2), 1 + choices.below(100)
     greeting = choices.taken(49) if choices.below(2) else handshake._MAGIC + choices.taken(33).ljust(33, b"\0")
-    said = handshake._HELLO.pack(handshake._MAGIC, 1, 2, NONCE, b"")[:-32]
-    code = [b"w", b"s", b"n", b"t", choices.taken(1) or b"x"][choices.below(5)]
-    proof = (
-        hmac.digest(KEY, b"rank 0" + code + greeting + said, "sha256") if knows else choices.taken(32).ljust(32, b"\0")
-    )
-    wire = Wire(greeting + code + proof, step)
     job, end = Job(1, 2, endpoint="127.0.0.1:1"), time.monotonic() + 5
+    said = handshake._HELLO.pack(handshake._MAGIC, 1, 2, NONCE, job.name, b"")[:-32]
+    code = [b"w", b"s", b"n", b"t", b"r", choices.taken(1) or b"x"][choices.below(6)]
+    why = choices.taken(choices.below(2000))
+    proved = b"rank 0" + code + why + greeting + said
+    proof = hmac.digest(KEY, proved, "sha256") if knows else choices.taken(32).ljust(32, b"\0")
+    wire = Wire(greeting + handshake._WELCOME.pack(code, len(why), proof) + why, step)
     with mock.patch.object(handshake.secrets, "token_bytes", lambda size: NONCE), mock.patch.object(
         socket, "create_connection", lambda *arguments: wire
-    ), contextlib.suppress(OSError, handshake._Refused, CommunicatorError):
+    ), contextlib.suppress(OSError, handshake._Refused, handshake.OtherRun, CommunicatorError):
         handshake._greet(job, KEY, "127.0.0.1", 1, 1.0, end)
         assert knows
 

@@ -434,17 +434,17 @@ MUTATIONS = [
     ),
     Mutation(
         "all users can read the secret",
-        "comm/job.py::_user_secret",
+        "comm/secret.py::_secret_in",
         "os.O_EXCL, 0o600)",
         "os.O_EXCL, 0o644)",
-        "tests/comm/test_job.py -k one_user",
+        "tests/comm/test_secret.py -k one_user",
     ),
     Mutation(
         "a secret that others can read is used",
-        "comm/job.py::_is_private",
-        " and not found.st_mode & 0o077",
-        "",
-        "tests/comm/test_job.py -k others_can_read",
+        "comm/secret.py::_check",
+        "found.st_mode & 0o077",
+        "found.st_mode & 0o007",
+        "tests/comm/test_secret.py -k next",
     ),
     Mutation(
         "workers on two machines are taken for those of one",

@@ -1,0 +1,127 @@
+"""What the workers of a job know and nobody else: FLEETMETRICS_SECRET, or on one machine a file of the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import secrets
+import stat
+import tempfile
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+from fleetmetrics.comm.frames import Key
+from fleetmetrics.comm.job import Job
+from fleetmetrics.errors import AuthenticationError, UnauthenticatedWarning, warn
+
+__all__ = ["Secret", "folder_of_the_user", "secret_of", "secret_path"]
+
+_FILE = "secret"
+
+
+class Secret(NamedTuple):
+    """What the workers of a job know."""
+
+    key: Key
+    known: bool  # False if anybody can work it out: then the workers are not authenticated
+
+
+def secret_of(job: Job) -> Secret:
+    """Return the job's secret: that of the environment, else on one machine this user's, else none.
+
+    Raises:
+        AuthenticationError: on one machine, if there is no safe place for the user's.
+    """
+    secret = Key(job.secret.encode() or (_user_secret() if job.on_one_machine else b""))
+    if not secret and job.rank == 0:
+        warn(
+            "the workers' channel is not authenticated: whoever reaches rank 0's port may pass for a worker. Set"
+            " FLEETMETRICS_SECRET to the same long random text on all workers; until then only numbers are exchanged,"
+            " never pickles.",
+            UnauthenticatedWarning,
+        )
+    return Secret(Key(hmac.digest(secret, b"fleetmetrics", "sha256")), bool(secret))
+
+
+def secret_path(user: object) -> Path:
+    """Where the workers of a user on this machine find their secret, unless that is not safe."""
+    return Path(tempfile.gettempdir(), f"fleetmetrics-{user}", _FILE)
+
+
+def folder_of_the_user() -> Path:
+    """Return the first folder that is safe: nobody else can read what is in it, or has put it there.
+
+    Raises:
+        OSError: if there is none.
+    """
+    for folder in _folders():
+        with contextlib.suppress(OSError):
+            return _private(folder)
+    raise PermissionError("no folder is safe")
+
+
+def _user_secret() -> Key:
+    """The secret of this user on this machine, made by the first who asks.
+
+    All workers look at the same places in the same order. Whether one of them is safe does not depend on who looks,
+    so they find the same secret.
+    """
+    failures = []
+    for folder in _folders():
+        try:
+            return _secret_in(_private(folder))
+        except OSError as error:
+            failures.append(f"{folder} ({error.strerror or error})")
+    raise AuthenticationError(
+        "there is no safe place for the secret that the workers of one machine share, so anybody could pass for one."
+        f" Tried were {', '.join(failures)}. Make one of these folders this user's alone (mode 700), or set"
+        " FLEETMETRICS_SECRET to the same long random text on all workers."
+    )
+
+
+def _folders() -> Iterator[Path]:
+    """Where the secret may be: with temporary files, with those of the login, in the home folder."""
+    user = os.geteuid()
+    with contextlib.suppress(OSError):  # no folder for temporary files can be written to
+        yield secret_path(user).parent
+    # said by its usual name, too, since a worker that cron or ssh has started may not have the variable
+    yield Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{user}", "fleetmetrics")
+    with contextlib.suppress(RuntimeError):  # this user has no home
+        yield Path.home() / ".cache" / "fleetmetrics"
+
+
+def _private(folder: Path) -> Path:
+    """The folder, made if there is none; an OSError if it is not this user's alone."""
+    if folder.parent.name == ".cache":
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _check(os.lstat(folder), stat.S_IFDIR)
+    return folder
+
+
+def _secret_in(folder: Path) -> Key:
+    path = folder / _FILE
+    if not path.exists():
+        draft = folder / f"draft {os.getpid()} {secrets.token_hex(4)}"
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
+            made.write(secrets.token_hex(32))
+        with contextlib.suppress(FileExistsError):  # whole or not at all, and the first one counts
+            os.link(draft, path)
+        draft.unlink()
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        _check(os.fstat(file.fileno()), stat.S_IFREG)
+        found = Key(file.read())
+    if not found:
+        raise OSError(f"its file {_FILE} is empty")
+    return found
+
+
+def _check(found: os.stat_result, kind: int) -> None:
+    what = "its file" if kind == stat.S_IFREG else "it"
+    if stat.S_IFMT(found.st_mode) != kind:
+        raise OSError(f"{what} is no plain {'file' if kind == stat.S_IFREG else 'folder'}")
+    if found.st_uid != os.geteuid():
+        raise OSError(f"{what} belongs to user {found.st_uid}")
+    if found.st_mode & 0o077:
+        raise OSError(f"{what} is open to others, mode {stat.S_IMODE(found.st_mode):o}")
