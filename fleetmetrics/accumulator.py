@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Iterator, Mapping, Sequence
@@ -339,11 +338,9 @@ class Accumulator(Partial):
         call = f"{type(self).__name__} {self.name}"
         deadline, _ = began(timeout)
         states, tables = self._states(), self._tables()
-        own = next((state.reduce for state in states if state.reduce is not None), None)
-        reduce: Any = channel.reduce_made if own is None else functools.partial(own, channel)
 
         def exchanged() -> tuple[dict[State, np.ndarray], Mapping[Any, Any]]:
-            values = dict(zip(states, reduce(call, lambda: blocks_of(states, scope), timeout=timeout)))
+            values = dict(zip(states, channel.reduce_made(call, lambda: blocks_of(states, scope), timeout=timeout)))
             self._raise_if_invalid(values)
             return values, fold_in_order(call, channel, tables, values, deadline) if tables else {}
 

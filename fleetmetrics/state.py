@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import functools
 import math
-from typing import Any, Callable, ClassVar, Mapping, Sequence
+from typing import Any, ClassVar, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.blocks import Block
+from fleetmetrics.comm.blocks import Block, RowKeys
 from fleetmetrics.errors import InvalidInputError, StateNotFoundError, StaticProgramError
 from fleetmetrics.moments import merged_floats
 from fleetmetrics.numbers import REST, check_rest, combine_exactly, held_of, identity, sum_of_numbers, widen
@@ -53,8 +53,8 @@ class State:
             never shares.
     """
 
-    #: What reduces a call's states over the workers if this is one of them; None: `Communicator.reduce_made`.
-    reduce: ClassVar[Callable[..., list[np.ndarray]] | None] = None
+    #: Whether it grows with what is added, and has no shape that is the same on every worker.
+    grows: ClassVar[bool] = False
     #: What the exact total of merged states is more than the value, see `combine_exactly`; no `accumulate` changes it.
     rest: np.ndarray | None = None
 
@@ -171,8 +171,8 @@ class State:
         value = self.current()
         return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else read(value).reshape(self.shape)
 
-    def block(self, scope: Any = None) -> Any:
-        """The local value as it goes into the exchange: a `Block`, or what `reduce` takes."""
+    def block(self, scope: Any = None) -> Block | RowKeys:
+        """The local value as it goes into the exchange."""
         return Block(self.name, self.reduction, self.read(scope))
 
     def write(self, value: np.ndarray, scope: Any = None) -> None:
@@ -249,7 +249,7 @@ class State:
         vars(self).update(held, value=value.astype(np.int64) if wide else value)
 
 
-def blocks_of(states: Sequence[State], scope: Any = None) -> list[Any]:
+def blocks_of(states: Sequence[State], scope: Any = None) -> list[Block | RowKeys]:
     """What goes into the exchange of each state; those on a device come to the host together."""
     held = [state.value for state in states]
     if all(type(value) in _ON_HOST or isinstance(value, tuple) for value in held):  # a tuple is of keys

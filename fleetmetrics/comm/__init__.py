@@ -23,7 +23,7 @@ nobody says.
 
 from __future__ import annotations
 
-from fleetmetrics.comm.blocks import Block
+from fleetmetrics.comm.blocks import Block, RowKeys
 from fleetmetrics.comm.choose import LocalCommunicator, communicator_for, get_communicator, set_communicator
 from fleetmetrics.comm.communicator import Communicator, Letter
 from fleetmetrics.comm.sockets import SocketCommunicator
@@ -34,6 +34,7 @@ __all__ = [
     "Communicator",
     "Letter",
     "LocalCommunicator",
+    "RowKeys",
     "SocketCommunicator",
     "UtilCommunicator",
     "communicator_for",

@@ -10,7 +10,7 @@ import functools
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, NamedTuple, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ _WIDEST = 2**24
 _WORTH_NARROWING = 64
 _TYPES: dict[str, np.dtype[Any]] = {"2": np.dtype("i2"), "4": np.dtype("i4"), "8": np.dtype("i8"), "d": np.dtype("f8")}
 _ALIGNMENT = 8
+#: What a layout says of keys in the place of a reduction, and between a reduction and the keys that rows belong to.
+_KEYS, _BY = "keys", " by "
 
 
 _Read = TypeVar("_Read")
@@ -63,6 +65,8 @@ class Block:
         name: how errors call it.
         reduction: "sum", "max" or "min".
         array: int64 or float64, of any shape.
+        keys: the name of the `RowKeys` for each of which it has a row, and a last one for all other keys; empty: it has
+            none, and the same shape on every worker.
 
     Raises:
         InvalidInputError: for another reduction or dtype.
@@ -75,6 +79,7 @@ class Block:
     name: str
     reduction: str
     array: np.ndarray
+    keys: str = ""
 
     def __post_init__(self) -> None:
         if self.reduction not in REDUCTIONS:
@@ -83,6 +88,21 @@ class Block:
         if not isinstance(self.array, np.ndarray) or self.array.dtype not in _STATE_DTYPES:
             kind = getattr(self.array, "dtype", type(self.array).__name__)
             raise InvalidInputError(f"state {self.name!r} is {kind}; a state is a NumPy array, int64 or float64.")
+
+
+@dataclass
+class RowKeys:
+    """The keys of a worker for which some blocks have rows; all workers get the union.
+
+    Args:
+        name: how errors call them.
+        array: integers or texts, sorted, each once.
+        limit: how many are kept, the smallest.
+    """
+
+    name: str
+    array: np.ndarray
+    limit: int
 
 
 @dataclass(frozen=True)
@@ -97,6 +117,11 @@ class Layout:
     shapes: tuple[tuple[int, ...], ...]
     places: tuple[tuple[int, int, int], ...]  #: of each block: group, first element there, one after the last
     groups: tuple[tuple[str, str, int, tuple[int, ...]], ...]  #: reduction, dtype, number of elements, blocks in it
+
+    @property
+    def by_key(self) -> bool:
+        """Whether some blocks may have rows by key."""
+        return _KEYS in self.reductions
 
     @property
     def nbytes(self) -> int:
@@ -133,12 +158,28 @@ def layout_of(text: str) -> Layout:
     return _make_layout(call, tuple((name, how, dtype, tuple(shape)) for name, how, dtype, shape in blocks))
 
 
-def describe(call: str, blocks: Sequence[Block]) -> Layout:
-    """Return the layout of a caller's blocks."""
-    return _make_layout(
-        call,
-        tuple([(block.name, block.reduction, _STATE_DTYPES[block.array.dtype], block.array.shape) for block in blocks]),
-    )
+def describe(call: str, blocks: Sequence[Block | RowKeys]) -> Layout:
+    """Return the layout of a caller's blocks; what has rows by key is described by one row."""
+    return _make_layout(call, tuple([_entry(block) for block in blocks]))
+
+
+def _entry(block: Block | RowKeys) -> tuple[str, str, str, tuple[int, ...]]:
+    if isinstance(block, RowKeys):
+        return block.name, _KEYS, "int64", (block.limit,)
+    how, shape = block.reduction, block.array.shape
+    if block.keys:
+        how, shape = f"{how}{_BY}{block.keys}", shape[1:]
+    return block.name, how, _STATE_DTYPES[block.array.dtype], shape
+
+
+def with_rows(layout: Layout, keys: Mapping[str, int]) -> Layout:
+    """The layout without its keys, of which there are so many: what has rows by key has one more."""
+    found = []
+    for name, how, dtype, shape in zip(layout.names, layout.reductions, layout.dtypes, layout.shapes):
+        reduction, by, of = how.partition(_BY)
+        if how != _KEYS:
+            found.append((name, reduction, dtype, (keys[of] + 1, *shape) if by else shape))
+    return _make_layout(layout.call, tuple(found))
 
 
 # Bytes
@@ -174,14 +215,6 @@ def narrowed(array: np.ndarray) -> tuple[str, Buffer]:
     return name, array.tobytes() if array.size < _WORTH_NARROWING else np.ascontiguousarray(array).data.cast("B")
 
 
-def widened(name: str, payload: Buffer, size: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return what `narrowed` was given, maybe narrow still; ValueError if it had another size or dtype."""
-    array = np.frombuffer(payload, _type_of(name, dtype))
-    if len(array) != size:
-        raise ValueError(f"{len(array)} numbers, where there are {size}")
-    return array
-
-
 def _type_of(name: str, dtype: Any) -> np.dtype[Any]:
     """The type that `narrowed` names; ValueError if no state of this dtype is sent so: a cast would change numbers."""
     found = _TYPES[name]
@@ -204,10 +237,11 @@ def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
 def pack(layout: Layout, arrays: Sequence[np.ndarray]) -> list[Buffer]:
     """Return the bytes of the blocks' arrays."""
     parts = [[arrays[i].reshape(-1) for i in members] for *_, members in layout.groups]
-    return _packed([part[0] if len(part) == 1 else np.concatenate(part) for part in parts])
+    return packed([part[0] if len(part) == 1 else np.concatenate(part) for part in parts])
 
 
-def _packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
+def packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
+    """The bytes of flat arrays, for `read_packed`; integers are narrow."""
     names = ""
     parts: list[Buffer] = [b""]
     for group in groups:
@@ -220,17 +254,22 @@ def _packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
     return [b"".join(parts)] if sum(map(len, parts)) <= JOINED else parts
 
 
-def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
-    size, number = len(payload), len(layout.groups)
+def read_packed(kinds: Sequence[tuple[int, Any]], payload: Buffer) -> list[np.ndarray]:
+    """The flat arrays whose sizes and dtypes these are, maybe narrow still; ValueError if it was not them."""
+    size, number = len(payload), len(kinds)
     start = number + -number % _ALIGNMENT
     found = []
-    for name, (_, kind, count, _) in zip(bytes(payload[:number]).decode(), layout.groups):
+    for name, (count, kind) in zip(bytes(payload[:number]).decode(), kinds):
         dtype = _type_of(name, kind)
         found.append(np.frombuffer(payload, dtype, count, start) if count else np.empty(0, dtype))
         start += count * dtype.itemsize + -count * dtype.itemsize % _ALIGNMENT
     if start != size or len(found) < number:
         raise ValueError(f"{size} bytes, where the states take {start}")
     return found
+
+
+def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
+    return read_packed([(count, kind) for _, kind, count, _ in layout.groups], payload)
 
 
 def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
@@ -247,7 +286,7 @@ def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) 
     if all(layout is agreed for layout in layouts):
         found = read_each(payloads, lambda payload: _groups(agreed, payload))
         try:
-            return _packed([combined(how, parts) for (how, *_), parts in zip(agreed.groups, zip(*found))])
+            return packed([combined(how, parts) for (how, *_), parts in zip(agreed.groups, zip(*found))])
         except IntegerOverflowError:
             pass  # the way below says in which state
     columns = zip(*read_each(zip(layouts, payloads), lambda both: unpack(*both)))

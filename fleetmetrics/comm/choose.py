@@ -9,7 +9,7 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.blocks import Block
+from fleetmetrics.comm.blocks import Block, RowKeys
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.frames import joined
@@ -17,7 +17,6 @@ from fleetmetrics.comm.job import Job, refuse_server
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.util import UtilCommunicator
 from fleetmetrics.errors import CommunicatorError, InvalidInputError, NoChannelError, UnknownNameError
-from fleetmetrics.numbers import combine
 
 __all__ = [
     "LocalCommunicator",
@@ -59,11 +58,16 @@ class LocalCommunicator(Communicator):
         return Letter(answer.note, joined(answer.payload))
 
     def reduce(
-        self, call: str, blocks: Sequence[Block], *, timeout: float | None = None, trouble: BaseException | None = None
+        self,
+        call: str,
+        blocks: Sequence[Block | RowKeys],
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
     ) -> list[np.ndarray]:
         """Return copies of the blocks' arrays; see `Communicator`."""
         self.consult(call, lambda letters: Letter(None), timeout=timeout, trouble=trouble)
-        return [combine(block.reduction, [block.array]) for block in blocks]
+        return [block.array.copy() for block in blocks]
 
     def close(self) -> None:
         """Refuse all further calls."""

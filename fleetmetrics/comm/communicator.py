@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Sequence, TypeVar
 
 import numpy as np
 
 from fleetmetrics.comm import blocks as wire
-from fleetmetrics.comm.blocks import Block, Decide, Letter, divided, read_each
+from fleetmetrics.comm.blocks import Block, Decide, Letter, RowKeys, divided, read_each
 from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.comm.frames import Payload, joined
-from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
+from fleetmetrics.comm.slabs import Piece, Slab, letters_of, put, reduced, written
+from fleetmetrics.comm.unions import ByKey
+from fleetmetrics.errors import AgreementError, InvalidInputError
 from fleetmetrics.numbers import widen
 
 __all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter"]
@@ -94,20 +97,27 @@ class Communicator:
         return work()
 
     def reduce(
-        self, call: str, blocks: Sequence[Block], *, timeout: float | None = None, trouble: BaseException | None = None
+        self,
+        call: str,
+        blocks: Sequence[Block | RowKeys],
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
     ) -> list[np.ndarray]:
-        """Reduce many states in one exchange.
+        """Reduce many states in one exchange; what is large follows piece by piece.
 
         Args:
             call: what is computed, the same on every worker; errors quote it.
-            blocks: the states; names, reductions and shapes must be the same on every worker.
+            blocks: the states, and the keys of those that have rows by key; names, reductions and shapes must be the
+                same on every worker, the keys need not.
             trouble: what went wrong here before the exchange; then every worker raises it.
             timeout: seconds to wait.
 
         Returns:
-            New arrays in the order of the blocks; float64 where any worker's block is.
+            New arrays in the order of the blocks, float64 where any worker's block is; for keys those of all workers.
 
         Raises:
+            AgreementError: also if some workers' keys are integers, and others' texts.
             IntegerOverflowError: if a sum of integers does not fit into 64 bits.
         """
         deadline, trouble = began(timeout, trouble)
@@ -115,6 +125,9 @@ class Communicator:
             layout, arrays = wire.describe(call, blocks), [block.array for block in blocks]
         except Exception as error:  # the others must hear of it, whatever it is
             layout, arrays, trouble = wire.describe(call, ()), [], trouble or error
+        if layout.by_key:
+            by_key = ByKey(call, layout, blocks, CHUNK_BYTES)
+            return self.together(lambda: self._reduce_by_key(call, by_key, deadline, trouble), deadline, call)
         large = layout.nbytes > CHUNK_BYTES
 
         def decide(letters: Sequence[Letter]) -> Letter:
@@ -130,33 +143,32 @@ class Communicator:
             agreed = layout if told.note is None else read_each([told.note], wire.layout_of)[0]
             if not large:
                 return read_each([joined(told.payload)], lambda payload: wire.unpack(agreed, payload))[0]
-            return [
-                self._reduce_large(call, Block(name, how, array.astype(dtype, copy=False)), deadline)
-                for name, how, dtype, array in zip(agreed.names, agreed.reductions, agreed.dtypes, arrays)
-            ]
+            typed = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, agreed.dtypes)]
+            slabs = [Slab.of(*each) for each in zip(agreed.names, agreed.reductions, typed)]
+            self._reduce_large(call, slabs, deadline)
+            return [slab.found.reshape(shape) for slab, shape in zip(slabs, agreed.shapes)]
 
         return self.together(exchanged, deadline, call) if large else exchanged()
 
-    def _reduce_large(self, call: str, block: Block, deadline: Deadline) -> np.ndarray:
-        """Reduce a state chunk by chunk, after all have agreed."""
+    def _reduce_by_key(
+        self, call: str, by_key: ByKey, deadline: Deadline, trouble: BaseException | None
+    ) -> list[np.ndarray]:
+        """Reduce states of which some have rows by key, whose keys go ahead; all in one exchange if none is large."""
+        told = self.consult(call, by_key.decide, *by_key.letter(), timeout=deadline.left, trouble=trouble)
+        [(states, slabs)] = read_each([told], by_key.hear)
+        if slabs:
+            self._reduce_large(call, slabs, deadline)
+        return by_key.result(states or [slab.found for slab in slabs])
 
-        def numbers(letter: Letter) -> np.ndarray:
-            return wire.widened(letter.note, joined(letter.payload), len(part), flat.dtype)
+    def _reduce_large(self, call: str, slabs: Sequence[Slab], deadline: Deadline) -> None:
+        """Reduce states piece by piece, after all have agreed."""
+        for pieces in letters_of(slabs, CHUNK_BYTES):
 
-        def decide(letters: Sequence[Letter]) -> Letter:
-            try:
-                return Letter(*wire.narrowed(wire.combined(block.reduction, read_each(letters, numbers))))
-            except IntegerOverflowError as error:
-                raise IntegerOverflowError(f"{call}, state {block.name!r}: {error}") from None
+            def decide(letters: Sequence[Letter], pieces: Sequence[Piece] = pieces) -> Letter:
+                return Letter(None, reduced(call, pieces, [joined(letter.payload) for letter in letters]))
 
-        flat = block.array.reshape(-1)
-        result = np.empty_like(flat)
-        step = CHUNK_BYTES // flat.itemsize
-        for start in range(0, len(flat), step):
-            part = flat[start : start + step]
-            told = self.consult(call, decide, *wire.narrowed(part), timeout=deadline.left)
-            result[start : start + step] = read_each([told], numbers)[0]
-        return result.reshape(block.array.shape)
+            told = self.consult(call, decide, payload=written(pieces), timeout=deadline.left)
+            read_each([joined(told.payload)], functools.partial(put, pieces))
 
     def all_gather(self, array: Any, *, timeout: float | None = None) -> list[np.ndarray]:
         """Give every worker's array to every worker.
@@ -313,7 +325,7 @@ class Communicator:
         )[0]
 
     def reduce_made(
-        self, call: str, make: Callable[[], Sequence[Block]], *, timeout: float | None = None
+        self, call: str, make: Callable[[], Sequence[Block | RowKeys]], *, timeout: float | None = None
     ) -> list[np.ndarray]:
         """Reduce states that are made here: a worker that cannot make its own still takes part, with its error.
 

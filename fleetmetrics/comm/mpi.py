@@ -16,11 +16,11 @@ from typing import Any, Callable, Sequence, TypeVar, cast
 
 import numpy as np
 
-from fleetmetrics.comm.blocks import Block
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began, margin, resolve_timeout
 from fleetmetrics.comm.failures import Caught
 from fleetmetrics.comm.launchers import LAUNCHERS
+from fleetmetrics.comm.slabs import Slab
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 
@@ -32,6 +32,8 @@ _SAID = 512
 _SIZES = tuple(dict.fromkeys(name for row in LAUNCHERS if row.mpi for name in row.size))
 #: MPI counts up to 2**31 - 1, in units of so many bytes.
 _UNIT = 16
+#: States of fewer bytes go through the star, together.
+_WORTH_MPI = 2**16
 _channels = itertools.count(1)
 _T = TypeVar("_T")
 #: Operations that never ended, with their buffers.
@@ -125,28 +127,28 @@ class MPICommunicator(SocketCommunicator):
 
         return self.together(agreed, deadline, call)
 
-    def _reduce_large(self, call: str, block: Block, deadline: Deadline) -> np.ndarray:
+    def _reduce_large(self, call: str, slabs: Sequence[Slab], deadline: Deadline) -> None:
         """Reduce integers by MPI; what may overflow, and floats, which the star rounds once, go through the star."""
-        array, sums = block.array, block.reduction == "sum"
-        if array.dtype != np.int64 or block.reduction not in ("sum", "max", "min"):
-            return super()._reduce_large(call, block, deadline)
-        largest = max(int(array.max()), -int(array.min())) if sums else 0
-        note = [largest, self.spreads and self._broken is None]
+        able = [slab for slab in slabs if slab.found.nbytes >= _WORTH_MPI and slab.rows.dtype == np.int64]
+        largest = [slab.largest if slab.reduction == "sum" else 0 for slab in able]
 
         def decide(letters: Sequence[Letter]) -> Letter:
             sizes, ready = zip(*[letter.note for letter in letters])
-            return Letter(all(ready) and sum(sizes) < 2**63)
+            return Letter([all(ready) and sum(each) < 2**63 for each in zip(*sizes)])
 
-        if not self.consult(call, decide, note, timeout=deadline.left).note:
-            return super()._reduce_large(call, block, deadline)
-        given, result = np.ascontiguousarray(array), np.empty(array.shape, np.int64)
-        operation = getattr(self._mpi, block.reduction.upper())
+        def exchange() -> None:
+            for slab in chosen:
+                given, operation = np.ascontiguousarray(slab.whole()), getattr(self._mpi, slab.reduction.upper())
+                self._finish(self._comm.Iallreduce(given, slab.found, operation), given, slab.found)
 
-        def exchange() -> np.ndarray:
-            self._finish(self._comm.Iallreduce(given, result, operation), given, result)
-            return result
-
-        return self._inside(call, exchange, deadline)
+        chosen: list[Slab] = []
+        if able:
+            note = [largest, self.spreads and self._broken is None]
+            told = self.consult(call, decide, note, timeout=deadline.left).note
+            chosen = [slab for slab, fits in zip(able, told) if fits]
+        if chosen:
+            self._inside(call, exchange, deadline)
+        super()._reduce_large(call, [slab for slab in slabs if slab not in chosen], deadline)
 
     def _inside(self, call: str, exchange: Callable[[], _T], deadline: Deadline) -> _T:
         """Do what all have agreed on, and hear how it went for all."""

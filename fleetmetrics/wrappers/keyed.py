@@ -1,33 +1,23 @@
-"""Keys of slices, the rows of the states that belong to them, and the reduction of rows by key.
+"""Keys of slices, and the states that have a row for each: how a worker finds keys, and evicts the largest.
 
-Each worker has its own keys. Rank 0 finds the union, reduces the rows of each key, and answers. If there are more keys
-than the metric allows, the smallest are kept, and the rows of all others become one: so the result does not depend on
-which worker has met which key.
+How the keys and rows of several workers become one: see `fleetmetrics.comm.unions`.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics.batch.keys import Coded, keys_of
-from fleetmetrics.comm import Block, Communicator
-from fleetmetrics.comm.blocks import agree, layout_of
-from fleetmetrics.comm.communicator import Letter
-from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
-from fleetmetrics.numbers import REST, combine, combine_exactly, held_of, identity
-from fleetmetrics.serial import pack_arrays, unpack_arrays
+from fleetmetrics.comm import Block, RowKeys
+from fleetmetrics.comm.unions import Union
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.numbers import REST, combine, held_of, identity
 from fleetmetrics.state import InPlace, State, read
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 
 __all__ = ["KeyTable", "Known", "Plan", "Rows", "check_kind", "found_in", "host_keys"]
-
-#: How many bytes of rows, over all workers, are reduced at a time.
-_AT_ONCE = 32 << 20
 
 
 def host_keys(values: Any, argument: str) -> Any:
@@ -76,142 +66,6 @@ class Plan(NamedTuple):
 _NOTHING = Known(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-class Keys(NamedTuple):
-    """The keys of the rows, sorted and unique; ``limit`` of them are kept."""
-
-    name: str
-    array: np.ndarray
-    limit: int
-
-
-@dataclass
-class KeyedRows(Block):
-    """A state with a row for each key, and a last one for all other keys; ``keys`` is the name of the `Keys`."""
-
-    keys: str = ""
-
-
-def reduce_keyed(
-    channel: Communicator, call: str, make: Callable[[], Sequence[Any]], *, timeout: float | None = None
-) -> list[np.ndarray]:
-    """Reduce states, some of which have rows by key, in one exchange, as `Communicator.reduce_made` does.
-
-    ``make`` returns `Block`, `Keys` and `KeyedRows`, the same on every worker except for the number of rows; the result
-    has the array, or the keys, of all workers for each. AgreementError: also for text and integer keys together.
-    """
-    items: Sequence[Any] = []
-    if channel.world_size == 1:
-        items = make()
-        blocks = [each for each in items if isinstance(each, Block)]
-        arrays = iter(channel.reduce(call, blocks, timeout=timeout))
-        return [next(arrays) if isinstance(each, Block) else each.array.copy() for each in items]
-    letter, trouble = Letter(None), None
-    try:
-        items = make()
-        packed = pack_arrays([each.array for each in items])
-        letter = Letter([_header(call, items), packed.layout], packed.buffers)
-    except Exception as error:  # of any kind: the others are waiting
-        trouble = error
-
-    def decide(letters: Sequence[Letter]) -> Letter:
-        return Letter(*pack_arrays(_merged(call, items, letters)))
-
-    return unpack_arrays(*channel.consult(call, decide, *letter, timeout=timeout, trouble=trouble))
-
-
-def _header(call: str, items: Sequence[Any]) -> str:
-    """What must be the same on every worker, as in `fleetmetrics.comm.blocks`, with the shape of a single row."""
-    entries: list[list[Any]] = []
-    for each in items:
-        if isinstance(each, Keys):
-            entries.append([each.name, "keys", "int64", [each.limit]])
-        elif isinstance(each, KeyedRows):
-            how = f"{each.reduction} by {each.keys}"
-            entries.append([each.name, how, str(each.array.dtype), list(each.array.shape[1:])])
-        else:
-            entries.append([each.name, each.reduction, str(each.array.dtype), list(each.array.shape)])
-    return json.dumps([call, entries], separators=(",", ":"))
-
-
-def _merged(call: str, items: Sequence[Any], letters: Sequence[Letter]) -> list[np.ndarray]:
-    agreed = agree([layout_of(letter.note[0]) for letter in letters])
-    columns = list(zip(*[unpack_arrays(letter.note[1], letter.payload) for letter in letters]))
-    unions = {
-        each.name: _Union(f"{call}, {each.name}", column, each.limit)
-        for each, column in zip(items, columns)
-        if isinstance(each, Keys)
-    }
-    result = []
-    for each, column, dtype in zip(items, columns, agreed.dtypes):
-        if isinstance(each, Keys):
-            result.append(unions[each.name].kept)
-            continue
-        arrays = [array.astype(dtype, copy=False) for array in column]
-        try:
-            if isinstance(each, KeyedRows):
-                result.append(unions[each.keys].reduced(each.reduction, arrays, [None] * len(arrays))[0])
-            else:
-                result.append(combine(each.reduction, arrays))
-        except IntegerOverflowError as error:
-            raise IntegerOverflowError(f"{call}, state {each.name!r}: {error}") from None
-    return result
-
-
-class _Union:
-    """The union of all workers' keys, given by rank and sorted, of which ``limit`` are kept."""
-
-    def __init__(self, name: str, keys: Sequence[np.ndarray], limit: int) -> None:
-        kinds = ["texts" if each.dtype.kind == "U" else "integers" for each in keys]
-        here = [each for each in keys if len(each)]
-        if len({kind for kind, each in zip(kinds, keys) if len(each)}) > 1:
-            texts = [kind if len(each) else "none" for kind, each in zip(kinds, keys)]
-            raise AgreementError(f"{name}: the workers' keys differ: {by_rank(texts)}.")
-        union = np.unique(np.concatenate(here)) if here else np.empty(0, np.int64)
-        self.kept = union[:limit]
-        self._places = [np.searchsorted(union, each) if len(each) else np.empty(0, np.int64) for each in keys]
-
-    def reduced(
-        self, reduction: str, arrays: Sequence[np.ndarray], rests: Sequence[np.ndarray | None]
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """The rows of the kept keys, and a last one of all others, from arrays ``[keys + 1, ...]`` by rank; and a rest.
-
-        See `combine_exactly`; the rests are ``[words, keys + 1, ...]``.
-        """
-        size = len(self.kept)
-        result = np.empty((size + 1, *arrays[0].shape[1:]), np.result_type(*arrays))
-        left: list[tuple[int, np.ndarray]] = []
-        step = max(1, _AT_ONCE // max(1, len(arrays) * result[0].nbytes))
-        for start in range(0, size, step):
-            stop = min(start + step, size)
-            parts, more = [], []
-            for places, array, rest in zip(self._places, arrays, rests):
-                first, last = np.searchsorted(places, [start, stop])
-                if last - first == stop - start:  # as nearly always: it has all keys
-                    parts.append(array[first:last])
-                    more.append(None if rest is None else rest[:, first:last])
-                    continue
-                parts.append(np.full((stop - start, *array.shape[1:]), identity(reduction, array.dtype)))
-                parts[-1][places[first:last] - start] = array[first:last]
-                words = None if rest is None else np.zeros((len(rest), stop - start, *rest.shape[2:]))
-                if rest is not None and words is not None:
-                    words[:, places[first:last] - start] = rest[:, first:last]
-                more.append(words)
-            result[start:stop], found = combine_exactly(reduction, parts, more)
-            left += [] if found is None else [(start, found)]
-        # the rows of each worker for keys that are not kept, and its last one
-        others = [range(int(np.searchsorted(places, size)), len(places) + 1) for places in self._places]
-        parts = [array[place, ...] for array, beyond in zip(arrays, others) for place in beyond]
-        more = [None if r is None else r[:, place, ...] for r, beyond in zip(rests, others) for place in beyond]
-        result[size], found = combine_exactly(reduction, parts, more)
-        left += [] if found is None else [(size, found[:, None])]
-        if not left:
-            return result, None
-        whole = np.zeros((max(len(each) for _, each in left), size + 1, *left[0][1].shape[2:]))
-        for start, each in left:
-            whole[: len(each), start : start + each.shape[1]] = each
-        return result, whole
-
-
 class KeyTable(State):
     """The smallest keys, up to ``limit``, that a worker has met in the column ``by``.
 
@@ -219,7 +73,7 @@ class KeyTable(State):
     never evicted anywhere, and its rows are complete.
     """
 
-    reduce = staticmethod(reduce_keyed)
+    grows = True
 
     def __init__(self, name: str, by: str, limit: int, key: Any) -> None:
         super().__init__(name, (), "int64", "sum", key)
@@ -267,9 +121,9 @@ class KeyTable(State):
         """All keys, sorted."""
         return self.known.keys
 
-    def block(self, scope: Any = None) -> Keys:
-        """The keys, for the exchange."""
-        return Keys(self.name, self.known.keys, self.limit)
+    def block(self, scope: Any = None) -> RowKeys:
+        """The keys, whose union all workers get."""
+        return RowKeys(self.name, self.known.keys, self.limit)
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         return {"": self.known.keys.copy()} if len(self.known.keys) else {}
@@ -279,12 +133,12 @@ class KeyTable(State):
         kept = self.union([part[self] for part in parts]).kept
         return {"": kept} if len(kept) else {}
 
-    def union(self, saved: Sequence[Mapping[str, np.ndarray]]) -> _Union:
+    def union(self, saved: Sequence[Mapping[str, np.ndarray]]) -> Union:
         """The union of keys that were saved."""
         keys = [each.get("", _NOTHING.keys) for each in saved]
         for each in keys:
             check_kind(next(filter(len, keys), each), each, self.by)
-        return _Union(self.name, keys, self.limit)
+        return Union(self.name, keys, self.limit)
 
     def _check(self, held: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
         array = held[""] if held.keys() == {""} else np.empty(0)
@@ -307,7 +161,7 @@ def _distinct(column: Any) -> tuple[np.ndarray, np.ndarray]:
 class Rows(InPlace):
     """A copy of the state ``of`` for each key of a table, on the host; row 0 is for the samples of all other keys."""
 
-    reduce = staticmethod(reduce_keyed)
+    grows = True
 
     def __init__(self, of: State, table: KeyTable, name: str, key: Any) -> None:
         super().__init__(name, of.shape, of.declared_dtype, of.reduction, key)
@@ -359,9 +213,9 @@ class Rows(InPlace):
         order = np.append(self.table.known.rows, 0)
         return self._room(int(order.max()) + 1)[order]
 
-    def block(self, scope: Any = None) -> KeyedRows:
-        """The rows, for the exchange."""
-        return KeyedRows(self.name, self.reduction, self.read(), self.table.name)
+    def block(self, scope: Any = None) -> Block:
+        """The rows, with the keys to which they belong."""
+        return Block(self.name, self.reduction, self.read(), self.table.name)
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         """Its rows in the order of the keys, that of all other keys last."""

@@ -100,7 +100,7 @@ class Wrapper(Metric):
 
     def refuse_growing(self, instead: str) -> None:
         """Raise if a state of the metric grows; ``instead`` is what the caller can do."""
-        if any(state.reduce for state in self.metric.own_states()):
+        if any(state.grows for state in self.metric.own_states()):
             raise InvalidInputError(f"{type(self).__name__} takes metrics whose states have a fixed size; {instead}")
 
     def _part_anew(self, part: Accumulator, name: str | None) -> Accumulator:

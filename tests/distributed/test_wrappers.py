@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.comm.communicator import CHUNK_BYTES
 from tests.contract import plain, same
 from tests.distributed.cluster import run
 
@@ -98,6 +99,13 @@ def test_every_value_is_that_of_one_process(reports: list[dict[str, Any]], alone
 
 def test_all_of_them_are_one_exchange(reports: list[dict[str, Any]]) -> None:
     assert all(report["exchanges"] == 1 for report in reports)
+
+
+def test_rank_0_holds_a_chunk_of_each_worker_and_not_all_slices_of_all(reports: list[dict[str, Any]]) -> None:
+    assert all(report["memory"]["slots"] == 12 * len(reports) for report in reports)
+    peaks = [report["memory"]["peak"] for report in reports]
+    assert peaks[0] < min(peaks) + 6 * len(reports) * CHUNK_BYTES
+    assert reports[0]["memory"]["held"] / 10 > CHUNK_BYTES
 
 
 def test_the_interval_is_the_same_bits_whatever_the_number_of_workers(

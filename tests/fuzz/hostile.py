@@ -19,7 +19,7 @@ from unittest import mock
 
 import numpy as np
 
-from fleetmetrics.comm import frames, handshake, sockets, star
+from fleetmetrics.comm import RowKeys, frames, handshake, sockets, star
 from fleetmetrics.comm.blocks import Block, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.frames import Frame, Keys, Stream, joined
@@ -219,8 +219,11 @@ def letters_of_a_peer(data: bytes) -> None:
     comm = Faulty(choices, choices.below(2))
     large = choices.below(8) == 0
     numbers = np.arange(70_000 if large else 70)
+    rows = numbers[: len(numbers) // 4 * 4].reshape(4, -1)
+    table = RowKeys("keys", np.array([3, 5, 8]), 3 + choices.below(2))
     work: Sequence[Any] = [
         lambda: comm.reduce("auc", [Block("a", "sum", numbers), Block("b", "max", np.ones((2, 3)))]),
+        lambda: comm.reduce("by key", [table, Block("a", "sum", rows, "keys"), Block("b", "max", np.ones(3))]),
         lambda: comm.all_gather(numbers),
         lambda: comm.all_gather(np.array(["a", "bc"])),
         lambda: comm.broadcast(np.array([b"abc"]), choices.below(2)),

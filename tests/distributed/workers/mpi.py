@@ -11,7 +11,7 @@ import numpy as np
 from cluster import arguments, error_text, report, touch, wait_for_file
 
 import fleetmetrics as fm
-from fleetmetrics.comm import Letter
+from fleetmetrics.comm import Block, Letter, RowKeys
 from fleetmetrics.comm.mpi import MPICommunicator
 from fleetmetrics.records import fold
 from tests.distributed.test_mpi import RECORD_METRICS, dealt
@@ -69,6 +69,17 @@ def reducing() -> None:
                 results.append(channel.all_reduce(array, how))
             found[f"{how} of {name}"] = len(done), results[0].tobytes() == results[1].tobytes()
             done.clear()
+    for name, dtype, start in (("slices", int, 0), ("slices of one set", int, None), ("slices of floats", float, 0)):
+        keys = np.arange(5) + (7 if start is None else 3 * channel.rank)
+        rows = np.where(keys[:, None] < 10, integers[:5], 1).astype(dtype)
+        keyed = [RowKeys("keys", keys, 9), Block("rows", "sum", np.repeat([*rows, rows[0]], 80, axis=1), "keys")]
+        keyed.append(Block("all rows", "max", integers))
+        results = []
+        for channel.spreads in (True, False):
+            results.append(channel.reduce("by key", keyed))
+        same = all(one.tobytes() == two.tobytes() for one, two in zip(*results))
+        found[name] = len(done), same and len(results[0][0]) == (5 if start is None else 9)
+        done.clear()
     channel.spreads = True
     overflow = error_text(lambda: channel.all_reduce(np.full(2**17, 2**62), "sum"))
     report(found=found, overflow=overflow, digest=int(channel.all_reduce(integers, "sum").sum()))

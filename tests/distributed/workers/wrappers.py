@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 from typing import Any
 
@@ -66,6 +67,21 @@ def troubles(channel: Recorder) -> dict[str, str]:
     return {case: error_text(call) for case, call in cases.items()}
 
 
+def memory(channel: Recorder) -> dict[str, Any]:
+    """The most bytes that NumPy and Python took at a time to compute large slices, of which each worker has its own."""
+    metrics = fm.MetricCollection(
+        {"auc": fm.Sliced(fm.AUC(buckets=2**15)), "mae": fm.MeanAbsoluteError()}, name="large"
+    )
+    slot = np.arange(240) // 20 + 12 * channel.rank
+    metrics.add(np.linspace(0.05, 0.95, 240), np.arange(240) % 2, np.full(240, 0.5), slot=slot)
+    held = sum(state.value.nbytes for state in metrics._states() if isinstance(state.value, np.ndarray))
+    tracemalloc.start()
+    slots = len(metrics.compute(timeout=TIMEOUT)["auc"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {"held": held, "peak": peak, "slots": slots}
+
+
 if __name__ == "__main__":
     channel = Recorder(fm.get_communicator())
     report(rank=channel.rank, **values(channel))
@@ -87,5 +103,6 @@ if __name__ == "__main__":
     fed(counted, share_of(channel.rank, channel.world_size, ("prediction", "label")))
     report(**{"without ids": plain(counted.compute(timeout=TIMEOUT))})
 
+    report(memory=memory(channel))
     report(troubles=troubles(channel))
     report(after=int(np.sum(fm.get_communicator().all_gather(np.ones(1, int)))))

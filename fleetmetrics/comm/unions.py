@@ -1,0 +1,205 @@
+"""The keys of all workers, and the states that have a row for each of them, reduced in one exchange.
+
+Each worker has its own keys. They go ahead, together with all states unless these are large. Rank 0 finds the union,
+of which the smallest keys are kept: so the result does not depend on which worker has met which key. The rows of all
+other keys become one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.comm import blocks as wire
+from fleetmetrics.comm.blocks import Block, Layout, Letter, RowKeys, divided, read_each
+from fleetmetrics.comm.failures import by_rank
+from fleetmetrics.comm.slabs import Slab, spread
+from fleetmetrics.errors import AgreementError, IntegerOverflowError, RecordError
+from fleetmetrics.numbers import combine, combine_exactly
+from fleetmetrics.serial import pack_arrays, unpack_arrays
+
+__all__ = ["ByKey", "Union"]
+
+#: How many bytes of rows, over all workers, are reduced at a time where all are here.
+_AT_ONCE = 32 << 20
+
+
+class Union:
+    """The union of all workers' keys, given by rank and sorted, of which the ``limit`` smallest are kept."""
+
+    def __init__(self, name: str, keys: Sequence[np.ndarray], limit: int) -> None:
+        kinds = ["texts" if each.dtype.kind == "U" else "integers" for each in keys]
+        here = [each for each in keys if len(each)]
+        if len({kind for kind, each in zip(kinds, keys) if len(each)}) > 1:
+            texts = [kind if len(each) else "none" for kind, each in zip(kinds, keys)]
+            raise AgreementError(f"{name}: the workers' keys differ: {by_rank(texts)}.")
+        union = np.unique(np.concatenate(here)) if here else np.empty(0, np.int64)
+        self.kept = union[:limit]
+        #: Of the rows of each worker, that for all other keys included.
+        self.places = [_places(self.kept, each) for each in keys]
+        #: The row from which on a worker's rows have the last place.
+        self._ends = [int(np.searchsorted(places, len(self.kept))) for places in self.places]
+        #: How many rows of one worker have the last place, at most; 0: all have the same keys, and all are kept.
+        self.sharing = max(len(places) - end for places, end in zip(self.places, self._ends))
+        if self.sharing == 1 and {len(places) for places in self.places} == {len(self.kept) + 1}:
+            self.sharing = 0
+
+    def reduced(
+        self, reduction: str, arrays: Sequence[np.ndarray], rests: Sequence[np.ndarray | None] | None = None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """The rows of the kept keys, and a last one of all others, from arrays ``[keys + 1, ...]`` by rank.
+
+        With rests, ``[words, keys + 1, ...]`` or None, also the rest of the result; see `combine_exactly`.
+        """
+
+        def merged(parts: list[np.ndarray], more: list[Any]) -> tuple[np.ndarray, np.ndarray | None]:
+            return (combine(reduction, parts), None) if rests is None else combine_exactly(reduction, parts, more)
+
+        size = len(self.kept)
+        words: list[Any] = [rest if rest is None else rest.swapaxes(0, 1) for rest in rests or [None] * len(arrays)]
+        result = np.empty((size + 1, *arrays[0].shape[1:]), np.result_type(*arrays))
+        left: list[tuple[int, np.ndarray]] = []
+        step = max(1, _AT_ONCE // max(1, len(arrays) * result[0].nbytes))
+        for start in range(0, size, step):
+            stop = min(start + step, size)
+            parts = [spread(reduction, array, places, start, stop) for array, places in zip(arrays, self.places)]
+            more = [w if w is None else spread("sum", w, at, start, stop) for w, at in zip(words, self.places)]
+            result[start:stop], found = merged(parts, [w if w is None else w.swapaxes(0, 1) for w in more])
+            left += [] if found is None else [(start, found)]
+        others = [(rank, row) for rank, end in enumerate(self._ends) for row in range(end, len(arrays[rank]))]
+        parts = [arrays[rank][row, ...] for rank, row in others]
+        more = [None if words[rank] is None else words[rank][row] for rank, row in others]
+        result[size], found = merged(parts, more)
+        left += [] if found is None else [(size, found[:, None])]
+        if not left:
+            return result, None
+        whole = np.zeros((max(len(each) for _, each in left), size + 1, *left[0][1].shape[2:]))
+        for start, each in left:
+            whole[: len(each), start : start + each.shape[1]] = each
+        return result, whole
+
+
+def _places(kept: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """The places of a worker's rows among those of all: of its sorted keys, then of the row for all others."""
+    found = np.full(len(keys) + 1, len(kept))
+    if len(keys) and len(kept):
+        found[:-1] = np.searchsorted(kept, keys)
+    return found
+
+
+class ByKey:
+    """The blocks of one call of which some have rows by key, on their way to all workers and back.
+
+    Args:
+        call: what is computed.
+        layout: of the blocks.
+        blocks: the keys, and the states, in any order.
+        most: states of more bytes than this stay behind when the keys go ahead, on all workers.
+    """
+
+    def __init__(self, call: str, layout: Layout, blocks: Sequence[Block | RowKeys], most: int) -> None:
+        self._call, self._layout, self._blocks, self._most = call, layout, blocks, most
+        self._keys = {block.name: block for block in blocks if isinstance(block, RowKeys)}
+        self._states = [block for block in blocks if isinstance(block, Block)]
+        self._unions: dict[str, Union] = {}  # on rank 0
+        self._kept: dict[str, np.ndarray] = {}
+
+    def letter(self) -> Letter:
+        """The keys, and the states unless they are large."""
+        layout = wire.with_rows(self._layout, {name: len(keys.array) for name, keys in self._keys.items()})
+        large = layout.nbytes > self._most
+        states = [] if large else wire.pack(layout, [block.array for block in self._states])
+        return _letter(self._layout, [keys.array for keys in self._keys.values()], large, states)
+
+    def decide(self, letters: Sequence[Letter]) -> Letter:
+        """The keys that are kept, and the states unless some worker's are large; on rank 0."""
+        heads, bodies = zip(*read_each(letters, lambda letter: divided(letter, 2)))
+        layouts = read_each(heads, lambda head: wire.layout_of(head.note[0]))
+        agreed = wire.agree(layouts)
+        given = read_each(heads, self._keys_in)
+        for (name, keys), column in zip(self._keys.items(), zip(*given)):
+            self._unions[name] = Union(f"{self._call}, {name}", column, keys.limit)
+        kept = {name: union.kept for name, union in self._unions.items()}
+        large = any(body.note for body in bodies)
+        states: list[Any] = []
+        if not large:
+            mine = [wire.with_rows(each, dict(zip(kept, map(len, keys)))) for each, keys in zip(layouts, given)]
+            states = self._reduced(mine, _with(agreed, kept), [body.payload for body in bodies])
+        sharing = [union.sharing for union in self._unions.values()]
+        return _letter(agreed, list(kept.values()), [large, sharing], states)
+
+    def hear(self, told: Letter) -> tuple[list[np.ndarray], list[Slab]]:
+        """What rank 0's answer holds of the states; or if they are large, what is to be reduced."""
+        head, body = divided(told, 2)
+        self._kept = dict(zip(self._keys, self._keys_in(head)))
+        whole = _with(wire.layout_of(head.note[0]), self._kept)
+        large, sharing = body.note
+        if not large:
+            return wire.unpack(whole, body.payload), []
+        wire.size_of(sharing)
+        shared = dict(zip(self._keys, sharing))
+        return [], [self._slab(block, dtype, shared) for block, dtype in zip(self._states, whole.dtypes)]
+
+    def result(self, states: Iterable[np.ndarray]) -> list[np.ndarray]:
+        """The states, reduced and in any shape, with the keys in between, in the order of the blocks."""
+        given, found = iter(states), []
+        for block in self._blocks:
+            if isinstance(block, RowKeys):
+                found.append(self._kept[block.name])
+                continue
+            shape = block.array.shape
+            rows = (len(self._kept[block.keys]) + 1, *shape[1:]) if block.keys else shape
+            found.append(next(given).reshape(rows))
+        return found
+
+    def _keys_in(self, head: Letter) -> list[np.ndarray]:
+        """The keys that a worker sends, or rank 0; ValueError if they are none."""
+        try:
+            found = unpack_arrays(head.note[1], head.payload)
+        except RecordError as error:
+            raise ValueError(str(error)) from None
+        if len(found) != len(self._keys):
+            raise ValueError(f"{len(found)} arrays of keys, where there are {len(self._keys)}")
+        for array, keys in zip(found, self._keys.values()):
+            fits = array.ndim == 1 and len(array) <= keys.limit and (array.dtype == np.int64 or array.dtype.kind == "U")
+            if not fits or not (array[1:] > array[:-1]).all():
+                raise ValueError(f"{keys.name} must hold rising integers or texts, at most {keys.limit}")
+        return found
+
+    def _reduced(self, mine: Sequence[Layout], whole: Layout, payloads: Sequence[Any]) -> list[Any]:
+        """Reduce the states of all workers."""
+        if not any(union.sharing for union in self._unions.values()):
+            return wire.reduced(mine, whole, payloads)
+        columns = zip(*read_each(zip(mine, payloads), lambda both: wire.unpack(*both)))
+        found = []
+        for block, how, dtype, column in zip(self._states, whole.reductions, whole.dtypes, columns):
+            arrays = [array.astype(dtype, copy=False) for array in column]
+            try:
+                found.append(self._unions[block.keys].reduced(how, arrays)[0] if block.keys else combine(how, arrays))
+            except IntegerOverflowError as error:
+                raise IntegerOverflowError(f"{self._call}, state {block.name!r}: {error}") from None
+        return wire.pack(whole, found)
+
+    def _slab(self, block: Block, dtype: str, sharing: Mapping[str, int]) -> Slab:
+        array = block.array.astype(dtype, copy=False)
+        if not sharing.get(block.keys):
+            return Slab.of(block.name, block.reduction, array)
+        rows = array.reshape(len(array), math.prod(array.shape[1:]))
+        kept, union = self._kept[block.keys], self._unions.get(block.keys)
+        return Slab(
+            block.name, block.reduction, rows, len(kept) + 1, _places(kept, self._keys[block.keys].array),
+            sharing[block.keys], None if union is None else union.places,
+        )  # fmt: skip
+
+
+def _with(layout: Layout, keys: Mapping[str, np.ndarray]) -> Layout:
+    return wire.with_rows(layout, {name: len(each) for name, each in keys.items()})
+
+
+def _letter(layout: Layout, keys: Sequence[np.ndarray], note: Any, states: Sequence[Any]) -> Letter:
+    """RowKeys and states in one, for `divided`."""
+    packed = pack_arrays(keys)
+    sizes = packed.nbytes, sum(map(len, states))
+    return Letter([[[layout.text, packed.layout], sizes[0]], [note, sizes[1]]], [*packed.buffers, *states])
