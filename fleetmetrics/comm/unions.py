@@ -42,7 +42,7 @@ class Union:
         #: The row from which on a worker's rows have the last place.
         self._ends = [int(np.searchsorted(places, len(self.kept))) for places in self.places]
         #: How many rows of one worker have the last place, at most; 0: all have the same keys, and all are kept.
-        self.sharing = max(len(places) - end for places, end in zip(self.places, self._ends))
+        self.sharing = max([len(places) - end for places, end in zip(self.places, self._ends)], default=0)
         if self.sharing == 1 and {len(places) for places in self.places} == {len(self.kept) + 1}:
             self.sharing = 0
 
