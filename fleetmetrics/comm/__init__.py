@@ -17,7 +17,8 @@ rank 0 and proves both sides to each other, `frames` are what they say from then
 the star, `star` the other workers', `turns` the line of a worker's threads, and `sockets` the communicator on top.
 Rank 0 gives up early enough for its verdict to reach everybody before the first deadline, and names the ranks that
 are missing. It has no threads: it coordinates inside of its own call. `blocks` puts many states into one payload,
-`slabs` cuts those that are too large for one, and `unions` finds the rows of all workers' keys. `util` goes through ``fleet.util`` instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when
+`slabs` cuts those that are too large for one, and `unions` finds the rows of all workers' keys.
+`util` goes through ``fleet.util`` instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when
 nobody says.
 """
 
