@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import platform
 import re
+import socket
 import subprocess
 import sys
+import threading
 import time
 import types
 from importlib.metadata import distributions
+from typing import Any, Callable
 
 import numpy as np
 
 from fleetmetrics._version import __version__
-from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator
+from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator, handshake
+from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.launchers import VARIABLES
-from fleetmetrics.errors import DeadlineError, FleetMetricsError, UnauthenticatedWarning, muted
+from fleetmetrics.comm.launchers import VARIABLES, place_of
+from fleetmetrics.errors import DeadlineError, FleetMetricsError, ServerProcessError, UnauthenticatedWarning, muted
+from fleetmetrics.logs import level_asked
 
 __all__ = ["doctor"]
 
 _SHOWN = re.compile(rf"PADDLE_|TRAINING_ROLE$|POD_|FLEETMETRICS_|FLAGS_enable_pir|({'|'.join(sorted(VARIABLES))})$")
 _HIDDEN = re.compile("SECRET|TOKEN|PASS|KEY|CREDENTIAL")
+#: Every setting there is; those that can be wrong by themselves have what reads them.
+_SETTINGS: dict[str, Callable[[], Any] | None] = {
+    "FLEETMETRICS_BIND": None,
+    "FLEETMETRICS_DIGESTS": handshake._whole_digests,
+    "FLEETMETRICS_ENDPOINT": None,
+    "FLEETMETRICS_ENGINE": choose.engine_asked,
+    "FLEETMETRICS_LOG": level_asked,
+    "FLEETMETRICS_SECRET": None,
+    "FLEETMETRICS_TIMEOUT": resolve_timeout,
+}
 
 
 def doctor(*, timeout: float = 30.0) -> bool:
@@ -31,6 +47,7 @@ def doctor(*, timeout: float = 30.0) -> bool:
 
     Call it on every worker. It prints versions and Paddle's mode, what the launcher has set (of secrets, only that
     they are there), which channel and engine are used and why, how long an exchange takes, and where workers differ.
+    On a parameter server, which computes nothing, it looks at the settings.
 
     Args:
         timeout: seconds to wait for the other workers.
@@ -50,18 +67,43 @@ def doctor(*, timeout: float = 30.0) -> bool:
     facts["Paddle"] = _paddle(to_fix)
     print(", ".join(f"{name} {fact}" for name, fact in facts.items()))
     print(f"environment: {_environment() or 'nothing of a launcher'}")
+    _look_at_settings(to_fix)
+    end = "nothing to fix"
     try:
         with muted(UnauthenticatedWarning):
             channel = get_communicator()
             where = f"{type(channel).__name__}, rank {channel.rank} of {channel.world_size}"
             print(f"channel: {where}: {_why(channel, to_fix)}", flush=True)
-            print(f"exchange: {_exchange(channel, facts, timeout, to_fix)}")
+            if not _lost(channel, timeout, to_fix):
+                print(f"exchange: {_exchange(channel, facts, timeout, to_fix)}")
+    except ServerProcessError:
+        end = "this is a parameter server; nothing to fix"
     except (FleetMetricsError, ImportError) as error:
-        to_fix.append(f"{type(error).__name__}: {error}")
+        _add(to_fix, error)
         if isinstance(error, DeadlineError):
             to_fix.append("call doctor() on every worker; if all do, see whether they reach the address of rank 0")
-    print("\n".join(f"to fix: {each}" for each in to_fix) or "nothing to fix", flush=True)
+    print("\n".join(f"to fix: {each}" for each in to_fix) or end, flush=True)
     return not to_fix
+
+
+def _add(to_fix: list[str], error: Exception) -> None:
+    text = f"{type(error).__name__}: {error}"
+    if text not in to_fix:  # a wrong setting is met where it is read, too
+        to_fix.append(text)
+
+
+def _look_at_settings(to_fix: list[str]) -> None:
+    """Read every setting as it would be read one day, and look for names that nothing reads."""
+    for name in sorted(name for name in os.environ if name.upper().startswith("FLEETMETRICS")):
+        if name not in _SETTINGS:
+            near = difflib.get_close_matches(name.upper(), _SETTINGS, 1, 0)[0]
+            to_fix.append(f"there is no setting {name}; is it {near}?")
+    for read in _SETTINGS.values():
+        try:
+            if read is not None:
+                read()
+        except FleetMetricsError as error:
+            _add(to_fix, error)
 
 
 def _paddle(to_fix: list[str]) -> str:
@@ -99,11 +141,39 @@ def _why(channel: Communicator, to_fix: list[str]) -> str:
         return "the environment names one worker"
     if not channel.authenticated:
         to_fix.append("whoever reaches rank 0's port may pass for a worker: set FLEETMETRICS_SECRET alike on all")
-    if "FLEETMETRICS_ENGINE" in os.environ:
-        return f"FLEETMETRICS_ENGINE is {os.environ['FLEETMETRICS_ENGINE']}"
+    if choose.engine_asked():
+        return f"FLEETMETRICS_ENGINE is {choose.engine_asked()}"
     host, port = Job.from_environment().candidates()[0]
     proved = "all prove that they know the job's secret" if channel.authenticated else "nobody proves anything"
-    return f"several workers in the environment; engine: sockets, rank 0 listens on {host}:{port}; {proved}"
+    launcher = place_of(os.environ).launcher
+    by = f", of {launcher.name}" if launcher is not None else ""
+    return f"several workers in the environment{by}; engine: sockets, rank 0 listens on {host}:{port}; {proved}"
+
+
+def _lost(channel: Communicator, timeout: float, to_fix: list[str]) -> bool:
+    """Whether rank 0 has no address here: then nobody would come to an exchange."""
+    if choose._chosen is not None or isinstance(channel, LocalCommunicator) or choose.engine_asked():
+        return False
+    job = Job.from_environment()
+    binds = bool(job.rank == 0 and job.bind)
+    host = job.bind if binds else job.candidates()[0][0]
+    found: list[str] = []
+
+    def resolve() -> None:
+        try:
+            socket.getaddrinfo(host, None)
+            found.append("")
+        except OSError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=resolve, daemon=True)  # a name server that does not answer would keep it
+    thread.start()
+    thread.join(timeout)
+    why = found[0] if found else f"no answer within {timeout:g} s"
+    if why:
+        whose = "FLEETMETRICS_BIND" if binds else "the host of rank 0"
+        to_fix.append(f"{whose} is {host!r}, which cannot be resolved on this machine: {why}")
+    return bool(why)
 
 
 def _exchange(channel: Communicator, facts: dict[str, str], timeout: float, to_fix: list[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Generator, Iterable, TypeVar
 
 from fleetmetrics.errors import InvalidInputError
 
-__all__ = ["Watch", "logger", "progress", "watch"]
+__all__ = ["Watch", "level_asked", "logger", "progress", "watch"]
 
 logger = logging.getLogger("fleetmetrics")
 #: Who comes so long after the middle one keeps the others waiting.
@@ -24,7 +24,8 @@ LONG_SECONDS = 10.0
 _T = TypeVar("_T")
 
 
-def _level() -> str:
+def level_asked() -> str:
+    """What FLEETMETRICS_LOG asks for, or ""; raises `InvalidInputError` if that is no level."""
     level = os.environ.get("FLEETMETRICS_LOG", "").strip().upper()
     if level in ("", "INFO", "WARNING"):
         return level
@@ -34,7 +35,7 @@ def _level() -> str:
 
 def watch(rank: int) -> Watch | None:
     """What logs a worker's exchanges; None if nobody wants to read it. Raises if FLEETMETRICS_LOG is no level."""
-    level = _level()
+    level = level_asked()
     if level:
         logger.setLevel(level)
     if level and not logger.hasHandlers():
@@ -106,7 +107,7 @@ def _size(payload: Any) -> int:
 
 def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None) -> Generator[_T, None, None]:
     """The items; where they take long, it shows how far it is: by a bar on rank 0's terminal, else by lines."""
-    quiet = rank != 0 or _level() == "WARNING"
+    quiet = rank != 0 or level_asked() == "WARNING"
     began, pause, bar = time.monotonic(), LONG_SECONDS, None
     then = began + pause
     try:

@@ -57,9 +57,14 @@ def test_one_process_with_paddle_has_nothing_to_fix(capsys: Any) -> None:
         ({"PADDLE_TRAINERS_NUM": "two"}, "InvalidInputError", "PADDLE_TRAINERS_NUM holds 'two'"),
         ({"PADDLE_TRAINERS_NUM": "2"}, "NoChannelError", "rank 0 cannot be found. Start the workers through fleetrun"),
         ({"PADDLE_TRAINER_ENDPOINTS": "a:1,b:2"}, "NoChannelError", "set PADDLE_TRAINERS_NUM"),
-        ({"TRAINING_ROLE": "PSERVER"}, "ServerProcessError", "on the workers only"),
         ({"OMPI_COMM_WORLD_SIZE": "2"}, "NoChannelError", "set FLEETMETRICS_ENGINE=mpi"),
         ({"FLEETMETRICS_ENGINE": "ucx"}, "InvalidInputError", "FLEETMETRICS_ENGINE holds 'ucx'"),
+        ({"FLEETMETRICS_TIMEOUT": "abc"}, "InvalidInputError", "FLEETMETRICS_TIMEOUT is 'abc'"),
+        ({"FLEETMETRICS_LOG": "debugg"}, "InvalidInputError", "FLEETMETRICS_LOG holds 'debugg'"),
+        ({"FLEETMETRICS_DIGESTS": "some"}, "InvalidInputError", "FLEETMETRICS_DIGESTS holds 'some'"),
+        ({"FLEETMETRICS_ENDPOINT": "here:1"}, "NoChannelError", "nothing says how many workers there are"),
+        ({"WORLD_SIZE": "3"}, "NoChannelError", "RANK is not set"),
+        ({"SLURM_STEP_NUM_TASKS": "3"}, "NoChannelError", "SLURM_PROCID is not set"),
     ],
 )
 def test_a_broken_environment_is_shown_with_what_to_fix(
@@ -72,6 +77,65 @@ def test_a_broken_environment_is_shown_with_what_to_fix(
     assert not fine and f"environment: {name}={value}" in lines
     [line] = [line for line in lines if line.startswith("to fix: ")]
     assert line.startswith(f"to fix: {kind}: ") and words in line and hasattr(errors, kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("FLEETMETRICS_TIMEOT", "FLEETMETRICS_TIMEOUT"),
+        ("FLEETMETRICS_SECRT", "FLEETMETRICS_SECRET"),
+        ("FleetMetrics_Log", "FLEETMETRICS_LOG"),
+        ("FLEETMETRICS", "FLEETMETRICS_"),
+    ],
+)
+def test_a_setting_that_there_is_not_is_named_with_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, name: str, near: str
+) -> None:
+    monkeypatch.setenv(name, "3")
+    fine, lines = seen(capsys)
+    assert not fine and f"to fix: there is no setting {name}; is it {near}" in lines[-1]
+
+
+def test_every_setting_that_the_package_reads_is_known() -> None:
+    module = importlib.import_module("fleetmetrics.doctor")
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "fleetmetrics").rglob("*.py"))
+    read = set(re.findall(r"(?:environ|env|said)[^\n]{0,8}[\[(]\"(FLEETMETRICS_[A-Z]+)", text))
+    assert len(read) > 5 and read <= set(module._SETTINGS)
+    for page in ("guide/channel.md", "zh/guide.md"):
+        guide = (ROOT / "docs" / page).read_text("utf-8") + (ROOT / "docs/guide/logs.md").read_text("utf-8")
+        assert all(f"`{name}" in guide for name in module._SETTINGS)
+
+
+@pytest.mark.parametrize("settings", [{"TRAINING_ROLE": "PSERVER"}, {"PADDLE_ROLE": "PSERVER"}])
+def test_a_parameter_server_is_told_that_it_is_one_and_has_nothing_to_fix(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, settings: dict[str, str]
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    fine, lines = seen(capsys)
+    assert fine and lines[-1] == "this is a parameter server; nothing to fix"
+    monkeypatch.setenv("FLEETMETRICS_TIMEOUT", "soon")
+    fine, lines = seen(capsys)
+    assert not fine and lines[-1].startswith("to fix: InvalidInputError: ")
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_host_that_cannot_be_resolved_is_named_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, rank: str
+) -> None:
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    monkeypatch.setenv("PADDLE_TRAINER_ID", rank)
+    monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", "no.such.host.invalid:80,127.0.0.1:81")
+    monkeypatch.setenv("FLEETMETRICS_SECRET", "x")
+    fine, lines = seen(capsys)
+    assert not fine and "to fix: the host of rank 0 is 'no.such.host.invalid', which cannot be resolved" in lines[-1]
+    monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", "127.0.0.1:80,127.0.0.1:81")
+    monkeypatch.setenv("FLEETMETRICS_BIND", "nor.this.invalid:80")
+    from fleetmetrics.comm import choose
+
+    monkeypatch.setattr(choose, "_automatic", None)
+    fine, lines = seen(capsys, timeout=0.5)
+    assert not fine and ("FLEETMETRICS_BIND is 'nor.this.invalid:80', which" in lines[-1]) == (rank == "0")
 
 
 def test_a_worker_whose_peers_do_not_come_is_told_by_the_deadline(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -151,8 +215,8 @@ def test_three_workers_are_told_of_the_channel_and_where_they_differ(tmp_path: P
     for rank, each in enumerate(ended):
         assert each.status == 0 and "hunter2" not in each.out, each.out
         assert (
-            f"channel: SocketCommunicator, rank {rank} of 3: several workers in the environment; engine: sockets"
-            in each.out
+            f"channel: SocketCommunicator, rank {rank} of 3: several workers in the environment, of Paddle's launcher;"
+            " engine: sockets" in each.out
         )
         assert "all prove that they know the job's secret" in each.out and "exchange: 3 workers, " in each.out
         shown = [re.sub(r"[\d.]+", "0", line.partition(", Paddle")[0]) for line in each.out.splitlines()]

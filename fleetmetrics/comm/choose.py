@@ -23,6 +23,7 @@ __all__ = [
     "automatic_communicator",
     "check_backend",
     "communicator_for",
+    "engine_asked",
     "get_communicator",
     "get_dist_backend",
     "list_all_backends",
@@ -105,9 +106,8 @@ def automatic_communicator() -> Communicator:
         NoChannelError, ServerProcessError, InvalidInputError: as `get_communicator`.
     """
     global _automatic
-    engine = os.environ.get("FLEETMETRICS_ENGINE", "").strip()
-    if engine:
-        return _engine(engine)
+    if engine_asked():
+        return _engine()
     if _automatic is None or isinstance(_automatic, LocalCommunicator):
         job = Job.from_environment()  # again for the local one: fleet may have been initialised in the meantime
         if job.world_size > 1:
@@ -117,13 +117,19 @@ def automatic_communicator() -> Communicator:
     return _automatic
 
 
-def _engine(name: str) -> Communicator:
-    """The communicator whose engine FLEETMETRICS_ENGINE names."""
-    if name != "mpi":
-        raise InvalidInputError(
-            f"the environment variable FLEETMETRICS_ENGINE holds {name!r}; it must be mpi, for workers that mpirun has"
-            " started, or unset: then the workers use sockets of their own."
-        )
+def engine_asked() -> str:
+    """The engine that FLEETMETRICS_ENGINE names, or ""; raises `InvalidInputError` if there is none of this name."""
+    name = os.environ.get("FLEETMETRICS_ENGINE", "").strip()
+    if name in ("", "mpi"):
+        return name
+    raise InvalidInputError(
+        f"the environment variable FLEETMETRICS_ENGINE holds {name!r}; it must be mpi, for workers that mpirun has"
+        " started, or unset: then the workers use sockets of their own."
+    )
+
+
+def _engine() -> Communicator:
+    """The communicator of MPI, where FLEETMETRICS_ENGINE asks for it."""
     refuse_server(os.environ)
     try:
         return get_dist_backend("mpi4py")

@@ -55,8 +55,8 @@ def resolve_timeout(timeout: float | None = None) -> float:
     """The seconds to wait: the argument, else FLEETMETRICS_TIMEOUT, else half an hour; positive and finite."""
     source, value = "timeout", timeout
     if timeout is None:
-        text = os.environ.get("FLEETMETRICS_TIMEOUT")
-        if text is None:
+        text = os.environ.get("FLEETMETRICS_TIMEOUT", "").strip()
+        if not text:
             return DEFAULT_TIMEOUT
         source, value = "the environment variable FLEETMETRICS_TIMEOUT", text  # type: ignore[assignment]
     try:

@@ -51,7 +51,6 @@ class Launcher:
         command: what is typed to start it, where that is a Python program.
         modules: the modules that are run for it.
         mpi: whether MPI could connect its workers.
-        lone: whether its rank 0 alone, without a number, shows that there is a launcher.
         started: whether the variables are those of a process that it has started, by the variables that are set.
     """
 
@@ -67,7 +66,6 @@ class Launcher:
     command: str = ""
     modules: tuple[str, ...] = ()
     mpi: bool = False
-    lone: bool = True
     started: Callable[[_Said], bool] = lambda said: True
 
     @property
@@ -95,7 +93,6 @@ LAUNCHERS = (
         lists=("PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS"),
         command="fleetrun",
         modules=("paddle.distributed.launch", "paddle.distributed.fleet.launch"),
-        lone=False,
     ),
     Launcher(
         "torchrun",
@@ -316,33 +313,32 @@ def _refuse_contradictions(row: Launcher | None, size: int, rows: list[Launcher]
     servers = len(parts_of(said.get(_SERVERS, ""))) if row is _PADDLE else 0
     for each in rows:
         for claim in _claims(each, said):
-            if claim.workers > size + servers and claim.variable not in (row.rank if row else ()):
-                raise _contradiction(claim, row, size, said)
+            of_rank = claim.variable in each.rank and row in (None, each)  # has words of its own
+            if claim.workers > size + servers and not of_rank:
+                raise _contradiction(claim, row or each, size, said)
 
 
-def _contradiction(claim: _Claim, row: Launcher | None, size: int, said: _Said) -> NoChannelError:
-    chosen = row or claim.launcher
-    number = _first(chosen.size, said)
-    told = f"{number} is {size}" if number else f"{chosen.size[0]} is not set"
+def _contradiction(claim: _Claim, row: Launcher, size: int, said: _Said) -> NoChannelError:
+    number = _first(row.size, said)
+    told = f"{number} is {size}" if number else f"{row.size[0]} is not set"
     value = "local" if size == 1 else f"that of {size}"
-    paddles = ", ".join(_PADDLE.size + _PADDLE.rank)
-    if row is None and claim.launcher is _PADDLE:
-        what = f"Start the workers through fleetrun, or set {paddles.replace(', ', ' and ')}"
-    else:
-        what = f"Let them agree, or set {paddles} and {_ENDPOINT}=host:port (host of rank 0)"
+    what = "Start the workers through fleetrun, or set PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID"
+    if number or row is not _PADDLE:
+        what = f"Let them agree, or set PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ID and {_ENDPOINT}=host:port (of rank 0)"
     return NoChannelError(f"{claim.words}, but {told}: the number would be {value}. {what}{_alone(claim.variable)}")
 
 
 def _refuse_unknown_number(rows: list[Launcher], said: _Said) -> None:
     """Raise where several workers are spoken of, and nothing says how many."""
-    lone = [name for row in rows if row.lone for name in row.rank if name in said]
-    for name in (*lone, _SERVERS, _ENDPOINT):
+    ranks = [name for row in rows for name in row.rank if name in said]
+    for name in (*ranks, _SERVERS, _ENDPOINT):
         if name in said:
-            where = "" if name == _ENDPOINT else f" and {_ENDPOINT}=host:port (host of rank 0)"
+            ours = "PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID"
+            if name != _ENDPOINT:
+                ours = f"PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ID and {_ENDPOINT}=host:port (host of rank 0)"
             raise NoChannelError(
                 f"{name} is {said[name]!r}, and nothing says how many workers there are: the number would be local."
-                f" Start the workers through fleetrun, or set {', '.join(_PADDLE.size + _PADDLE.rank)}{where}"
-                f" on all of them{_alone(name)}"
+                f" Start the workers through fleetrun, or set {ours} on all of them{_alone(name)}"
             )
 
 
@@ -351,7 +347,7 @@ def _rank_in(row: Launcher, size: int, said: _Said) -> int:
     if not name:
         if size == 1 or row is _PADDLE:
             return 0
-        raise _unusable(row, said, f"{row.rank[0]} is not set, so it cannot be known which one this is")
+        raise _unusable(row, said, f"{row.rank[0]} is not set", f"Set it to the number of each, from 0 to {size - 1}")
     rank = _number(name, said, 0)
     if rank >= size:
         raise InvalidInputError(
@@ -393,20 +389,20 @@ def _first_node(name: str, said: _Said) -> tuple[str, bool]:
 
 def _nowhere(row: Launcher, said: _Said) -> NoChannelError:
     here, missing = _first(row.local, said), [*row.host, *row.nodes[:1]]
+    why = f"{missing[0]} is not set" if missing else "nothing says where rank 0 is"
     if here and not missing:
-        return _unusable(row, said, f"{here} is {said[here]}, and nothing says on which machine rank 0 is")
-    return _unusable(row, said, f"{missing[0]} is not set" if missing else "nothing says where rank 0 is")
+        why = f"{here} is {said[here]}, and nothing says on which machine rank 0 is"
+    return _unusable(row, said, why, f"Set {_ENDPOINT}=host:port (host of rank 0) on all of them")
 
 
-def _unusable(row: Launcher, said: _Said, why: str) -> NoChannelError:
-    number = _first(row.size, said)
-    engine = (
-        ", or set FLEETMETRICS_ENGINE=mpi (in the program:"
-        " fleetmetrics.set_communicator(fleetmetrics.get_dist_backend('mpi4py')))"
-    )
+def _unusable(row: Launcher, said: _Said, why: str, what: str) -> NoChannelError:
+    number, engine = _first(row.size, said), ""
+    if row.mpi:
+        backend = "fleetmetrics.set_communicator(fleetmetrics.get_dist_backend('mpi4py'))"
+        engine = f", or set FLEETMETRICS_ENGINE=mpi (in the program: {backend})"
     return NoChannelError(
-        f"{number} says that {row.name} started {said[number]} processes, but {why}. Set {_ENDPOINT}=host:port (host"
-        f" of rank 0) on all of them{engine * row.mpi}, or start them through fleetrun{_alone(number)}"
+        f"{number} says that {row.name} started {said[number]} processes, but {why}. {what}{engine}, or start them"
+        f" through fleetrun{_alone(number)}"
     )
 
 

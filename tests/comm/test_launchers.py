@@ -96,7 +96,6 @@ def test_a_malformed_list_of_machines_is_named(nodes: str) -> None:
         SBATCH,
         without(SBATCH, "SLURM_PROCID"),
         {**SBATCH, "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"},
-        {"PADDLE_TRAINER_ID": "0"},
         {"MASTER_ADDR": "node1", "MASTER_PORT": "1"},
         {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "node1"},
         {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0", "PMIX_RANK": "0"},
@@ -114,7 +113,7 @@ def test_one_process_is_one_worker(environment: dict[str, str]) -> None:
     ("environment", "words"),
     [
         ({"FLEETMETRICS_ENDPOINT": "a:1"}, "FLEETMETRICS_ENDPOINT is 'a:1', and nothing says how many workers"),
-        ({"FLEETMETRICS_ENDPOINT": "a:1", "PADDLE_TRAINER_ID": "0"}, "FLEETMETRICS_ENDPOINT is 'a:1'"),
+        ({"FLEETMETRICS_ENDPOINT": "a:1", "PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINER_ID is '0', and nothing says how"),
         (
             {**OPEN_MPI, "PADDLE_TRAINERS_NUM": "1"},
             "OMPI_COMM_WORLD_SIZE names 3 workers, but PADDLE_TRAINERS_NUM is 1",
@@ -124,7 +123,7 @@ def test_one_process_is_one_worker(environment: dict[str, str]) -> None:
         ({**SRUN, "WORLD_SIZE": "1", "RANK": "0"}, "SLURM_STEP_NUM_TASKS names 3 workers, but WORLD_SIZE is 1"),
         (without(TORCH, "MASTER_ADDR"), "torchrun started 3 processes, but MASTER_ADDR is not set"),
         (without(TORCH, "RANK"), "WORLD_SIZE says that torchrun started 3 processes, but RANK is not set"),
-        (without(TORCH, "WORLD_SIZE"), "RANK is 2, so there are 3 workers or more, but WORLD_SIZE is not set"),
+        (without(TORCH, "WORLD_SIZE"), "RANK is '2', and nothing says how many workers"),
         ({"PMIX_RANK": "0", "PMIX_NAMESPACE": "x"}, "PMIX_RANK is '0', and nothing says how many workers"),
         ({"PALS_RANKID": "0", "PALS_APID": "x"}, "PALS_RANKID is '0', and nothing says how many"),
         ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, "LOCAL_SIZE is 2, and nothing says on which machine.*=mpi"),

@@ -90,10 +90,9 @@ def test_large_integers_are_reduced_by_mpi_and_all_else_by_the_star_to_the_same_
         assert report == reports[0]
 
 
-def test_without_the_backend_a_metric_is_an_error_that_names_it() -> None:
+def test_without_the_backend_the_workers_of_one_machine_use_sockets() -> None:
     for report in run(WORKER, 2, "mpi", args={"case": "not_chosen"}):
-        assert report["error"].startswith("NoChannelError: ")
-        assert "get_dist_backend('mpi4py')" in report["error"] and "FLEETMETRICS_ENGINE=mpi" in report["error"]
+        assert (report["total"], report["channel"]) == (2, "SocketCommunicator")
 
 
 def test_a_rank_that_does_not_come_is_an_error_before_the_deadline() -> None:
@@ -144,6 +143,15 @@ def test_an_engine_that_cannot_be_had_is_an_error_that_says_why(engine: str, err
     (report,) = run(WORKER, 1, args={"case": "without"}, env={"FLEETMETRICS_ENGINE": engine})
     assert re.match(error, report["error"]), report["error"]
     assert report["backend"].startswith("NoChannelError: the engine mpi needs workers that mpirun has started")
+
+
+def test_an_mpirun_that_mpi4py_does_not_know_of_is_no_local_value() -> None:
+    env = {**ENGINE, "OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "0"}
+    (report,) = run(WORKER, 1, args={"case": "without"}, env=env)
+    expected = (
+        "NoChannelError: OMPI_COMM_WORLD_SIZE is 3, but mpi4py's MPI knows of 1 process: mpirun is that of another"
+    )
+    assert report["error"].startswith(expected) and report["backend"].startswith(expected), report
 
 
 def test_without_mpi4py_the_engine_is_an_error_that_says_how_to_get_it(tmp_path: Path) -> None:
