@@ -22,6 +22,7 @@ from fleetmetrics.errors import (
     FleetMetricsError,
     IntegerOverflowError,
     InvalidInputError,
+    RecordError,
 )
 from fleetmetrics.numbers import REDUCTIONS, combine
 
@@ -191,6 +192,8 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read]) -> list[
     for rank, one in enumerate(given):
         try:
             found.append(read(one))
+        except RecordError as error:
+            raise RecordError(f"what rank {rank} sent cannot be read: {error}") from error
         except FleetMetricsError:
             raise
         except Exception as error:

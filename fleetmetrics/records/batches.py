@@ -14,7 +14,18 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.sampling import Positions
 from fleetmetrics.xp import is_eager_tensor, is_on_device, to_host
 
-__all__ = ["RECORDS", "Columns", "Part", "are_alike", "as_results", "in_order", "one_per_id", "part_of"]
+__all__ = [
+    "RECORDS",
+    "Columns",
+    "InOrder",
+    "Kind",
+    "are_alike",
+    "as_results",
+    "joint_kind",
+    "number_of",
+    "one_per_id",
+    "part_of",
+]
 
 #: A sample's scores differ in the last bits between batches.
 _RELATIVE_TOLERANCE = 1e-3
@@ -59,6 +70,13 @@ def as_ids(value: Any) -> np.ndarray:
 
 #: The names of columns that are a plain list of records.
 RECORDS = "records"
+
+
+class Kind(NamedTuple):
+    """What the arrays of a column have in common."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]  #: of an entry
 
 
 class Columns:
@@ -140,6 +158,10 @@ class Columns:
         rows = [(*batch, ids) for batch, ids in zip(self.batches, self.ids)] if self.ids else self.batches
         return [row for row in rows if len(row[0])]
 
+    def kinds(self) -> list[Kind | None]:
+        """Of each column, and of any ids; None: a list. Empty without samples."""
+        return list(map(kind_of, zip(*self.rows())))
+
     def blocks(self) -> list[int]:
         """How many samples each batch had."""
         return [len(batch[0]) for batch in self.batches]
@@ -189,14 +211,32 @@ def as_results(names: Any, columns: Sequence[Any]) -> Any:
     return dict(zip(names, columns)) if isinstance(names, tuple) else tuple(columns)
 
 
+def kind_of(parts: Sequence[Any]) -> Kind | None:
+    """What array can hold the parts of a column, each value as it is; None: none can, or one of them is a list."""
+    if not all(isinstance(part, ndarray) for part in parts):
+        return None
+    return joint_kind([Kind(*each) for each in {(part.dtype, part.shape[1:]) for part in parts}])
+
+
+def joint_kind(kinds: Sequence[Kind | None]) -> Kind | None:
+    """What array can hold what these arrays hold."""
+    present = [kind for kind in kinds if kind is not None]
+    letters = {kind.dtype.kind for kind in present}
+    if len(present) < len(kinds) or len({kind.shape for kind in present}) != 1:
+        return None
+    if len(letters) > 1 and not letters <= set("biufc"):
+        return None
+    try:
+        dtype = np.result_type(*[kind.dtype for kind in present])
+    except TypeError:  # years and seconds, or unlike fields
+        return None
+    # NumPy joins int64 and uint64 to float64
+    return None if letters == {"i", "u"} and dtype.kind == "f" else Kind(dtype, present[0].shape)
+
+
 def are_alike(parts: Sequence[Any]) -> bool:
     """Whether the parts of a column are arrays that one array can hold, each value as it is."""
-    if not all(isinstance(part, ndarray) for part in parts) or len({part.shape[1:] for part in parts}) > 1:
-        return False
-    kinds = {part.dtype.kind for part in parts}
-    if kinds == {"i", "u"}:  # NumPy joins int64 and uint64 to float64
-        return np.result_type(*[part.dtype for part in parts]).kind != "f"
-    return len(kinds) == 1 or kinds <= set("biufc")
+    return kind_of(parts) is not None
 
 
 def _names_text(names: Any) -> str:
@@ -204,13 +244,6 @@ def _names_text(names: Any) -> str:
 
 
 # The records of all workers
-
-
-class Part(NamedTuple):
-    """Some samples of one worker, with any ids as the last column, and their positions."""
-
-    columns: list[Any]
-    positions: Positions
 
 
 def part_of(positions: Positions, start: int, count: int) -> Positions:
@@ -222,26 +255,54 @@ def part_of(positions: Positions, start: int, count: int) -> Positions:
     return slice(first, first + count * step, step)
 
 
-def in_order(parts: Sequence[Part], total: int) -> list[Any]:
-    """Put the parts of all workers in order."""
-    positions = [part.positions for part in parts]
-    return [_column_in_order(column, positions, total) for column in zip(*[part.columns for part in parts])]
+def number_of(positions: Positions) -> int:
+    """How many positions there are."""
+    if isinstance(positions, ndarray):
+        return len(positions)
+    return len(range(positions.start, positions.stop, positions.step))
 
 
-def _column_in_order(parts: Sequence[Any], positions: Sequence[Positions], total: int) -> Any:
-    if are_alike(parts):
-        array = np.empty((total, *parts[0].shape[1:]), np.result_type(*[part.dtype for part in parts]))
-        for part, where in zip(parts, positions):
-            array[where] = part
-        return array
-    result: list[Any] = [None] * total
-    for part, where in zip(parts, positions):
-        if isinstance(where, slice):
-            result[where] = part if isinstance(part, list) else list(part)
-        else:
-            for position, record in zip(where.tolist(), part):
-                result[position] = record
-    return result
+class InOrder:
+    """The columns of all workers, each record put at its place as it comes.
+
+    Args:
+        kinds: of the columns; None: a list.
+        total: the number of records.
+    """
+
+    def __init__(self, kinds: Sequence[Kind | None], total: int) -> None:
+        self._kinds, self._total = kinds, total
+        self._columns: list[Any] = []
+
+    def put(self, columns: Sequence[Any], positions: Positions) -> None:
+        """Take some records; ValueError or TypeError if they are not what was announced."""
+        count = number_of(positions)
+        if [len(column) for column in columns] != [count] * len(self._kinds):
+            raise ValueError(f"{list(map(len, columns))} entries, where {len(self._kinds)} columns have {count}")
+        self._columns = self._columns or [
+            [None] * self._total if kind is None else np.empty((self._total, *kind.shape), kind.dtype)
+            for kind in self._kinds
+        ]
+        for whole, column, kind in zip(self._columns, columns, self._kinds):
+            if kind is None:
+                _put_in_list(whole, column, positions)
+            elif not isinstance(column, ndarray) or not np.can_cast(column.dtype, kind.dtype, "safe"):
+                raise TypeError(f"{getattr(column, 'dtype', 'a list')}, where a column is {kind.dtype}")
+            else:
+                whole[positions] = column
+
+    def taken(self) -> list[Any]:
+        """The columns, which are not held any longer."""
+        columns, self._columns = self._columns, []
+        return columns
+
+
+def _put_in_list(whole: list[Any], column: Any, positions: Positions) -> None:
+    if isinstance(positions, slice):
+        whole[positions] = column if isinstance(column, list) else list(column)
+    else:
+        for position, record in zip(positions.tolist(), column):
+            whole[position] = record
 
 
 def one_per_id(columns: list[Any], ids: Any) -> list[Any]:

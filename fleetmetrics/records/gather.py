@@ -19,16 +19,17 @@ import numpy as np
 
 from fleetmetrics import sampling
 from fleetmetrics.comm import Communicator
+from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import described, named_error
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, warn
 from fleetmetrics.logs import progress
-from fleetmetrics.records.batches import Columns, Part, as_results, in_order, one_per_id, part_of
+from fleetmetrics.records.batches import Columns, InOrder, Kind, as_results, joint_kind, number_of, one_per_id, part_of
 from fleetmetrics.records.ledger import kept_records
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
-from fleetmetrics.records.share import Share, States, check_notes, counts_samples
+from fleetmetrics.records.share import Share, States, check_notes, counts_samples, kinds_in
 from fleetmetrics.sampling import Positions
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
@@ -92,8 +93,7 @@ def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadlin
     allow_pickle = all(each.allow_pickle for each in found)
 
     def decide(letters: Sequence[Letter]) -> Letter:
-        for rank, letter in enumerate(letters):
-            _take(found, rank, letter)
+        read_each(enumerate(letters), lambda sent: _take(found, *sent))
         if any(letter.note["more"] for letter in letters):
             return Letter({"done": False})
         try:
@@ -119,7 +119,7 @@ def _parcels(found: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
             each.put_own()
             continue
         kept, states = each.own()
-        packed = pieces(kept, each.allow_pickle)
+        packed = pieces(kept, each.allow_pickle, [kind is not None for kind in each.kinds])
         if each.spool is not None:
             each.spool.check()
         if states is not None:
@@ -193,10 +193,17 @@ class _Collected:
             self._total = min(self._total, share.size)
         self._cut = sum(self._counts) - self._total
         self._states: list[States | None] = [None] * len(notes)
-        self._parts: list[Part] = []
         self._taken = [0] * len(notes)
         if self._runs:
             self._settle()
+        #: Of each column what array holds the records of all workers; None: a list does.
+        self.kinds = self._joint_kinds(notes)
+        self._in_order = InOrder(self.kinds, self._total)
+
+    def _joint_kinds(self, notes: Sequence[dict[str, Any]]) -> list[Kind | None]:
+        found = list(map(kinds_in, notes))
+        found[self._rank] = self.share.records.kinds()
+        return list(map(joint_kind, zip(*filter(None, found))))
 
     def _look_at_samples(self, notes: Sequence[dict[str, Any]]) -> None:
         odd = [self.share.uses_calls(note, rank) for rank, note in enumerate(notes)]
@@ -279,23 +286,26 @@ class _Collected:
             self._states[rank] = {key: (how, array) for (key, how), array in zip(names, unpack_arrays(inner, data))}
             return
         labels, start = [(layout, len(data))], 0
-        if kind == "file":
-            assert self.spool is not None
+        if kind == "file" and self.spool is not None:
             labels, data = layout, self.spool.read(number, rank)
+        elif kind != "records":
+            raise ValueError(f"a parcel of {kind!r:.40}")
         for inner, size in labels:
             self._add(rank, read_piece(inner, data[start : start + size], self.allow_pickle))
             start += size
 
     def _add(self, rank: int, columns: list[Any]) -> None:
-        count = len(columns[0])
-        self._parts.append(Part(columns, part_of(self._positions[rank], self._taken[rank], count)))
+        count, taken, due = len(columns[0]), self._taken[rank], number_of(self._positions[rank])
+        if taken + count > due:
+            raise ValueError(f"{taken + count} records, where there are {due}")
+        self._in_order.put(columns, part_of(self._positions[rank], self._taken[rank], count))
         self._taken[rank] += count
 
     def value(self) -> Any:
         """The share's value."""
         share = self.share
         if any(states is not None for states in self._states):
-            if self._parts:
+            if any(self._taken):
                 raise AgreementError(f"{share.name}: summarize returned None on some workers, and states on others.")
             return share.value_from(self._states)
         results = self._results()
@@ -303,10 +313,12 @@ class _Collected:
         return share.value(results) if states is None else share.value_from([states])
 
     def _results(self) -> Any:
-        if not self._parts:
+        for rank, (taken, positions) in enumerate(zip(self._taken, self._positions)):
+            if taken < number_of(positions):
+                raise RecordError(f"rank {rank} has sent {taken} records, where there are {number_of(positions)}")
+        columns = self._in_order.taken()
+        if not columns:
             return []
-        columns = in_order(self._parts, self._total)
-        self._parts.clear()
         if self._has_ids:
             ids = columns.pop()
             columns = one_per_id(columns, ids)

@@ -24,13 +24,16 @@ _MOST = 2**15
 _WEIGHED, _DEEP = 8, 4
 
 
-def pieces(columns: Columns, allow_pickle: bool) -> Iterator[Packed]:
-    """Pack what a worker sends: arrays at once and without a copy, anything else piece by piece."""
+def pieces(columns: Columns, allow_pickle: bool, narrow: Sequence[bool]) -> Iterator[Packed]:
+    """Pack what a worker sends: arrays at once, anything else piece by piece.
+
+    ``narrow``: of each column, whether its whole numbers may go in fewer bytes, since rank 0 puts them into an array.
+    """
     rows = columns.rows()
     if not rows:
         return
-    if all(map(are_alike, zip(*rows))):
-        yield _packed(rows, allow_pickle)
+    if all(columns.kinds()):
+        yield _packed(rows, allow_pickle, narrow)
         return
     group: list[tuple[Any, ...]] = []
     count, size = 0, 0.0
@@ -44,10 +47,10 @@ def pieces(columns: Columns, allow_pickle: bool) -> Iterator[Packed]:
             added = len(group[-1][0])
             start, count, size = start + added, count + added, size + added * each
             if count >= _MOST or size + each > PIECE_BYTES:
-                yield _packed(group, allow_pickle)
+                yield _packed(group, allow_pickle, narrow)
                 group, count, size = [], 0, 0.0
     if group:
-        yield _packed(group, allow_pickle)
+        yield _packed(group, allow_pickle, narrow)
 
 
 def _weight_of_each(column: Any) -> float:
@@ -73,11 +76,11 @@ def _weight(value: Any, depth: int = 0) -> int:
     return step * sum(_weight(entry, depth + 1) for entry in value[::step])
 
 
-def _packed(rows: Sequence[tuple[Any, ...]], allow_pickle: bool) -> Packed:
+def _packed(rows: Sequence[tuple[Any, ...]], allow_pickle: bool, narrow: Sequence[bool]) -> Packed:
     layouts, buffers = [], []
-    for parts in zip(*rows):
+    for parts, may in zip(zip(*rows), narrow):
         alike = are_alike(parts)
-        packed = pack_chunks(parts) if alike else pack(list(chain.from_iterable(parts)), allow_pickle)
+        packed = pack_chunks(parts, may) if alike else pack(list(chain.from_iterable(parts)), allow_pickle)
         layouts.append([alike, packed.nbytes, packed.layout])
         buffers += packed.buffers
     return Packed(layouts, buffers)

@@ -12,16 +12,18 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.arguments import choice_of, flag_of, is_whole
+from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError, UnknownNameError, warn
 from fleetmetrics.numbers import REDUCTIONS, combine, widen
-from fleetmetrics.records.batches import Columns
+from fleetmetrics.records.batches import Columns, Kind
 from fleetmetrics.records.ledger import Ledger, counted
 from fleetmetrics.sampling import MODES, Dealing
+from fleetmetrics.serial import described_array, is_plain
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.settings import Told
 
-__all__ = ["Recorder", "Share", "States", "check_mode", "check_notes", "counts_samples"]
+__all__ = ["Recorder", "Share", "States", "check_mode", "check_notes", "counts_samples", "kinds_in"]
 
 _COLLECT_MODES = (*MODES, "auto")
 #: Reduction and int64 or float64 array by name.
@@ -94,6 +96,7 @@ class Share:
             "block": self.block and int(self.block),
             "blocks": blocks,
             "columns": records.names,
+            "kinds": [kind and [kind.dtype.str, list(kind.shape)] for kind in map(_plain, records.kinds())],
             "ids": any(len(ids) and ids.dtype.kind in "SU" for ids in records.ids) if records.ids else None,
             "allow_pickle": metric.allow_pickle,
         }
@@ -124,8 +127,22 @@ class Share:
         return self.metric._finished(self.metric.compute_from(combine_states(self.name, states)))
 
 
+def kinds_in(note: Mapping[str, Any]) -> list[Kind | None]:
+    """What kinds of columns a worker has; ValueError or TypeError if none has such ones."""
+    columns = note["columns"]
+    number = len(columns) if isinstance(columns, (list, tuple)) else columns if isinstance(columns, int) else 1
+    if len(note["kinds"]) != (number + (note["ids"] is not None) if note["n"] else 0):
+        raise ValueError(f"{len(note['kinds'])} kinds of {number} columns")
+    return [each and Kind(described_array(*each)[0], tuple(each[1])) for each in note["kinds"]]
+
+
+def _plain(kind: Kind | None) -> Kind | None:
+    return kind if kind is not None and is_plain(kind.dtype) else None  # what others cannot send is refused there
+
+
 def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
     """Raise unless the workers' shares match, with enough records; the notes are by rank and share."""
+    read_each(notes, lambda each: list(map(kinds_in, each)))
     names = [", ".join(note["name"] for note in each) for each in notes]
     if len(set(names)) > 1:
         raise AgreementError(f"the workers compute different metrics: {by_rank(names)}.")

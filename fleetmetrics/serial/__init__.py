@@ -9,6 +9,7 @@ import functools
 import math
 import re
 from contextlib import contextmanager
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Collection, Iterable, Iterator, NamedTuple, Sequence
 
@@ -23,6 +24,8 @@ PICKLE_TERMS = (
 )
 
 _ALIGNMENT = 16
+#: Of so many entries at once the narrowest type is found.
+_GROUP = 2**17
 _ZEROS = memoryview(bytes(_ALIGNMENT))
 #: The dtypes of layouts, as NumPy writes them.
 _DTYPES = re.compile(r"[<>|=]?([biufcSU]\d+|[mM]8(\[\w+\])?)|[?bhilqBHILQefdgFDG]")
@@ -64,8 +67,10 @@ def pack_arrays(arrays: Iterable[np.ndarray]) -> Packed:
     return Packed(layout, buffers)
 
 
-def pack_chunks(chunks: Sequence[np.ndarray]) -> Packed:
+def pack_chunks(chunks: Sequence[np.ndarray], narrow: bool = False) -> Packed:
     """Pack arrays that `unpack_arrays` returns as one, joined along the first axis; copies only what must be cast.
+
+    ``narrow``: integers of 64 bits come back in as few bytes as hold them all.
 
     Raises `InvalidInputError` if there are none, the shapes differ beyond the first axis, or no dtype fits all.
     """
@@ -84,8 +89,25 @@ def pack_chunks(chunks: Sequence[np.ndarray]) -> Packed:
             f"chunks are of {', '.join(map(str, dtypes))}; allowed are numbers, booleans, times, and bytes or text of"
             " fixed width, with a common dtype"
         )
-    layout = [[common.str, [sum(map(len, arrays)), *arrays[0].shape[1:]]]]
-    return Packed(layout, padded([bytes_of(array.astype(common, copy=False)) for array in arrays]))
+    arrays = [array.astype(common, copy=False) for array in arrays]
+    if narrow and common == np.int64:
+        arrays = _narrowed(arrays)
+    layout = [[arrays[0].dtype.str, [sum(map(len, arrays)), *arrays[0].shape[1:]]]]
+    return Packed(layout, padded(map(bytes_of, arrays)))
+
+
+def _narrowed(arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """Arrays with the same entries, of the narrowest type that holds them all; longer, if these are short."""
+    found: list[np.ndarray] = []
+    group = 0
+    for last, size in enumerate(accumulate(array.size for array in arrays), 1):
+        if last == len(arrays) or size >= (len(found) + 1) * _GROUP:
+            found.append(small(np.concatenate(arrays[group:last]) if last > group + 1 else arrays[group]))
+            if found[-1].dtype == np.int64:
+                return arrays
+            group = last
+    dtype = max((array.dtype for array in found), key=attrgetter("itemsize"))
+    return [array.astype(dtype, copy=False) for array in found]
 
 
 def unpack_arrays(layout: Any, payload: Any) -> list[np.ndarray]:

@@ -46,6 +46,8 @@ def namespace(*values: Any) -> ModuleType:
 
 def to_host(value: Any) -> Any:
     """A tensor of Paddle or torch as a NumPy array, bfloat16 as float32; any other value as it is."""
+    if type(value) in _NEVER_PADDLE:
+        return value
     if is_eager_tensor(value):
         return namespace(value).host(value) if value.is_dense() else value
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's
@@ -63,4 +65,6 @@ def together_to_host(batches: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 def is_on_device(value: Any) -> bool:
     """Whether a value is a tensor for whose values one would have to wait."""
+    if type(value) in _NEVER_PADDLE:
+        return False
     return is_eager_tensor(value) and value.is_dense() and not namespace(value).is_eager(value)

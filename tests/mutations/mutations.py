@@ -732,9 +732,9 @@ MUTATIONS = [
     ),
     Mutation(
         "records of the workers stand rank after rank",
-        "records/batches.py::_column_in_order",
-        "            array[where] = part\n        return array",
-        "            array[where] = part\n        return np.concatenate(list(parts))",
+        "records/batches.py::InOrder.put",
+        "                whole[positions] = column",
+        "                whole[: len(column)] = column",
         "tests/records/test_pieces.py",
     ),
     Mutation(

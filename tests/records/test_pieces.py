@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 import numpy as np
 import pytest
 
 from fleetmetrics.errors import RecordError
-from fleetmetrics.records.batches import Columns, Part, in_order, part_of
+from fleetmetrics.records.batches import Columns, InOrder, Kind, kind_of, part_of
 from fleetmetrics.records.pieces import PIECE_BYTES, pieces, read_piece
 
 pytestmark = pytest.mark.numpy_only
 
 
-def sent(columns: Columns) -> list[list[Any]]:
+def sent(columns: Columns, narrow: bool = False) -> list[list[Any]]:
     """What arrives, piece by piece."""
     found = []
-    for piece in pieces(columns, allow_pickle=False):
+    for piece in pieces(columns, allow_pickle=False, narrow=[narrow] * 3):
         payload = bytearray().join(piece.buffers)
         assert len(payload) == piece.nbytes
         found.append(read_piece(piece.layout, payload, allow_pickle=False))
@@ -29,7 +29,7 @@ def test_arrays_are_sent_at_once_from_where_they_lie() -> None:
     score, label = np.arange(500_000.0), np.arange(500_000)
     for start in range(0, len(score), 1000):
         columns.append((), {"score": score[start : start + 1000].copy(), "label": label[start : start + 1000].copy()})
-    (piece,) = pieces(columns, allow_pickle=False)
+    (piece,) = pieces(columns, allow_pickle=False, narrow=[False] * 2)
     assert np.shares_memory(np.frombuffer(piece.buffers[0], np.uint8), columns.batches[0][0])
     ((one, other),) = sent(columns)
     assert np.array_equal(one, score) and np.array_equal(other, label)
@@ -61,14 +61,25 @@ def test_nothing_is_sent_of_no_records() -> None:
     assert sent(empty) == sent(Columns()) == sent(Columns.of([])) == []
 
 
+def in_order(parts: Sequence[tuple[list[Any], Any]], total: int) -> list[Any]:
+    """The columns of parts, each with its positions."""
+    found = InOrder([kind_of(column) for column in zip(*[columns for columns, _ in parts])], total)
+    for columns, positions in parts:
+        found.put(columns, positions)
+    return found.taken()
+
+
 def test_the_parts_of_all_workers_come_into_order() -> None:
-    parts = [
-        Part([np.array([0, 2]), ["a", "c"], np.array([0.5])[:0]], slice(0, 3, 2)),
-        Part([np.array([3.0, 1.0]), ["d", "b"], np.array([])], np.array([3, 1])),
-    ]
-    numbers, names, _ = in_order([part._replace(columns=[*part.columns[:2], part.columns[0]]) for part in parts], 4)
+    numbers, names, again = in_order(
+        [
+            ([np.array([0, 2]), ["a", "c"], np.array([[0], [2]])], slice(0, 3, 2)),
+            ([np.array([3.0, 1.0]), ["d", "b"], np.array([[3], [1]], np.int8)], np.array([3, 1])),
+        ],
+        4,
+    )
     assert numbers.tolist() == [0, 1, 2, 3] and numbers.dtype == np.float64
     assert names == ["a", "b", "c", "d"]
+    assert again.tolist() == [[0], [1], [2], [3]] and again.dtype == np.int64
 
 
 @pytest.mark.parametrize(
@@ -78,13 +89,52 @@ def test_the_parts_of_all_workers_come_into_order() -> None:
         (np.array([1]), np.array(["a"])),  # of texts
         (np.zeros((1, 2)), np.zeros((1, 3))),  # of no shape
         (np.array([1.5]), [None]),
+        (np.array([1], "m8[Y]"), np.array([1], "m8[s]")),  # of no unit
     ],
 )
 def test_what_no_array_holds_becomes_a_list_of_what_it_was(one: Any, other: Any) -> None:
-    (column,) = in_order([Part([one], slice(0, 1, 1)), Part([other], slice(1, 2, 1))], 2)
+    (column,) = in_order([([one], slice(0, 1, 1)), ([other], slice(1, 2, 1))], 2)
     assert isinstance(column, list)
     for value, given in zip(column, (one[0], other[0])):
         assert type(value) is type(given) and np.array_equal(value, given)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [np.array([0.5, np.nan]), ["a", "b"]],  # floats among integers
+        [np.array([2**63, 1], np.uint64), ["a", "b"]],
+        [np.array(["1", "2"]), ["a", "b"]],
+        [[1, 2], ["a", "b"]],
+        [np.array([1, 2]), ["a"]],
+        [np.array([1, 2, 3]), ["a", "b", "c"]],
+        [np.array([1, 2])],
+        [np.array([[1, 2]] * 2), ["a", "b"]],
+    ],
+    ids=repr,
+)
+def test_columns_that_are_not_those_that_were_announced_are_refused(columns: list[Any]) -> None:
+    found = InOrder([Kind(np.dtype("i8"), ()), None], 4)
+    with pytest.raises((TypeError, ValueError)):
+        found.put(columns, slice(0, 4, 2))
+
+
+WHOLE = [(0, 1, "i1"), (-128, 127, "i1"), (-129, 0, "i2"), (0, 2**15, "i4"), (0, 2**31, "i8"), (-(2**63), 0, "i8")]
+
+
+@pytest.mark.parametrize(("low", "high", "dtype"), WHOLE)
+@pytest.mark.parametrize("at", [0, 299_999])
+def test_whole_numbers_of_arrays_go_in_as_few_bytes_as_hold_them_all(low: int, high: int, dtype: str, at: int) -> None:
+    label = np.zeros(300_000, np.int64)
+    label[at], label[150_000] = low, high
+    columns = Columns()
+    for start in range(0, len(label), 1000):
+        columns.append((label[start : start + 1000].copy(), label[start : start + 1000].astype(np.int32)), {})
+    ((found, other),) = sent(columns, narrow=True)
+    assert found.dtype == dtype and other.dtype == np.int32
+    assert np.array_equal(found, label)
+    ((found, _),) = sent(columns)
+    assert found.dtype == np.int64
 
 
 def test_positions_are_cut_like_the_records() -> None:

@@ -1,0 +1,98 @@
+"""What rank 0 makes of the records of a worker that says one thing and sends another."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Sequence
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.comm.communicator import Communicator, Decide, Letter
+from fleetmetrics.comm.frames import joined
+from fleetmetrics.errors import FleetMetricsError
+from fleetmetrics.serial import pack_chunks
+
+pytestmark = pytest.mark.numpy_only
+
+
+class Columns(fm.BaseMetric):
+    def compute_metric(self, results: Any) -> Any:
+        return {name: column.tolist() for name, column in results.items()}
+
+
+class Liar(Communicator):
+    """Rank 0 of 2; rank 1 has the same records, but for what it changes of its note and of its letter."""
+
+    rank, world_size = 0, 2
+
+    def __init__(self, note: Any = None, letter: Any = None) -> None:
+        self._changes = {"Columns": note, "Columns, records": letter}
+
+    def _consult(self, call: str, decide: Decide, mine: Letter, *_: Any) -> Letter:
+        theirs = Letter(json.loads(json.dumps(mine.note)), joined(mine.payload))
+        if call.endswith("records"):
+            packed = [pack_chunks([np.array(column)], narrow=True) for column in ([0.5, 0.25], [1, 0])]
+            layouts = [[True, each.nbytes, each.layout] for each in packed]
+            data = b"".join([part for each in packed for part in each.buffers])
+            theirs = Letter({"parcels": [[0, "records", layouts, len(data)]], "more": False}, bytearray(data))
+        change: Callable[[Letter], Letter] | None = self._changes[call]
+        told = decide([mine, theirs if change is None else change(theirs)])
+        return Letter(told.note, joined(told.payload))
+
+
+def value(**changes: Any) -> Any:
+    metric = Columns()
+    metric.dist_comm = Liar(**changes)
+    metric.add(score=np.array([0.75, 0.125]), label=np.array([1, 1]))
+    return metric.compute()
+
+
+def test_records_come_into_the_dtypes_that_were_announced() -> None:
+    assert value() == {"score": [0.75, 0.5, 0.125, 0.25], "label": [1, 1, 1, 0]}
+
+
+def _parcels(letter: Letter, change: Callable[[list[Any]], Any]) -> Letter:
+    note = {**letter.note, "parcels": change(letter.note["parcels"])}
+    return Letter(note, bytearray(letter.payload) * max(1, len(note["parcels"])))
+
+
+def _columns(letter: Letter, columns: Sequence[Any]) -> Letter:
+    packed = [pack_chunks([np.array(column)]) for column in columns]
+    data = b"".join([part for each in packed for part in each.buffers])
+    layouts = [[True, each.nbytes, each.layout] for each in packed]
+    return Letter({"parcels": [[0, "records", layouts, len(data)]], "more": False}, bytearray(data))
+
+
+LIES: dict[str, Callable[[Letter], Letter]] = {
+    "twice": lambda letter: _parcels(letter, lambda parcels: parcels * 2),
+    "not at all": lambda letter: _parcels(letter, lambda parcels: []),
+    "fewer": lambda letter: _columns(letter, [[0.5], [1]]),
+    "floats for integers": lambda letter: _columns(letter, [[0.5, 0.25], [0.5, np.nan]]),
+    "texts": lambda letter: _columns(letter, [["a", "b"], [1, 0]]),
+    "one column": lambda letter: _columns(letter, [[0.5, 0.25]]),
+    "three columns": lambda letter: _columns(letter, [[0.5, 0.25], [1, 0], [1, 0]]),
+    "uneven columns": lambda letter: _columns(letter, [[0.5, 0.25], [1]]),
+    "of another shape": lambda letter: _columns(letter, [[[0.5], [0.25]], [1, 0]]),
+    "of no share": lambda letter: _parcels(letter, lambda parcels: [[7, *parcels[0][1:]]]),
+    "of no kind": lambda letter: _parcels(letter, lambda parcels: [[0, "recipes", *parcels[0][2:]]]),
+    "from a file": lambda letter: _parcels(letter, lambda parcels: [[0, "file", *parcels[0][2:]]]),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_records_that_are_not_those_announced_are_refused_by_rank(lie: str) -> None:
+    with pytest.raises(FleetMetricsError, match="rank 1"):
+        value(letter=LIES[lie])
+
+
+@pytest.mark.parametrize(
+    "kinds", [None, 5, "x", [], [None], [["O", []]] * 2, [["<f8", [-1]]] * 2, [["<f8"]], [["<f8", []]], [[5, 5]] * 2]
+)
+def test_columns_that_no_worker_has_are_refused_by_rank(kinds: Any) -> None:
+    def changed(letter: Letter) -> Letter:
+        return Letter([{**letter.note[0], "kinds": kinds}])
+
+    with pytest.raises(FleetMetricsError, match="rank 1"):
+        value(note=changed)
