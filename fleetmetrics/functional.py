@@ -30,6 +30,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.comm import Block, communicator_for
 from fleetmetrics.errors import InvalidInputError, warn
+from fleetmetrics.given import amount
 from fleetmetrics.state import name_of, read
 
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
@@ -80,7 +81,7 @@ def acc(correct: Any, total: Any, scope: Any = None, util: Any = None) -> float:
         >>> acc(3, 4)
         0.75
     """
-    return formulas.accuracy(*_totals("acc", scope, util, correct=correct, total=total))
+    return formulas.accuracy.bare(*_totals("acc", scope, util, correct=correct, total=total))
 
 
 def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
@@ -90,7 +91,7 @@ def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) ->
         >>> mae(6.0, 4)
         1.5
     """
-    return formulas.mean_absolute_error(*_totals("mae", scope, util, abserr=abserr, total_ins_num=total_ins_num))
+    return formulas.mean_absolute_error.bare(*_totals("mae", scope, util, abserr=abserr, total_ins_num=total_ins_num))
 
 
 def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
@@ -100,7 +101,7 @@ def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) ->
         >>> mse(16.0, 4)
         4.0
     """
-    return formulas.mean_squared_error(*_totals("mse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num))
+    return formulas.mean_squared_error.bare(*_totals("mse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num))
 
 
 def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
@@ -110,7 +111,9 @@ def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -
         >>> rmse(16.0, 4)
         2.0
     """
-    return formulas.root_mean_squared_error(*_totals("rmse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num))
+    return formulas.root_mean_squared_error.bare(
+        *_totals("rmse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num)
+    )
 
 
 def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> float:
@@ -147,7 +150,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> fl
         return [Block("stat_pos", "sum", positive), Block("stat_neg", "sum", negative)]
 
     positive, negative = communicator_for(util).reduce_made(_call("auc", stat_pos, stat_neg), collect)
-    return formulas.auc_from_histogram(*_newest_window(positive, negative))
+    return formulas.auc_from_histogram.bare(*map(np.ravel, _newest_window(positive, negative)))
 
 
 def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,7 +159,7 @@ def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarr
     With ``slide_steps = s`` Paddle lays out s blocks of the latest steps, a block with their sum, and a counter of
     steps, all in one axis. Reading that as one histogram would count each sample twice.
     """
-    steps = positive[-1:] if positive.ndim == 1 and positive.size % 2 == 1 else np.zeros(1)
+    steps = positive[-1:] if positive.ndim == negative.ndim == 1 and positive.size % 2 == 1 else np.zeros(1)
     if steps[0] < 1 or steps[0] != negative[-1]:
         return positive, negative
     for blocks in range(2, positive.size // 2 + 1):
@@ -192,6 +195,7 @@ def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:
             f"{argument} holds {numbers.size} numbers; the first is taken, as in paddle.distributed.fleet.metrics. Sum "
             "them first if they belong together"
         )
+    amount(argument, numbers[0])
     return numbers[:1]
 
 

@@ -29,6 +29,7 @@ from fleetmetrics.batch.rules import Check
 from fleetmetrics.composite import Composite, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import undefined
+from fleetmetrics.given import bare
 from fleetmetrics.state import State
 
 if TYPE_CHECKING:
@@ -74,10 +75,14 @@ TOTAL = Declared("total", key="total", statistic=_total)
 
 
 def formula_of(function: Callable[..., Any], *settings: str) -> Any:
-    """A metric's ``formula``: a function of the states, and of these settings of the metric, all by name."""
+    """A metric's ``formula``: a function of the states, and of these settings of the metric, all by name.
+
+    One that checks what it is given is called without: the states are the package's own.
+    """
+    evaluated = bare(function)
 
     def formula(self: Metric, **states: np.ndarray) -> Any:
-        return function(**states, **{name: getattr(self, name) for name in settings})
+        return evaluated(**states, **{name: getattr(self, name) for name in settings})
 
     return formula
 

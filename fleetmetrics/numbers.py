@@ -52,7 +52,10 @@ def identity(reduction: str, dtype: Any) -> Any:
         (0, -inf)
     """
     _check_reduction(reduction)
-    kind = np.dtype(dtype)
+    try:
+        kind = np.dtype(dtype)
+    except Exception:  # which depends on the object
+        raise InvalidInputError(f"dtype must be int64 or float64, not {dtype!r:.60}") from None
     if kind == np.int64:
         return np.int64({"max": _INT64.min, "min": _INT64.max}.get(reduction, 0))
     if kind == np.float64:
@@ -70,9 +73,11 @@ def widen(value: Any, argument: str) -> np.ndarray:
         >>> widen([True, False], "flags")
         array([1, 0])
     """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InvalidInputError(f"{argument} is a masked array; leave out what is masked, as in array.compressed()")
     try:
         array = np.asarray(value)
-    except ValueError as error:  # ragged lists
+    except Exception as error:  # ragged lists, and whatever an object's __array__ raises
         raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
     if array.dtype.kind == "u" and array.size and int(array.max()) > _INT64.max:
         raise IntegerOverflowError(f"{argument} holds {array.max()}; the largest integer allowed is 2**63 - 1")
@@ -134,6 +139,8 @@ def combine_exactly(
         >>> value.item(), combine_exactly("sum", [value, np.array(-1e100)], [rest, None])[0].item()
         (1e+100, 1.0)
     """
+    _check_reduction(reduction)
+    _check_parts(values, rests)
     floats = any(value.dtype == np.float64 for value in values)
     if reduction in WIDTHS and (len(values) > 1 or rests[0] is not None):
         return merged_exactly(reduction, values, rests)
@@ -174,21 +181,26 @@ def sum_of_numbers(one: Any, other: Any) -> Any:
         >>> sum_of_numbers(2, 3)
         5
     """
-    total = one + other
-    if type(total) is int and not -(2**63) <= total < 2**63:
-        combine("sum", [np.array(one), np.array(other)], OF_BATCHES)  # which raises
-    return total
+    try:
+        total = one + other
+    except (TypeError, OverflowError):
+        total = None
+    if type(total) is float or (type(total) is int and -(2**63) <= total < 2**63):
+        return total
+    if type(total) is not int:
+        raise InvalidInputError(f"one and other must be ints or floats, not {one!r:.60} and {other!r:.60}")
+    return combine("sum", [np.array(one), np.array(other)], OF_BATCHES).item()  # which raises
 
 
 def _check_reduction(reduction: str) -> None:
-    if reduction not in REDUCTIONS:
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise InvalidInputError(f"reduction is {reduction!r}; it must be one of {', '.join(REDUCTIONS)}.")
 
 
 def _as_same_dtype(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    if len(arrays) == 0:
-        raise InvalidInputError("arrays is empty; give one array per worker.")
-    given = [np.asarray(array) for array in arrays]
+    if not isinstance(arrays, (list, tuple)) or not arrays:
+        raise InvalidInputError(f"arrays must be a list of one array per worker, not {arrays!r:.60}")
+    given = [array if type(array) is np.ndarray else widen(array, "an array of arrays") for array in arrays]
     dtypes = {array.dtype for array in given}
     if not dtypes <= {np.dtype(np.int64), np.dtype(np.float64)}:
         raise InvalidInputError(f"arrays are of {sorted(map(str, dtypes))}; a state is int64 or float64.")
@@ -198,6 +210,21 @@ def _as_same_dtype(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     if len(dtypes) > 1:
         return [array.astype(np.float64) for array in given]
     return given
+
+
+def _check_parts(values: Any, rests: Any) -> None:
+    if not isinstance(values, (list, tuple)) or not values:
+        raise InvalidInputError(f"values must be a list of one array per part, not {values!r:.60}")
+    if not isinstance(rests, (list, tuple)) or len(rests) != len(values):
+        raise InvalidInputError(f"rests must be a list of one array or None per part, not {rests!r:.60}")
+    for place, value in enumerate(values):
+        if not isinstance(value, (np.ndarray, np.generic)) or value.dtype not in (np.int64, np.float64):
+            raise InvalidInputError(f"values[{place}] must be an int64 or float64 array, not {value!r:.60}")
+        if value.shape != values[0].shape:
+            raise InvalidInputError(f"values have the shapes {values[0].shape} and {value.shape}; give one shape")
+    for place, rest in enumerate(rests):
+        if rest is not None and (not isinstance(rest, np.ndarray) or rest.dtype != np.float64):
+            raise InvalidInputError(f"rests[{place}] must be a float64 array or None, not {rest!r:.60}")
 
 
 def _extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:

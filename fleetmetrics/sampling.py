@@ -23,6 +23,7 @@ import numpy as np
 
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import InvalidInputError, UnknownNameError
+from fleetmetrics.given import at_least, given, optional
 
 __all__ = [
     "MODES",
@@ -323,8 +324,7 @@ def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = Non
         >>> [positions.tolist() for positions in arrange("batch", [3, 2], [[2, 1], [2]])]
         [[0, 1, 4], [2, 3]]
     """
-    if mode not in MODES:
-        raise UnknownNameError(f"mode is {mode!r}; it must be one of {', '.join(MODES)}.")
+    _mode("mode", mode, None)
     records = _lengths("counts", counts)
     parts = [_lengths(f"blocks[{rank}]", part) for rank, part in enumerate(blocks or ())] if mode == "batch" else []
     sums = [int(part.sum()) for part in parts]
@@ -346,6 +346,29 @@ def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = Non
     return [starts[:count] + _more_than(records[:rank], int(count), dtype) for rank, count in enumerate(records)]
 
 
+def _mode(argument: str, value: Any, _: Any) -> str:
+    if not isinstance(value, str) or value not in MODES:
+        raise UnknownNameError(f"{argument} is {value!r:.60}; it must be one of {', '.join(MODES)}.")
+    return value
+
+
+def _counts(argument: str, value: Any, sizes: Any) -> list[int]:
+    found: list[int] = _lengths(argument, value).tolist()
+    sizes["ranks"] = len(found)
+    return found
+
+
+def _rank(argument: str, value: Any, sizes: Any) -> int:
+    return whole_number_of(argument, value, 0, sizes["ranks"] - 1)
+
+
+def _blocks(argument: str, value: Any, sizes: Any) -> Any:
+    if not isinstance(value, (list, tuple)) or len(value) != sizes["ranks"]:
+        raise InvalidInputError(f"{argument} must be a list of the blocks of each rank, not {value!r:.60}")
+    return [_lengths(f"{argument}[{rank}]", part) for rank, part in enumerate(value)]
+
+
+@given(mode=_mode, counts=_counts, rank=_rank, size=at_least(0), blocks=optional(_blocks))
 def kept_count(mode: str, counts: Sequence[int], rank: int, size: int, blocks: Sequence[Any] | None = None) -> int:
     """How many of a rank's records come before position ``size`` in the order of `arrange`: always its first ones.
 
@@ -369,8 +392,11 @@ def kept_count(mode: str, counts: Sequence[int], rank: int, size: int, blocks: S
 
 
 def _lengths(name: str, values: Sequence[int]) -> np.ndarray:
-    array = np.asarray(values)
-    if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
+    try:
+        array = np.asarray(values)
+    except Exception:  # ragged lists, and whatever an object's __array__ raises
+        array = np.empty((), object)
+    if np.ma.is_masked(values) or array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
         raise InvalidInputError(f"{name} is {values!r}; it must hold integers of at least 0.")
     return array.astype(np.int64)
 

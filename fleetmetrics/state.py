@@ -423,7 +423,12 @@ def _from_scope(name: str, scope: Any, argument: str) -> np.ndarray:
     import paddle
 
     scope = paddle.static.global_scope() if scope is None else scope
-    variable = scope.find_var(name)
+    try:
+        variable = scope.find_var(name)
+    except (AttributeError, TypeError, UnicodeError):
+        raise InvalidInputError(
+            f"{argument}: {name!r:.60} is looked up in scope, which must be one of Paddle's or None, not {scope!r:.60}"
+        ) from None
     if variable is None:
         known = _names_in(scope)
         near = difflib.get_close_matches(name, known, n=5, cutoff=0.4) or known[:5]

@@ -238,7 +238,7 @@ def _interval(values: Mapping[Any, Any], name: Any) -> BootstrapResult | None:
 
 def _less(one: BootstrapResult, other: BootstrapResult) -> BootstrapResult:
     """The interval of the difference: who is drawn for one side is drawn for the other, too."""
-    found = bootstrap_result(math.nan, one.replicates - other.replicates, 0, None, one.confidence)
+    found = bootstrap_result.bare(math.nan, one.replicates - other.replicates, 0, None, one.confidence)
     return found._replace(value=one.value - other.value)
 
 

@@ -12,8 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning, part_now, warn
-from fleetmetrics.formulas.given import array_given, moments_given, number_given, weights_given
 from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
+from fleetmetrics.formulas.sums import as_number, root
+from fleetmetrics.given import (
+    amount,
+    given,
+    highest,
+    moments,
+    not_negative,
+    number,
+    numbers,
+    stand_in_value,
+    text,
+    weights,
+)
 
 __all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", "throughput", "variance"]
 
@@ -37,6 +49,7 @@ class HistogramCounts(NamedTuple):
     above: float
 
 
+@given(value_sum=number, total=amount, zero_division=stand_in_value)
 def mean(value_sum: Any, total: Any, zero_division: float = math.nan) -> float:
     """Arithmetic mean, ``sum(w * x) / sum(w)``, in the unit of the values.
 
@@ -44,13 +57,13 @@ def mean(value_sum: Any, total: Any, zero_division: float = math.nan) -> float:
         >>> mean(6.0, 4)
         1.5
     """
-    return ratio(value_sum, total, "mean", zero_division)
+    return ratio.bare(value_sum, total, "mean", zero_division)
 
 
 def spread(weight: float, mean: float, squares: float, two_words: bool) -> float:
     """The sum of squared deviations; 0.0 where it is rounding error, far smaller for a mean kept in ``two_words``."""
     rounding = 2.0**-78 if two_words else 2.0**-49  # of a standard deviation, relative to the mean
-    return squares if squares > weight * (rounding * mean) ** 2 else 0.0
+    return 0.0 if squares <= weight * (rounding * mean) ** 2 else squares  # nan stays nan
 
 
 def warn_if_small(name: str, what: str, weight: float, mean: float, squares: float) -> None:
@@ -63,6 +76,7 @@ def warn_if_small(name: str, what: str, weight: float, mean: float, squares: flo
         )
 
 
+@given(moments=moments(3, 4), ddof=not_negative, name=text, zero_division=stand_in_value)
 def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_division: float = math.nan) -> float:
     """Variance, in the squared unit of the values; undefined unless the weight exceeds ``ddof``.
 
@@ -82,7 +96,7 @@ def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_divisio
         >>> variance([5.0, 2.5, 5.0], ddof=1)
         1.25
     """
-    weight, mean, squares, *rest = moments_given("moments", moments)
+    weight, mean, squares, *rest = moments.tolist()
     if weight > ddof:
         squares = spread(weight, mean, squares, True) if rest else squares
         warn_if_small(name, "values", weight, mean, squares)
@@ -91,6 +105,7 @@ def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_divisio
     return stand_in(name, reason, zero_division)
 
 
+@given(moments=moments(3, 4), ddof=not_negative, zero_division=stand_in_value)
 def standard_deviation(moments: Any, ddof: float = 0, zero_division: float = math.nan) -> float:
     """Standard deviation, the square root of the `variance`; ``zero_division`` is returned as it is.
 
@@ -98,10 +113,11 @@ def standard_deviation(moments: Any, ddof: float = 0, zero_division: float = mat
         >>> standard_deviation([4.0, 2.5, 16.0])
         2.0
     """
-    value = variance(moments, ddof, "standard_deviation", zero_division)
-    return math.sqrt(value) if np.ravel(moments)[0] > ddof else value
+    value = variance.bare(moments, ddof, "standard_deviation", zero_division)
+    return root(value) if moments[0] > ddof else value
 
 
+@given(edges=numbers("bins+1", rising=True), cells=weights("bins+2"))
 def histogram_counts(cells: Any, edges: Any) -> HistogramCounts:
     """Name the cells of a histogram.
 
@@ -113,11 +129,10 @@ def histogram_counts(cells: Any, edges: Any) -> HistogramCounts:
         >>> histogram_counts([0, 3, 4, 1], [0.0, 0.5, 1.0]).counts.tolist()
         [3, 4]
     """
-    edges = array_given("edges", edges, [None]).astype(np.float64)
-    cells = weights_given("cells", cells, [len(edges) + 1])
-    return HistogramCounts(cells[1:-1], edges, cells[0].item(), cells[-1].item())
+    return HistogramCounts(cells[1:-1], np.array(edges, np.float64), cells[0].item(), cells[-1].item())
 
 
+@given(number=amount, seconds=highest)
 def throughput(number: Any, seconds: Any) -> float:
     """Samples per second over all workers, which run side by side, so that the slowest sets the time.
 
@@ -131,7 +146,7 @@ def throughput(number: Any, seconds: Any) -> float:
         >>> throughput(64, 2.0)
         32.0
     """
-    elapsed = float(number_given("seconds", seconds))
+    elapsed = float(as_number(seconds))
     if elapsed <= 0:
         return undefined("throughput", "no time has passed")
-    return float(number_given("number", number)) / elapsed
+    return float(as_number(number)) / elapsed

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.given import are_counts, as_integers, exact_total, histograms_given, sums_before
 from fleetmetrics.formulas.ratio import stand_in, undefined
+from fleetmetrics.formulas.sums import are_counts, as_integers, exact_sum, exact_total, sums_before
+from fleetmetrics.given import given, optional, stand_in_value, weights
 
 __all__ = [
     "BoundedArea",
@@ -38,6 +39,10 @@ class BoundedArea(NamedTuple):
     high: Any
 
 
+#: A histogram of the scores of a class.
+HISTOGRAM = weights("buckets", flat=True)
+
+
 def area_fraction(max_fpr: Any) -> float:
     """The argument ``max_fpr``, a number above 0 and at most 1, or None for 1; else `InvalidInputError`."""
     if max_fpr is None:
@@ -47,6 +52,12 @@ def area_fraction(max_fpr: Any) -> float:
     raise InvalidInputError(f"max_fpr must be None or a number above 0 and at most 1, not {max_fpr!r}")
 
 
+def fraction(argument: str, value: Any, _: Any = None) -> Any:
+    """The argument ``max_fpr``, as it is."""
+    return area_fraction(value) and value
+
+
+@given(positive=HISTOGRAM, negative=HISTOGRAM, max_fpr=fraction, zero_division=optional(stand_in_value))
 def auc_from_histogram(
     positive: Any, negative: Any, max_fpr: float | None = None, zero_division: float | None = None
 ) -> float:
@@ -80,6 +91,7 @@ def auc_from_histogram(
     return _one_class(positive, negative, "auc", zero_division) if areas is None else areas.value
 
 
+@given(positive=HISTOGRAM, negative=HISTOGRAM, max_fpr=fraction, zero_division=stand_in_value)
 def auc_bounds(
     positive: Any, negative: Any, max_fpr: float | None = None, zero_division: float = math.nan
 ) -> BoundedArea:
@@ -104,9 +116,8 @@ def auc_bounds(
     return BoundedArea(*[_one_class(positive, negative, "auc", zero_division)] * 3) if areas is None else areas
 
 
-def _areas(positive: Any, negative: Any, max_fpr: float) -> BoundedArea | None:
+def _areas(positive: np.ndarray, negative: np.ndarray, max_fpr: float) -> BoundedArea | None:
     """The three areas; None if a class has no samples."""
-    positive, negative = histograms_given(positive, negative)
     if not are_counts(positive) or not are_counts(negative):
         used = (positive != 0) | (negative != 0)
         positive, negative = positive[used].astype(np.float64), negative[used].astype(np.float64)
@@ -118,7 +129,7 @@ def _areas(positive: Any, negative: Any, max_fpr: float) -> BoundedArea | None:
 
 
 def _areas_of_counts(positive: np.ndarray, negative: np.ndarray) -> BoundedArea | None:
-    positives, negatives = exact_total(positive), exact_total(negative)
+    positives, negatives = int(positive.sum()), int(negative.sum())
     pairs = positives * negatives
     if not pairs:
         return None
@@ -136,12 +147,12 @@ def _areas_of_counts(positive: np.ndarray, negative: np.ndarray) -> BoundedArea 
 def _areas_of_weights(positive: np.ndarray, negative: np.ndarray, max_fpr: float) -> BoundedArea | None:
     # Powers of two keep products in the range of a float; fsum: the same bits whatever the machine's vector width.
     positive, negative = (np.ldexp(each, -np.frexp(each.max(initial=0.0))[1]) for each in (positive, negative))
-    positives, negatives = math.fsum(positive), math.fsum(negative)
+    positives, negatives = exact_sum(positive), exact_sum(negative)
     if not positives or not negatives:
         return None
     if max_fpr == 1:
         below, pairs = sums_before(negative), positives * negatives
-        areas = [math.fsum((below + negative * d) * positive) / pairs for d in (0.5, 0, 1)]
+        areas = [exact_sum((below + negative * d) * positive) / pairs for d in (0.5, 0, 1)]
         return BoundedArea(*[min(area, 1.0) for area in areas])
     # From the highest bucket: how much of its negatives lies below the limit, and the positives above.
     p, n = positive[::-1], negative[::-1]
@@ -150,13 +161,12 @@ def _areas_of_weights(positive: np.ndarray, negative: np.ndarray, max_fpr: float
     steepest = p * np.divide(width, n, out=np.zeros_like(p), where=n > 0)  # positives, if they are spread evenly
     heights = true_positive + steepest / 2, true_positive, true_positive + p
     low, high = max_fpr * max_fpr / 2, max_fpr
-    areas = [math.fsum(width / negatives * (height / positives)) for height in heights]
+    areas = [exact_sum(width / negatives * (height / positives)) for height in heights]
     return BoundedArea(*[min((1 + (area - low) / (high - low)) / 2, 1.0) for area in areas])
 
 
-def _one_class(positive: Any, negative: Any, metric: str, zero_division: float | None) -> float:
-    arrays = np.asarray(positive), np.asarray(negative)
-    weights = [exact_total(each) if are_counts(each) else np.sum(each) for each in arrays]
+def _one_class(positive: np.ndarray, negative: np.ndarray, metric: str, zero_division: float | None) -> float:
+    weights = [exact_total(each) if are_counts(each) else each.sum() for each in (positive, negative)]
     reason = f"the weight of the samples labelled 1 is {weights[0]}, of those labelled 0 {weights[1]}"
     return undefined(metric, reason, 0.5) if zero_division is None else stand_in(metric, reason, zero_division)
 
@@ -164,6 +174,7 @@ def _one_class(positive: Any, negative: Any, metric: str, zero_division: float |
 # -- average precision -----------------------------------------------------------------------------------
 
 
+@given(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
 def average_precision_from_histogram(positive: Any, negative: Any, zero_division: float = math.nan) -> float:
     """Average precision in [0, 1]: the area under the steps of the precision-recall curve, from histograms.
 
@@ -178,9 +189,10 @@ def average_precision_from_histogram(positive: Any, negative: Any, zero_division
     p, n, true_positive, false_positive = _from_the_top(positive, negative)
     if not p.size:
         return _no_positive(zero_division)
-    return _mean(p, (true_positive + p) / (true_positive + p + false_positive + n))
+    return _mean(p, (true_positive + p) / (true_positive + p + false_positive + n), exact_sum(p))
 
 
+@given(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
 def average_precision_bounds(positive: Any, negative: Any, zero_division: float = math.nan) -> BoundedArea:
     """Average precision and its bounds over all orders of the samples inside their buckets; to a relative 1e-12.
 
@@ -203,11 +215,28 @@ def average_precision_bounds(positive: Any, negative: Any, zero_division: float 
     p, n, true_positive, false_positive = _from_the_top(positive, negative)
     if not p.size:
         return BoundedArea(*[_no_positive(zero_division)] * 3)
-    counts = all(are_counts(np.asarray(weights)) for weights in (positive, negative))
-    value = _mean(p, (true_positive + p) / (true_positive + p + false_positive + n))
+    counts, total = are_counts(positive) and are_counts(negative), exact_sum(p)
+    value = _mean(p, (true_positive + p) / (true_positive + p + false_positive + n), total)
     highest = (true_positive + p) / (true_positive + p + false_positive)
     lowest = _lowest_precision(true_positive, false_positive + n, p, counts)
-    return BoundedArea(value, min(_mean(p, lowest), value), max(_mean(p, highest), value))
+    return BoundedArea(value, min(_mean(p, lowest, total), value), max(_mean(p, highest, total), value))
+
+
+def average_precision_near(positive: np.ndarray, negative: np.ndarray, zero_division: float = math.nan) -> BoundedArea:
+    """As `average_precision_bounds`, in a fifth of the time: no narrower than those bounds, and no more than that."""
+    p, n, true_positive, false_positive = _from_the_top(positive, negative)
+    if not p.size:
+        return BoundedArea(*[_no_positive(zero_division)] * 3)
+    counts, total = are_counts(positive) and are_counts(negative), exact_sum(p)
+    last = (true_positive + p) / (true_positive + p + false_positive + n)
+    value = _mean(p, last, total)
+    highest = (true_positive + p) / (true_positive + p + false_positive)
+    # The lowest precisions of a bucket's positives rise ever more slowly: their mean is above that of both ends.
+    best = true_positive + counts
+    below = best + false_positive + n
+    first = np.divide(best, below, out=np.ones_like(p), where=below != 0)
+    low, high = p.dot((first + last) / 2) / total, p.dot(highest) / total
+    return BoundedArea(value, min(low, value), max(high, value))
 
 
 def _lowest_precision(true_positive: np.ndarray, false_positive: np.ndarray, p: np.ndarray, counts: bool) -> np.ndarray:
@@ -225,15 +254,15 @@ def _lowest_precision(true_positive: np.ndarray, false_positive: np.ndarray, p: 
     return np.where(false_positive > 0, np.where(x < 1e-4, of_few, 1 - false_positive * lost / p), 1.0)
 
 
-def _from_the_top(positive: Any, negative: Any) -> tuple[np.ndarray, ...]:
+def _from_the_top(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, ...]:
     """Of the buckets with positives, the highest first: their weights, and those above each."""
-    p, n = (weights[::-1].astype(np.float64) for weights in histograms_given(positive, negative))
-    columns = p, n, sums_before(p), sums_before(n)
-    return tuple(column[p > 0] for column in columns)
+    p, n = positive[::-1].astype(np.float64), negative[::-1].astype(np.float64)
+    columns, used = (p, n, sums_before(p), sums_before(n)), np.flatnonzero(p)
+    return columns if len(used) == len(p) else tuple(column[used] for column in columns)
 
 
-def _mean(weight: np.ndarray, value: np.ndarray) -> float:
-    return min(math.fsum(weight * value) / math.fsum(weight), 1.0)
+def _mean(weight: np.ndarray, value: np.ndarray, total: float) -> float:
+    return min(exact_sum(weight * value) / total, 1.0)
 
 
 def _sum_of_reciprocals(start: np.ndarray, number: np.ndarray) -> np.ndarray:

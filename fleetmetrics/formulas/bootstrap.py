@@ -7,7 +7,9 @@ from typing import Any, Mapping, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.arguments import is_whole
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
+from fleetmetrics.given import anything, array_of, between, given, numbers, optional, text, weights
 
 __all__ = ["BootstrapResult", "PairedDifference", "bootstrap_result", "paired_difference"]
 
@@ -58,6 +60,43 @@ class PairedDifference(NamedTuple):
     std: Any
 
 
+def _measured(argument: str, value: Any, _: Any = None) -> np.ndarray:
+    array = array_of(argument, value)
+    array = numbers()(argument, array, {}) if array.dtype == object else array
+    return array.astype(np.float64, copy=False)
+
+
+def _value(argument: str, value: Any, sizes: Any) -> Any:
+    sizes["value"] = _measured(argument, value).shape
+    return value
+
+
+def _replicates(argument: str, value: Any, sizes: Any) -> np.ndarray:
+    table = _measured(argument, value)
+    if not table.size or not table.ndim or table.shape[1:] != sizes["value"]:
+        wanted = ", ".join(map(str, ["n", *sizes["value"]]))
+        raise InvalidInputError(f"{argument} must be numbers of shape [{wanted}], not {list(table.shape)}")
+    sizes["replicates"] = len(table), argument
+    return table
+
+
+def _seed(argument: str, value: Any, _: Any) -> int:
+    if not is_whole(value):
+        raise InvalidInputError(f"{argument} must be an integer, not {value!r:.60}")
+    return int(value)
+
+
+_CONFIDENCE = between(0, 1, ends=False)
+
+
+@given(
+    value=_value,
+    replicates=_replicates,
+    seed=_seed,
+    drawn=optional(weights("replicates")),
+    confidence=_CONFIDENCE,
+    metric=text,
+)
 def bootstrap_result(
     value: Any, replicates: Any, seed: int, drawn: Any, confidence: float = 0.95, metric: str = "bootstrap"
 ) -> BootstrapResult:
@@ -85,7 +124,7 @@ def bootstrap_result(
         >>> result.mean, result.std, result.low, result.high
         (2.0, 1.0, 1.5, 2.5)
     """
-    table = np.asarray(replicates, np.float64)
+    table = replicates
     undefined = np.isnan(table)
     if undefined.any() and not np.isnan(np.asarray(value, np.float64)).all():
         rows = undefined.reshape(len(table), -1).any(axis=1)
@@ -123,6 +162,7 @@ def _between(column: np.ndarray, share: float) -> float:
     return float(below if below == above else below + (place - math.floor(place)) * (above - below))
 
 
+@given(one=anything, other=anything, confidence=_CONFIDENCE)
 def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
     """Compare two results over the same samples, of two models, say.
 
@@ -153,8 +193,6 @@ def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
         >>> difference.value, difference.p_value
         (0.25, 0.4)
     """
-    if not isinstance(confidence, (int, float)) or isinstance(confidence, bool) or not 0 < confidence < 1:
-        raise InvalidInputError(f"confidence must be a number between 0 and 1, not {confidence!r}")
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         if set(one) != set(other):
             differing = sorted(map(repr, set(one) ^ set(other)))

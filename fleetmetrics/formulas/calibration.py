@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of
-from fleetmetrics.formulas.given import array_given, weights_given
 from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
+from fleetmetrics.formulas.sums import root
+from fleetmetrics.given import amount, given, numbers, one_of, stand_in_value, weights
 
 __all__ = [
     "BrierParts",
@@ -67,6 +67,7 @@ class CalibrationPoints(NamedTuple):
     upper: np.ndarray
 
 
+@given(squared_error=amount, total=amount, zero_division=stand_in_value)
 def brier_score(squared_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean squared error of predicted probabilities, ``sum(w * (p - y)**2) / sum(w)``, in [0, 1].
 
@@ -74,9 +75,15 @@ def brier_score(squared_error: Any, total: Any, zero_division: float = math.nan)
         >>> brier_score(0.5, 4)
         0.125
     """
-    return ratio(squared_error, total, "brier_score", zero_division)
+    return ratio.bare(squared_error, total, "brier_score", zero_division)
 
 
+@given(
+    number=weights(2, "bins"),
+    probability=weights(2, "bins"),
+    squared_deviation=weights("bins"),
+    centers=numbers("bins"),
+)
 def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, centers: Any) -> BrierParts:
     """Reliability, resolution and uncertainty of the Brier score, and the parts due to unequal predictions in a bin.
 
@@ -97,22 +104,19 @@ def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, c
         >>> [round(part, 6) for part in parts]
         [0.1875, 0.020833, 0.083333, 0.25, 0.0, 0.0]
     """
-    number, probability = _bins(number, probability)
-    bins = [number.shape[1]]
-    centers = array_given("centers", centers, bins)
-    used = number.sum(axis=0) > 0
+    used = number.sum(axis=0) != 0
     if not used.any():
         return BrierParts(*[undefined("brier_decomposition", "there are no samples")] * 6)
     number = number.astype(np.float64)[:, used]
     weight, total = number.sum(axis=0), float(number.sum())
-    predicted = probability[:, used]
+    predicted = probability.astype(np.float64, copy=False)[:, used]
     actual, rate = number[1] / weight, float(number[1].sum()) / total
     mean = predicted.sum(axis=0) / weight
     # By label: the covariance is that of two groups, and does not cancel.
     by_label = predicted / np.maximum(number, np.finfo(np.float64).tiny)
     covariance = np.where(number.min(axis=0) > 0, actual * (number[0] / weight) * (by_label[1] - by_label[0]), 0.0)
     center = centers.astype(np.float64)[used]
-    spread = array_given("squared_deviation", squared_deviation, bins)[used] / weight
+    spread = squared_deviation[used] / weight
     variance = np.maximum(spread - (mean - center) ** 2, 0.0)
 
     def mean_of(values: Any) -> float:
@@ -127,6 +131,12 @@ def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, c
     return BrierParts(score, reliability, resolution, uncertainty, *within)
 
 
+@given(
+    number=weights(2, "bins"),
+    probability=weights(2, "bins"),
+    norm=one_of("l1", "l2", "max"),
+    zero_division=stand_in_value,
+)
 def expected_calibration_error(
     number: Any, probability: Any, norm: str = "l1", zero_division: float = math.nan
 ) -> float:
@@ -140,19 +150,18 @@ def expected_calibration_error(
         >>> expected_calibration_error([[2, 1], [0, 1]], [[0.5, 0.75], [0.0, 0.75]])
         0.25
     """
-    choice_of("norm", norm, ("l1", "l2", "max"))
     points = _points(number, probability)
     if not points.weight.size:
         return stand_in("expected_calibration_error", "there are no samples", zero_division)
     gap = np.abs(points.predicted - points.actual)
     if norm == "max":
         return float(gap.max())
-    total = float(points.weight.sum())
-    if norm == "l1":
-        return float(np.sum(points.weight * gap)) / total
-    return math.sqrt(float(np.sum(points.weight * gap**2)) / total)
+    distance = np.sum(points.weight * (gap if norm == "l1" else gap**2))
+    mean = ratio.bare(distance, points.weight.sum(), "expected_calibration_error", zero_division)
+    return mean if norm == "l1" else root(mean)
 
 
+@given(number=weights(2, "bins"), probability=weights(2, "bins"), edges=numbers("bins+1", rising=True))
 def calibration_curve(number: Any, probability: Any, edges: Any) -> CalibrationPoints:
     """Mean prediction and actual rate of each bin with samples, rising; ``edges`` are ``[bins + 1]``, increasing.
 
@@ -167,16 +176,10 @@ def calibration_curve(number: Any, probability: Any, edges: Any) -> CalibrationP
     return points
 
 
-def _bins(number: Any, probability: Any) -> tuple[np.ndarray, np.ndarray]:
-    number = weights_given("number", number, (2, None))
-    return number, array_given("probability", probability, number.shape).astype(np.float64)
-
-
-def _points(number: Any, probability: Any, edges: Any = None) -> CalibrationPoints:
-    number, probability = _bins(number, probability)
+def _points(number: np.ndarray, probability: np.ndarray, edges: Any = None) -> CalibrationPoints:
     weight = number.sum(axis=0)
-    used = weight > 0
-    edges = np.arange(weight.size + 1.0) if edges is None else array_given("edges", edges, [weight.size + 1])
+    used = weight != 0
+    edges = np.arange(weight.size + 1.0) if edges is None else np.asarray(edges)
     weight = weight[used]
     predicted, actual = probability.sum(axis=0)[used] / weight, number[1][used] / weight
     return CalibrationPoints(predicted, actual, weight, edges[:-1][used], edges[1:][used])

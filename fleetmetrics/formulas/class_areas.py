@@ -8,23 +8,32 @@ from typing import Any, Callable
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import (
     BoundedArea,
-    area_fraction,
     auc_bounds,
     auc_from_histogram,
     average_precision_bounds,
     average_precision_from_histogram,
+    average_precision_near,
+    fraction,
 )
-from fleetmetrics.formulas.given import are_counts, exact_total
 from fleetmetrics.formulas.ratio import left_out, stand_in, undefined
+from fleetmetrics.formulas.sums import exact_sum, exact_total
+from fleetmetrics.given import flag, given, one_of, stand_in_value, text, weights
 
 __all__ = ["auc_of_classes", "average_precision_of_classes"]
 
-_AVERAGES = ("macro", "weighted", "micro", "none")
+_AVERAGES = one_of("macro", "weighted", "micro", "none", None)
 
 
+@given(
+    histogram=weights("classes", 2, "buckets"),
+    average=_AVERAGES,
+    max_fpr=fraction,
+    zero_division=stand_in_value,
+    bounds=flag,
+    of=text,
+)
 def auc_of_classes(
     histogram: Any,
     average: str | None = "macro",
@@ -61,13 +70,15 @@ def auc_of_classes(
         >>> auc_of_classes([[[1, 1, 0], [0, 0, 2]], [[0, 1, 0], [1, 1, 1]]], "weighted")
         0.7
     """
-    area_fraction(max_fpr)  # also where there is no area to take
-    area = partial(auc_bounds if bounds else auc_from_histogram, max_fpr=max_fpr, zero_division=zero_division)
-    table = _table(histogram, average)
-    some = (table != 0).any(axis=2)
-    return _averaged("auc", "never true, or always", area, table, some.all(axis=1), average, zero_division, bounds, of)
+    make = auc_bounds.bare if bounds else auc_from_histogram.bare
+    area: Any = partial(make, max_fpr=max_fpr, zero_division=zero_division)
+    some = (histogram != 0).any(axis=2).all(axis=1)
+    return _averaged("auc", "never true, or always", area, histogram, some, average, zero_division, bounds, of)
 
 
+@given(
+    histogram=weights("classes", 2, "buckets"), average=_AVERAGES, zero_division=stand_in_value, bounds=flag, of=text
+)
 def average_precision_of_classes(
     histogram: Any,
     average: str | None = "macro",
@@ -85,10 +96,22 @@ def average_precision_of_classes(
         >>> average_precision_of_classes([[[1, 1, 0], [0, 0, 2]], [[0, 1, 0], [1, 0, 1]]])
         0.9166666666666666
     """
-    make = average_precision_bounds if bounds else average_precision_from_histogram
-    area, table = partial(make, zero_division=zero_division), _table(histogram, average)
-    true = (table[:, 1] != 0).any(axis=1)
-    return _averaged("average_precision", "never true", area, table, true, average, zero_division, bounds, of)
+    make = average_precision_bounds.bare if bounds else average_precision_from_histogram.bare
+    return _precision_of_classes(make, histogram, average, zero_division, bounds, of)
+
+
+def average_precision_of_classes_near(
+    histogram: np.ndarray, average: str | None, zero_division: float, *, of: str
+) -> BoundedArea:
+    """As `average_precision_of_classes` with bounds, which are those of `average_precision_near`."""
+    return _precision_of_classes(average_precision_near, histogram, average, zero_division, True, of)
+
+
+def _precision_of_classes(
+    make: Callable[..., Any], histogram: np.ndarray, average: str | None, zero_division: float, bounds: bool, of: str
+) -> Any:
+    true, area = (histogram[:, 1] != 0).any(axis=1), partial(make, zero_division=zero_division)
+    return _averaged("average_precision", "never true", area, histogram, true, average, zero_division, bounds, of)
 
 
 def _averaged(
@@ -117,23 +140,9 @@ def _averaged(
         undefined(name, f"every {of} is {reason}")
     elif warns:
         left_out(name, reason, of, ~defined & (np.array(weights) != 0), None if each else average)
-    found = list(values) if each else [_mean(row, weights) for row in values]
+    kept = np.flatnonzero(defined | (not warns))
+    found = list(values) if each else [_mean(row[kept], [weights[place] for place in kept]) for row in values]
     return BoundedArea(*found) if bounds else found[0]
-
-
-def _table(histogram: Any, average: Any) -> np.ndarray:
-    """The histogram as an array; raises if it, or the average, is not valid."""
-    if average is not None and not (isinstance(average, str) and average in _AVERAGES):
-        raise InvalidInputError(f"average must be one of {', '.join(map(repr, _AVERAGES))}, None, not {average!r}")
-    try:
-        table = np.asarray(histogram)
-    except ValueError as error:  # ragged lists
-        raise InvalidInputError(f"histogram has no rectangular array form: {error}") from None
-    if table.ndim != 3 or table.shape[1] != 2 or not (table.dtype.kind == "f" or are_counts(table)):
-        raise InvalidInputError(
-            f"histogram must hold numbers in the shape [classes, 2, buckets]; it is {table.dtype} {list(table.shape)}"
-        )
-    return table
 
 
 def _pooled(table: np.ndarray) -> np.ndarray:
@@ -145,12 +154,12 @@ def _pooled(table: np.ndarray) -> np.ndarray:
 
 def _total(weights: np.ndarray) -> float:
     """The sum; for floats the same bits whatever the machine's vector width."""
-    return math.fsum(weights) if weights.dtype.kind == "f" else float(exact_total(weights))
+    return exact_sum(weights) if weights.dtype.kind == "f" else float(exact_total(weights))
 
 
 def _mean(values: np.ndarray, weights: list[float]) -> float:
-    """The weighted mean of the defined values; if they all weigh 0, the plain mean."""
-    pairs = [(value, weight) for value, weight in zip(values.tolist(), weights) if not math.isnan(value)]
+    """The weighted mean of values; if they all weigh 0, the plain mean."""
+    pairs = list(zip(values.tolist(), weights))
     total = math.fsum(weight for _, weight in pairs)
     if not total:
         return math.fsum(value for value, _ in pairs) / len(pairs) if pairs else math.nan

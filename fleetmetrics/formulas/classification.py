@@ -13,10 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of
-from fleetmetrics.formulas.confusion import averaged, counts_of
-from fleetmetrics.formulas.given import as_integers, exact_total, matrix_given
+from fleetmetrics.formulas.confusion import AVERAGES, averaged, counts_of
 from fleetmetrics.formulas.ratio import ratio, ratios, stand_in
+from fleetmetrics.formulas.sums import as_integers, as_number, exact_total, unknown
+from fleetmetrics.given import (
+    amount,
+    array_of,
+    at_most_0,
+    flag,
+    given,
+    matrix,
+    numbers,
+    one_of,
+    stand_in_value,
+    weights,
+)
 
 __all__ = [
     "accuracy",
@@ -31,6 +42,7 @@ __all__ = [
 ]
 
 
+@given(correct=amount, total=amount, zero_division=stand_in_value)
 def accuracy(correct: Any, total: Any, *, zero_division: float = math.nan) -> float:
     """Share of samples predicted correctly, ``correct / total``, in [0, 1].
 
@@ -38,9 +50,10 @@ def accuracy(correct: Any, total: Any, *, zero_division: float = math.nan) -> fl
         >>> accuracy(3, 4)
         0.75
     """
-    return ratio(correct, total, "accuracy", zero_division)
+    return ratio.bare(correct, total, "accuracy", zero_division)
 
 
+@given(correct=amount, total=amount, zero_division=stand_in_value)
 def exact_match(correct: Any, total: Any, zero_division: float = math.nan) -> float:
     """Share of samples with every label predicted correctly (subset accuracy), ``correct / total``, in [0, 1].
 
@@ -48,9 +61,10 @@ def exact_match(correct: Any, total: Any, zero_division: float = math.nan) -> fl
         >>> exact_match(1, 4)
         0.25
     """
-    return ratio(correct, total, "exact_match", zero_division)
+    return ratio.bare(correct, total, "exact_match", zero_division)
 
 
+@given(loss=amount, total=amount, zero_division=stand_in_value)
 def hinge_loss(loss: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean hinge loss, at least 0.
 
@@ -62,9 +76,24 @@ def hinge_loss(loss: Any, total: Any, zero_division: float = math.nan) -> float:
         >>> hinge_loss(1.0, 4)
         0.25
     """
-    return ratio(loss, total, "hinge_loss", zero_division)
+    return ratio.bare(loss, total, "hinge_loss", zero_division)
 
 
+def _likelihood(argument: str, value: Any, sizes: Any) -> Any:
+    array = array_of(argument, value)
+    return numbers("labels", most=0)(argument, array, sizes) if array.ndim == 1 else at_most_0(argument, array)
+
+
+def _samples(argument: str, value: Any, sizes: Any) -> Any:
+    return weights("labels")(argument, value, sizes) if "labels" in sizes else amount(argument, value)
+
+
+@given(
+    log_likelihood=_likelihood,
+    total=_samples,
+    average=one_of("macro", "micro", "none", None),
+    zero_division=stand_in_value,
+)
 def log_loss(log_likelihood: Any, total: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
     """Mean negative log-likelihood of the labels in nats, at least 0.
 
@@ -81,16 +110,19 @@ def log_loss(log_likelihood: Any, total: Any, average: str | None = "macro", zer
         >>> log_loss(-1.0, 4)
         0.25
     """
-    choice_of("average", average, ("macro", "micro", "none", None))
-    if np.ndim(log_likelihood) == 0 or average == "micro":
-        # 0.0 and not -0.0 where all is certain
-        return ratio(0.0 - np.sum(log_likelihood), np.sum(total), "log_loss", zero_division)
-    if not np.any(total) and average not in (None, "none"):
-        return ratio(0, 0, "log_loss", zero_division)
-    values = ratios(0.0 - np.asarray(log_likelihood), total, "log_loss", zero_division, "label")
-    return values if average in (None, "none") else float(np.mean(values[~np.isnan(values)]))
+    # 0.0 and not -0.0 where all is certain
+    if np.ndim(log_likelihood) == 0:
+        return ratio.bare(0.0 - as_number(log_likelihood), total, "log_loss", zero_division)
+    if average == "micro":
+        return ratio.bare(0.0 - log_likelihood.sum(), total.sum(), "log_loss", zero_division)
+    if not total.any() and average not in (None, "none"):
+        return ratio.bare(0, 0, "log_loss", zero_division)
+    values = ratios(0.0 - log_likelihood, total, "log_loss", zero_division, "label")
+    defined = (total != 0) | (not math.isnan(zero_division))
+    return values if average in (None, "none") else float(np.mean(values[defined]))
 
 
+@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def confusion_accuracy(confusion: Any, average: str | None = "micro", zero_division: float = math.nan) -> Any:
     """Share of samples predicted correctly, in [0, 1].
 
@@ -107,16 +139,16 @@ def confusion_accuracy(confusion: Any, average: str | None = "micro", zero_divis
         >>> confusion_accuracy([[3, 1], [1, 5]])
         0.8
     """
-    matrix = matrix_given(confusion)
-    counts = counts_of(matrix)
+    counts = counts_of(confusion)
     if counts.entry == "label":
-        right, whole = counts.tp + counts.tn, matrix.sum(axis=(1, 2))
+        right, whole = counts.tp + counts.tn, confusion.sum(axis=(1, 2))
         return averaged("accuracy", "without samples", counts, right, whole, average, zero_division)
     if average != "micro":
         return averaged("accuracy", "never true", counts, counts.tp, counts.support, average, zero_division)
-    return ratio(counts.tp.sum(), matrix.sum(), "accuracy", zero_division)
+    return ratio.bare(counts.tp.sum(), confusion.sum(), "accuracy", zero_division)
 
 
+@given(confusion=matrix(labels=True), zero_division=stand_in_value)
 def hamming_loss(confusion: Any, zero_division: float = math.nan) -> float:
     """Share of wrong predictions over all samples and labels, in [0, 1].
 
@@ -128,9 +160,10 @@ def hamming_loss(confusion: Any, zero_division: float = math.nan) -> float:
     """
     counts = counts_of(confusion)
     wrong = counts.fp.sum() + (counts.fn.sum() if counts.entry == "label" else 0)
-    return ratio(wrong, np.sum(confusion), "hamming_loss", zero_division)
+    return ratio.bare(wrong, confusion.sum(), "hamming_loss", zero_division)
 
 
+@given(confusion=matrix(labels=True), adjusted=flag, zero_division=stand_in_value)
 def balanced_accuracy(confusion: Any, adjusted: bool = False, zero_division: float = math.nan) -> float:
     """Mean recall of the classes, in [0, 1]: accuracy with equally weighted classes.
 
@@ -144,22 +177,22 @@ def balanced_accuracy(confusion: Any, adjusted: bool = False, zero_division: flo
         >>> balanced_accuracy([[3, 1], [0, 8]])
         0.875
     """
-    matrices = matrix_given(confusion)
-    matrices = matrices if matrices.ndim == 3 else matrices[None]
+    matrices = confusion if confusion.ndim == 3 else confusion[None]
     matrices = matrices[matrices.any(axis=(1, 2))]
     if not len(matrices):
         return stand_in("balanced_accuracy", "there are no samples", zero_division)
     values = []
-    for matrix in matrices:
-        support = matrix.sum(axis=1)
-        shares = matrix.diagonal()[support != 0] / support[support != 0]
-        if adjusted and len(shares) == 1:
+    for one in matrices:
+        support = one.sum(axis=1)
+        shares = one.diagonal()[support != 0] / support[support != 0]
+        if adjusted and len(shares) <= 1:
             return stand_in("balanced_accuracy", "one class only is true, which leaves no chance", zero_division)
         chance = 1 / len(shares) if adjusted else 0.0
         values.append((shares.mean() - chance) / (1 - chance))
     return float(np.mean(values))
 
 
+@given(confusion=matrix(labels=False), weights=one_of(None, "linear", "quadratic"), zero_division=stand_in_value)
 def cohen_kappa(confusion: Any, weights: str | None = None, zero_division: float = math.nan) -> float:
     """Agreement of prediction and label beyond chance, in [-1, 1]; 0 is chance.
 
@@ -176,8 +209,9 @@ def cohen_kappa(confusion: Any, weights: str | None = None, zero_division: float
         >>> cohen_kappa([[3, 1], [1, 3]])
         0.5
     """
-    matrix = as_integers(matrix_given(confusion, labels=False))
-    choice_of("weights", weights, (None, "linear", "quadratic"))
+    if unknown(confusion):
+        return math.nan
+    matrix = as_integers(confusion)
     total = exact_total(matrix)
     if not total:
         return stand_in("cohen_kappa", "there are no samples", zero_division)
@@ -190,6 +224,7 @@ def cohen_kappa(confusion: Any, weights: str | None = None, zero_division: float
     return float((expected - total * observed) / expected)
 
 
+@given(confusion=matrix(labels=True), zero_division=stand_in_value)
 def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> float:
     """Correlation of prediction and label in [-1, 1]: the phi coefficient, or Gorodkin's R_K for several classes.
 
@@ -202,7 +237,9 @@ def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> flo
         >>> matthews_correlation([[3, 1], [1, 3]])
         0.5
     """
-    matrix = as_integers(matrix_given(confusion))
+    if unknown(confusion):
+        return math.nan
+    matrix = as_integers(confusion)
     matrix = matrix.sum(axis=0) if matrix.ndim == 3 else matrix
     t, p = matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist()
     total = sum(t)
@@ -213,4 +250,6 @@ def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> flo
             return stand_in("matthews_correlation", f"one class only is {name}", zero_division)
     covariance = sum(matrix.diagonal().tolist()) * total - sum(a * b for a, b in zip(t, p))
     product = math.prod(total * total - sum(a * a for a in sums) for sums in (t, p))
+    if product <= 0:  # of negative weights, which nobody has checked
+        return math.nan
     return max(-1.0, min(1.0, (covariance << 64) / math.isqrt(product << 128)))  # of integers: rounded once

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from fleetmetrics.formulas.given import histograms_given, number_given
 from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, stand_in
+from fleetmetrics.formulas.sums import as_number
+from fleetmetrics.given import above_0, amount, at_most_0, given, optional, stand_in_value, weights
 
 __all__ = [
     "bucket_error",
@@ -25,6 +24,7 @@ __all__ = [
 ]
 
 
+@given(clicks=amount, total=amount, zero_division=stand_in_value)
 def click_through_rate(clicks: Any, total: Any, zero_division: float = math.nan) -> float:
     """Share of the samples that are clicks, ``sum(w * y) / sum(w)``: the actual click-through rate.
 
@@ -32,9 +32,10 @@ def click_through_rate(clicks: Any, total: Any, zero_division: float = math.nan)
         >>> click_through_rate(1, 4)
         0.25
     """
-    return ratio(clicks, total, "click_through_rate", zero_division)
+    return ratio.bare(clicks, total, "click_through_rate", zero_division)
 
 
+@given(predicted=amount, total=amount, zero_division=stand_in_value)
 def predicted_click_through_rate(predicted: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean predicted probability of a click, ``sum(w * p) / sum(w)``.
 
@@ -42,9 +43,10 @@ def predicted_click_through_rate(predicted: Any, total: Any, zero_division: floa
         >>> predicted_click_through_rate(0.5, 4)
         0.125
     """
-    return ratio(predicted, total, "predicted_click_through_rate", zero_division)
+    return ratio.bare(predicted, total, "predicted_click_through_rate", zero_division)
 
 
+@given(predicted=amount, clicks=amount, total=amount, zero_division=stand_in_value)
 def calibration_ratio(predicted: Any, clicks: Any, total: Any, zero_division: float = math.nan) -> float:
     """Predicted clicks per actual click: above 1 where the model promises too many; undefined without clicks.
 
@@ -54,10 +56,11 @@ def calibration_ratio(predicted: Any, clicks: Any, total: Any, zero_division: fl
         >>> calibration_ratio(1.5, 1, 4)
         1.5
     """
-    reason = "no sample is labelled 1" if np.any(total) else NO_SAMPLES
-    return ratio(predicted, clicks, "calibration", zero_division, reason)
+    reason = "no sample is labelled 1" if total else NO_SAMPLES
+    return ratio.bare(predicted, clicks, "calibration", zero_division, reason)
 
 
+@given(clicks=amount, predicted=amount, total=amount, zero_division=stand_in_value)
 def copc(clicks: Any, predicted: Any, total: Any, zero_division: float = math.nan) -> float:
     """Clicks over predicted clicks, the inverse of `calibration_ratio`; undefined if the predictions add up to 0.
 
@@ -67,10 +70,11 @@ def copc(clicks: Any, predicted: Any, total: Any, zero_division: float = math.na
         >>> copc(1, 2.0, 4)
         0.5
     """
-    reason = "all predictions are 0" if np.any(total) else NO_SAMPLES
-    return ratio(clicks, predicted, "copc", zero_division, reason)
+    reason = "all predictions are 0" if total else NO_SAMPLES
+    return ratio.bare(clicks, predicted, "copc", zero_division, reason)
 
 
+@given(log_likelihood=at_most_0, clicks=amount, total=amount, zero_division=stand_in_value, others=optional(amount))
 def normalized_entropy(
     log_likelihood: Any, clicks: Any, total: Any, zero_division: float = math.nan, *, others: Any = None
 ) -> float:
@@ -90,21 +94,30 @@ def normalized_entropy(
         >>> round(normalized_entropy(-2.0, 2, 4), 12)
         0.721347520444
     """
-    positive = number_given("clicks", clicks)
-    negative = number_given("total", total) - positive if others is None else number_given("others", others)
+    positive = as_number(clicks)
+    negative = as_number(total) - positive if others is None else as_number(others)
     if positive <= 0 or negative <= 0:
         reason = f"all labels are {int(positive > 0)}" if positive or negative else NO_SAMPLES
         return stand_in("normalized_entropy", reason, zero_division)
     entropy = -positive * _log_share(positive, negative) - negative * _log_share(negative, positive)
-    return max(0.0, -float(number_given("log_likelihood", log_likelihood))) / entropy
+    return max(-float(as_number(log_likelihood)), 0.0) / entropy  # this way round nan stays nan
 
 
 def _log_share(part: float, rest: float) -> float:
     """``ln(part / (part + rest))``, accurate also where the share is nearly 1."""
     whole = part + rest
-    return math.log(part / whole) if part < rest else math.log1p(-rest / whole)
+    if part < rest:
+        return math.log(part / whole) if part / whole else math.log(part) - math.log(whole)
+    return math.log1p(-rest / whole)
 
 
+@given(
+    positive=weights("buckets", flat=True),
+    negative=weights("buckets", flat=True),
+    zero_division=stand_in_value,
+    max_span=above_0,
+    relative_error_bound=above_0,
+)
 def bucket_error(
     positive: Any,
     negative: Any,
@@ -135,9 +148,8 @@ def bucket_error(
         0.19999999999999996
     """
     error = weight = shows = clicks = predicted = 0.0
-    histograms = histograms_given(positive, negative)
-    start, buckets = -math.inf, len(histograms[0])
-    pairs = zip(*(histogram.astype(float).tolist() for histogram in histograms))
+    start, buckets = -math.inf, len(positive)
+    pairs = zip(*(histogram.astype(float).tolist() for histogram in (positive, negative)))
     for bucket, (clicked, ignored) in enumerate(pairs):
         rate = bucket / buckets
         if rate - start > max_span:
@@ -154,6 +166,6 @@ def bucket_error(
             start = -math.inf
     if weight:
         return error / weight
-    known = np.any(positive) or np.any(negative)
+    known = positive.any() or negative.any()
     reason = "no group of buckets holds enough samples to tell its rate" if known else NO_SAMPLES
     return stand_in("bucket_error", reason, zero_division)

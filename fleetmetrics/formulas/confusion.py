@@ -22,10 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.given import matrix_given, weights_given
 from fleetmetrics.formulas.ratio import left_out, stand_in, undefined
+from fleetmetrics.given import amount, between, given, matrix, one_of, stand_in_value, weights
 
 __all__ = [
     "f_beta",
@@ -40,6 +39,8 @@ __all__ = [
 
 
 _NEITHER = "neither true nor predicted"
+#: The argument ``average`` of several classes.
+AVERAGES = one_of("binary", "micro", "macro", "weighted", "none", None)
 
 
 class Counts(NamedTuple):
@@ -68,9 +69,8 @@ class Counts(NamedTuple):
         return self.tp + self.fp + self.fn
 
 
-def counts_of(confusion: Any) -> Counts:
+def counts_of(matrix: np.ndarray) -> Counts:
     """True and false positives and negatives of every class, of the matrix's dtype."""
-    matrix = matrix_given(confusion)
     if matrix.ndim == 3:
         return Counts(matrix[:, 1, 1], matrix[:, 0, 1], matrix[:, 1, 0], matrix[:, 0, 0], "label")
     tp = matrix.diagonal()
@@ -90,6 +90,7 @@ def _elsewhere(matrix: np.ndarray) -> np.ndarray:
     return total
 
 
+@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def precision(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
     """Share of the samples predicted to be of a class that are: ``tp / (tp + fp)``.
 
@@ -101,6 +102,7 @@ def precision(confusion: Any, average: str | None = "macro", zero_division: floa
     return averaged("precision", "never predicted", counts, counts.tp, counts.predicted, average, zero_division)
 
 
+@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def recall(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
     """Share of the samples of a class that are predicted to be: ``tp / (tp + fn)``; sensitivity, true positive rate.
 
@@ -112,6 +114,7 @@ def recall(confusion: Any, average: str | None = "macro", zero_division: float =
     return averaged("recall", "never true", counts, counts.tp, counts.support, average, zero_division)
 
 
+@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def specificity(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
     """Share of the samples of other classes that are predicted to be: ``tn / (tn + fp)``; true negative rate.
 
@@ -123,6 +126,7 @@ def specificity(confusion: Any, average: str | None = "macro", zero_division: fl
     return averaged("specificity", "always true", counts, counts.tn, counts.tn + counts.fp, average, zero_division)
 
 
+@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def jaccard(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
     """Intersection over union of the samples of a class and those predicted to be: ``tp / (tp + fp + fn)``.
 
@@ -134,6 +138,7 @@ def jaccard(confusion: Any, average: str | None = "macro", zero_division: float 
     return averaged("jaccard", _NEITHER, counts, counts.tp, counts.either, average, zero_division)
 
 
+@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value, beta=between(0, math.inf))
 def f_beta(confusion: Any, average: str | None = "macro", zero_division: float = math.nan, *, beta: float = 1.0) -> Any:
     """Weighted harmonic mean of precision and recall.
 
@@ -187,7 +192,7 @@ def averaged(
     weights = counts.support if average == "weighted" else np.ones(len(values))
     # scikit-learn knows of the classes that occur and of all labels
     occurs = np.ones(len(values), bool) if average is None or counts.entry == "label" else counts.either != 0
-    kept = occurs & ~np.isnan(values)
+    kept = occurs & ((below != 0) | (not warns))
     if average is not None and not kept.any():
         undefined(name, f"every {counts.entry} is {reason}")
         return math.nan
@@ -197,7 +202,6 @@ def averaged(
 
 
 def _average(average: str | None, entries: int) -> str | None:
-    choice_of("average", average, ("binary", "micro", "macro", "weighted", "none", None))
     if average == "binary" and entries != 2:
         raise InvalidInputError(f"average='binary' is of two classes, not of {entries}; give 'macro', 'micro' or None")
     return None if average == "none" else average
@@ -208,6 +212,7 @@ def _mean(values: np.ndarray, weights: np.ndarray) -> float:
     return float((values * weights).sum() / total if total else values.mean())
 
 
+@given(confusion=matrix(labels=True), average=AVERAGES)
 def stat_scores(confusion: Any, average: str | None = None) -> np.ndarray:
     """True positives, false positives, true negatives, false negatives and support (how often a class is true).
 
@@ -233,6 +238,7 @@ def stat_scores(confusion: Any, average: str | None = None) -> np.ndarray:
     return table.sum(axis=0) if average == "micro" else table
 
 
+@given(confusion=matrix(labels=True), normalize=one_of("true", "pred", "all", None), zero_division=stand_in_value)
 def normalized_confusion(confusion: Any, normalize: str | None = None, zero_division: float = math.nan) -> np.ndarray:
     """A confusion matrix as shares (float64) of its rows, its columns or all samples; each label's matrix by itself.
 
@@ -246,10 +252,9 @@ def normalized_confusion(confusion: Any, normalize: str | None = None, zero_divi
         >>> normalized_confusion([[3, 1], [2, 2]], "true").tolist()
         [[0.75, 0.25], [0.5, 0.5]]
     """
-    matrix = matrix_given(confusion).copy()  # what is returned may be changed
+    matrix: np.ndarray = confusion.copy()  # what is returned may be changed
     if normalize is None:
         return matrix
-    choice_of("normalize", normalize, ("true", "pred", "all", None))
     axis = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[normalize]
     whole = matrix.sum(axis=axis, keepdims=True)
     values = np.full(matrix.shape, zero_division, np.float64)
@@ -261,6 +266,13 @@ def normalized_confusion(confusion: Any, normalize: str | None = None, zero_divi
     return values
 
 
+@given(
+    true_positive=weights("classes"),
+    predicted=weights("classes"),
+    actual=weights("classes"),
+    total=amount,
+    average=one_of("micro", "macro", None),
+)
 def precision_recall_f1(
     true_positive: Any, predicted: Any, actual: Any, total: Any, average: str | None = "macro"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -284,10 +296,7 @@ def precision_recall_f1(
         >>> precision_recall_f1([1, 1, 0, 1], [1, 2, 0, 1], [1, 1, 1, 1], total=4)
         (array(0.625), array(0.75), array(0.66666667), array(4))
     """
-    given = {"true_positive": true_positive, "predicted": predicted, "actual": actual}
-    size = np.size(true_positive)
-    counts = [weights_given(name, count, [size]) for name, count in given.items()]
-    choice_of("average", average, ("micro", "macro", None))
+    counts = [true_positive, predicted, actual]
     support = counts[2] if average is None else np.asarray(counts[2].sum())
     if average == "micro":
         counts = [count.sum(keepdims=True) for count in counts]

@@ -14,10 +14,16 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.formulas.aggregation import spread, warn_if_small
-from fleetmetrics.formulas.given import moments_given, number_given, samples_given, sums_before
 from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
+from fleetmetrics.formulas.sums import as_number, root, sums_before
+from fleetmetrics.given import amount, at_least, given, moments, numbers, optional, stand_in_value, text, weights, whole
 
 __all__ = ["explained_variance", "pearson_correlation", "r2_score", "rank_comoments", "spearman_correlation"]
+
+
+#: Samples that are compared: numbers without nan, and their weights.
+SCORES = numbers("samples", flat=True, infinite=True)
+WEIGHTS = weights("samples", flat=True)
 
 
 def _trouble(name: str, what: str, weight: float, mean: float, squares: float, two_words: bool) -> str:
@@ -29,6 +35,7 @@ def _trouble(name: str, what: str, weight: float, mean: float, squares: float, t
     return "" if squares else f"all {what} are equal"
 
 
+@given(squared_error=amount, label=moments(3, 4), number=whole, adjusted=at_least(0), zero_division=stand_in_value)
 def r2_score(
     squared_error: Any, label: Any, number: Any = 0, adjusted: int = 0, zero_division: float = math.nan
 ) -> float:
@@ -50,19 +57,20 @@ def r2_score(
         >>> r2_score(1.0, [4.0, 2.5, 5.0], number=4, adjusted=1)
         0.7
     """
-    weight, mean, squares, *rest = moments_given("label", label)
+    weight, mean, squares, *rest = label.tolist()
     reason = _trouble("r2_score", "labels", weight, mean, squares, bool(rest))
-    count = int(number_given("number", number))
+    count = int(as_number(number)) if adjusted else 0
     if adjusted and not reason and count <= adjusted + 1:
         reason = f"there are {count} samples, and {adjusted} regressors need more than {adjusted + 1}"
     if reason:
         return stand_in("r2_score", reason, zero_division)
-    unexplained = number_given("squared_error", squared_error) / squares
+    unexplained = as_number(squared_error) / squares
     if adjusted:
         unexplained *= (count - 1) / (count - adjusted - 1)
     return 1.0 - unexplained
 
 
+@given(error=moments(3, 4), label=moments(3, 4), zero_division=stand_in_value)
 def explained_variance(error: Any, label: Any, zero_division: float = math.nan) -> float:
     """`r2_score` that forgives a constant bias, at most 1; takes the moments of the errors and of the labels.
 
@@ -72,13 +80,14 @@ def explained_variance(error: Any, label: Any, zero_division: float = math.nan) 
         >>> explained_variance([4.0, 1.0, 1.0], [4.0, 2.5, 5.0])
         0.8
     """
-    weight, mean, squares, *rest = moments_given("label", label)
+    weight, mean, squares, *rest = label.tolist()
     reason = _trouble("explained_variance", "labels", weight, mean, squares, bool(rest))
     if reason:
         return stand_in("explained_variance", reason, zero_division)
-    return 1.0 - moments_given("error", error)[2] / squares
+    return 1.0 - error.tolist()[2] / squares
 
 
+@given(comoments=moments(6, 8), zero_division=stand_in_value, name=text)
 def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: str = "pearson_correlation") -> float:
     """Pearson's coefficient of the linear correlation of predictions and labels, in [-1, 1].
 
@@ -94,21 +103,27 @@ def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: s
         >>> pearson_correlation([4.0, 2.0, 0.0, 8.0, 3.0, 2.0])
         0.75
     """
-    weight, of_p, of_y, pp, py, yy, *rest = moments_given("comoments", comoments, (6, 8))
+    weight, of_p, of_y, pp, py, yy, *rest = comoments.tolist()
     reason = _trouble(name, "labels", weight, of_y, yy, bool(rest))
     reason = reason or _trouble(name, "predictions", weight, of_p, pp, bool(rest))
     if reason:
         return stand_in(name, reason, zero_division)
-    return min(1.0, max(-1.0, py / root_of_product(pp, yy)))
+    return min(max(py / root_of_product(pp, yy), -1.0), 1.0)  # this way round nan stays nan
 
 
 def root_of_product(one: float, other: float) -> float:
     """The square root of a product that may leave the range of a float."""
     product = one * other
     # The root of the product rounds once; two roots do not overflow.
-    return math.sqrt(product) if 1e-280 < product < 1e300 else math.sqrt(one) * math.sqrt(other)
+    return math.sqrt(product) if 1e-280 < product < 1e300 else root(one) * root(other)
 
 
+@given(
+    prediction=SCORES,
+    label=SCORES,
+    weight=optional(WEIGHTS),
+    zero_division=stand_in_value,
+)
 def spearman_correlation(prediction: Any, label: Any, weight: Any = None, zero_division: float = math.nan) -> float:
     """Spearman's rank correlation in [-1, 1]: Pearson's coefficient of the ranks, equal values sharing their mean rank.
 
@@ -126,9 +141,12 @@ def spearman_correlation(prediction: Any, label: Any, weight: Any = None, zero_d
         >>> spearman_correlation([1.0, 2.0, 3.0, 4.0], [10.0, 100.0, 1000.0, 500.0])
         0.8
     """
-    return pearson_correlation(rank_comoments(prediction, label, weight), zero_division, "spearman_correlation")
+    return pearson_correlation.bare(
+        rank_comoments.bare(prediction, label, weight), zero_division, "spearman_correlation"
+    )
 
 
+@given(prediction=SCORES, label=SCORES, weight=optional(WEIGHTS))
 def rank_comoments(prediction: Any, label: Any, weight: Any = None) -> np.ndarray:
     """The argument of `pearson_correlation` for the ranks of `spearman_correlation`, which has the same arguments.
 
@@ -139,10 +157,9 @@ def rank_comoments(prediction: Any, label: Any, weight: Any = None) -> np.ndarra
         >>> rank_comoments([1.0, 2.0, 3.0], [1.0, 3.0, 2.0]).tolist()
         [3.0, 0.0, 0.0, 2.0, 1.0, 2.0]
     """
-    prediction, label, weight = samples_given(weight, prediction=prediction, label=label)
     count = np.ones(len(label)) if weight is None else weight
     if weight is not None and count.size:  # the products below have three weights, and might leave the range of a float
-        count = np.ldexp(count, -np.frexp(count.max())[1])
+        count = np.ldexp(count.astype(np.float64, copy=False), -np.frexp(count.max())[1])
     r, s = (_ranks(values, count) for values in (prediction, label))
     products = [math.fsum(count * one * other) for one, other in ((r, r), (r, s), (s, s))]
     return np.array([math.fsum(count), 0.0, 0.0, *products])

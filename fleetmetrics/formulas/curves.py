@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.given import as_integers, histograms_given, sums_before, weights_given
+from fleetmetrics.formulas.auc import HISTOGRAM
 from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.formulas.sums import as_integers, sums_before, unknown
+from fleetmetrics.given import given, numbers, stand_in_value, weights
 
 __all__ = [
     "ROC",
@@ -29,6 +31,10 @@ __all__ = [
     "precision_recall_curve",
     "roc_curve",
 ]
+
+
+#: The lowest score of each bucket.
+THRESHOLDS = numbers("buckets", rising=True, infinite=True)
 
 
 class ROC(NamedTuple):
@@ -59,6 +65,7 @@ class PrecisionRecall(NamedTuple):
     thresholds: np.ndarray
 
 
+@given(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, zero_division=stand_in_value)
 def roc_curve(positive: Any, negative: Any, thresholds: Any, zero_division: float = math.nan) -> ROC:
     """The ROC curve over the thresholds that separate samples.
 
@@ -80,6 +87,7 @@ def roc_curve(positive: Any, negative: Any, thresholds: Any, zero_division: floa
     return ROC(fpr, tpr, at.thresholds)
 
 
+@given(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, zero_division=stand_in_value)
 def precision_recall_curve(
     positive: Any, negative: Any, thresholds: Any, zero_division: float = math.nan
 ) -> PrecisionRecall:
@@ -99,6 +107,7 @@ def precision_recall_curve(
     return PrecisionRecall(at.precision[::-1], recall[::-1], at.thresholds[:0:-1])
 
 
+@given(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
 def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math.nan) -> float:
     """The largest distance between the distributions of the scores of the two classes, in [0, 1].
 
@@ -139,14 +148,15 @@ class Points(NamedTuple):
         return "" if positive and negative else reason
 
 
-def points(positive: Any, negative: Any, thresholds: Any = None) -> Points:
+def points(positive: np.ndarray, negative: np.ndarray, thresholds: np.ndarray | None = None) -> Points:
     """The points of the curves, all by sums: a difference would lose small weights."""
-    thresholds = np.zeros(np.size(positive)) if thresholds is None else thresholds
-    p, n, t = (array[::-1].astype(np.float64) for array in histograms_given(positive, negative, thresholds))
-    used = (p > 0) | (n > 0)
-    p, n = np.append(p[used], 0.0), np.append(n[used], 0.0)
+    used = np.flatnonzero((positive != 0) | (negative != 0))[::-1]
+    p, n = np.zeros(len(used) + 1), np.zeros(len(used) + 1)
+    p[:-1], n[:-1] = positive[used], negative[used]
     above, below = (sums_before(p), sums_before(n)), (np.cumsum(p[::-1])[::-1], np.cumsum(n[::-1])[::-1])
-    return Points(*above, *below, np.append(math.inf, t[used]))
+    at = np.full(len(used) + 1, math.inf)
+    at[1:] = 0.0 if thresholds is None else thresholds[used]
+    return Points(*above, *below, at)
 
 
 def _share(cumulated: np.ndarray, metric: str, reason: str, zero_division: float) -> np.ndarray:
@@ -155,6 +165,7 @@ def _share(cumulated: np.ndarray, metric: str, reason: str, zero_division: float
     return cumulated / cumulated[-1]
 
 
+@given(positive=HISTOGRAM, negative=HISTOGRAM, fractions=weights(most=1), zero_division=stand_in_value)
 def cumulative_gain(positive: Any, negative: Any, fractions: Any, zero_division: float = math.nan) -> np.ndarray:
     """The share of the positive samples among the given fractions of samples with the highest scores.
 
@@ -171,9 +182,17 @@ def cumulative_gain(positive: Any, negative: Any, fractions: Any, zero_division:
         >>> cumulative_gain([0, 1, 3], [4, 1, 1], [0.25, 0.5, 1.0]).tolist()
         [0.46875, 0.875, 1.0]
     """
-    return _gain("cumulative_gain", positive, negative, _fractions(fractions), 1.0, zero_division)
+    return _gain("cumulative_gain", positive, negative, fractions, 1.0, zero_division)
 
 
+def _above_0(argument: str, value: Any, sizes: Any) -> np.ndarray:
+    array: np.ndarray = weights(most=1)(argument, value, sizes)
+    if not array.all():
+        raise InvalidInputError(f"{argument} must be shares above 0, in (0, 1], not 0")
+    return array
+
+
+@given(positive=HISTOGRAM, negative=HISTOGRAM, fractions=_above_0, zero_division=stand_in_value)
 def lift(positive: Any, negative: Any, fractions: Any, zero_division: float = math.nan) -> np.ndarray:
     """How many times more positive samples the top of the ranking holds than a random choice of the same size.
 
@@ -184,22 +203,15 @@ def lift(positive: Any, negative: Any, fractions: Any, zero_division: float = ma
         >>> lift([0, 1, 3], [4, 1, 1], [0.25, 0.5, 1.0]).tolist()
         [1.875, 1.75, 1.0]
     """
-    fractions = _fractions(fractions)
     return _gain("lift", positive, negative, fractions, fractions, zero_division)
 
 
-def _fractions(fractions: Any) -> np.ndarray:
-    array = weights_given("fractions", fractions).astype(np.float64)
-    if array.size and array.max() > 1:
-        raise InvalidInputError(f"fractions must be shares of the samples, in [0, 1], not {array.max()}")
-    return array
-
-
-def _gain(
-    metric: str, positive: Any, negative: Any, fractions: np.ndarray, divisor: Any, zero_division: float
-) -> np.ndarray:
+def _gain(metric: str, positive: Any, negative: Any, fractions: Any, divisor: Any, zero_division: float) -> np.ndarray:
     """The cumulative gain over the divisor, of the shape of the fractions."""
-    table = as_integers(np.stack(histograms_given(positive, negative)))[:, ::-1]
+    fractions, counts = np.asarray(fractions, np.float64), np.stack([positive, negative])
+    if unknown(counts):
+        return np.full(fractions.shape, math.nan)
+    table = as_integers(counts)[:, ::-1]
     p, both = [0, *table[0].tolist()], table.sum(axis=0).tolist()
     tp, population = list(itertools.accumulate(p)), list(itertools.accumulate([0, *both]))
     if not tp[-1]:

@@ -12,11 +12,11 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.auc import area_fraction
-from fleetmetrics.formulas.given import array_given, sums_before, weights_given
+from fleetmetrics.formulas.auc import area_fraction, fraction
 from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.formulas.sums import sums_before
+from fleetmetrics.given import array_of, flags, given, one_of, optional, stand_in_value, weights
 
 __all__ = ["exact_auc"]
 
@@ -24,6 +24,23 @@ __all__ = ["exact_auc"]
 _BLOCK = 255**2
 
 
+def _scores(argument: str, value: Any, sizes: Any) -> np.ndarray:
+    """Numbers of any shape, flat; those that are nan are found when they are sorted."""
+    array = array_of(argument, value).reshape(-1)
+    if array.dtype == object:
+        raise InvalidInputError(f"{argument} must hold numbers of at most 64 bits, not {max(array, key=abs)!r:.60}")
+    sizes["samples"] = array.size, argument
+    return array
+
+
+@given(
+    score=_scores,
+    label=flags("samples", flat=True),
+    weight=optional(weights("samples", flat=True)),
+    curve=one_of("ROC", "PR"),
+    max_fpr=fraction,
+    zero_division=stand_in_value,
+)
 def exact_auc(
     score: Any,
     label: Any,
@@ -60,12 +77,7 @@ def exact_auc(
         >>> exact_auc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
         0.75
     """
-    score, label = (np.ravel(array_given(name, each)) for name, each in (("score", score), ("label", label)))
-    weight = None if weight is None else np.ravel(weights_given("weight", weight)).astype(np.float64, copy=False)
-    lengths = [len(array) for array in (score, label, weight) if array is not None]
-    if len(set(lengths)) > 1:
-        raise InvalidInputError(f"score, label and weight must be equally long, not {lengths}")
-    choice_of("curve", curve, ("ROC", "PR"))
+    weight = None if weight is None else weight.astype(np.float64, copy=False)
     if weight is None and score.dtype.kind == "f" and curve == "ROC" and area_fraction(max_fpr) == 1:
         return exact_auc_of(**count_keys(*_both_sorted(score, label)), zero_division=zero_division)
     label = label.astype(bool, copy=False)

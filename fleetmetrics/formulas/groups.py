@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics.given import flags, given, keys, numbers, optional, weights
+
 __all__ = ["auc_by_group"]
 
 
@@ -88,6 +90,7 @@ def _sums_before(values: np.ndarray, start: np.ndarray) -> np.ndarray:
     return found
 
 
+@given(group=keys("samples"), score=numbers("samples"), label=flags("samples"), weight=optional(weights("samples")))
 def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Area under the ROC curve of each group's samples; equal scores count half.
 
@@ -108,7 +111,7 @@ def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tupl
         >>> area.tolist(), positive.tolist(), negative.tolist()
         ([1.0, nan], [1, 1], [2, 0])
     """
-    group, score, label = np.asarray(group), np.asarray(score), np.asarray(label).astype(np.bool_)
+    label = label.astype(np.bool_, copy=False)
     first = starts_of(group)
     start = np.flatnonzero(first)
     order = best_first(score, start, np.diff(np.append(start, len(group))))

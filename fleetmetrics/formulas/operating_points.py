@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.curves import Points, points
-from fleetmetrics.formulas.given import array_given, histograms_given
+from fleetmetrics.formulas.auc import HISTOGRAM
+from fleetmetrics.formulas.curves import THRESHOLDS, Points, points
 from fleetmetrics.formulas.ratio import stand_in, undefined
+from fleetmetrics.given import above_0, between, given, numbers, stand_in_value, weights
 
 __all__ = [
     "OperatingPoint",
@@ -27,6 +27,10 @@ __all__ = [
     "specificity_at_sensitivity",
     "threshold_sweep",
 ]
+
+
+#: The least that a precision or a rate must be.
+_SHARE = between(0, 1)
 
 
 class OperatingPoint(NamedTuple):
@@ -41,6 +45,9 @@ class OperatingPoint(NamedTuple):
     threshold: float
 
 
+@given(
+    positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, min_precision=_SHARE, zero_division=stand_in_value
+)
 def recall_at_fixed_precision(
     positive: Any, negative: Any, thresholds: Any, min_precision: float, zero_division: float = math.nan
 ) -> OperatingPoint:
@@ -59,6 +66,7 @@ def recall_at_fixed_precision(
     return _best(at, at.tp / at.tp[-1], at.precision >= min_precision)
 
 
+@given(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, min_recall=_SHARE, zero_division=stand_in_value)
 def precision_at_fixed_recall(
     positive: Any, negative: Any, thresholds: Any, min_recall: float, zero_division: float = math.nan
 ) -> OperatingPoint:
@@ -77,6 +85,9 @@ def precision_at_fixed_recall(
     return _best(at, at.precision, at.tp / at.tp[-1] >= min_recall, lowest=True)
 
 
+@given(
+    positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, min_specificity=_SHARE, zero_division=stand_in_value
+)
 def sensitivity_at_specificity(
     positive: Any, negative: Any, thresholds: Any, min_specificity: float, zero_division: float = math.nan
 ) -> OperatingPoint:
@@ -96,6 +107,9 @@ def sensitivity_at_specificity(
     return best._replace(value=best.value / float(at.tp[-1]))
 
 
+@given(
+    positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, min_sensitivity=_SHARE, zero_division=stand_in_value
+)
 def specificity_at_sensitivity(
     positive: Any, negative: Any, thresholds: Any, min_sensitivity: float, zero_division: float = math.nan
 ) -> OperatingPoint:
@@ -116,6 +130,8 @@ def specificity_at_sensitivity(
 
 def _best(at: Points, values: np.ndarray, allowed: np.ndarray, *, lowest: bool = False) -> OperatingPoint:
     """The highest of the allowed values; of equal ones that at the highest threshold, or at the lowest."""
+    if math.isnan(at.tp[-1] + at.fp[-1]):  # of weights that nobody has checked
+        return OperatingPoint(math.nan, math.nan)
     kept = np.where(allowed, values, -1.0)
     best = int(np.flatnonzero(kept == kept.max())[-1 if lowest else 0])
     return OperatingPoint(float(values[best]), float(at.thresholds[best]))
@@ -145,6 +161,13 @@ class Sweep(NamedTuple):
     best_f_beta: float
 
 
+@given(
+    thresholds=numbers("thresholds", rising=True, infinite=True),
+    positive=weights("thresholds+1", flat=True),
+    negative=weights("thresholds+1", flat=True),
+    beta=above_0,
+    zero_division=stand_in_value,
+)
 def threshold_sweep(
     positive: Any, negative: Any, thresholds: Any, beta: float = 1.0, zero_division: float = math.nan
 ) -> Sweep:
@@ -167,10 +190,7 @@ def threshold_sweep(
         >>> sweep.recall.tolist(), sweep.specificity.tolist(), sweep.best_threshold
         ([1.0, 0.5], [0.6666666666666666, 1.0], 0.25)
     """
-    at = np.ravel(array_given("thresholds", thresholds)).astype(np.float64)
-    p, n = (array.astype(np.float64) for array in histograms_given(positive, negative))
-    if len(p) != len(at) + 1:
-        raise InvalidInputError(f"positive has {len(p)} entries and thresholds {len(at)}; it must have one more")
+    at, p, n = (np.asarray(array, np.float64) for array in (thresholds, positive, negative))
     tp, fp = (np.cumsum(weights[::-1])[::-1][1:] for weights in (p, n))
     fn, tn = (np.cumsum(weights)[:-1] for weights in (p, n))
     square = min(beta, 1e100) ** 2  # a larger one changes no digit

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.formulas.correlation import root_of_product
-from fleetmetrics.formulas.given import samples_given, sums_before
+from fleetmetrics.formulas.correlation import SCORES, WEIGHTS, root_of_product
 from fleetmetrics.formulas.groups import starts_of, sums_of
 from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
+from fleetmetrics.formulas.sums import sums_before
+from fleetmetrics.given import amount, given, made_by, optional, stand_in_value
 
 __all__ = ["PairCounts", "kendall_correlation", "pair_counts", "xauc"]
 
@@ -37,6 +38,7 @@ class PairCounts(NamedTuple):
     samples: float = 0
 
 
+@given(prediction=SCORES, label=SCORES, weight=optional(WEIGHTS))
 def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
     """Count the pairs of samples that are in order, and those that are not.
 
@@ -54,12 +56,11 @@ def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
         >>> pair_counts([1.0, 2.0, 2.0, 3.0], [1.0, 3.0, 2.0, 2.0])
         PairCounts(concordant=3, discordant=1, by_prediction=5, by_label=5, samples=4)
     """
-    prediction, label, weight = samples_given(weight, prediction=prediction, label=label)
     if not prediction.size:
         return PairCounts()
     # Weights are scaled: the product of two may leave the range of a float.
     one_each = np.ones(prediction.size, np.int64)
-    count = one_each if weight is None else np.ldexp(weight, -np.frexp(weight.max())[1])
+    count = one_each if weight is None else np.ldexp(weight.astype(np.float64, copy=False), -np.frexp(weight.max())[1])
     by_label = np.lexsort((prediction, label))
     by_prediction = np.argsort(prediction[by_label], kind="stable")
     discordant = _inversions(by_prediction, count[by_label])
@@ -113,6 +114,12 @@ def _inversions(permutation: np.ndarray, count: np.ndarray) -> float:
     return total.item()
 
 
+def _pairs(argument: str, value: Any, _: Any) -> PairCounts:
+    counts = made_by("pair_counts", PairCounts)(argument, value, _)
+    return PairCounts(*[amount(f"{argument}.{name}", each) for name, each in zip(PairCounts._fields, counts)])
+
+
+@given(pairs=_pairs, zero_division=stand_in_value)
 def kendall_correlation(pairs: PairCounts, zero_division: float = math.nan) -> float:
     """Kendall's rank correlation tau-b in [-1, 1]: pairs in order against pairs out of order.
 
@@ -127,9 +134,10 @@ def kendall_correlation(pairs: PairCounts, zero_division: float = math.nan) -> f
     if reason:
         return stand_in("kendall_correlation", reason, zero_division)
     value = (pairs.concordant - pairs.discordant) / root_of_product(pairs.by_prediction, pairs.by_label)
-    return min(1.0, max(-1.0, value))
+    return min(max(value, -1.0), 1.0)
 
 
+@given(pairs=_pairs, zero_division=stand_in_value)
 def xauc(pairs: PairCounts, zero_division: float = math.nan) -> float:
     """Share of the pairs of different labels whose predictions are in the same order; equal ones count half.
 
@@ -144,7 +152,7 @@ def xauc(pairs: PairCounts, zero_division: float = math.nan) -> float:
     if reason:
         return stand_in("xauc", reason, zero_division)
     value = (pairs.by_label + pairs.concordant - pairs.discordant) / (2 * pairs.by_label)
-    return min(1.0, max(0.0, value))
+    return min(max(value, 0.0), 1.0)
 
 
 def _trouble(pairs: PairCounts) -> str:

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.groups import best_first, starts_of, sums_of
 from fleetmetrics.formulas.ratio import undefined
+from fleetmetrics.given import at_least, flag, flags, given, keys, made_by, numbers, one_of, optional, weights
 
 __all__ = ["average_precision", "average_precision_of_ranking"]
 
@@ -50,6 +52,12 @@ class RankedQueries(NamedTuple):
     tie_hits: np.ndarray
 
 
+@given(
+    query=keys("answers"),
+    score=numbers("answers"),
+    relevance=weights("answers"),
+    weight=optional(weights("answers")),
+)
 def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> RankedQueries:
     """Sort the answers to each query by their scores, the highest first.
 
@@ -67,7 +75,6 @@ def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> 
         >>> ranked.place.tolist(), ranked.tie_size.tolist()
         ([0, 1, 2, 0], [1, 2, 2, 1])
     """
-    query, score, relevance = np.asarray(query), np.asarray(score), np.asarray(relevance)
     first = starts_of(query)
     start = np.flatnonzero(first)
     number = np.cumsum(first) - 1
@@ -102,6 +109,22 @@ def _within(ranked: RankedQueries, k: Any) -> np.ndarray:
     return ranked.place < (k if np.ndim(k) == 0 else np.asarray(k)[ranked.query])
 
 
+_RANKED = made_by("rank_queries", RankedQueries)
+_FIRST = optional(at_least(1))
+
+
+def _answered(argument: str, value: Any, sizes: Any) -> Any:
+    ranked = _RANKED(argument, value, sizes)
+    sizes["queries"] = len(ranked.start), argument
+    return ranked
+
+
+def _firsts(argument: str, value: Any, sizes: Any) -> Any:
+    several = isinstance(value, (list, tuple, np.ndarray))
+    return weights("queries")(argument, value, sizes) if several else _FIRST(argument, value, sizes)
+
+
+@given(ranked=_answered, k=_firsts)
 def hits_at(ranked: RankedQueries, k: Any = None) -> np.ndarray:
     """The number of relevant answers among the first k; k may be an array, one per query.
 
@@ -112,6 +135,7 @@ def hits_at(ranked: RankedQueries, k: Any = None) -> np.ndarray:
     return sums_of(ranked.tie_hits / ranked.tie_size * _within(ranked, k), ranked.start)
 
 
+@given(ranked=_RANKED)
 def r_precision(ranked: RankedQueries) -> np.ndarray:
     """Share of relevant answers among the first R of a query with R relevant ones; nan for R = 0.
 
@@ -119,9 +143,10 @@ def r_precision(ranked: RankedQueries) -> np.ndarray:
         >>> r_precision(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [1, 0, 1])).tolist()
         [0.5]
     """
-    return _shares(hits_at(ranked, ranked.relevant), ranked.relevant)
+    return _shares(hits_at.bare(ranked, ranked.relevant), ranked.relevant)
 
 
+@given(ranked=_RANKED, k=_FIRST)
 def fall_out_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     """Share of the irrelevant answers that are among the first k; nan where everything is relevant.
 
@@ -138,6 +163,7 @@ def _shares(part: np.ndarray, whole: Any) -> np.ndarray:
     return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
 
 
+@given(ranked=_RANKED, k=_FIRST, exponential=flag)
 def dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = False) -> np.ndarray:
     """Discounted cumulative gain of the first k answers.
 
@@ -155,6 +181,7 @@ def dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = Fals
     return _discounted(ranked, np.repeat(means, ranked.tie_size[tie]), k)
 
 
+@given(ranked=_RANKED, k=_FIRST, exponential=flag)
 def ideal_dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = False) -> np.ndarray:
     """The highest `dcg_at` of any order of the answers.
 
@@ -182,6 +209,7 @@ def _discounted(ranked: RankedQueries, gains: np.ndarray, k: int | None) -> np.n
     return sums_of(gains * discount[ranked.place], ranked.start)
 
 
+@given(ranked=_RANKED, k=_FIRST)
 def hit_rate_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     """Whether a relevant answer is among the first k: 0, 1, or a probability where the k-th place is tied.
 
@@ -196,6 +224,7 @@ def hit_rate_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     return 1 - (np.multiply.reduceat(factor, ranked.start) if len(ranked.start) else factor[:0])
 
 
+@given(ranked=_RANKED, k=_FIRST)
 def reciprocal_rank_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     """One over the place of the first relevant answer; 0 if there is none among the first k.
 
@@ -229,6 +258,7 @@ def _long_tie(size: int, hits: int, before: int, last: int) -> float:
     return float(np.sum(none_yet * chance / (before + drawn + 1)))
 
 
+@given(ranked=_RANKED, k=_FIRST)
 def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     """Mean of the precision at each relevant answer; nan where nothing is relevant.
 
@@ -249,6 +279,15 @@ def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndar
     return _shares(total, ranked.relevant if k is None else np.minimum(ranked.relevant, k))
 
 
+def _targets(argument: str, value: Any, sizes: Any) -> np.ndarray:
+    array: np.ndarray = numbers("samples", "classes")(argument, value, sizes)
+    if not np.isin(array, (-1, 0, 1)).all():
+        wrong = array[~np.isin(array, (-1, 0, 1))][0]
+        raise InvalidInputError(f"{argument} must hold 1, 0 and -1, not {wrong}")
+    return array
+
+
+@given(score=numbers("samples", "classes", infinite=True), target=_targets)
 def average_precision(score: Any, target: Any) -> np.ndarray:
     """Average precision of each class: the area under the steps of its precision-recall curve, in [0, 1].
 
@@ -271,7 +310,7 @@ def average_precision(score: Any, target: Any) -> np.ndarray:
     columns = np.ascontiguousarray(np.transpose(score)), np.ascontiguousarray(np.transpose(target))
     values = np.array([_area(*column) for column in zip(*columns)])
     empty = np.count_nonzero(np.isnan(values))
-    if not np.size(score):
+    if not score.size:
         undefined("average_precision", "there are no samples")
     elif empty:
         value = undefined("average_precision", f"{empty} of {len(values)} classes have no positive sample", 0.0)
@@ -289,6 +328,7 @@ def _area(score: np.ndarray, target: np.ndarray) -> float:
     return float(np.sum(hits_above / all_above) / hits.size)
 
 
+@given(relevant=flags("queries", None), total=weights("queries"), mode=one_of("IR", "integrate"))
 def average_precision_of_ranking(relevant: Any, total: Any, mode: str = "IR") -> np.ndarray:
     """Average precision of the answers to each query, the best answers first; 0 where nothing is relevant.
 
@@ -309,7 +349,6 @@ def average_precision_of_ranking(relevant: Any, total: Any, mode: str = "IR") ->
         >>> average_precision_of_ranking([[True, False, True]], [2])
         array([0.83333333])
     """
-    relevant, total = np.asarray(relevant, np.bool_), np.asarray(total)
     hits, position = np.cumsum(relevant, axis=1), np.arange(1, relevant.shape[1] + 1)
     precision = hits / position
     if mode == "integrate":

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, part_now, warn
-from fleetmetrics.formulas.given import array_given, number_given, weights_given
+from fleetmetrics.errors import UndefinedMetricWarning, part_now, warn
+from fleetmetrics.formulas.sums import as_number, root
+from fleetmetrics.given import amount, given, number, stand_in_value, text
 
 __all__ = ["ratio"]
 
@@ -41,6 +42,7 @@ def stand_in(metric: str, reason: str, zero_division: float = math.nan) -> float
     return undefined(metric, reason) if math.isnan(zero_division) else float(zero_division)
 
 
+@given(numerator=number, denominator=amount, metric=text, zero_division=stand_in_value, reason=text)
 def ratio(
     numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan, reason: str = NO_SAMPLES
 ) -> float:
@@ -56,34 +58,30 @@ def ratio(
         reason: what a denominator of 0 means, for the warning.
 
     Raises:
-        InvalidInputError: an argument is more than one number, or the denominator is negative.
+        InvalidInputError: an argument is not one number, or the denominator is negative.
 
     Examples:
         >>> ratio(3, 4, "accuracy")
         0.75
     """
-    above, below = number_given(f"the sum of {metric}", numerator), number_given(f"the total of {metric}", denominator)
-    if below < 0:
-        raise InvalidInputError(f"the total of {metric} must be a count or a weight, at least 0, not {below}")
+    below = as_number(denominator)
     if below == 0:
         return stand_in(metric, reason, zero_division)
-    return float(above / below)
+    return float(as_number(numerator) / below)
 
 
 def root_of_ratio(numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan) -> float:
     """The square root of a `ratio`; ``zero_division`` is returned as it is."""
-    value = ratio(numerator, denominator, metric, zero_division)
-    return math.sqrt(value) if np.any(denominator) else value
+    value = ratio.bare(numerator, denominator, metric, zero_division)
+    return root(value) if denominator else value
 
 
 def ratios(
-    numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan, of: str = "class"
+    numerator: np.ndarray, denominator: np.ndarray, metric: str, zero_division: float = math.nan, of: str = "class"
 ) -> np.ndarray:
     """Divide arrays of totals element by element; one warning names the undefined elements, by what each is ``of``."""
-    above = array_given(f"the sums of {metric}", numerator)
-    below = weights_given(f"the totals of {metric}", denominator, above.shape)
-    empty = below == 0
-    quotient = np.where(empty, zero_division, above / np.where(empty, 1, below))
+    empty = denominator == 0
+    quotient = np.where(empty, zero_division, numerator / np.where(empty, 1, denominator))
     if empty.any() and math.isnan(zero_division):
         undefined(metric, f"nothing to divide by for {listed(of, empty)}")
     return quotient

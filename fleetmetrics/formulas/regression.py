@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from fleetmetrics.arguments import number_of
-from fleetmetrics.formulas.given import number_given
 from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, root_of_ratio, stand_in
+from fleetmetrics.formulas.sums import as_number
+from fleetmetrics.given import amount, between, given, highest, number, stand_in_value
 
 __all__ = [
     "log_cosh_error",
@@ -33,6 +31,7 @@ __all__ = [
 ]
 
 
+@given(absolute_error=amount, total=amount, zero_division=stand_in_value)
 def mean_absolute_error(absolute_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean of the absolute errors in the unit of the label, ``sum(w * |p - y|) / sum(w)``.
 
@@ -40,9 +39,10 @@ def mean_absolute_error(absolute_error: Any, total: Any, zero_division: float = 
         >>> mean_absolute_error(6.0, 4)
         1.5
     """
-    return ratio(absolute_error, total, "mean_absolute_error", zero_division)
+    return ratio.bare(absolute_error, total, "mean_absolute_error", zero_division)
 
 
+@given(squared_error=amount, total=amount, zero_division=stand_in_value)
 def mean_squared_error(squared_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean of the squared errors in the squared unit of the label, ``sum(w * (p - y)**2) / sum(w)``.
 
@@ -50,9 +50,10 @@ def mean_squared_error(squared_error: Any, total: Any, zero_division: float = ma
         >>> mean_squared_error(16.0, 4)
         4.0
     """
-    return ratio(squared_error, total, "mean_squared_error", zero_division)
+    return ratio.bare(squared_error, total, "mean_squared_error", zero_division)
 
 
+@given(squared_error=amount, total=amount, zero_division=stand_in_value)
 def root_mean_squared_error(squared_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Square root of `mean_squared_error`, in the unit of the label; ``zero_division`` is returned as it is.
 
@@ -63,6 +64,7 @@ def root_mean_squared_error(squared_error: Any, total: Any, zero_division: float
     return root_of_ratio(squared_error, total, "root_mean_squared_error", zero_division)
 
 
+@given(absolute_percentage_error=amount, total=amount, zero_division=stand_in_value)
 def mean_absolute_percentage_error(
     absolute_percentage_error: Any, total: Any, zero_division: float = math.nan
 ) -> float:
@@ -74,9 +76,10 @@ def mean_absolute_percentage_error(
         >>> mean_absolute_percentage_error(0.5, 4)
         0.125
     """
-    return ratio(absolute_percentage_error, total, "mean_absolute_percentage_error", zero_division)
+    return ratio.bare(absolute_percentage_error, total, "mean_absolute_percentage_error", zero_division)
 
 
+@given(symmetric_error=amount, total=amount, zero_division=stand_in_value)
 def symmetric_mean_absolute_percentage_error(
     symmetric_error: Any, total: Any, zero_division: float = math.nan
 ) -> float:
@@ -88,9 +91,10 @@ def symmetric_mean_absolute_percentage_error(
         >>> symmetric_mean_absolute_percentage_error(0.5, 4)
         0.125
     """
-    return ratio(symmetric_error, total, "symmetric_mean_absolute_percentage_error", zero_division)
+    return ratio.bare(symmetric_error, total, "symmetric_mean_absolute_percentage_error", zero_division)
 
 
+@given(absolute_error=amount, absolute_label=amount, total=amount, zero_division=stand_in_value)
 def weighted_mean_absolute_percentage_error(
     absolute_error: Any, absolute_label: Any, total: Any, zero_division: float = math.nan
 ) -> float:
@@ -102,10 +106,11 @@ def weighted_mean_absolute_percentage_error(
         >>> weighted_mean_absolute_percentage_error(1.0, 8.0, 4)
         0.125
     """
-    reason = "all labels are 0" if np.any(total) else NO_SAMPLES
-    return ratio(absolute_error, absolute_label, "weighted_mean_absolute_percentage_error", zero_division, reason)
+    reason = "all labels are 0" if total else NO_SAMPLES
+    return ratio.bare(absolute_error, absolute_label, "weighted_mean_absolute_percentage_error", zero_division, reason)
 
 
+@given(squared_log_error=amount, total=amount, zero_division=stand_in_value)
 def mean_squared_log_error(squared_log_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean of the squared differences of the logarithms, ``sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w)``.
 
@@ -113,9 +118,10 @@ def mean_squared_log_error(squared_log_error: Any, total: Any, zero_division: fl
         >>> mean_squared_log_error(0.5, 4)
         0.125
     """
-    return ratio(squared_log_error, total, "mean_squared_log_error", zero_division)
+    return ratio.bare(squared_log_error, total, "mean_squared_log_error", zero_division)
 
 
+@given(squared_log_error=amount, total=amount, zero_division=stand_in_value)
 def root_mean_squared_log_error(squared_log_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Square root of `mean_squared_log_error`; ``zero_division`` is returned as it is.
 
@@ -126,6 +132,7 @@ def root_mean_squared_log_error(squared_log_error: Any, total: Any, zero_divisio
     return root_of_ratio(squared_log_error, total, "root_mean_squared_log_error", zero_division)
 
 
+@given(error=number, total=amount, zero_division=stand_in_value)
 def mean_bias(error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean of the signed errors in the unit of the label: above 0 where predictions are too high.
 
@@ -135,9 +142,10 @@ def mean_bias(error: Any, total: Any, zero_division: float = math.nan) -> float:
         >>> mean_bias(-2.0, 4)
         -0.5
     """
-    return ratio(error, total, "mean_bias", zero_division)
+    return ratio.bare(error, total, "mean_bias", zero_division)
 
 
+@given(largest=highest, zero_division=stand_in_value)
 def max_error(largest: Any, zero_division: float = math.nan) -> float:
     """The largest absolute error, ``max(|p - y|)``: minus infinity stands for no samples.
 
@@ -145,10 +153,11 @@ def max_error(largest: Any, zero_division: float = math.nan) -> float:
         >>> max_error(1.5)
         1.5
     """
-    value = float(np.max(largest))
-    return stand_in("max_error", "there are no samples", zero_division) if value == -math.inf else value
+    value = as_number(largest)
+    return stand_in("max_error", "there are no samples", zero_division) if value == -math.inf else float(value)
 
 
+@given(under=amount, over=amount, total=amount, quantile=between(0, 1), zero_division=stand_in_value)
 def quantile_loss(under: Any, over: Any, total: Any, quantile: float = 0.5, zero_division: float = math.nan) -> float:
     """Mean pinball loss in the unit of the label, at least 0; at the median half of `mean_absolute_error`.
 
@@ -165,11 +174,11 @@ def quantile_loss(under: Any, over: Any, total: Any, quantile: float = 0.5, zero
         >>> quantile_loss(8.0, 4.0, total=4, quantile=0.75)
         1.75
     """
-    quantile = number_of("quantile", quantile, 0, 1)
-    loss = quantile * number_given("under", under) + (1 - quantile) * number_given("over", over)
-    return ratio(loss, total, "quantile_loss", zero_division)
+    loss = quantile * as_number(under) + (1 - quantile) * as_number(over)
+    return ratio.bare(loss, total, "quantile_loss", zero_division)
 
 
+@given(deviance=amount, total=amount, zero_division=stand_in_value)
 def tweedie_deviance(deviance: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean Tweedie deviance, at least 0.
 
@@ -184,9 +193,10 @@ def tweedie_deviance(deviance: Any, total: Any, zero_division: float = math.nan)
         >>> tweedie_deviance(2.0, 4)
         0.5
     """
-    return ratio(deviance, total, "tweedie_deviance", zero_division)
+    return ratio.bare(deviance, total, "tweedie_deviance", zero_division)
 
 
+@given(log_cosh=amount, total=amount, zero_division=stand_in_value)
 def log_cosh_error(log_cosh: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean logarithm of the hyperbolic cosine of the error: quadratic where it is small, absolute where it is large.
 
@@ -196,4 +206,4 @@ def log_cosh_error(log_cosh: Any, total: Any, zero_division: float = math.nan) -
         >>> log_cosh_error(2.0, 4)
         0.5
     """
-    return ratio(log_cosh, total, "log_cosh_error", zero_division)
+    return ratio.bare(log_cosh, total, "log_cosh_error", zero_division)

@@ -247,4 +247,4 @@ class Throughput(Metric):
 
     def formula(self, number: np.ndarray, estimate: np.ndarray, seconds: np.ndarray) -> float:
         _raise_if_wrapped(self.name, number, estimate)
-        return formulas.throughput(number, seconds)
+        return formulas.throughput.bare(number, seconds)

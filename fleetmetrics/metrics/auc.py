@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Mapping
 
 import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.arguments import choice_of, flag_of, number_of
-from fleetmetrics.errors import BucketWarning, InvalidInputError, muted_now, warn
-from fleetmetrics.formulas.auc import area_fraction
+from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, muted, muted_now, warn
+from fleetmetrics.formulas import BoundedArea
+from fleetmetrics.formulas.auc import area_fraction, average_precision_near
+from fleetmetrics.formulas.class_areas import average_precision_of_classes_near
 from fleetmetrics.metrics.buckets import ClassHistograms, ClassSettings
 
 if TYPE_CHECKING:
@@ -18,14 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["AUC", "AveragePrecision"]
 
-#: Of each curve, the area of one class, the same with bounds, and the areas of several classes.
-_FORMULAS: dict[str, tuple[Any, Any, Any]] = {
-    "ROC": (formulas.auc_from_histogram, formulas.auc_bounds, formulas.auc_of_classes),
-    "PR": (
-        formulas.average_precision_from_histogram,
-        formulas.average_precision_bounds,
-        formulas.average_precision_of_classes,
-    ),
+#: Of each curve, the area of one class, and the areas of several classes: with bounds, or as far as ``tolerance`` asks.
+_BOUNDED: dict[str, tuple[Any, Any]] = {
+    "ROC": (formulas.auc_bounds.bare, partial(formulas.auc_of_classes.bare, bounds=True)),
+    "PR": (formulas.average_precision_bounds.bare, partial(formulas.average_precision_of_classes.bare, bounds=True)),
+}
+_PLAIN: dict[str, tuple[Any, Any]] = {
+    "ROC": (formulas.auc_from_histogram.bare, formulas.auc_of_classes.bare),
+    "PR": (formulas.average_precision_from_histogram.bare, formulas.average_precision_of_classes.bare),
+}
+_NEAR: dict[str, tuple[Any, Any]] = {
+    "ROC": _BOUNDED["ROC"],  # which take no longer than the value
+    "PR": (average_precision_near, average_precision_of_classes_near),
 }
 
 
@@ -52,25 +59,28 @@ class _Area(ClassHistograms):
         allowed = "a number of at least 0, or None"
         self.tolerance = math.inf if never else number_of("tolerance", tolerance, 0, allowed=allowed)
 
-    def area(self, histogram: np.ndarray, bounds: bool) -> Any:
-        """The area, or a `fleetmetrics.formulas.BoundedArea`."""
-        plain, bounded, of_classes = _FORMULAS[self.curve]
+    def area(self, histogram: np.ndarray, by_curve: Mapping[str, tuple[Any, Any]]) -> Any:
+        """The area, or a `fleetmetrics.formulas.BoundedArea`, by one of the tables of formulas."""
+        of_one, of_classes = by_curve[self.curve]
         limit = (self.max_fpr,) if self.curve == "ROC" else ()
         if self.task.kind != "binary":
-            settings = self.average, *limit, self.zero_division
-            return of_classes(histogram, *settings, bounds=bounds, of=self.entry)
+            return of_classes(histogram, self.average, *limit, self.zero_division, of=self.entry)
         negative, positive = histogram
-        return (bounded if bounds else plain)(positive, negative, *limit, self.zero_division)
+        return of_one(positive, negative, *limit, self.zero_division)
 
     def formula(self, histogram: np.ndarray) -> Any:
-        if self.bounds or math.isinf(self.tolerance) or issubclass(BucketWarning, muted_now()):
-            return self.area(histogram, self.bounds)
-        found = self.area(histogram, True)
-        self._warn_if_wide(*(np.atleast_1d(each) for each in found))
+        if self.bounds:
+            return self.area(histogram, _BOUNDED)
+        if math.isinf(self.tolerance) or issubclass(BucketWarning, muted_now()):
+            return self.area(histogram, _PLAIN)
+        found = self.area(histogram, _NEAR)
+        if _width(found).max(initial=0.0) > self.tolerance:
+            with muted(UndefinedMetricWarning):  # which has been said
+                self._warn_if_wide(*(np.atleast_1d(each) for each in self.area(histogram, _BOUNDED)))
         return found.value
 
     def _warn_if_wide(self, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        width = np.where(np.isnan(high), 0.0, high - low)
+        width = _width(BoundedArea(value, low, high))
         worst = int(width.argmax())
         if width[worst] > self.tolerance:
             one = f" of {self.entry} {worst}" if len(width) > 1 else ""
@@ -80,6 +90,12 @@ class _Area(ClassHistograms):
                 "Give more buckets=, or tolerance=None; bounds=True returns the bounds, and ExactAUC needs no buckets",
                 BucketWarning,
             )
+
+
+def _width(area: BoundedArea) -> np.ndarray:
+    """How far apart the bounds are; 0 where there are none."""
+    width = np.atleast_1d(area.high - area.low)
+    return np.where(np.isnan(width), 0.0, width)
 
 
 class AUC(_Area):
@@ -162,7 +178,7 @@ class AUC(_Area):
 
 def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:
     """The arguments; raises if they are invalid, or ``max_fpr`` is given for another curve than ROC."""
-    choice_of("curve", curve, tuple(_FORMULAS))
+    choice_of("curve", curve, tuple(_PLAIN))
     area_fraction(max_fpr)
     if max_fpr is not None and curve != "ROC":
         raise InvalidInputError(f"max_fpr is for curve='ROC', not for curve={curve!r}; leave it out")

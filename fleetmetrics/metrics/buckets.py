@@ -10,6 +10,7 @@ from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, whole_numbe
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.given import bare
 from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores
@@ -136,10 +137,11 @@ class ScoreHistogram(BucketHistogram):
 
 def of_classes(function: Callable[..., Any], *settings: str) -> Any:
     """A metric's ``formula``: a function of the histograms of classes 1 and 0, and of these settings of the metric."""
+    evaluated = bare(function)
 
     def formula(self: Undefinable, **states: np.ndarray) -> Any:
         ((negative, positive),) = states.values()
-        return function(positive, negative, *(getattr(self, name) for name in settings))
+        return evaluated(positive, negative, *(getattr(self, name) for name in settings))
 
     return formula
 

@@ -59,10 +59,10 @@ class _ByUser(Undefinable, GroupedMetric):
 
     def _areas(self, records: Records) -> tuple[Any, ...]:
         weight, exponent = scaled(records["weight"])
-        return (*auc_by_group(records[self.by], records["score"], records["label"], weight), exponent)
+        return (*auc_by_group.bare(records[self.by], records["score"], records["label"], weight), exponent)
 
     def formula(self, total: np.ndarray, weight: np.ndarray) -> float:
-        return ratio(total, weight, self.title, self.zero_division, "no user has samples of both classes")
+        return ratio.bare(total, weight, self.title, self.zero_division, "no user has samples of both classes")
 
 
 class GAUC(_ByUser):

@@ -265,4 +265,4 @@ class BrierDecomposition(_Binned):
     def formula(
         self, number: np.ndarray, probability: np.ndarray, squared_deviation: np.ndarray
     ) -> formulas.BrierParts:
-        return formulas.brier_decomposition(number, probability, squared_deviation, _centers(self.edges))
+        return formulas.brier_decomposition.bare(number, probability, squared_deviation, _centers(self.edges))

@@ -195,7 +195,9 @@ class NormalizedEntropy(OfProbabilities):
         self.declare(*OTHERS)
 
     def formula(self, log_likelihood: np.ndarray, clicks: np.ndarray, others: np.ndarray) -> float:
-        return formulas.normalized_entropy(log_likelihood, clicks, clicks + others, self.zero_division, others=others)
+        return formulas.normalized_entropy.bare(
+            log_likelihood, clicks, clicks + others, self.zero_division, others=others
+        )
 
 
 class RecalibratedNormalizedEntropy(NormalizedEntropy):
@@ -261,4 +263,4 @@ class BucketError(BucketHistogram):
         table = histogram[:, :-1].copy()
         table[:, -1] += histogram[:, -1]
         bounds = {"max_span": self.max_span, "relative_error_bound": self.relative_error_bound}
-        return formulas.bucket_error(table[1], table[0], self.zero_division, **bounds)
+        return formulas.bucket_error.bare(table[1], table[0], self.zero_division, **bounds)

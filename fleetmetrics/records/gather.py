@@ -260,7 +260,7 @@ class _Collected:
         return kept, share.states(kept.joined())
 
     def _kept_count(self, rank: int) -> int:
-        return sampling.kept_count(self.share.order, self._counts, rank, self._total, self._blocks)
+        return sampling.kept_count.bare(self.share.order, self._counts, rank, self._total, self._blocks)
 
     @cached_property
     def _positions(self) -> list[Positions]:

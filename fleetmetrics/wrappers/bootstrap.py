@@ -312,7 +312,7 @@ class Bootstrap(Wrapper):
                 f"samples, or a dict or tuple of these; {self.metric.name} gives {given}"
             )
         table = np.stack([array.astype(np.float64) for array in arrays[1:]])
-        return bootstrap_result(value, table, self.seed, drawn, self.confidence, self.metric.name)
+        return bootstrap_result.bare(value, table, self.seed, drawn, self.confidence, self.metric.name)
 
 
 def _asked(metric: Metric, batch: Batch) -> list[tuple[Any, Any]]:

@@ -201,7 +201,7 @@ def _class_counts(pred: np.ndarray, target: np.ndarray, thr: float | None, topk:
 
 
 def _shares(states: dict[str, np.ndarray], average: str | None) -> tuple[np.ndarray, ...]:
-    return formulas.precision_recall_f1(
+    return formulas.precision_recall_f1.bare(
         100 * states["true_positive"], states["predicted"], states["actual"], states["total"], average
     )
 
@@ -285,5 +285,5 @@ _AP_AVERAGES = ("macro", None)
 
 
 def _average_precision(pred: np.ndarray, target: np.ndarray, average: str | None) -> np.ndarray:
-    values = 100 * formulas.average_precision(pred, target)
+    values = 100 * formulas.average_precision.bare(pred, target)
     return values if average is None else np.asarray(values.mean() if values.size else math.nan)

@@ -219,7 +219,7 @@ def _recall_counts(hits: np.ndarray, relevant: np.ndarray) -> dict[str, np.ndarr
 
 def _recalls(states: dict[str, np.ndarray]) -> list[float]:
     _warn_of_empty("RetrievalRecall", states["irrelevant"], states["total"])
-    return [formulas.ratio(100 * hits, states["total"], "RetrievalRecall") for hits in states["hits"].tolist()]
+    return [formulas.ratio.bare(100 * hits, states["total"], "RetrievalRecall") for hits in states["hits"].tolist()]
 
 
 @PRETRAIN.register_module()
@@ -271,7 +271,7 @@ class RetrievalAveragePrecision(BaseMetric):
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the value is kept: a gallery may be large
             answers = _answers_of_samples(as_dicts(data_samples), self.topk)
-            values = 100 * formulas.average_precision_of_ranking(*answers, self.mode)
+            values = 100 * formulas.average_precision_of_ranking.bare(*answers, self.mode)
             for value, relevant in zip(values.tolist(), answers.total.tolist()):
                 self.results.append({"ap": value, "relevant": relevant})
 
@@ -310,10 +310,10 @@ class RetrievalAveragePrecision(BaseMetric):
         k = whole_number_of("`topk`", topk, 1)
         common.check_choice("mode", mode, _MODES)
         answers = _answers(pred, target, k, pred_indices, target_indices)
-        values = 100 * formulas.average_precision_of_ranking(*answers, mode)
+        values = 100 * formulas.average_precision_of_ranking.bare(*answers, mode)
         return _mean_precision(values.tolist(), answers.total)
 
 
 def _mean_precision(values: Sequence[float], relevant: np.ndarray) -> float:
     _warn_of_empty("RetrievalAveragePrecision", np.count_nonzero(relevant == 0), len(values))
-    return formulas.ratio(math.fsum(values), len(values), "RetrievalAveragePrecision")
+    return formulas.ratio.bare(math.fsum(values), len(values), "RetrievalAveragePrecision")

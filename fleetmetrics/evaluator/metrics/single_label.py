@@ -155,7 +155,7 @@ def _accuracies(states: dict[str, np.ndarray], thrs: Sequence[float | None]) -> 
     """Percent: ``[k, threshold]``, or 0-d for predicted labels."""
     if "dropped" in states:
         _warn_of_dropped("Accuracy", "correct predictions", states["dropped"], thrs)
-    values = [formulas.accuracy(100 * count, states["total"]) for count in states["correct"].reshape(-1).tolist()]
+    values = [formulas.accuracy.bare(100 * count, states["total"]) for count in states["correct"].reshape(-1).tolist()]
     return np.reshape(values, states["correct"].shape)
 
 
@@ -294,7 +294,7 @@ def _shares(
     if "dropped" in states:
         _warn_of_dropped("SingleLabelMetric", "predictions", states["dropped"], thrs)
     return [
-        formulas.precision_recall_f1(100 * hits, predicted, states["actual"], states["total"], average)
+        formulas.precision_recall_f1.bare(100 * hits, predicted, states["actual"], states["total"], average)
         for hits, predicted in zip(states["true_positive"], states["predicted"])
     ]
 

@@ -123,8 +123,8 @@ class Accuracy(OfTask):
 
     def formula(self, **states: np.ndarray) -> Any:
         if "confusion" in states:
-            return formulas.confusion_accuracy(states["confusion"], self.average, self.zero_division)
-        return formulas.accuracy(states["correct"], states["total"], zero_division=self.zero_division)
+            return formulas.confusion_accuracy.bare(states["confusion"], self.average, self.zero_division)
+        return formulas.accuracy.bare(states["correct"], states["total"], zero_division=self.zero_division)
 
 
 @statistic
@@ -190,4 +190,4 @@ class ExactMatch(OfTask):
         return {"matched": matched, "rows": rows}
 
     def formula(self, matched: np.ndarray, rows: np.ndarray) -> float:
-        return formulas.exact_match(matched, rows, self.zero_division)
+        return formulas.exact_match.bare(matched, rows, self.zero_division)

@@ -38,7 +38,7 @@ class HitRate(RankingMetric):
     title = "hit rate"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        return where_relevant(ranked, ranking.hit_rate_at(ranked, k))
+        return where_relevant(ranked, ranking.hit_rate_at.bare(ranked, k))
 
 
 class PrecisionAtK(RankingMetric):
@@ -59,7 +59,7 @@ class PrecisionAtK(RankingMetric):
     title = "precision at k"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        return ranking.hits_at(ranked, k) / _places(ranked, k)
+        return ranking.hits_at.bare(ranked, k) / _places(ranked, k)
 
 
 class RecallAtK(RankingMetric):
@@ -80,7 +80,7 @@ class RecallAtK(RankingMetric):
     title = "recall at k"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        return where_relevant(ranked, ranking.hits_at(ranked, k) / np.maximum(ranked.relevant, 1))
+        return where_relevant(ranked, ranking.hits_at.bare(ranked, k) / np.maximum(ranked.relevant, 1))
 
 
 class FallOutAtK(RankingMetric):
@@ -106,7 +106,7 @@ class FallOutAtK(RankingMetric):
     all_undefined = "no query has an irrelevant answer"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        return ranking.fall_out_at(ranked, k)
+        return ranking.fall_out_at.bare(ranked, k)
 
 
 class FBetaAtK(RankingMetric):
@@ -139,7 +139,7 @@ class FBetaAtK(RankingMetric):
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         square = min(self.beta, 1e100) ** 2  # a larger one changes no digit
         below = square * ranked.relevant + _places(ranked, k)
-        return where_relevant(ranked, (1 + square) * ranking.hits_at(ranked, k) / below)
+        return where_relevant(ranked, (1 + square) * ranking.hits_at.bare(ranked, k) / below)
 
 
 class RPrecision(QueryMetric):
@@ -160,7 +160,7 @@ class RPrecision(QueryMetric):
     title = "r-precision"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        return ranking.r_precision(ranked)
+        return ranking.r_precision.bare(ranked)
 
 
 def _places(ranked: RankedQueries, k: int | None) -> Any:

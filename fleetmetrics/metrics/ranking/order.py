@@ -80,7 +80,7 @@ class DCG(RankingMetric):
         self.requirements = ("finite_prediction", _EXPONENT if gains == "exponential" else _GAIN)
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        return ranking.dcg_at(ranked, k, self.gains == "exponential")
+        return ranking.dcg_at.bare(ranked, k, self.gains == "exponential")
 
 
 class NDCG(DCG):
@@ -101,7 +101,7 @@ class NDCG(DCG):
     title = "ndcg"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        ideal = ranking.ideal_dcg_at(ranked, k, self.gains == "exponential")
+        ideal = ranking.ideal_dcg_at.bare(ranked, k, self.gains == "exponential")
         return where_relevant(ranked, super().of_queries(ranked, k) / np.where(ranked.relevant > 0, ideal, 1))
 
 
@@ -126,7 +126,7 @@ class MRR(RankingMetric):
     title = "mrr"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        return where_relevant(ranked, ranking.reciprocal_rank_at(ranked, k))
+        return where_relevant(ranked, ranking.reciprocal_rank_at.bare(ranked, k))
 
 
 class MAP(RankingMetric):
@@ -151,4 +151,4 @@ class MAP(RankingMetric):
     title = "map"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        return ranking.average_precision_at(ranked, k)
+        return ranking.average_precision_at.bare(ranked, k)

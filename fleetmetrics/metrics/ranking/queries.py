@@ -90,7 +90,7 @@ class QueryMetric(Undefinable, GroupedMetric):
 
     def _ranked(self, records: Records) -> tuple[RankedQueries, int]:
         weight, exponent = scaled(records["weight"])
-        return ranking.rank_queries(records[self.by], records["score"], records["relevance"], weight), exponent
+        return ranking.rank_queries.bare(records[self.by], records["score"], records["relevance"], weight), exponent
 
     def formula(self, total: Any, weight: Any, weight_left_out: Any, left_out: int) -> Any:
         if not math.isnan(self.zero_division):

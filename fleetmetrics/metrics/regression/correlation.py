@@ -74,7 +74,7 @@ class R2Score(OfNumbers):
             self.declare("number", statistic=_number)
 
     def formula(self, squared_error: np.ndarray, label_moments: np.ndarray, number: Any = 0) -> float:
-        return formulas.r2_score(squared_error, label_moments, number, self.adjusted, self.zero_division)
+        return formulas.r2_score.bare(squared_error, label_moments, number, self.adjusted, self.zero_division)
 
 
 class ExplainedVariance(OfNumbers):
@@ -97,7 +97,7 @@ class ExplainedVariance(OfNumbers):
     declared = (Declared("error_moments", (4,), "float64", "moments", statistic=_error_moments), _LABEL_MOMENTS)
 
     def formula(self, error_moments: np.ndarray, label_moments: np.ndarray) -> float:
-        return formulas.explained_variance(error_moments, label_moments, self.zero_division)
+        return formulas.explained_variance.bare(error_moments, label_moments, self.zero_division)
 
 
 class PearsonCorrelation(OfNumbers):

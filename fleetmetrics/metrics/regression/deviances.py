@@ -90,9 +90,13 @@ class QuantileLoss(OfNumbers):
 
     def formula(self, total: np.ndarray, **sums: np.ndarray) -> Any:
         if self.quantile is None and not total.item():
-            return np.full(len(self.quantiles), formulas.quantile_loss(0, 0, total, zero_division=self.zero_division))
+            return np.full(
+                len(self.quantiles), formulas.quantile_loss.bare(0, 0, total, zero_division=self.zero_division)
+            )
         losses = [
-            formulas.quantile_loss(sums[f"under{suffix}"], sums[f"over{suffix}"], total, quantile, self.zero_division)
+            formulas.quantile_loss.bare(
+                sums[f"under{suffix}"], sums[f"over{suffix}"], total, quantile, self.zero_division
+            )
             for suffix, quantile in zip(self._suffixes, self.quantiles)
         ]
         return np.array(losses) if self.quantile is None else losses[0]

@@ -268,4 +268,4 @@ class MaxError(OfNumbers):
     declared = (Declared("largest_error", dtype="float64", reduction="max", statistic=_largest),)
 
     def formula(self, largest_error: Any) -> float:
-        return formulas.max_error(largest_error, self.zero_division)
+        return formulas.max_error.bare(largest_error, self.zero_division)

@@ -9,6 +9,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas import PairCounts
+from fleetmetrics.given import bare
 from fleetmetrics.metric import Settings
 from fleetmetrics.metrics.regression.differences import OfNumbers
 from fleetmetrics.record_metric import RecordMetric
@@ -71,10 +72,10 @@ class SpearmanCorrelation(_OfAllSamples):
         return {"comoments": np.zeros(6)}
 
     def piece(self, before: dict[str, Any], records: Any, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        return {"comoments": formulas.rank_comoments(records["prediction"], records["label"], records["weight"])}
+        return {"comoments": formulas.rank_comoments.bare(records["prediction"], records["label"], records["weight"])}
 
     def formula(self, comoments: np.ndarray) -> float:
-        return formulas.pearson_correlation(comoments, self.zero_division, "spearman_correlation")
+        return formulas.pearson_correlation.bare(comoments, self.zero_division, "spearman_correlation")
 
 
 class _OfPairs(_OfAllSamples):
@@ -85,7 +86,7 @@ class _OfPairs(_OfAllSamples):
 
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         pairs = records.cached(
-            "pairs", lambda each: formulas.pair_counts(each["prediction"], each["label"], each["weight"])
+            "pairs", lambda each: bare(formulas.pair_counts)(each["prediction"], each["label"], each["weight"])
         )
         return pairs._asdict()
 
@@ -114,7 +115,7 @@ class KendallCorrelation(_OfPairs):
     """
 
     def formula(self, **pairs: Any) -> float:
-        return formulas.kendall_correlation(PairCounts(**pairs), self.zero_division)
+        return formulas.kendall_correlation.bare(PairCounts(**pairs), self.zero_division)
 
 
 class XAUC(_OfPairs):
@@ -138,4 +139,4 @@ class XAUC(_OfPairs):
     """
 
     def formula(self, **pairs: Any) -> float:
-        return formulas.xauc(PairCounts(**pairs), self.zero_division)
+        return formulas.xauc.bare(PairCounts(**pairs), self.zero_division)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import math
+import pickle
+import sys
 from typing import Any, Callable
 
 import numpy as np
 import pytest
 
 from fleetmetrics import InvalidInputError, formulas
+from fleetmetrics.given import amount, given, numbers, weights
+
+pytestmark = pytest.mark.numpy_only
 
 NAN = math.nan
 OF_MATRICES = [
@@ -53,7 +60,7 @@ def test_histograms_hold_counts_or_weights_and_are_equally_long(name: str) -> No
             function(wrong, [1, 2, 3])
         with pytest.raises(InvalidInputError, match="negative must"):
             function([1, 2, 3], wrong)
-    with pytest.raises(InvalidInputError, match="negative has 2 entries and positive 3"):
+    with pytest.raises(InvalidInputError, match=r"negative has 2 entries and (positive 3|thresholds 2)"):
         function([1, 2, 3], [1, 2])
     function([1000, 200, 300], [300, 200, 1000])
 
@@ -66,13 +73,13 @@ def test_histograms_hold_counts_or_weights_and_are_equally_long(name: str) -> No
         (lambda: formulas.cohen_kappa(np.eye(2), "cubic"), "weights must be one of"),
         (lambda: formulas.normalized_confusion(np.eye(2), "rows"), "normalize must be one of"),
         (lambda: formulas.expected_calibration_error([[1], [1]], [[0.5], [0.5]], "l3"), "norm must be one of"),
-        (lambda: formulas.expected_calibration_error([1, 2], [0.5, 0.5]), r"number must be an array .* \[2, n\]"),
+        (lambda: formulas.expected_calibration_error([1, 2], [0.5, 0.5]), r"number must be an array .* \[2, bins\]"),
         (lambda: formulas.brier_decomposition([[1], [1]], [[0.5], [0.5]], [0.0], [0.5, 0.5]), "centers must be"),
-        (lambda: formulas.mean([1, 2], 3), "the sum of mean must be one number"),
-        (lambda: formulas.mean(6.0, -4), "the total of mean must be .* at least 0, not -4"),
-        (lambda: formulas.accuracy("3", 4), "the sum of accuracy must be"),
+        (lambda: formulas.mean([1, 2], 3), "value_sum must be one number"),
+        (lambda: formulas.mean(6.0, -4), "total must be .* at least 0, not -4"),
+        (lambda: formulas.accuracy("3", 4), "correct must be an array of numbers, not <U1"),
         (lambda: formulas.log_loss(-1.0, 4, "weighted"), "average must be one of"),
-        (lambda: formulas.log_loss([-1.0, -2.0], [4]), "the totals of log_loss must be"),
+        (lambda: formulas.log_loss([-1.0, -2.0], [4]), r"total must be .* of shape \[2\], not int64 \[1\]"),
         (lambda: formulas.variance([4.0, 2.5]), "moments must have the shape"),
         (lambda: formulas.variance([4.0, 2.5, -1.0]), "moments must hold .* at least 0, not -1.0"),
         (lambda: formulas.r2_score(1.0, [[4.0, 2.5, 5.0]]), "label must have the shape"),
@@ -96,3 +103,56 @@ def test_what_a_formula_cannot_take_is_an_error_that_names_it(call: Callable[[],
 
 def test_nan_sums_stay_nan() -> None:
     assert math.isnan(formulas.mean_absolute_error(NAN, 4)) and math.isnan(formulas.mean(6.0, NAN))
+
+
+# -- the door ------------------------------------------------------------------------------------------------
+
+
+@given(first=weights("n"), second=numbers("n+1"), factor=amount)
+def product(first: Any, second: Any, factor: Any = 2) -> Any:
+    """The product.
+
+    Examples:
+        >>> product([1], [1, 2])
+        [2, 2]
+    """
+    return (factor * first).tolist(), second.tolist()
+
+
+def test_every_formula_has_a_door() -> None:
+    functions = [getattr(formulas, name) for name in dir(formulas) if name in vars(formulas)]
+    found = [each for each in functions if inspect.isfunction(each)]
+    assert len(found) > 60 and all(hasattr(each, "bare") for each in found)
+
+
+def test_a_function_with_a_door_looks_like_the_one_behind_it() -> None:
+    for function in (product, formulas.precision):
+        assert str(inspect.signature(function)) == str(inspect.signature(function.bare))
+        assert (function.__name__, function.__doc__) == (function.bare.__name__, function.bare.__doc__)
+        assert pickle.loads(pickle.dumps(formulas.precision)) is formulas.precision
+    found = doctest.DocTestFinder().find(sys.modules[formulas.precision.__module__])
+    assert [len(each.examples) for each in found if each.name.endswith(".precision")] == [1]
+
+
+def test_what_comes_through_the_door_is_arrays_and_what_is_behind_it_is_not_looked_at() -> None:
+    assert product([1, 2], (1, 2, 3)) == ([2, 4], [1, 2, 3])
+    assert product.bare(np.array([-1]), np.zeros(5), -2) == ([2], [0.0] * 5)
+
+
+def test_shapes_that_belong_together_are_checked_together() -> None:
+    with pytest.raises(InvalidInputError, match=r"second must be an array of numbers of shape \[3\], not int64 \[2\]"):
+        product([1, 2], [1, 2])
+    with pytest.raises(InvalidInputError, match="factor must be a finite number of at least 0, not -1"):
+        product([1], [1, 2], -1)
+
+
+def test_arguments_that_there_are_not_are_pythons_own_error() -> None:
+    with pytest.raises(TypeError, match=r"product\(\) got an unexpected keyword argument 'third'"):
+        product([1], [1, 2], third=3)
+    with pytest.raises(TypeError, match=r"product\(\) missing 1 required positional argument: 'second'"):
+        product([1])
+
+
+def test_a_declaration_that_forgets_an_argument_fails_at_once() -> None:
+    with pytest.raises(TypeError, match="given declares"):
+        given(first=amount)(lambda first, second: first)
