@@ -150,7 +150,8 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> fl
         return [Block("stat_pos", "sum", positive), Block("stat_neg", "sum", negative)]
 
     positive, negative = communicator_for(util).reduce_made(_call("auc", stat_pos, stat_neg), collect)
-    return formulas.auc_from_histogram.bare(*map(np.ravel, _newest_window(positive, negative)))
+    positive, negative = _newest_window(positive, negative)
+    return formulas.auc_from_histogram.bare(positive.ravel(), negative.ravel())
 
 
 def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -198,8 +198,10 @@ def _check_reduction(reduction: str) -> None:
 
 
 def _as_same_dtype(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    if not isinstance(arrays, (list, tuple)) or not arrays:
+    if not isinstance(arrays, (list, tuple)):
         raise InvalidInputError(f"arrays must be a list of one array per worker, not {arrays!r:.60}")
+    if len(arrays) == 0:
+        raise InvalidInputError("arrays is empty; give one array per worker.")
     given = [array if type(array) is np.ndarray else widen(array, "an array of arrays") for array in arrays]
     dtypes = {array.dtype for array in given}
     if not dtypes <= {np.dtype(np.int64), np.dtype(np.float64)}:
