@@ -10,7 +10,8 @@ Examples:
         >>> auc.compute()                           # over all workers, wherever it runs
         0.75
 
-A name is imported when it is first used. ``fleetmetrics.static`` imports Paddle, and nothing else does.
+A name is imported when it is first used. ``fleetmetrics.static`` imports Paddle, and nothing else does; without Paddle
+``hasattr(fleetmetrics, "static")`` is False, and ``import fleetmetrics.static`` says what to install.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def __getattr__(name: str) -> Any:
     else:
         try:
             value = importlib.import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"{__name__}.{name}":
-                raise
+        except ImportError as error:
+            if error.name != f"{__name__}.{name}":  # `hasattr` and its like take an AttributeError alone for a no
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r} here: {error}") from error
             from fleetmetrics.hints import hint_of_name
 
             hint = hint_of_name(name, {each: __getattr__(each).__doc__ for each in _modules})

@@ -57,9 +57,20 @@ def test_star_brings_every_name_without_paddle_and_leaves_pythons_own():
 
 
 def test_without_paddle_only_what_needs_it_raises():
-    code = "import sys; sys.modules['paddle'] = None; import fleetmetrics as fm; fm.evaluator; fm.Sliced\n"
-    code += "try: fm.static\nexcept ImportError as error: print('paddle' in str(error))"
-    assert run(code) == ["True"]
+    start = "import sys; sys.modules['paddle'] = None; import fleetmetrics as fm; fm.evaluator; fm.Sliced\n"
+    for line, kind in (
+        ("fm.static", AttributeError),
+        ("import fleetmetrics.static", fm.MissingLibraryError),
+        ("from fleetmetrics import static", fm.MissingLibraryError),
+        ("from fleetmetrics.static import auc", fm.MissingLibraryError),
+    ):
+        code = f"try: {line}\nexcept {kind.__name__.replace('Missing', 'fm.Missing')} as error: print(error)"
+        assert "pip install 'fleetmetrics[cpu]'" in " ".join(run(start + code))
+    assert run(start + "print(hasattr(fm, 'static'), 'static' in dir(fm), getattr(fm, 'static', 3))") == [
+        "False",
+        "True",
+        "3",
+    ]
 
 
 def test_a_metric_is_unpickled_where_only_the_package_is_imported():

@@ -7,7 +7,11 @@ reduced over the workers by `fleetmetrics.sum`, ``max`` and ``min``, or by a met
 Importing this module imports Paddle.
 """
 
-from fleetmetrics.static.drop_in import auc, ctr_metric_bundle
-from fleetmetrics.static.variables import StaticState, accumulate, create_state, current_program, load, states
+from fleetmetrics.errors import library
+
+library("paddle", "cpu")  # which says what to install
+
+from fleetmetrics.static.drop_in import auc, ctr_metric_bundle  # noqa: E402
+from fleetmetrics.static.variables import StaticState, accumulate, create_state, current_program, load, states  # noqa: E402
 
 __all__ = ["StaticState", "accumulate", "auc", "create_state", "ctr_metric_bundle", "current_program", "load", "states"]
