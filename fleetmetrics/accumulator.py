@@ -254,9 +254,11 @@ class Accumulator(Partial):
                 state.accumulate(increment)
                 if look:
                     state.raise_if_overflown()
-        except Exception:
-            for state, mark in marks:
-                state.back_to(mark)
+        except Exception as error:
+            for each, mark in marks:
+                each.back_to(mark)
+            if isinstance(error, IntegerOverflowError):
+                raise IntegerOverflowError(f"{state.name}: {error}") from None
             raise
 
     def _check_columns(self, given: Mapping[str, Any]) -> None:

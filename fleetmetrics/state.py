@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.comm.blocks import Block, RowKeys
-from fleetmetrics.errors import InvalidInputError, StateNotFoundError, StaticProgramError
+from fleetmetrics.errors import IntegerOverflowError, InvalidInputError, StateNotFoundError, StaticProgramError
 from fleetmetrics.moments import merged_floats
 from fleetmetrics.numbers import REST, check_rest, combine_exactly, held_of, identity, sum_of_numbers, widen
 from fleetmetrics.serial import small
@@ -207,7 +207,10 @@ class State:
 
     def _combined(self, parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
         both = [part[""] for part in parts], [part.get(REST) for part in parts]
-        return held_of(*combine_exactly(self.reduction, *both, "what is merged")) if parts else {}
+        try:
+            return held_of(*combine_exactly(self.reduction, *both, "what is merged")) if parts else {}
+        except IntegerOverflowError as error:
+            raise IntegerOverflowError(f"{self.name}: {error}") from None
 
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
         """Raise InvalidInputError if it cannot `load` its own of this, StateNotFoundError if it is not in the scope."""

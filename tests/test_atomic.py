@@ -9,6 +9,7 @@ import pytest
 
 import fleetmetrics as fm
 from tests.contract import Data, feed, state_bytes
+from tests.fakes import together
 
 
 def test_a_sum_that_overflows_leaves_the_other_members_as_they_were():
@@ -30,6 +31,43 @@ def test_a_sum_of_integers_that_overflows_leaves_what_was_there():
     with pytest.raises(fm.IntegerOverflowError):
         metric.add([2**63 - 1])
     assert state_bytes(metric) == before and metric.compute() == 2**63 - 1
+
+
+def test_an_overflow_in_a_collection_names_its_key():
+    def overflown(act):
+        with pytest.raises(fm.FleetMetricsError) as caught:
+            act()
+        assert isinstance(caught.value, (fm.IntegerOverflowError, fm.InvalidInputError))
+        assert "all.its" in str(caught.value), caught.value
+
+    def collection(**members):
+        return fm.MetricCollection({"n": fm.Count(), **members, "least": fm.Min()}, name="all")
+
+    metrics = collection(its=fm.Sum())
+    overflown(lambda: metrics.add([2**63 - 1, 2**63 - 1]))
+    metrics.add([2**63 - 1])
+    before = state_bytes(metrics)
+    overflown(lambda: metrics.add([2**63 - 1]))
+    overflown(lambda: metrics.add([1.7e308, 1.7e308]))
+    overflown(lambda: metrics.merge(metrics))
+    overflown(lambda: fm.merge_all([metrics, metrics]))
+    found = together([lambda channel: metrics.compute(communicator=channel)] * 2)
+    assert all(isinstance(error, fm.IntegerOverflowError) and "all.its" in str(error) for error in found)
+    assert state_bytes(metrics) == before
+    for wrapped in (
+        fm.Windowed(fm.Sum(), last=2),
+        fm.Sliced(fm.Sum(), by="slot"),
+        fm.Bootstrap(fm.Sum(), 5, ids="slot"),
+    ):
+        around = collection(its=wrapped)
+        more = {"slot": [1]} if "slot" in wrapped.columns else {}
+        around.add([2**63 - 1], **more)
+
+        def act(around=around, more=more):
+            around.add([2**63 - 1], **more)
+            around.compute()  # which looks where a batch is not looked at
+
+        overflown(act)
 
 
 @pytest.mark.parametrize("kind", [fm.MeanSquaredError, fm.Variance, fm.R2Score, fm.PearsonCorrelation])

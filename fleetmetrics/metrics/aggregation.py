@@ -13,6 +13,7 @@ from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
 from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.metric import TOTAL, Declared, Metric, Settings, Undefinable
 from fleetmetrics.metrics.regression.differences import number_above
+from fleetmetrics.state import State
 from fleetmetrics.xp import is_static
 
 if TYPE_CHECKING:
@@ -96,18 +97,19 @@ class Sum(Values):
             return {"floats": _sum(batch, True), "number_of_floats": batch.number, "integers": None, "estimate": None}
         integers, estimate = _sum(batch, False), _sum(batch, True)
         if batch.lanes is None and batch.xp.is_eager(integers):  # otherwise compute raises
-            _raise_if_wrapped(self.name, integers, estimate)
+            _raise_if_wrapped(self.states["integers"], integers, estimate)
         return {"integers": integers, "estimate": estimate, "floats": None, "number_of_floats": None}
 
     def formula(
         self, integers: np.ndarray, floats: np.ndarray, estimate: np.ndarray, number_of_floats: np.ndarray
     ) -> float:
-        _raise_if_wrapped(self.name, integers, estimate)
+        _raise_if_wrapped(self.states["integers"], integers, estimate)
         return integers.item() + floats.item() if number_of_floats.item() else integers.item()
 
 
-def _raise_if_wrapped(owner: str, integers: Any, estimate: Any) -> None:
+def _raise_if_wrapped(state: State, integers: Any, estimate: Any) -> None:
     if abs(estimate.item() - integers.item()) > 2**62:
+        owner, _, _ = state.name.rpartition(".")  # in a collection its key is in it
         raise IntegerOverflowError(
             f"{owner}: the integers add up to about {estimate.item():.6g}; a sum must stay below 2**63 = 9.22e18. Add "
             "them as float64"
@@ -242,9 +244,9 @@ class Throughput(Metric):
         number = batch.weighted_sum(batch.prediction, zero_at_zero=True)
         estimate = batch.weighted_sum(batch.values, zero_at_zero=True)
         if xp.is_eager(number):
-            _raise_if_wrapped(self.name, number, estimate)
+            _raise_if_wrapped(self.states["number"], number, estimate)
         return {"number": number, "estimate": estimate, "seconds": seconds}
 
     def formula(self, number: np.ndarray, estimate: np.ndarray, seconds: np.ndarray) -> float:
-        _raise_if_wrapped(self.name, number, estimate)
+        _raise_if_wrapped(self.states["number"], number, estimate)
         return formulas.throughput.bare(number, seconds)
