@@ -24,6 +24,7 @@ from fleetmetrics.errors import CorruptFileError as CorruptFileError
 from fleetmetrics.errors import DataError as DataError
 from fleetmetrics.errors import DeadlineError as DeadlineError
 from fleetmetrics.errors import DuplicateStateError as DuplicateStateError
+from fleetmetrics.errors import FileAccessError as FileAccessError
 from fleetmetrics.errors import FleetMetricsError as FleetMetricsError
 from fleetmetrics.errors import IntegerOverflowError as IntegerOverflowError
 from fleetmetrics.errors import InvalidInputError as InvalidInputError
@@ -186,6 +187,7 @@ __all__ = [
     "FBeta",
     "FBetaAtK",
     "FallOutAtK",
+    "FileAccessError",
     "FleetMetricsError",
     "GAUC",
     "HammingLoss",

@@ -13,6 +13,7 @@ from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
 from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
+from fleetmetrics.comm.choose import checked_communicator
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, began
 from fleetmetrics.errors import (
     DuplicateStateError,
@@ -336,7 +337,7 @@ class Accumulator(Partial):
         Raises:
             FleetMetricsError: the same error on every worker, by the deadline.
         """
-        channel = communicator if communicator is not None else communicator_for(util)
+        channel = communicator_for(util) if communicator is None else checked_communicator(communicator)
         call = f"{type(self).__name__} {self.name}"
         deadline, _ = began(timeout)
         states, tables = self._states(), self._tables()

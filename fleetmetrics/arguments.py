@@ -6,6 +6,7 @@ The error is an `InvalidInputError`, which names the argument, its value, and wh
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from typing import Any, Sequence
 
@@ -81,6 +82,29 @@ def choice_of(argument: str, value: Any, allowed: Sequence[str | None]) -> Any:
     if not any(value is None if each is None else isinstance(value, str) and value == each for each in allowed):
         raise InvalidInputError(f"{argument} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
     return value
+
+
+def path_of(argument: str, value: Any) -> str:
+    """The path of a file or folder, as a text."""
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise InvalidInputError(f"{argument} must be a path, a text or an os.PathLike, not {value!r:.80}")
+    return path
+
+
+def texts_of(argument: str, value: Any) -> list[str]:
+    """Several texts as a list; one text alone is refused."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
+        raise InvalidInputError(f"{argument} must be a list of texts, not {value!r:.80}")
+    return list(value)
+
+
+def listed(argument: str, value: Any, of: str) -> list[Any]:
+    """The entries of an iterable as a list; ``of`` says what they are."""
+    try:
+        return list(value)
+    except TypeError:
+        raise InvalidInputError(f"{argument} must be a list of {of}, not {value!r:.80}") from None
 
 
 def column_of(argument: str, value: Any, taken: Sequence[str]) -> str:

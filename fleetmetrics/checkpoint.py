@@ -13,17 +13,18 @@ import os
 import re
 import zlib
 from types import SimpleNamespace
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics._version import __version__
-from fleetmetrics.arguments import whole_number_of
+from fleetmetrics.arguments import path_of, whole_number_of
 from fleetmetrics.comm import Communicator, get_communicator
+from fleetmetrics.comm.choose import checked_communicator
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import began
 from fleetmetrics.comm.failures import Caught, by_rank
-from fleetmetrics.errors import AgreementError, CorruptFileError, InvalidInputError
+from fleetmetrics.errors import AgreementError, CorruptFileError, FileAccessError, InvalidInputError
 from fleetmetrics.numbers import REST
 from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way, remaining_indices
 from fleetmetrics.serial import MISFITS, described_array
@@ -253,14 +254,14 @@ def save(
         >>> again.compute()
         0.6666666666666666
     """
-    channel = get_communicator() if communicator is None else communicator
     deadline, trouble = began(timeout)
+    channel, trouble = _channel(communicator, trouble)
     arrays: dict[tuple[str, str], np.ndarray] = {}
     dealt: dict[tuple[str, str], np.ndarray] = {}
     same: list[Any] = [None, None]
     names, done, alone = [""], None, channel.world_size == 1
     with Caught(trouble) as caught:
-        path = os.path.abspath(os.fspath(path))
+        path = os.path.abspath(path_of("path", path))
         alone = alone and not os.path.isdir(path)
         named = _named(metrics)
         names = sorted(named)
@@ -277,7 +278,8 @@ def save(
     def begin(letters: Sequence[Letter]) -> Letter:
         _check_equal([letter.note[:2] for letter in letters])
         if not alone:
-            os.makedirs(path, exist_ok=True)
+            with _told_of(path):
+                os.makedirs(path, exist_ok=True)
         return Letter([os.urandom(8).hex(), [letter.note[2] for letter in letters]])
 
     told = channel.consult("save", begin, [names, same, done], timeout=deadline.timeout, trouble=caught.error)
@@ -285,7 +287,7 @@ def save(
     note = {"workers": channel.world_size, "rank": channel.rank, "token": token, "sampler": same[0]}
     note["batches"] = None if None in by_worker else by_worker
     size = 0
-    with caught:
+    with caught, _told_of(path):
         part = path if alone else _part(path, token, channel.rank)
         size = write_arrays(part, {**arrays, **dealt} if alone else arrays, note)
 
@@ -298,8 +300,9 @@ def save(
                     "on a file system that all workers share"
                 )
         if not alone:
-            write_arrays(os.path.join(path, _MANIFEST), dealt, note)
-            _tidy(path, token)
+            with _told_of(path):
+                write_arrays(os.path.join(path, _MANIFEST), dealt, note)
+                _tidy(path, token)
         return Letter(None)
 
     channel.consult("save, parts", finish, size, timeout=deadline.left, trouble=caught.error)
@@ -335,12 +338,12 @@ def load(
         FleetMetricsError: the same error on every worker, by the deadline. After any error the metrics hold what they
             held before, on all workers.
     """
-    channel = get_communicator() if communicator is None else communicator
     deadline, trouble = began(timeout)
+    channel, trouble = _channel(communicator, trouble)
     ready: list[Callable[[], None]] = []
     resumed, token = Resumed(1, None, None, None), None
-    with Caught(trouble) as caught:
-        files, note, resumed = _opened(os.path.abspath(os.fspath(path)))
+    with Caught(trouble) as caught, _told_of(path):
+        files, note, resumed = _opened(os.path.abspath(path_of("path", path)))
         token = note["token"]
         ready = _ready(files, note, _named(metrics), channel, scope)
 
@@ -405,6 +408,25 @@ def _opened(path: str) -> tuple[list[str], dict[str, Any], Resumed]:
     except MISFITS as error:
         raise CorruptFileError(f"{first}: it says of its job what cannot be: {error!s:.200}") from None
     return [_part(path, note["token"], rank) for rank in range(resumed.workers)] if folder else [path], note, resumed
+
+
+def _channel(communicator: Any, trouble: BaseException | None) -> tuple[Communicator, BaseException | None]:
+    """The channel of a call, and its trouble; what is no communicator is one that the others must hear of."""
+    try:
+        return (get_communicator() if communicator is None else checked_communicator(communicator)), trouble
+    except InvalidInputError as error:
+        return get_communicator(), trouble or error
+
+
+@contextlib.contextmanager
+def _told_of(path: Any) -> Iterator[None]:
+    """Name the path in what the system says of it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # a deadline, or what interrupts
+            raise
+        raise FileAccessError(f"path: {path} cannot be used: {error}") from None
 
 
 def _named(metrics: Any) -> dict[str, Checkpointed]:

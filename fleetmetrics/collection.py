@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 import numpy as np
 
+from fleetmetrics.arguments import listed
 from fleetmetrics.composite import Composite, about, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Common, Metric
@@ -61,7 +62,11 @@ class MetricCollection(Composite):
             if not isinstance(text, str):
                 raise InvalidInputError(f"{argument} must be a string, not {text!r}")
         self.prefix, self.postfix = prefix, postfix
-        entries = list(metrics.items()) if isinstance(metrics, Mapping) else [(_key(m), m) for m in metrics]
+        entries = (
+            list(metrics.items())
+            if isinstance(metrics, Mapping)
+            else [(_key(m), m) for m in listed("metrics", metrics, "metrics, or a dict of them by key")]
+        )
         self.metrics: dict[str, Metric] = {}
         shared: dict[Any, Any] = {}
         for key, metric in entries:

@@ -23,6 +23,7 @@ __all__ = [
     "DataError",
     "DeadlineError",
     "DuplicateStateError",
+    "FileAccessError",
     "FleetMetricsError",
     "IntegerOverflowError",
     "InvalidInputError",
@@ -77,6 +78,10 @@ class UnknownNameError(AssertedInputError, KeyError):
 
 class RecordError(InvalidInputError, TypeError):
     """A record cannot cross to another worker: it has no array form, and may not or cannot be pickled."""
+
+
+class FileAccessError(FleetMetricsError, OSError):
+    """A file or folder cannot be read or written: the message names it, and says what the system says."""
 
 
 class CorruptFileError(FleetMetricsError, ValueError):

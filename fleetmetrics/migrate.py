@@ -18,6 +18,8 @@ import sys
 import tokenize
 from typing import Any, Sequence
 
+from fleetmetrics.arguments import texts_of
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.serial.container import whole_file
 
 __all__ = ["main", "migrated"]
@@ -56,6 +58,8 @@ def migrated(text: str) -> tuple[str, list[tuple[int, str]]]:
         >>> migrated("import mmeval; print(mmeval.BaseMetric)")
         ('import fleetmetrics; print(fleetmetrics.BaseMetric)', [])
     """
+    if not isinstance(text, str):
+        raise InvalidInputError(f"text must be the text of a script, not {text!r:.80}")
     script = _Script(text)
     for start, end, new in sorted(script.edits, reverse=True):
         text = text[:start] + new + text[end:]
@@ -157,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m fleetmetrics.migrate", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("files", nargs="+", metavar="FILE", help="a Python script or configuration")
     parser.add_argument("--write", action="store_true", help="make the changes, instead of showing them")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(None if arguments is None else texts_of("arguments", arguments))
     found, notes = {}, []
     try:
         for path in options.files:

@@ -11,6 +11,7 @@ from typing import Any, Iterable, Mapping
 
 import numpy as np
 
+from fleetmetrics.arguments import listed
 from fleetmetrics.checkpoint import Checkpointed
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.settings import described, difference
@@ -94,6 +95,8 @@ class Partial(Checkpointed):
             0.4
         """
         self._check_is_free()
+        if not isinstance(complete_by, str):
+            raise InvalidInputError(f"complete_by must be the name of a column, not {complete_by!r:.80}")
         tables = self._tables()
         for table, metrics in tables.items():
             if table.order != complete_by:
@@ -142,10 +145,10 @@ def merge_all(parts: Iterable[Any]) -> Any:
         >>> merge_all(parts).compute()
         2.0
     """
-    parts = list(parts)
+    parts = listed("parts", parts, "metrics or collections")
     if not parts:
         raise InvalidInputError("parts is empty; give at least one metric or collection")
-    if not hasattr(parts[0], "merge"):
+    if not isinstance(parts[0], Partial):
         raise InvalidInputError(f"parts must hold metrics or collections, not {type(parts[0]).__name__}")
     merged = copy.deepcopy(parts[0])
     merged.merge(parts[1:])

@@ -8,7 +8,7 @@ from typing import Any, Iterator, Mapping
 
 import numpy as np
 
-from fleetmetrics.arguments import array_of, whole_number_of
+from fleetmetrics.arguments import array_of, flag_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError, warn
 from fleetmetrics.formulas import ROC, CalibrationPoints, HistogramCounts, PrecisionRecall, Sweep
 from fleetmetrics.formulas.bootstrap import BootstrapResult
@@ -53,6 +53,9 @@ def flatten(values: Any, prefix: str = "", *, most: int = 100, matrices: bool = 
         {'eval/auc': 1.0, 'eval/f1': 0.8}
     """
     whole_number_of("most", most, 1)
+    flag_of("matrices", matrices)
+    if not isinstance(prefix, str):
+        raise InvalidInputError(f"prefix must be a text, not {prefix!r:.80}")
     found: dict[str, float] = {}
     for part, whole in parts(values, prefix):
         for name, value in _scalars(part, whole, most) if matrices or not is_matrix(whole) else ():

@@ -78,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    if argv is not None and not (isinstance(argv, (list, tuple)) and all(isinstance(each, str) for each in argv)):
+        raise InvalidInputError(f"argv must be a list of texts, not {argv!r:.80}")
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         args = _parser().parse_args(given)

@@ -154,10 +154,8 @@ class set_communicator:
 
     def __init__(self, communicator: Communicator | None) -> None:
         global _chosen
-        if communicator is not None and not isinstance(communicator, Communicator):
-            raise InvalidInputError(
-                f"communicator is {communicator!r}; it must be a fleetmetrics.comm.Communicator, or None."
-            )
+        if communicator is not None:
+            checked_communicator(communicator)
         self._previous = _chosen
         self._communicator = communicator
         _chosen = communicator
@@ -168,6 +166,15 @@ class set_communicator:
     def __exit__(self, *_: object) -> None:
         global _chosen
         _chosen = self._previous
+
+
+def checked_communicator(communicator: Any) -> Communicator:
+    """The communicator, if it is one."""
+    if isinstance(communicator, Communicator):
+        return communicator
+    raise InvalidInputError(
+        f"communicator is {communicator!r:.80}; it must be a fleetmetrics.comm.Communicator, or None."
+    )
 
 
 def communicator_for(util: Any = None) -> Communicator:
@@ -278,9 +285,10 @@ def get_dist_backend(dist_backend: str | None = None) -> Communicator:
 
 def check_backend(dist_backend: str | None) -> str | None:
     """The name, here, or None; raises `UnknownNameError` for an unknown one."""
-    if dist_backend in _OF_MMEVAL:
+    named = isinstance(dist_backend, str)
+    if named and dist_backend in _OF_MMEVAL:
         return "auto"
-    if dist_backend is not None and dist_backend not in _BACKENDS:
+    if dist_backend is not None and not (named and dist_backend in _BACKENDS):
         raise UnknownNameError(
             f"dist_backend is {dist_backend!r}; allowed are {', '.join(map(repr, _BACKENDS))}, or None for the default."
         )

@@ -12,11 +12,23 @@ from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import whole_number_of
+from fleetmetrics.arguments import choice_of, flag_of, listed, path_of, whole_number_of
 from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.files.formats import pieces_of, rows_of
-from fleetmetrics.files.one_file import ROW, Evaluated, Part, Read, Share, as_one, evaluate_file, score_of, together
+from fleetmetrics.files.formats import FORMATS, pieces_of, rows_of
+from fleetmetrics.files.one_file import (
+    ROW,
+    Evaluated,
+    Part,
+    Read,
+    Share,
+    as_one,
+    columns_given,
+    evaluate_file,
+    made_by,
+    score_of,
+    together,
+)
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.logs import progress as shown
 from fleetmetrics.partial import closed_by
@@ -45,7 +57,8 @@ def find(files: Any) -> list[str]:
         DataError: nothing is there, or a file would come twice.
     """
     found: dict[str, str] = {}
-    for entry in map(os.fspath, [files] if isinstance(files, (str, os.PathLike)) else files):
+    entries = [files] if isinstance(files, (str, os.PathLike)) else listed("files", files, "paths")
+    for entry in [path_of("files", each) for each in entries]:
         matched = [entry]
         if os.path.isdir(entry):
             inside = [path.relative_to(entry) for path in Path(entry).rglob("*") if path.is_file()]
@@ -117,7 +130,10 @@ def evaluate(
         >>> metrics.compute(), read.rows
         (0.6666666666666666, 3)
     """
-    paths, metrics = find(files), make_metrics()
+    if complete_by is not None and not isinstance(complete_by, str):
+        raise InvalidInputError(f"complete_by must be the name of an argument of add, not {complete_by!r:.80}")
+    choice_of("format", format, (None, *FORMATS))
+    paths, metrics, columns = find(files), made_by(make_metrics), columns_given(columns)
     if processes is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         size = sum(os.path.getsize(path) for path in paths if path != "-")
@@ -133,10 +149,14 @@ def evaluate(
             bounds = _bounds(paths, metrics, columns, rows, number, totals, format)
             number = len(bounds) + 1
         tasks = [(paths, Share(complete_by, place, number, bounds)) for place in range(number)]
-    show, several = progress is not False, len(tasks) > 1
-    settings = {"skip_bad_rows": skip_bad_rows, "format": format, "progress": show and not several}
+    show, several = progress is None or flag_of("progress", progress), len(tasks) > 1
+    settings = {
+        "skip_bad_rows": flag_of("skip_bad_rows", skip_bad_rows),
+        "format": format,
+        "progress": show and not several,
+    }
     made = functools.partial(copy.deepcopy, metrics)
-    do = functools.partial(_part, made, dict(columns), totals, settings)
+    do = functools.partial(_part, made, columns, totals, settings)
     results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1)
     if show and several:
         results = shown(results, "passes over the files" if complete_by else "files", 0, len(tasks))

@@ -14,18 +14,17 @@ from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, NamedT
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of
 from fleetmetrics.dataframes import Columns, array_of, arrow, is_list
 from fleetmetrics.errors import DataError, FleetMetricsError
 
-__all__ = ["Piece", "gathered", "pieces_of", "rows_of"]
+__all__ = ["FORMATS", "Piece", "gathered", "pieces_of", "rows_of"]
 
 #: The rows of a piece, where `add` is fastest; those of a batch that may be wide; the bytes of a piece of such rows.
 _ROWS, _FEW, _BYTES = 1_000_000, 1 << 14, 1 << 27
 #: So many bytes of text are read together; so many at the beginning tell the format and types, of JSON so many lines.
 _BLOCK, _HEAD, _LINES = 1 << 24, 1 << 20, 1000
 _MAGIC = ((b"PAR1", "parquet"), (b"PK", "npz"), (b"ARROW1", "arrow"), (b"\xff\xff\xff\xff", "arrow"))
-_FORMATS = ("parquet", "csv", "jsonl", "npz", "arrow")
+FORMATS = ("parquet", "csv", "jsonl", "npz", "arrow")
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
 
 #: Is told of a row that is none, and leaves it out or raises.
@@ -61,7 +60,7 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
     Raises:
         DataError: it lacks a column, or cannot be read.
     """
-    pa, kind = arrow(), format and choice_of("format", format, _FORMATS)
+    pa, kind = arrow(), format
     try:
         with contextlib.ExitStack() as stack:
             source: Any = sys.stdin.buffer if path == "-" else stack.enter_context(open(path, "rb"))

@@ -11,11 +11,13 @@ from typing import Any, Callable, Generator, Iterable, Mapping, NamedTuple, Sequ
 
 import numpy as np
 
+from fleetmetrics.accumulator import Accumulator
+from fleetmetrics.arguments import choice_of, flag_of, listed, path_of
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.batch.keys import Coded
 from fleetmetrics.dataframes import Columns, nulls_of
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
-from fleetmetrics.files.formats import Piece, pieces_of
+from fleetmetrics.files.formats import FORMATS, Piece, pieces_of
 from fleetmetrics.logs import progress as shown
 
 __all__ = ["ROW", "Evaluated", "Part", "Read", "Share", "as_one", "evaluate_file", "of_tables", "score_of", "together"]
@@ -54,6 +56,9 @@ def together(parts: Iterable[Read]) -> Read:
     Args:
         parts: in any order; the files are sorted, and the examples are those of the first.
     """
+    parts = listed("parts", parts, "Read")
+    if not all(isinstance(part, Read) for part in parts):
+        raise InvalidInputError(f"parts must be a list of Read, not {parts!r:.80}")
     parts = sorted(parts, key=lambda part: (part.files, part.examples))
     nulls = sum((Counter(part.nulls) for part in parts), Counter())
     return Read(
@@ -154,20 +159,45 @@ def evaluate_file(
     Raises:
         DataError: the file cannot be read, has no such column, or has a row that is not allowed.
     """
-    path = os.fspath(path)
-    made = _Evaluation(path, make_metrics(), columns, skip_bad_rows, share)
+    path, columns = path_of("path", path), columns_given(columns)
+    choice_of("format", format, (None, *FORMATS))
+    if share is not None and not isinstance(share, Share):
+        raise InvalidInputError(f"share must be a Share or None, not {share!r:.80}")
+    made = _Evaluation(path, made_by(make_metrics), columns, flag_of("skip_bad_rows", skip_bad_rows), share)
     try:
         before = _stamp(path)
         with contextlib.suppress(OSError):  # which reading will meet, too
             made.numbers = {argument: _first_number(path) for argument, column in columns.items() if column == ROW}
         with contextlib.closing(_ahead(pieces_of(path, format, made.columns, made.line))) as pieces:
-            for piece in shown(pieces, path, 0) if progress else pieces:
+            for piece in shown(pieces, path, 0) if flag_of("progress", progress) else pieces:
                 made.add(piece)
         if _stamp(path) != before:
             raise DataError("it changed while it was read; evaluate files that are complete")
     except InvalidInputError as error:
         raise DataError(f"{path}: {error}") from None
     return made.result()
+
+
+def made_by(make_metrics: Any) -> Any:
+    """New metrics; an error unless it can be called and makes some."""
+    metrics = make_metrics() if callable(make_metrics) else None
+    if not isinstance(metrics, Accumulator):
+        given = "" if metrics is None else f", which made {metrics!r:.80}"
+        raise InvalidInputError(
+            "make_metrics must make a metric or a MetricCollection, called without arguments; it is "
+            f"{make_metrics!r:.80}{given}"
+        )
+    return metrics
+
+
+def columns_given(columns: Any) -> dict[str, Any]:
+    """The column, or columns, by argument; an error for what is no dict."""
+    if not isinstance(columns, Mapping):
+        raise InvalidInputError(
+            "columns must be a dict, the column of each argument: such as {'prediction': 'p', 'label': 'y'}; not "
+            f"{columns!r:.80}"
+        )
+    return dict(columns)
 
 
 def of_tables(tables: Iterable[Any], metrics: Any, columns: Mapping[str, Any], skip: bool, name: str) -> Evaluated:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping
 
 from fleetmetrics import plot
+from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import InvalidInputError, library
 from fleetmetrics.plot.canvas import plain
@@ -70,8 +71,13 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
         >>> "2,000,000 rows" in page
         True
     """
-    if lang not in ("en", "zh"):
-        raise InvalidInputError(f"lang must be 'en' or 'zh', not {lang!r}")
+    if not isinstance(lang, str) or lang not in ("en", "zh"):
+        raise InvalidInputError(f"lang must be 'en' or 'zh', not {lang!r:.80}")
+    if not isinstance(result, Mapping):
+        raise InvalidInputError(f"result must be a dict, what fleetmetrics evaluate --json prints, not {result!r:.80}")
+    for argument, given in (("metrics", metrics), ("baseline", baseline)):
+        if given is not None and not isinstance(getattr(given, "metrics", given), (Accumulator, Mapping)):
+            raise InvalidInputError(f"{argument} must be a metric, a MetricCollection or None, not {given!r:.80}")
     jinja2, raw = library("jinja2", "report"), library("markupsafe", "report").Markup
     result = {"data": {}, "asked": {}, "slices": {}, "baseline": None, "warnings": [], **_plain(result)}
     words = _Words(lang)
