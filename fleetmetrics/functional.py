@@ -21,6 +21,7 @@ with `UndefinedMetricWarning`.
 from __future__ import annotations
 
 import contextlib
+import gc
 import re
 import sys
 from typing import Any
@@ -212,12 +213,22 @@ def _read(value: Any, scope: Any, argument: str) -> np.ndarray:
                 f"{argument}: {len(writers)} operations of the program write {value.name!r}, and count each batch "
                 f"{len(writers)} times if all add to it: counters of one name are one. Give each a name of its own"
             )
-        if value.name in ((value.block.program._fleet_opt or {}).get("stat_var_names") or ()):
+        counted = value.name in ((value.block.program._fleet_opt or {}).get("stat_var_names") or ())
+        threads = _threads() if counted else 1
+        if threads != 1:
+            much = f"{threads} threads count {2 ** (threads - 1)} times too much" if threads else "all count too much"
             warn(
                 f"{argument}: {value.name!r} is one of the strategy's stat_var_names, which train_from_dataset doubles "
-                "for each thread but the first: 8 threads count 128 times too much. Train with one, or take it off"
+                f"for each thread but the first: {much}. Train with one, or take it off"
             )
     return read(value, scope, argument)
+
+
+def _threads() -> int:
+    """With how many threads Paddle reads its data sets, of one number in a process; 0 if none of them is left."""
+    kind = getattr(sys.modules.get("paddle.distributed.fleet.dataset"), "DatasetBase", ())
+    found = [int(each.thread_num) for each in gc.get_objects() if issubclass(type(each), kind)]
+    return sorted([0, *found])[-1]
 
 
 #: Names that Paddle makes up count per process, and may differ between workers that run one program.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import types
 from typing import Any
 
 import numpy as np
@@ -129,3 +130,33 @@ def test_predictions_of_a_shuffled_pass_come_with_their_samples() -> None:
     dealt = [index for batch in sampler for index in batch]
     (values,), samples = own_predictions([np.array(dealt) / 8], paddle.io.DataLoader(range(5), batch_sampler=sampler))
     assert samples.tolist() == dealt and (values * 8).tolist() == dealt != sorted(dealt)
+
+
+DEALS = [(10, 2, 3), (13, 2, 3), (7, 3, 3), (2, 4, 3), (9, 4, 2), (5, 5, 4)]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("size", "batch", "workers"), DEALS)
+def test_of_the_predictions_of_all_workers_each_finds_its_own_also_where_the_last_step_is_short(
+    monkeypatch: pytest.MonkeyPatch, size: int, batch: int, workers: int, shuffle: bool
+) -> None:
+    """On devices hapi gathers each step of predict, rank after rank; elsewhere it returns this worker's rows."""
+    monkeypatch.setattr(paddle.distributed, "ParallelEnv", lambda: types.SimpleNamespace(nranks=workers))
+
+    def loader(rank: int) -> Any:
+        sampler = paddle.io.DistributedBatchSampler(range(size), batch, workers, rank, shuffle)
+        return paddle.io.DataLoader(range(size), batch_sampler=sampler)
+
+    own = [[np.array(step) / 8 for step in loader(rank).batch_sampler] for rank in range(workers)]
+    steps = [np.concatenate(step) for step in zip(*own)]
+    scored = []
+    for rank in range(workers):
+        held_out = loader(rank)
+        list(held_out.batch_sampler)  # as predict does: the epoch is under way
+        for given in (steps, np.concatenate(steps), own[rank]):
+            (values,), samples = own_predictions([given], held_out)
+            assert (values * 8).tolist() == samples.tolist()
+        scored += samples.tolist()
+    assert sorted(scored) == list(range(size))
+    with pytest.raises(fm.InvalidInputError, match=f"outputs have .* rows, and each of {workers} workers is dealt"):
+        own_predictions([np.zeros(len(own[0]) * batch * workers + 1)], loader(0))

@@ -212,15 +212,28 @@ def test_stat_var_names_are_too_large_by_a_power_of_two_and_the_functions_warn(t
     stat_pos, total, *told = from_dataset(nursery, tmp_path, then, threads, ("stat_pos", "state"))
     for value in (stat_pos, total):
         assert 0.9 < value / 2 ** (threads - 1) <= 1
-    assert len(told) == 2 and all(
-        "is one of the strategy's stat_var_names, which train_from_dataset doubles" in each for each in told
-    )
+    much = f"for each thread but the first: {threads} threads count {2 ** (threads - 1)} times too much. Train with one"
+    assert len(told) == 2 and all("is one of the strategy's stat_var_names" in each and much in each for each in told)
 
 
 @on_legacy_graph
-def test_one_thread_counts_what_is_in_stat_var_names_right(nursery, tmp_path):
-    then = "executor.train_from_dataset(main, dataset); print([count(stat_pos.name), count('total')])"
-    assert from_dataset(nursery, tmp_path, then, 1, ("stat_pos", "state")) == [1, 1]
+def test_one_thread_counts_what_is_in_stat_var_names_right_and_that_is_no_warning(nursery, tmp_path):
+    then = """
+    import warnings
+    executor.train_from_dataset(main, dataset)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        fm.auc(stat_pos, stat_pos)
+    del dataset
+    with warnings.catch_warnings(record=True) as unknown:
+        warnings.simplefilter("always")
+        fm.sum(stat_pos)
+    said = [str(each.message) for each in unknown]
+    print([count(stat_pos.name), count("total"), len(told), *said])
+    """
+    *counts, warnings, unknown = from_dataset(nursery, tmp_path, then, 1, ("stat_pos", "state"))
+    assert (counts, warnings) == ([1, 1], 0)
+    assert "doubles for each thread but the first: all count too much" in unknown
 
 
 # -- counters that share a name ----------------------------------------------------------------------------
