@@ -163,8 +163,10 @@ LAUNCHERS = (
 )
 _PADDLE = LAUNCHERS[0]
 _SERVERS, _ENDPOINT, _MASTER = "PADDLE_PSERVERS_IP_PORT_LIST", "FLEETMETRICS_ENDPOINT", "MASTER_ADDR"
+#: Where Paddle's own variables have rank 0.
+_WHERE = frozenset({"PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER"})
 #: Every variable that is looked at.
-VARIABLES = frozenset({_SERVERS, _ENDPOINT, "PADDLE_MASTER"}.union(*(row.variables for row in LAUNCHERS)))
+VARIABLES = frozenset({_SERVERS, _ENDPOINT, *_WHERE}.union(*(row.variables for row in LAUNCHERS)))
 
 
 class Place(NamedTuple):
@@ -207,14 +209,22 @@ def place_of(env: Mapping[str, str]) -> Place:
     rank = _rank_in(row, size, said)
     if size == 1:
         return Place(rank, size, row)
-    same = [row, *(each for each in rows if each is not row and _says(each, rank, size, said))]
-    host = _host_of(same, size, said)
+    # Of equal numbers, whatever the ranks: these may differ, and all workers must conclude the same.
+    same = [row, *(each for each in rows if each is not row and _says(each, size, said))]
+    host = "" if row is _PADDLE and _WHERE.intersection(said) else _host_of(same, size, said)
     run = [f"{name}={said[name]}" for each in same for name in each.run if name in said]
     if not host and row is not _PADDLE and _ENDPOINT not in said:
         raise _nowhere(row, said)
     if not run and host == _LOOPBACK:
         run = [_starter(row.rank)]
     return Place(rank, size, row, host, "|".join([row.name, *run]))
+
+
+def paddles_place(env: Mapping[str, str]) -> tuple[int, int]:
+    """The rank and the number of workers by Paddle's variables alone, as its samplers and `paddle.Model` have them."""
+    said = {name: env[name].strip() for name in _PADDLE.rank + _PADDLE.size if env.get(name, "").strip()}
+    rank, size = _first(_PADDLE.rank, said), _first(_PADDLE.size, said)
+    return _number(rank, said, 0) if rank else 0, _number(size, said, 1) if size else 1
 
 
 def rank_told(env: Mapping[str, str]) -> int:
@@ -357,10 +367,10 @@ def _rank_in(row: Launcher, size: int, said: _Said) -> int:
     return rank
 
 
-def _says(row: Launcher, rank: int, size: int, said: _Said) -> bool:
-    """Whether a launcher says the same of this process."""
-    names = _first(row.size, said), _first(row.rank, said)
-    return all(names) and (_number(names[0], said, 1), _number(names[1], said, 0)) == (size, rank)
+def _says(row: Launcher, size: int, said: _Said) -> bool:
+    """Whether a launcher names as many workers."""
+    name = _first(row.size, said)
+    return bool(name) and _number(name, said, 1) == size
 
 
 def _host_of(rows: list[Launcher], size: int, said: _Said) -> str:

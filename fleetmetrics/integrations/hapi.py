@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import os
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
@@ -30,6 +31,7 @@ from fleetmetrics.arguments import flag_of
 from fleetmetrics.base_metric import BaseMetric
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import Letter, get_communicator
+from fleetmetrics.comm.launchers import paddles_place
 from fleetmetrics.errors import BucketWarning, FleetMetricsError, InvalidInputError, UndefinedMetricWarning, muted
 from fleetmetrics.sampling import Dealing, epoch_under_way
 
@@ -213,11 +215,14 @@ class _Pass:
     """Which of the rows that hapi hands over in one pass are this worker's own, and no padding."""
 
     def __init__(self, model: Any, loader: Any, mode: str, skipped: bool) -> None:
-        where, world = paddle.distributed.ParallelEnv(), get_communicator().world_size
-        self.workers, self.rank, self.loader, self.skipped = where.nranks, where.rank, loader, skipped
+        world = get_communicator().world_size
+        (self.rank, self.workers), self.loader, self.skipped = paddles_place(os.environ), loader, skipped
         if world not in (1, self.workers):
-            told = f"paddle.Model knows of {self.workers} workers, and the channel of {world}"
-            raise InvalidInputError(f"{told}; start them with paddle.distributed.launch")
+            raise InvalidInputError(
+                f"PADDLE_TRAINERS_NUM, by which paddle.Model deals its data, is {self.workers}, and the channel has"
+                f" {world} workers; start them with paddle.distributed.launch, or set PADDLE_TRAINERS_NUM and"
+                " PADDLE_TRAINER_ID"
+            )
         if self.workers == 1 or skipped:
             return
         self.seen = 0  # of this worker's samples, padding included
@@ -318,7 +323,7 @@ def own_predictions(outputs: Sequence[Any], loader: Any) -> tuple[list[np.ndarra
         >>> own_predictions([scores], paddle.io.DataLoader(range(3), batch_sampler=sampler))
         ([array([0.5 , 0.25, 0.75])], array([0, 1, 2]))
     """
-    workers = paddle.distributed.ParallelEnv().nranks
+    _, workers = paddles_place(os.environ)
     by_paddle, dealing = _dealing(loader, epoch_under_way(loader), workers)
     rank, batch = dealing.rank(None), int(dealing.settings["batch_size"] or 1)
     arrays = [each if isinstance(each, np.ndarray) else np.concatenate(each) for each in outputs]

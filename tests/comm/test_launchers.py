@@ -45,7 +45,7 @@ def without(environment: dict[str, str], *names: str) -> dict[str, str]:
         (SRUN, "node01"),
         ({**SRUN, "SLURM_STEP_NODELIST": "node7"}, "127.0.0.1"),
         ({**without(MPICH, "MPI_LOCALNRANKS"), **SRUN}, "node01"),
-        ({**without(MPICH, "MPI_LOCALNRANKS"), **SRUN, "SLURM_PROCID": "1", "MASTER_ADDR": "node3"}, "node3"),
+        ({**without(MPICH, "MPI_LOCALNRANKS"), **SRUN, "MASTER_ADDR": "node3"}, "node3"),
     ],
 )
 def test_who_is_where_is_read(environment: dict[str, str], host: str) -> None:
@@ -67,6 +67,20 @@ def test_the_row_nearest_to_the_worker_counts() -> None:
     place = place_of({**SRUN, **under_srun})
     assert (place.rank, place.size, place.host) == (17, 24, "node1")
     assert place.launcher is not None and place.launcher.name == "torchrun"
+
+
+def test_all_workers_conclude_the_same_where_srun_and_torchrun_number_them_in_another_order() -> None:
+    tasks = [(0, 0), (2, 1), (1, 2)]
+    jobs = [
+        Job.from_environment({**SRUN, **TORCH, "SLURM_PROCID": str(task), "RANK": str(rank)}) for rank, task in tasks
+    ]
+    assert [job.rank for job in jobs] == [0, 2, 1]
+    assert len({job.name for job in jobs}) == 1 and {job.host for job in jobs} == {"node1"}
+
+
+def test_where_paddle_says_where_rank_0_is_nothing_else_counts() -> None:
+    jobs = [Job.from_environment({**PADDLE, "MASTER_ADDR": host}) for host in ("node1", "node2")]
+    assert jobs[0].name == jobs[1].name and jobs[0].candidates()[0][0] == "a"
 
 
 @pytest.mark.parametrize(

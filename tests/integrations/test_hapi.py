@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import types
 from typing import Any
 
 import numpy as np
@@ -117,6 +116,17 @@ def test_without_the_callback_there_is_no_value_of_one_worker() -> None:
         evaluated(ModelMetric(fm.Count(name="n")), callbacks=None)
 
 
+def test_workers_that_paddle_does_not_know_of_are_an_error() -> None:
+    class Three(fm.LocalCommunicator):
+        world_size = 3
+
+    with fm.set_communicator(Three()), pytest.raises(
+        fm.InvalidInputError,
+        match=r"by which paddle\.Model deals its data, is 1, and the channel has 3 workers",
+    ):
+        evaluated(ModelMetric(fm.Count(name="n")), callbacks=GlobalValues())
+
+
 def test_predictions_that_are_not_the_loaders_are_refused() -> None:
     loader = paddle.io.DataLoader(range(5), batch_sampler=paddle.io.DistributedBatchSampler(range(5), 2))
     with pytest.raises(fm.InvalidInputError, match="outputs have 4 rows, and each of 1 workers is dealt 5"):
@@ -141,7 +151,7 @@ def test_of_the_predictions_of_all_workers_each_finds_its_own_also_where_the_las
     monkeypatch: pytest.MonkeyPatch, size: int, batch: int, workers: int, shuffle: bool
 ) -> None:
     """On devices hapi gathers each step of predict, rank after rank; elsewhere it returns this worker's rows."""
-    monkeypatch.setattr(paddle.distributed, "ParallelEnv", lambda: types.SimpleNamespace(nranks=workers))
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", str(workers))
 
     def loader(rank: int) -> Any:
         sampler = paddle.io.DistributedBatchSampler(range(size), batch, workers, rank, shuffle)
