@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypeVar
 
@@ -25,14 +24,13 @@ from fleetmetrics.errors import (
     RecordError,
 )
 from fleetmetrics.numbers import REDUCTIONS, combine
+from fleetmetrics.serial import WIDEST, described_array, is_plain, narrowest, size_of
 
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
 _NUMBERS = "biufc"
-#: NumPy makes room for an element of an array that has none, however wide a peer says that it is.
-_WIDEST = 2**24
 #: Below it takes longer to look for the narrowest type than to send the bytes.
 _WORTH_NARROWING = 64
-_TYPES: dict[str, np.dtype[Any]] = {"2": np.dtype("i2"), "4": np.dtype("i4"), "8": np.dtype("i8"), "d": np.dtype("f8")}
+_TYPES: dict[str, np.dtype[Any]] = {**{str(size): np.dtype(f"i{size}") for size in (1, 2, 4, 8)}, "d": np.dtype("f8")}
 _ALIGNMENT = 8
 #: What a layout says of keys in the place of a reduction, and between a reduction and the keys that rows belong to.
 _KEYS, _BY = "keys", " by "
@@ -206,16 +204,11 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read]) -> list[
 
 def narrowed(array: np.ndarray) -> tuple[str, Buffer]:
     """The bytes of a flat array, integers in the narrowest type that holds them, and the type's name."""
-    if array.dtype.kind == "f":
-        name = "d"
-    elif array.size < _WORTH_NARROWING:
-        name = "8"
-    else:
-        low, high = array.min(), array.max()
-        name = "2" if low >= -(2**15) and high < 2**15 else "4" if low >= -(2**31) and high < 2**31 else "8"
-    if array.dtype != _TYPES[name]:
-        array = array.astype(_TYPES[name])
-    return name, array.tobytes() if array.size < _WORTH_NARROWING else np.ascontiguousarray(array).data.cast("B")
+    few = array.size < _WORTH_NARROWING
+    if array.dtype.kind == "i":
+        array = array if few else narrowest(array)
+    name = "d" if array.dtype.kind == "f" else str(array.itemsize)
+    return name, array.tobytes() if few else np.ascontiguousarray(array).data.cast("B")
 
 
 def _type_of(name: str, dtype: Any) -> np.dtype[Any]:
@@ -230,7 +223,7 @@ def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Combine arrays of the workers, narrow or not, as `numbers.combine` does."""
     sizes = [part.itemsize for part in parts]
     if reduction == "sum" and max(sizes) < 8:  # no sum of these is too large
-        total = parts[0].astype(np.int32 if max(sizes) == 2 and len(parts) <= 2**16 else np.int64)
+        total = parts[0].astype(np.int32 if max(sizes) <= 2 and len(parts) <= 2**16 else np.int64)
         for part in parts[1:]:
             np.add(total, part, out=total)
         return total
@@ -300,13 +293,6 @@ def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) 
         except IntegerOverflowError as error:
             raise IntegerOverflowError(f"{agreed.call}, state {name!r}: {error}") from None
     return pack(agreed, blocks)
-
-
-def size_of(shape: Any) -> int:
-    """How many elements a peer's shape has; ValueError or TypeError if it is none."""
-    if not all(type(length) is int and 0 <= length < 2**60 for length in shape) or math.prod(shape) >= 2**60:
-        raise ValueError(f"no array has the shape {shape}")
-    return math.prod(shape)
 
 
 def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:
@@ -386,7 +372,7 @@ def _signature(layout: Layout) -> str:
 def as_column(array: Any) -> np.ndarray:
     """Return a contiguous array of native byte order that can cross the wire as bytes."""
     given = np.asarray(array)
-    if given.dtype.kind not in _NUMBERS + "SU" or given.dtype.itemsize > _WIDEST:
+    if not is_plain(given.dtype) or given.dtype.kind not in _NUMBERS + "SU" or given.dtype.itemsize > WIDEST:
         raise InvalidInputError(
             f"array is of dtype {given.dtype}; allowed are numbers, booleans, and bytes or text of fixed width, up to"
             " 16 MiB an element."
@@ -394,18 +380,10 @@ def as_column(array: Any) -> np.ndarray:
     return np.asarray(given, dtype=given.dtype.newbyteorder("="), order="C")
 
 
-def column_of(dtype: Any, shape: Any) -> tuple[np.dtype[Any], int]:
-    """The dtype and the bytes of an array that a peer describes; ValueError or TypeError if nobody sends such a one."""
-    found = np.dtype(dtype) if isinstance(dtype, str) else None
-    if found is None or found.kind not in _NUMBERS + "SU" or not 0 < found.itemsize <= _WIDEST or found.subdtype:
-        raise ValueError(f"no array is {dtype!r}")
-    return found, size_of(shape) * found.itemsize
-
-
 def column_in(letter: Letter, most: int) -> tuple[int | None, str, list[int]]:
     """The source, dtype and shape of a peer's array, whose bytes come with the letter unless there are more."""
     source, dtype, shape = letter.note
-    size, found = column_of(dtype, shape)[1], len(joined(letter.payload))
+    size, found = described_array(dtype, shape)[1], len(joined(letter.payload))
     if found != (size if size <= most else 0):
         raise ValueError(f"{found} bytes, where {dtype} of shape {list(shape)} is announced")
     return source, dtype, shape
@@ -413,7 +391,7 @@ def column_in(letter: Letter, most: int) -> tuple[int | None, str, list[int]]:
 
 def join(source: int | None, parts: Sequence[tuple[str, Sequence[int]]]) -> tuple[str, list[int]]:
     """Check that the workers' arrays go together."""
-    sizes = [column_of(dtype, shape)[1] for dtype, shape in parts]
+    sizes = [described_array(dtype, shape)[1] for dtype, shape in parts]
     if source is not None:
         return parts[source][0], sizes
     dtypes = [np.dtype(dtype) for dtype, _ in parts]

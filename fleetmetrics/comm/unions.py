@@ -18,7 +18,7 @@ from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.slabs import Slab, spread
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, RecordError
 from fleetmetrics.numbers import combine, combine_exactly
-from fleetmetrics.serial import pack_arrays, unpack_arrays
+from fleetmetrics.serial import pack_arrays, size_of, unpack_arrays
 
 __all__ = ["ByKey", "Union"]
 
@@ -138,7 +138,7 @@ class ByKey:
         large, sharing = body.note
         if not large:
             return wire.unpack(whole, body.payload), []
-        wire.size_of(sharing)
+        size_of(sharing)
         shared = dict(zip(self._keys, sharing))
         return [], [self._slab(block, dtype, shared) for block, dtype in zip(self._states, whole.dtypes)]
 

@@ -1,5 +1,7 @@
 """Arrays as bytes, with a layout that tells how to read them; and back, without a copy wherever that is possible.
 
+What peers and files say of arrays is checked here, and nowhere else: `described_array`.
+
 Every buffer is padded to a multiple of 16 bytes, so that arrays in an aligned payload are aligned.
 """
 
@@ -24,6 +26,11 @@ PICKLE_TERMS = (
 )
 
 _ALIGNMENT = 16
+#: NumPy makes room for an entry of an array that has none, however wide it is said to be.
+WIDEST = 2**24
+#: No array has so many entries.
+_MOST = 2**60
+_SIGNED = [(np.dtype(f"i{size}"), 2 ** (8 * size - 1) - 1) for size in (1, 2, 4, 8)]
 #: Of so many entries at once the narrowest type is found.
 _GROUP = 2**17
 _ZEROS = memoryview(bytes(_ALIGNMENT))
@@ -45,15 +52,15 @@ class Packed(NamedTuple):
         return sum(map(attrgetter("nbytes"), self.buffers))
 
 
+def narrowest(array: np.ndarray) -> np.ndarray:
+    """Signed integers, of which there are some, in as few bytes as hold all of them."""
+    low, high = array.min(), array.max()
+    return next(array.astype(dtype, copy=False) for dtype, most in _SIGNED if ~most <= low and high <= most)
+
+
 def small(array: np.ndarray) -> np.ndarray:
     """Integers of 64 bits in as few bytes as hold all of them: most counts, and class labels, fit into one."""
-    if array.dtype != np.int64 or not array.size:
-        return array
-    low, high = array.min(), array.max()
-    for dtype in (np.int8, np.int16, np.int32):
-        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
-            return array.astype(dtype)
-    return array
+    return narrowest(array) if array.dtype == np.int64 and array.size else array
 
 
 def pack_arrays(arrays: Iterable[np.ndarray]) -> Packed:
@@ -132,15 +139,22 @@ def are_sizes(numbers: Collection[Any]) -> bool:
     return {int}.issuperset(map(type, numbers)) and min(numbers, default=0) >= 0
 
 
+def size_of(shape: Any) -> int:
+    """How many entries an array has by a shape that came from elsewhere; ValueError or TypeError if it is none."""
+    if not are_sizes(shape) or max(shape, default=0) >= _MOST or math.prod(shape) >= _MOST:
+        raise ValueError(f"no array has the shape {shape!r:.40}")
+    return math.prod(shape)
+
+
 def described_array(dtype: Any, shape: Any) -> tuple[np.dtype[Any], int]:
-    """The dtype and the bytes of an array that a layout describes; RecordError if it describes none."""
-    with misfits_named():
-        kind = _dtype_of(dtype) if type(dtype) is str else None
-        if kind is None or not is_plain(kind):
-            raise RecordError(f"a layout says that the payload holds {dtype!r:.40}, which is no array of bytes")
-        if not are_sizes(shape):
-            raise RecordError(f"a layout says that an array has the shape {shape!r:.40}")
-        return kind, math.prod(shape) * kind.itemsize
+    """The dtype and the bytes of an array described elsewhere; ValueError or TypeError if no array of bytes is so."""
+    kind = _dtype_of(dtype) if type(dtype) is str else None
+    if kind is None or not is_plain(kind):
+        raise ValueError(f"no array of bytes is of {dtype!r:.40}")
+    size = size_of(shape) * kind.itemsize
+    if kind.itemsize > max(size, WIDEST):
+        raise ValueError(f"an empty array is of {dtype!r:.40}, and NumPy makes room for an entry of it")
+    return kind, size
 
 
 @functools.lru_cache(maxsize=64)

@@ -28,8 +28,25 @@ from fleetmetrics.comm.communicator import Communicator, Decide
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import CommunicatorError
 
-EDGES = [(0, "2"), (2**15 - 1, "2"), (2**15, "4"), (2**31 - 1, "4"), (2**31, "8"), (2**63 - 1, "8")]
-LOW = [(-(2**15), "2"), (-(2**15) - 1, "4"), (-(2**31), "4"), (-(2**31) - 1, "8"), (-(2**63), "8")]
+EDGES = [
+    (0, "1"),
+    (2**7 - 1, "1"),
+    (2**7, "2"),
+    (2**15 - 1, "2"),
+    (2**15, "4"),
+    (2**31 - 1, "4"),
+    (2**31, "8"),
+    (2**63 - 1, "8"),
+]
+LOW = [
+    (-(2**7), "1"),
+    (-(2**7) - 1, "2"),
+    (-(2**15), "2"),
+    (-(2**15) - 1, "4"),
+    (-(2**31), "4"),
+    (-(2**31) - 1, "8"),
+    (-(2**63), "8"),
+]
 
 
 @pytest.mark.parametrize(("extreme", "name"), EDGES + LOW)

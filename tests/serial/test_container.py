@@ -7,8 +7,10 @@ import io
 import json
 import os
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import pytest
@@ -47,13 +49,42 @@ def test_arrays_that_nobody_wants_are_passed_over(path: str) -> None:
 def test_every_flipped_bit_and_every_cut_is_seen(path: str) -> None:
     data = Path(path).read_bytes()
     for place in range(len(data)):
-        for bad in (data[:place], data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]):
+        flipped = [data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :] for bit in range(8)]
+        for bad in [data[:place], *flipped]:
             Path(path).write_bytes(bad)
             with pytest.raises(CorruptFileError, match=rf"^{path}: .*, at bytes? \d+( to \d+)? of {len(bad)}$"):
                 read_arrays(path)
     Path(path).write_bytes(data + b"\0")
     with pytest.raises(CorruptFileError, match="the file goes on after its last array"):
         read_arrays(path)
+
+
+def test_an_archive_of_numpy_would_lose_what_the_module_says(path: str) -> None:
+    file = io.BytesIO()
+    np.savez(file, note=np.frombuffer(b'{"a": 1}', np.uint8), a=np.arange(40), b=np.array([[1.5, 2.5]]))
+    data, noticed = file.getvalue(), 0
+
+    def found(data: bytes) -> list[bytes]:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return [arrays[name].tobytes() for name in ("note", "a", "b")]
+
+    for place in range(len(data)):
+        bad = data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :]
+        try:
+            assert found(bad) == found(data)
+        except (BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError, ValueError):
+            noticed += 1
+    assert 0.75 < noticed / len(data) < 0.85
+    assert found(data + b"more") == found(data)
+    head = io.BytesIO()
+    np.lib.format.write_array_header_2_0(head, {"descr": "<f8", "fortran_order": False, "shape": (2**24,)})
+    with ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", head.getvalue())
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="EOF"), np.load(path) as arrays:
+        arrays["a"]
+    assert os.path.getsize(path) < 300 and tracemalloc.get_traced_memory()[1] > 8 * 2**24
+    tracemalloc.stop()
 
 
 def test_other_files_are_called_by_what_they_are(path: str) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from fleetmetrics.errors import InvalidInputError, RecordError
-from fleetmetrics.serial import Packed, pack_chunks, reader, serializer, unpack_arrays
+from fleetmetrics.serial import Packed, described_array, pack_chunks, reader, serializer, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from tests.paddle_version import PIR
 
@@ -643,6 +643,14 @@ def test_a_truncated_payload_of_chunks_is_refused() -> None:
     for other in ([["O", [4]]], [["f8", [-1]]], [["f8"]], [["nothing", [1]]], None, 7):
         with pytest.raises(RecordError):
             unpack_arrays(other, payload)
+
+
+@pytest.mark.parametrize("shape", [[0], [4, 0], [0, 2**60], [2**61, 0], [2**30, 2**30], [True], [1.0], "1", None])
+def test_a_described_array_takes_no_more_than_its_bytes_however_wide_its_entries(shape: Any) -> None:
+    assert described_array("<U3", [2, 2]) == (np.dtype("<U3"), 48)
+    assert described_array(f"S{2**25}", [1]) == (np.dtype(f"S{2**25}"), 2**25)
+    with pytest.raises((TypeError, ValueError)):
+        described_array(f"S{2**25}", shape)
 
 
 @pytest.fixture(scope="module")
