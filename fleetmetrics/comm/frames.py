@@ -18,7 +18,7 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Sequence, Union
+from typing import Any, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -53,7 +53,11 @@ _NOTHING = memoryview(b"")
 JOINED = 2**16  # so few bytes are copied sooner than sent in pieces
 
 
-class Garbled(ConnectionAbortedError):
+class Lost(ConnectionResetError):
+    """The connection is lost."""
+
+
+class Garbled(Lost):
     """What arrives is no frame of this connection."""
 
 
@@ -113,20 +117,29 @@ def joined(payload: Payload) -> Buffer:
 
 
 class Stream:
-    """A connected socket with a frame half read, and bytes not yet sent."""
+    """A connected socket with a frame half read, and bytes not yet sent.
+
+    A handler of signals may raise after any call and before any function begins. So what the system has taken or given
+    is noted by the call that asks it (``list.extend`` of a ``map``, all in C), and what belongs together changes in one
+    step (``dict.update``): an interruption finds all of it or nothing, and the next call goes on from there.
+    """
 
     def __init__(self, sock: socket.socket, keys: Keys) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
+        #: The frame that was read last, until its reader has seen to it.
+        self.last: Frame | None = None
         self._whole = keys.whole
-        self._seals = hmac.new(keys.sending, digestmod="sha256"), hmac.new(keys.receiving, digestmod="sha256")
+        self._seals = _keyed(keys.sending), _keyed(keys.receiving)
         self._sent = self._received = 0
         self._unsent: list[Buffer] = []
-        self._begun = b""  # of the head
+        self._gone: list[int] = []  # how many bytes of it the system has taken
         self._head: tuple[Any, ...] | None = None
-        self._target = _NOTHING
-        self._size = self._filled = 0
+        self._begin = memoryview(bytearray(_HEAD.size + _SEAL))
+        self._target = self._begin
+        self._size, self._filled = len(self._begin), 0
+        self._come: list[int] = []  # how many bytes have come since
 
     def fileno(self) -> int:
         """Return the socket's descriptor, so that a poll takes the stream itself."""
@@ -145,49 +158,59 @@ class Stream:
     def send(self, frame: Frame) -> None:
         """Queue a frame and send as much as the socket takes; the payload must not change until it is gone."""
         head, parts = frame.ready(self._whole)
-        self._unsent += [head + _seal(self._seals[0], self._sent, head), *parts]
-        self._sent += 1
+        queue = [*self._unsent, head + _seal(self._seals[0], self._sent, head), *parts]
+        vars(self).update(_unsent=queue, _sent=self._sent + 1)
         self.flush()
 
     def flush(self) -> None:
         """Send what is queued, as far as the socket takes it."""
         while self._unsent:
-            try:
-                sent = self.sock.sendmsg(self._unsent[:_PARTS_AT_ONCE])
-            except (BlockingIOError, InterruptedError):
-                return
-            gone = 0
-            while gone < len(self._unsent) and sent >= len(self._unsent[gone]):
-                sent -= len(self._unsent[gone])
+            if not self._gone:
+                try:
+                    self._gone.extend(map(self.sock.sendmsg, (self._unsent[:_PARTS_AT_ONCE],)))
+                except OSError as error:
+                    if not raised_by_a_socket(error):
+                        raise
+                    if isinstance(error, (BlockingIOError, InterruptedError)):
+                        return
+                    raise Lost(str(error)) from None
+            sent, queue, gone = self._gone[0], self._unsent, 0
+            while gone < len(queue) and sent >= len(queue[gone]):
+                sent -= len(queue[gone])
                 gone += 1
-            del self._unsent[:gone]
+            queue = queue[gone:]
             if sent:
-                self._unsent[0] = memoryview(self._unsent[0])[sent:]
+                queue[0] = memoryview(queue[0])[sent:]
+            vars(self).update(_unsent=queue, _gone=[])
 
     def keep_unsent(self) -> None:
         """Copy what is queued, so that the caller may change its arrays: the frame is completed later."""
-        self._unsent = [bytes(part) for part in self._unsent]
+        if self._unsent:
+            self._unsent = [bytes(part) for part in self._unsent]
 
     def receive(self) -> Frame | None:
         """Read as far as there are bytes."""
-        try:
-            while self._head is None:
-                data = self.sock.recv(_HEAD.size + _SEAL - len(self._begun))
-                if not data:
-                    raise ConnectionResetError("end of file")
-                self._begun += data
-                if len(self._begun) == _HEAD.size + _SEAL:
-                    self._read_head(self._begun)
-            while self._filled < self._size:
-                count = self.sock.recv_into(self._target[self._filled :])
-                if count == 0:
-                    raise ConnectionResetError("end of file")
-                self._filled += count
-                if self._filled == len(self._target) < self._size:
+        while True:
+            if self._come:
+                [count] = self._come
+                if not count:
+                    raise Lost("end of file")
+                vars(self).update(_filled=self._filled + count, _come=[])
+            if self._filled < self._size:
+                if self._filled == len(self._target):
                     self._grow()
-        except (BlockingIOError, InterruptedError):
-            return None
-        return self._complete()
+                try:
+                    self._come.extend(map(self.sock.recv_into, (self._target[self._filled :],)))
+                except OSError as error:
+                    if not raised_by_a_socket(error):
+                        raise
+                    if isinstance(error, (BlockingIOError, InterruptedError)):
+                        return None
+                    raise Lost(str(error)) from None
+            elif self._head is None:
+                self._read_head(bytes(self._begin))
+            else:
+                return self._complete(self._head)
 
     def _read_head(self, data: bytes) -> None:
         if not hmac.compare_digest(data[_HEAD.size :], _seal(self._seals[1], self._received, data[: _HEAD.size])):
@@ -198,12 +221,10 @@ class Stream:
             raise Garbled("the frame's head makes no sense")
         if not (0 <= remaining < math.inf and 0 <= timeout < math.inf) or (self._whole and not whole):
             raise Garbled("the frame's head makes no sense")
-        self._received += 1
-        self._head = tuple(head)
-        self._size = header + (-header % _ALIGNMENT if payload else 0) + payload
+        size = header + (-header % _ALIGNMENT if payload else 0) + payload
         # np.empty: aligned for any dtype, and not filled with zeros first
-        self._target = np.empty(min(self._size, _AT_ONCE), np.uint8).data if self._size else _NOTHING
-        self._filled = 0
+        target = np.empty(min(size, _AT_ONCE), np.uint8).data if size else _NOTHING
+        vars(self).update(_received=self._received + 1, _head=tuple(head), _size=size, _target=target, _filled=0)
 
     def _grow(self) -> None:
         try:
@@ -213,15 +234,14 @@ class Stream:
         larger[: self._filled] = self._target
         self._target = larger
 
-    def _complete(self) -> Frame:
-        assert self._head is not None
-        kind, whole, channel, call, made, remaining, timeout, header, payload, digest = self._head
-        body, self._target = self._target, _NOTHING
-        self._begun, self._head = b"", None
-        start = len(body) - payload
+    def _complete(self, head: tuple[Any, ...]) -> Frame:
+        kind, whole, channel, call, made, remaining, timeout, header, payload, digest = head
+        body, start = self._target, self._size - payload
         if hashlib.sha256(body if whole else body[:start]).digest() != digest:
             raise Garbled("the frame's contents are not those that its head announces")
-        return Frame(kind, call, bytes(body[:header]), body[start:], channel, made, remaining, timeout)
+        frame = Frame(kind, call, bytes(body[:header]), body[start:], channel, made, remaining, timeout)
+        vars(self).update(last=frame, _head=None, _size=len(self._begin), _target=self._begin, _filled=0)
+        return frame
 
     def close(self) -> None:
         """Close the socket."""
@@ -229,10 +249,29 @@ class Stream:
             self.sock.close()
 
 
-def _seal(keyed: hmac.HMAC, number: int, head: bytes) -> bytes:
-    seal = keyed.copy()
-    seal.update(_NUMBER.pack(number) + head)
-    return seal.digest()
+def raised_by_a_socket(error: OSError) -> bool:
+    """Whether a call of a socket has raised it, and not a handler of signals in between: that one is the user's."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    name = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
+    return name == "socket" or name.startswith("fleetmetrics.comm.")
+
+
+#: A key's part of an HMAC: two hashes that have begun. `hmac.copy` takes twice as long.
+_Keyed = Tuple[Any, Any]
+
+
+def _keyed(key: bytes) -> _Keyed:
+    block = key.ljust(hashlib.sha256().block_size, b"\0")
+    return hashlib.sha256(bytes(each ^ 0x36 for each in block)), hashlib.sha256(bytes(each ^ 0x5C for each in block))
+
+
+def _seal(keyed: _Keyed, number: int, head: bytes) -> bytes:
+    inner, outer = keyed[0].copy(), keyed[1].copy()
+    inner.update(_NUMBER.pack(number) + head)
+    outer.update(inner.digest())
+    return bytes(outer.digest())
 
 
 class Poll:
@@ -258,7 +297,11 @@ class Poll:
 
     def modify(self, stream: Stream) -> None:
         """Wait for what a stream receives, and while it has bytes to send, for room to send them."""
-        self._poll.modify(stream, select.POLLIN | select.POLLOUT * stream.sending)
+        mask = select.POLLIN | select.POLLOUT * stream.sending
+        try:
+            self._poll.modify(stream, mask)
+        except FileNotFoundError:  # an interruption came before it was registered
+            self._poll.register(stream, mask)
 
     def unregister(self, sock: Any) -> None:
         """Wait for it no longer; nothing happens if it was not waited for, or is closed already."""

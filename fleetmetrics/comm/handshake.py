@@ -13,7 +13,6 @@ that somebody leads to rank 0 of another run is told so, and no frame of one run
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hmac
 import os
@@ -25,12 +24,12 @@ import time
 from typing import Any
 
 from fleetmetrics.comm.failures import ranks_text
-from fleetmetrics.comm.frames import Key, Keys, Poll, Stream
+from fleetmetrics.comm.frames import Key, Keys, Poll, Stream, raised_by_a_socket
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_path
 from fleetmetrics.errors import AuthenticationError, CommunicatorError, InvalidInputError, NoChannelError
 
-__all__ = ["REFUSAL_SECONDS", "Door", "Guest", "connect", "refusal_text"]
+__all__ = ["REFUSAL_SECONDS", "Door", "Guest", "NotFound", "connect", "refusal_text"]
 
 #: How long a worker and rank 0 go on failing to prove themselves to each other until that is an error.
 REFUSAL_SECONDS = 3.0
@@ -108,7 +107,9 @@ class Guest:
         """Read as far as there are bytes."""
         try:
             data = self.sock.recv(_HELLO.size - len(self._bytes))
-        except (BlockingIOError, InterruptedError):
+        except (BlockingIOError, InterruptedError) as error:
+            if not raised_by_a_socket(error):
+                raise
             return False
         if not data:
             raise ConnectionResetError("end of file")
@@ -147,6 +148,8 @@ def listen(job: Job, key: Key | None = None) -> socket.socket:
             found = socket.getaddrinfo(job.bind or host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
             return _listening(found[0], found[4], max(128, job.world_size))
         except OSError as error:
+            if error.errno is None and not raised_by_a_socket(error):
+                raise
             if job.bind and isinstance(error, socket.gaierror):
                 raise InvalidInputError(
                     f"the environment variable FLEETMETRICS_BIND holds {job.bind!r}; it must be an address of rank 0's"
@@ -170,8 +173,11 @@ def _who_listens(job: Job, key: Key, host: str, port: int) -> str:
         stream.close()  # who welcomes a rank 0 does not know what it does
     except OtherRun as other:
         return f": {other}"
-    except (_Refused, OSError):
-        pass  # a stranger, or one that is busy
+    except _Refused:
+        pass  # a stranger
+    except OSError as error:  # so is this one, or it is busy
+        if not raised_by_a_socket(error):
+            raise
     return ""
 
 
@@ -183,7 +189,7 @@ def _listening(family: int, address: Any, backlog: int) -> socket.socket:
         sock.listen(backlog)
         sock.setblocking(False)
         return sock
-    except OSError:
+    except BaseException:
         sock.close()
         raise
 
@@ -221,15 +227,25 @@ class Door:
     def open(self) -> None:
         """Listen, if it does not yet."""
         if self._listener is None:
-            self._listener = listen(self._job, self._key)
-            self._poll.register(self._listener)
+            listener = listen(self._job, self._key)
+            try:
+                self._poll.register(listener)
+                self._listener = listener
+            except BaseException:  # Ctrl-C: the next call listens
+                listener.close()
+                raise
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rank 0 listens."""
+        return self._listener is not None
 
     def look(self, end: float) -> float:
         """Send away who has stayed too long; return until when rank 0 may sleep at most."""
         now = time.monotonic()
         # they are in the order of coming
         while self.guests and next(iter(self.guests.values())).came < now - _GUEST_SECONDS:
-            self.drop(next(iter(self.guests)))
+            self.drop(next(iter(self.guests.values())))
         if self.deaf_until and now >= self.deaf_until and self._listener is not None:
             self.deaf_until = 0.0
             self._poll.register(self._listener)
@@ -256,9 +272,10 @@ class Door:
                 first, _, number = self.unproven.get(guest.rank, (now, now, 0))
                 self.unproven[guest.rank] = first, now, number + 1
             guest.answer(UNPROVEN)
-        except OSError:
-            pass
-        self.drop(descriptor)
+        except OSError as error:
+            if not raised_by_a_socket(error):
+                raise
+        self.drop(guest)
         return None
 
     def admit(self, guest: Guest) -> Stream:
@@ -270,13 +287,16 @@ class Door:
 
     def refuse(self, guest: Guest, code: bytes, why: str = "") -> None:
         """Tell a guest that has proved itself why it cannot come in."""
-        with contextlib.suppress(OSError):
+        try:
             guest.answer(code, why)
-        self.drop(guest.sock.fileno())
+        except OSError as error:
+            if not raised_by_a_socket(error):
+                raise
+        self.drop(guest)
 
-    def drop(self, descriptor: int) -> None:
+    def drop(self, guest: Guest) -> None:
         """Send a guest away."""
-        guest = self.guests.pop(descriptor)
+        self.guests.pop(guest.sock.fileno(), None)
         self._poll.unregister(guest.sock)
         guest.sock.close()
 
@@ -292,8 +312,8 @@ class Door:
 
     def close(self) -> None:
         """Close all sockets."""
-        for descriptor in list(self.guests):
-            self.drop(descriptor)
+        for guest in list(self.guests.values()):
+            self.drop(guest)
         if self._listener is not None:
             self._poll.unregister(self._listener)
             self._listener.close()
@@ -301,10 +321,12 @@ class Door:
 
     def _accept(self, listener: socket.socket) -> None:
         if len(self.guests) >= self._job.world_size + _GUESTS:
-            self.drop(next(iter(self.guests)))
+            self.drop(next(iter(self.guests.values())))
         try:
             sock, _ = listener.accept()
         except OSError as error:
+            if not raised_by_a_socket(error):
+                raise
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 self._poll.unregister(listener)  # or the poll returns at once, again and again
                 self.deaf_until = time.monotonic() + _LOOK_SECONDS
@@ -313,8 +335,14 @@ class Door:
             sock.setblocking(False)
             self.guests[sock.fileno()] = Guest(sock, self._key, self._whole)
             self._poll.register(sock)
-        except OSError:
+        except OSError as error:
             sock.close()
+            if not raised_by_a_socket(error):
+                raise
+
+
+class NotFound(TimeoutError):
+    """Rank 0 was not found in time."""
 
 
 class _Refused(Exception):
@@ -335,7 +363,7 @@ def connect(job: Job, key: Key, deadline: float) -> tuple[Stream, float]:
         for host, port in candidates:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                raise TimeoutError(other)
+                raise NotFound(other)
             try:
                 return _greet(job, key, host, port, step, deadline)
             except _Refused:
@@ -344,10 +372,11 @@ def connect(job: Job, key: Key, deadline: float) -> tuple[Stream, float]:
                 other, other_since = str(found), other_since or time.monotonic()
                 if len(candidates) == 1 and time.monotonic() - other_since > REFUSAL_SECONDS:
                     raise CommunicatorError(other) from None
-            except (TimeoutError, socket.timeout):  # a busy rank 0, a long way, or a listener that is silent
-                step = min(2 * step, _STEP_SECONDS[1])
-            except OSError:
-                pass
+            except OSError as error:
+                if not raised_by_a_socket(error):
+                    raise
+                if isinstance(error, (TimeoutError, socket.timeout)):  # a busy rank 0, a long way, a silent listener
+                    step = min(2 * step, _STEP_SECONDS[1])
         # rank 0 may have had enough a moment before, and ended
         if refusals >= _UNPROVEN and time.monotonic() - refused_since > REFUSAL_SECONDS:
             raise AuthenticationError(unproven_text([job.rank]))

@@ -10,7 +10,20 @@ from typing import NoReturn, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import late_text, raise_trouble, ranks_text
-from fleetmetrics.comm.frames import ACK, ARRIVAL, CLOSED, GAVE_UP, LEFT, TROUBLE, Frame, Garbled, Poll, Stream
+from fleetmetrics.comm.frames import (
+    ACK,
+    ARRIVAL,
+    CLOSED,
+    GAVE_UP,
+    LEFT,
+    TROUBLE,
+    Frame,
+    Garbled,
+    Lost,
+    Poll,
+    Stream,
+    raised_by_a_socket,
+)
 from fleetmetrics.comm.handshake import OTHER_RUN, OTHER_WORLD, TAKEN, Door, Guest, refusal_text
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.star import ACKNOWLEDGING, Channel, Combine, Member, after, error_frame, error_in, interruption
@@ -54,6 +67,7 @@ class _Meeting:
         self.acknowledged = False
         self.lost: dict[int, str] = {}  # who could not take the answer, and why
         self.left = ""  # who was interrupted, and by what
+        self.away: set[int] = set()  # ranks that were
 
     def arrive(self, peer: _Peer, frame: Frame) -> None:
         """Note a worker's arrival; the first whose deadline comes decides how long rank 0 waits."""
@@ -80,6 +94,7 @@ class Hub(Member):
         self._meeting: _Meeting | None = None
         self._sent_away: set[int] = set()  # ranks that workers of other runs have
         self._slept = 0.0  # seconds that a wait took too long
+        self._interrupted = False  # whether a frame may have been read that nobody has seen to
         self._lost = ""  # why the star cannot go on
         self._last_word = ""  # what all have been told of it
 
@@ -103,7 +118,10 @@ class Hub(Member):
             self.broken = self._last_word
             raise CommunicatorError(self.broken) from None
         except BaseException as error:  # of Ctrl-C and sys.exit, too, the others hear at once
+            if channel.calls < frame.call:
+                raise  # it has not begun
             told = error if isinstance(error, FleetMetricsError) else CommunicatorError(interruption(0, error, label))
+            self._interrupted = told is not error
             made = frame.call if channel.made == frame.call else 0
             self._abandon(error_frame(channel.number, frame.call, told, made=made))
             raise
@@ -164,6 +182,10 @@ class Hub(Member):
         for peer, frame in self._early.pop(meeting.channel.number, ()):
             if self._ranks.get(peer.rank) is peer:  # and it has not closed everything since
                 self._sort(peer, frame, gave_up)
+        if self._interrupted:
+            for peer in [peer for peer in self._peers.values() if peer.stream.last is not None]:
+                self._read(peer, gave_up)
+            self._interrupted = False
         self._check_present(meeting)
         just_arrived = True  # until what lay in the sockets is read
         while True:
@@ -240,6 +262,7 @@ class Hub(Member):
             meeting.acknowledged = True
         elif frame.kind == LEFT:
             meeting.left = _words_of(peer, frame)
+            meeting.away.add(peer.rank)
         elif frame.kind == GAVE_UP:
             gave_up.append(_words_of(peer, frame))
 
@@ -271,14 +294,14 @@ class Hub(Member):
 
     def _read(self, peer: _Peer, gave_up: list[str]) -> None:
         if peer.stream.sending:
-            with contextlib.suppress(OSError):  # that it has gone away is for reading to find, after its last words
+            with contextlib.suppress(Lost):  # that it has gone away is for reading to find, after its last words
                 peer.stream.flush()
                 self._watch(peer)
         try:
-            frame = peer.stream.receive()
+            frame = peer.stream.last or peer.stream.receive()
         except Garbled as error:
             self._lose(peer, f"what rank {peer.rank} sends to rank 0 cannot be trusted: {error}.")
-        except OSError:
+        except Lost:
             if peer.stream.heard:
                 self._lose(peer, _gone(peer))
             self._dismiss(peer)  # lost before a word was said: it connects once more
@@ -292,6 +315,7 @@ class Hub(Member):
             self._closed[frame.channel].add(peer.rank)
         else:
             self._sort(peer, frame, gave_up)
+        peer.stream.last = None
         if frame.kind in (CLOSED, LEFT) and self._meeting is not None:
             self._check_present(self._meeting)
 
@@ -333,20 +357,22 @@ class Hub(Member):
             raise _Broken(refusal_text(TAKEN, guest.rank, guest.world_size))
         if earlier is not None:  # its first connection was lost
             self._dismiss(earlier)
+        descriptor = guest.sock.fileno()
         try:
-            stream = self._door.admit(guest)
-        except OSError:
-            self._door.drop(guest.sock.fileno())
-            return
-        peer = _Peer(guest.rank, stream, time.monotonic() - guest.came)
-        self._peers[stream.fileno()] = self._ranks[guest.rank] = peer
+            peer = _Peer(guest.rank, self._door.admit(guest), time.monotonic() - guest.came)
+            self._peers[descriptor] = self._ranks[guest.rank] = peer
+        except BaseException as error:  # it comes again
+            self._door.drop(guest)
+            if isinstance(error, OSError) and raised_by_a_socket(error):
+                return
+            raise
         for verdict in self._abandoned.values():
             self._tell(peer, verdict)
 
     # Answering
 
     def _tell(self, peer: _Peer, verdict: Frame) -> None:
-        with contextlib.suppress(OSError):  # that it has gone away is for the next exchange to find
+        with contextlib.suppress(Lost):  # that it has gone away is for the next exchange to find
             peer.stream.send(verdict)
             self._watch(peer)
 
@@ -361,7 +387,7 @@ class Hub(Member):
         self.tell_all(verdict)
         meeting, self._meeting = self._meeting, None
         end = min(meeting.end, time.monotonic() + _SEE_OFF_SECONDS) if meeting is not None else 0.0
-        while len(self._ranks) < self.job.world_size - 1 and time.monotonic() < end:
+        while self._door.is_open and len(self._ranks) < self.job.world_size - 1 and time.monotonic() < end:
             with contextlib.suppress(_Broken, FleetMetricsError):  # this process may end before they connect
                 self._receive(end, [])
 
@@ -376,14 +402,14 @@ class Hub(Member):
                 if peer.stream.sending:
                     waiting[descriptor] = peer
                     unsent.register(peer.stream, select.POLLOUT)
-            except OSError:
+            except Lost:
                 lost[peer.rank] = _gone(peer)
         while waiting and deadline.remaining:
             for descriptor, _ in unsent.wait(deadline.end):
                 peer = waiting[descriptor]
                 try:
                     peer.stream.flush()
-                except OSError:
+                except Lost:
                     lost[peer.rank] = _gone(peer)
                 if not peer.stream.sending or peer.rank in lost:
                     unsent.unregister(descriptor)
@@ -396,7 +422,7 @@ class Hub(Member):
         asked = [peer for rank, peer in self._ranks.items() if rank <= ACKNOWLEDGING]
         meeting.acknowledged |= self.job.world_size == 1
         why = ""
-        while not meeting.acknowledged and not all(peer.lost for peer in asked):
+        while not meeting.acknowledged and not all(peer.lost or peer.rank in meeting.away for peer in asked):
             try:
                 if not self._receive(meeting.last_moment, []) and time.monotonic() >= meeting.last_moment:
                     break
@@ -410,6 +436,8 @@ class Hub(Member):
             if meeting.lost:
                 lost = next(iter(meeting.lost.values()))
                 raise _Broken(f"{lost} {ranks_text(ranks)} may have a result of {meeting.label} all the same.")
+            if meeting.away:
+                raise CommunicatorError(meeting.left)
             raise DeadlineError(late_text(ranks, "confirm the result", meeting.timeout, meeting.label))
 
     def _spread(self, call: int, reason: str) -> None:

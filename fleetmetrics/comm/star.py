@@ -14,8 +14,8 @@ from typing import Callable, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import described, late_text, named_error
-from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Poll, Stream
-from fleetmetrics.comm.handshake import REFUSAL_SECONDS, connect
+from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Lost, Poll, Stream
+from fleetmetrics.comm.handshake import REFUSAL_SECONDS, NotFound, connect
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_of
 from fleetmetrics.comm.turns import Turns
@@ -181,9 +181,7 @@ class Spoke(Member):
                     self._disconnect(stream)
                 except Garbled as error:
                     self._break(f"what rank 0 sends to rank {self.job.rank} cannot be trusted: {error}.")
-                except FleetMetricsError:  # before OSError, which DeadlineError is as well
-                    raise
-                except OSError:
+                except Lost:
                     if stream.heard:
                         self._break(_gone(channel, label))
                     self._disconnect(stream)  # lost before a word was said: once more, but rank 0 may have ended
@@ -194,12 +192,13 @@ class Spoke(Member):
             if lost and deadline.remaining:
                 self._break(_gone(channel, label))
             verdict = late()
-            self._missed.append(verdict)
+            self._tell(verdict)
             raise DeadlineError(f"{verdict.header.decode()} {error}".strip()) from None
         except BaseException as error:
-            if not isinstance(error, FleetMetricsError):  # Ctrl-C, sys.exit: the others hear of it at once
+            # Ctrl-C, sys.exit, or what a handler of the user's raises: the others hear of it at once
+            if channel.calls == frame.call and not isinstance(error, FleetMetricsError):
                 text = interruption(self.job.rank, error, label).encode(errors="replace")
-                self.tell_all(Frame(LEFT, frame.call, text, channel=channel.number))
+                self._tell(Frame(LEFT, frame.call, text, channel=channel.number))
             raise
 
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
@@ -208,12 +207,19 @@ class Spoke(Member):
         kind, text = GAVE_UP, str(error)
         if not isinstance(error, FleetMetricsError):
             kind, text = LEFT, interruption(self.job.rank, error, channel.label_of(call))
-        self.tell_all(Frame(kind, channel.calls, text.encode(errors="replace"), channel=channel.number))
+        self._tell(Frame(kind, channel.calls, text.encode(errors="replace"), channel=channel.number))
+
+    def _tell(self, verdict: Frame) -> None:
+        """Tell rank 0, as soon as it is found, what became of an exchange here."""
+        if self._stream is None:
+            self._missed.append(verdict)
+        else:
+            self.tell_all(verdict)
 
     def tell_all(self, frame: Frame) -> None:
         """Tell rank 0; that it has gone is for reading to find, after its last words."""
         if self._stream is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Lost):
                 self._stream.send(frame)
 
     def close(self) -> None:
@@ -225,7 +231,7 @@ class Spoke(Member):
         if self._stream is None:
             try:
                 self._stream, self._round_trip = connect(self.job, self.secret.key, end)
-            except TimeoutError as error:
+            except NotFound as error:
                 raise _NotFound(error) from None
             self._poll.register(self._stream)
         return self._stream
@@ -249,7 +255,7 @@ class Spoke(Member):
             self._poll.modify(stream)
             self._poll.wait(leaves_at or gives_up_at)
             now = time.monotonic()  # before the look, so that an answer that is here by then counts
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Lost):
                 stream.flush()
             answer = self._answer_to(frame, stream)
             if answer is None and not leaves_at and now >= gives_up_at:
@@ -265,7 +271,7 @@ class Spoke(Member):
             raise self._error_of(answer)
         if not deadline.remaining:  # rank 0 may have taken it back when nobody acknowledged it
             withdrawn = None
-            with contextlib.suppress(OSError, _Closed, CommunicatorError):  # or have ended since
+            with contextlib.suppress(Lost, _Closed, CommunicatorError):  # or have ended since
                 withdrawn = self._answer_to(frame, stream)
             if withdrawn is not None:
                 raise self._error_of(withdrawn)
@@ -285,7 +291,7 @@ class Spoke(Member):
         while mine not in self._verdicts:
             if asked.channel in self._closed:
                 raise CommunicatorError("rank 0 has gone away: it closed the channel.")
-            frame = stream.receive()
+            frame = stream.last or stream.receive()  # the last one, if an interruption kept this from seeing to it
             if frame is None:
                 return None
             if frame.kind == CLOSED and not frame.channel:
@@ -297,6 +303,7 @@ class Spoke(Member):
             elif frame.kind in (ANSWER, ERROR) and frame.call > self._done.get(frame.channel, 0):
                 # also of what rank 0 has given up and this worker has yet to call
                 self._verdicts[frame.channel, frame.call] = frame
+            stream.last = None
         return self._verdicts.pop(mine)
 
     def _break(self, reason: str) -> None:

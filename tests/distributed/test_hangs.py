@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import random
 import re
 import resource
 import signal
@@ -14,11 +15,12 @@ import time
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
+import numpy as np
 import pytest
 
 from fleetmetrics.comm import SocketCommunicator, get_communicator
 from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import NoChannelError
+from fleetmetrics.errors import FleetMetricsError, NoChannelError
 from tests.distributed.cluster import AT_ONCE, SLACK, free_ports
 from tests.distributed.forks import BEFORE, SECRET, Fork, crew, member, outcome, results, run, timed, wait_for
 from tests.distributed.proxy import Cut, Message, Proxy
@@ -252,6 +254,80 @@ def test_who_is_interrupted_inside_a_call_is_heard_of_at_once(port: int, tmp_pat
     for text, seconds in others:
         assert text == f"CommunicatorError: rank {who} was interrupted ({how}) at exchange 2 (all_reduce)."
         assert seconds < AT_ONCE
+
+
+@pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.parametrize("kind", [TimeoutError, InterruptedError, BrokenPipeError, ZeroDivisionError])
+def test_what_a_handler_of_signals_raises_inside_a_call_is_its_own(
+    port: int, tmp_path: Path, who: int, kind: type[Exception]
+) -> None:
+    """Such as the TimeoutError of a decorator around an evaluation: no connection is lost, and the next call works."""
+
+    def work(rank: int) -> Any:
+        def handler(*_: object) -> None:
+            raise kind("too long")
+
+        comm = member(rank, 3, port)
+        comm.barrier(timeout=20)
+        if rank == who:
+            signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+        if rank == 2:  # whom the others wait for
+            wait_for(tmp_path / "interrupted")
+        try:
+            found: Any = timed(lambda: comm.all_reduce([1], timeout=60).tolist())
+        except kind as error:
+            found = repr(error)
+        if rank == who:
+            (tmp_path / "interrupted").touch()
+        return found, total(comm)
+
+    found = run(3, work)
+    for rank, (first, after) in enumerate(found):
+        if rank == who:
+            first = [line for line in first[0].splitlines() if line][-1] if isinstance(first, tuple) else first
+            assert first.startswith((f"{kind.__name__}: too long", f"{kind.__name__}('too long')")), first
+        else:
+            assert (
+                first[0]
+                == f"CommunicatorError: rank {who} was interrupted ({kind.__name__}) at exchange 2 (all_reduce)."
+            )
+            assert first[1] < AT_ONCE
+        assert after == [6], found
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_ctrl_c_at_any_moment_of_many_calls_is_told_as_one_and_the_next_call_works(port: int, who: int) -> None:
+    """In a tight loop it hits every part of a call; what was half sent or half read then is completed by the next."""
+
+    def work(rank: int) -> Any:
+        random.seed(7)
+        comm = member(rank, 2, port)
+        comm.barrier(timeout=20)
+        told, interrupted, over = [], 0, False
+        if rank == who:
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+        while not over:
+            try:
+                if rank == who and interrupted < 60:
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 4e-3))
+                while not over:
+                    found = comm.all_reduce(np.full(500, int(rank == who and interrupted >= 60)), timeout=20)
+                    over = bool(found[0])
+            except KeyboardInterrupt:
+                interrupted += 1
+            except FleetMetricsError as error:
+                told.append(f"{type(error).__name__}: {error}")
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        return told
+
+    found = run(2, work)
+    allowed = (
+        rf"CommunicatorError: rank {who} was interrupted \(Keyboard.* at exchange|AgreementError: .* parted at exchange"
+    )
+    for text in [text for texts in found for text in texts]:
+        assert re.match(allowed, text), text
+    assert found[1 - who]
 
 
 def wait_until_it_sleeps(pid: int) -> None:

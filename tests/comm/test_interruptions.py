@@ -1,0 +1,121 @@
+"""What a handler of signals raises inside of a call is that rank's own; the others hear of it, and the next call works.
+
+A handler may run after each call and where a function begins: in each of these places it raises once.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fleetmetrics
+from fleetmetrics.comm import SocketCommunicator
+from fleetmetrics.comm.job import Job
+from fleetmetrics.errors import AgreementError, CommunicatorError
+from tests.distributed.cluster import free_ports
+
+pytestmark = pytest.mark.numpy_only
+
+COMM = Path(fleetmetrics.__file__).parent / "comm"
+#: Where a call makes what it brings, or rank 0 the answer: any exception there is that worker's trouble, told to all.
+MAKING, READING = ("communicator", "blocks", "failures"), ("combine", "_read", "_decide")
+
+
+class Interrupts:
+    """A profiler, which Python calls where it would call a handler of signals: raises in one place of the package."""
+
+    def __init__(self, error: BaseException, place: int) -> None:
+        self.error, self.place, self.seen, self.where = error, place, 0, ""
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event not in ("call", "c_return") or Path(code.co_filename).parent != COMM:
+            return
+        if isinstance(self.error, Exception) and (Path(code.co_filename).stem in MAKING or _reads(frame)):
+            return
+        self.seen += 1
+        if self.seen == self.place:
+            sys.setprofile(None)
+            self.where = f"{event} in {frame.f_code.co_name}, {frame.f_code.co_filename}:{frame.f_lineno}"
+            raise self.error
+
+
+def _reads(frame: Any) -> bool:
+    while frame is not None and frame.f_code.co_name not in READING:
+        frame = frame.f_back
+    return frame is not None
+
+
+#: What is raised, and in every which place.
+CONNECTED = [(KeyboardInterrupt, 1), (TimeoutError, 1), (InterruptedError, 5), (ConnectionResetError, 5)]
+AT_THE_FIRST_CALL = [(KeyboardInterrupt, 11), (TimeoutError, 5)]
+EVERYWHERE = [(True, *each) for each in CONNECTED] + [(False, *each) for each in AT_THE_FIRST_CALL]
+
+
+@pytest.mark.parametrize(("connected", "kind", "step"), EVERYWHERE)
+@pytest.mark.parametrize("who", [0, 1])
+def test_wherever_it_is_raised_it_is_told_as_an_interruption_and_the_next_call_works(
+    who: int, connected: bool, kind: type[BaseException], step: int
+) -> None:
+    place = 1
+    while _interrupted_at(place, who, kind, connected):
+        place += step
+    assert place > 50
+
+
+def _interrupted_at(place: int, who: int, kind: type[BaseException], connected: bool) -> bool:
+    """Interrupt an exchange in one place; return whether it has that many."""
+    port = free_ports(1)[0]
+    ranks = [SocketCommunicator(Job(rank, 2, endpoint=f"127.0.0.1:{port}", secret="of the test")) for rank in range(2)]
+    told: list[str] = []
+
+    def other() -> None:
+        sums = 0
+        while sums < 100:
+            try:
+                sums = ranks[1 - who].all_reduce([1], timeout=4).item()
+                assert sums in (2, 101), sums
+            except CommunicatorError as error:
+                told.append(f"{type(error).__name__}: {error}")
+                assert len(told) < 3, told
+
+    thread = threading.Thread(target=other, daemon=True)
+    if connected:
+        both = threading.Thread(target=lambda: ranks[1 - who].barrier(timeout=4))
+        both.start()
+        ranks[who].barrier(timeout=4)
+        both.join()
+    thread.start()
+    interrupts = Interrupts(kind("by a handler"), place)
+    raised = False
+    sys.setprofile(interrupts)
+    try:
+        ranks[who].all_reduce([1], timeout=4)
+    except kind as error:
+        assert not isinstance(error, fleetmetrics.errors.FleetMetricsError), error
+        raised = True
+    finally:
+        sys.setprofile(None)
+    for number in (1, 100):
+        try:
+            assert ranks[who].all_reduce([number], timeout=4).item() == number + 1
+        except CommunicatorError as error:
+            told.append(f"{type(error).__name__}: {error}")
+            assert isinstance(error, AgreementError), (interrupts.where, told)
+            assert ranks[who].all_reduce([number], timeout=4).item() == number + 1
+    thread.join(20)
+    assert not thread.is_alive(), (interrupts.where, told)
+    for each in ranks[::-1]:
+        each.close()
+    interruption = f"CommunicatorError: rank {who} was interrupted ({kind.__name__}) at exchange"
+    for text in told:
+        assert text.startswith(interruption) or re.match("AgreementError: the workers parted at exchange", text), (
+            interrupts.where,
+            text,
+        )
+    return raised
