@@ -199,7 +199,9 @@ def _check_descriptors(world_size: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         opened = len(os.listdir("/proc/self/fd"))
-    except OSError:  # not on Linux, or none is left to look with
+    except OSError as error:  # not on Linux, or none is left to look with
+        if not raised_by_a_socket(error):
+            raise
         opened = soft if os.path.isdir("/proc/self/fd") else 64
     needed = opened + world_size + 8
     if needed > soft:
