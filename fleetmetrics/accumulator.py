@@ -25,7 +25,7 @@ from fleetmetrics.errors import (
 from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.partial import Partial
 from fleetmetrics.records.fold import fold_in_order
-from fleetmetrics.settings import AllArguments, raise_if_positional, raise_if_unknown
+from fleetmetrics.settings import AllArguments, described, raise_if_positional, raise_if_unknown
 from fleetmetrics.state import State, blocks_of
 
 __all__ = ["Accumulator"]
@@ -65,6 +65,7 @@ class Accumulator(Partial):
         raise_if_unknown(type(self), unknown)
         name = vars(self).pop("_called_anew", name)
         self._set_name(_default_name(type(self)) if name is None else name)
+        self.name_made_up = name is None
         self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
         self.program: Any = None  # the static program that add was called in
         self.states: dict[str, State] = {}
@@ -313,6 +314,12 @@ class Accumulator(Partial):
                 state.enter_program(dtype, self.share)
             except DuplicateStateError as error:
                 raise DuplicateStateError(f"{self.name}: {error}") from None
+        from fleetmetrics import static
+
+        made_up = {each.name for each in (self, *self.leaves()) if each.name_made_up}
+        counted = any(state.name.startswith(f"{name}.") for state in dtypes for name in made_up)
+        held = [state.static for state in dtypes]
+        static.claim(self.name, described(self, short=True), counted, held, static.current_program())
 
     # -- compute -------------------------------------------------------------------------------------------
 

@@ -201,6 +201,7 @@ class Metric(Accumulator):
         if self.program is not None or self.holds_samples():
             raise InvalidInputError(f"{self.name} holds samples already; rename a metric before the first add")
         self._set_name(name)
+        self.name_made_up = False
         self.adopt(self.name, {})
         return self
 

@@ -231,6 +231,8 @@ class State:
         """Hold what was `saved`, which is its own from now on; a static program has no place for the rest."""
         if not held:
             return self.reset(scope)
+        if self.static is not None:
+            self.static.claim(scope)
         self.write(held[""], scope)
         self.rest = held.get(REST) if self.static is None else None
 
@@ -425,6 +427,8 @@ def name_of(value: Any, argument: str = "input") -> str | None:
 def _from_scope(name: str, scope: Any, argument: str) -> np.ndarray:
     import paddle
 
+    from fleetmetrics import static
+
     scope = paddle.static.global_scope() if scope is None else scope
     try:
         variable = scope.find_var(name)
@@ -432,6 +436,7 @@ def _from_scope(name: str, scope: Any, argument: str) -> np.ndarray:
         raise InvalidInputError(
             f"{argument}: {name!r:.60} is looked up in scope, which must be one of Paddle's or None, not {scope!r:.60}"
         ) from None
+    static.check_reading(name, scope)
     if variable is None:
         known = _names_in(scope)
         near = difflib.get_close_matches(name, known, n=5, cutoff=0.4) or known[:5]

@@ -11,7 +11,19 @@ from fleetmetrics.errors import library
 
 library("paddle", "cpu")  # which says what to install
 
+from fleetmetrics.static.claims import check_reading, claim  # noqa: E402
 from fleetmetrics.static.drop_in import auc, ctr_metric_bundle  # noqa: E402
 from fleetmetrics.static.variables import StaticState, accumulate, create_state, current_program, load, states  # noqa: E402
 
-__all__ = ["StaticState", "accumulate", "auc", "create_state", "ctr_metric_bundle", "current_program", "load", "states"]
+__all__ = [
+    "StaticState",
+    "accumulate",
+    "auc",
+    "check_reading",
+    "claim",
+    "create_state",
+    "ctr_metric_bundle",
+    "current_program",
+    "load",
+    "states",
+]

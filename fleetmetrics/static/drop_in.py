@@ -9,8 +9,9 @@ import paddle
 
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.static.claims import claim
 from fleetmetrics.static.programs import kind_under_construction
-from fleetmetrics.static.variables import accumulate, create_state, current_program
+from fleetmetrics.static.variables import StaticState, accumulate, create_state, current_program
 from fleetmetrics.xp import paddle_ops
 
 __all__ = ["auc", "ctr_metric_bundle"]
@@ -69,7 +70,9 @@ def auc(
     window, whole = ((1 + steps) * width + 1,), (1, width)
     shapes = {"batch_stat_pos": window, "batch_stat_neg": window, "stat_pos": whole, "stat_neg": whole}
     number = next(_ordinals["auc"])
-    made = [create_state(f"static.auc_{number}.{name}", shape).variable for name, shape in shapes.items()]
+    held = [create_state(f"static.auc_{number}.{name}", shape) for name, shape in shapes.items()]
+    claim(f"static.auc_{number}", ["static.auc", width, steps], True, held, current_program())
+    made = [state.variable for state in held]
     input, label = paddle_ops.cast(input, "float32"), paddle_ops.cast(label, "int64")  # what Paddle's operation takes
     kind, settings = kind_under_construction(), {"curve": curve, "num_thresholds": width - 1}
     # With a weight of 0, Paddle's operation takes what the window is about to lose from it, and does not move on.
@@ -109,7 +112,8 @@ def ctr_metric_bundle(input: Any, label: Any, ins_tag_weight: Any = None) -> tup
         "pos_num": paddle_ops.cast(label, "int64"),
         "ins_num": paddle.ones_like(paddle_ops.cast(label, "int64")),
     }
-    made, number = [], next(_ordinals["ctr_metric_bundle"])
+    held: list[StaticState] = []
+    number = next(_ordinals["ctr_metric_bundle"])
     for name, values in sums.items():
         total = paddle_ops.sum(values)
         state = create_state(f"static.ctr_metric_bundle_{number}.{name}", [1], paddle_ops.state_dtype(total))
@@ -117,5 +121,6 @@ def ctr_metric_bundle(input: Any, label: Any, ins_tag_weight: Any = None) -> tup
             weight = paddle_ops.cast(paddle.reshape(ins_tag_weight, [1]), state.dtype)
             total = paddle.multiply(paddle.reshape(total, [1]), weight)
         accumulate(state, total)
-        made.append(state.variable)
-    return tuple(made)
+        held.append(state)
+    claim(f"static.ctr_metric_bundle_{number}", "static.ctr_metric_bundle", True, held, current_program())
+    return tuple(state.variable for state in held)

@@ -6,7 +6,7 @@ import functools
 import gc
 import inspect
 import weakref
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
 import paddle
@@ -14,6 +14,7 @@ import paddle
 from fleetmetrics.arguments import choice_of
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNotFoundError, StaticProgramError, warn
 from fleetmetrics.numbers import REDUCTIONS, identity
+from fleetmetrics.static.claims import BY_COUNTER, Claim, claims_of, renew
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
@@ -71,13 +72,24 @@ class StaticState:
         # Paddle's set() takes any dtype, and the next run would fail: the dtype is kept here.
         scope.var(self.name).get_tensor().set(array.astype(self.dtype), paddle.CPUPlace())
 
+    def claim(self, scope: Any = None) -> None:
+        """Say that what the scope holds is this one's, whoever has put it there.
+
+        Args:
+            scope: None: the global scope.
+        """
+        for each in claims_of([self.name]):
+            each.write(scope)
+
     def reset(self, scope: Any = None) -> None:
         """Set the variable to the identity of its reduction, as the startup program does.
 
         Args:
             scope: None: the global scope.
         """
+        scope = paddle.static.global_scope() if scope is None else scope
         self.write(np.full(self.shape, identity(self.reduction, self.dtype), self.dtype), scope)
+        renew(self.name, scope)
 
 
 def current_program() -> Any:
@@ -238,30 +250,58 @@ def states(program: Any = None) -> list[StaticState]:
     return [StaticState(name, *known[:3], held[name]) for name, known in _registry.items() if name in held]
 
 
-def load(program: Any, path: str, scope: Any = None) -> None:
-    """`paddle.static.load` for a program with metrics: also what was saved before they were added to it.
+def load(program: Any, path: str, executor: Any = None, *, scope: Any = None) -> None:
+    """`paddle.static.load` for a program with metrics: also what was saved with other metrics, or without.
 
-    What the checkpoint has is set. States that it lacks begin anew, and a warning names them.
+    What the checkpoint has is set. The states of metrics that it lacks, or has with another class or other settings,
+    begin anew, and a warning names them. Another one names those whose names were made up: they may be another's.
 
     Args:
         program: whose startup program has run.
         path: as for `paddle.static.save`; in the legacy graph also a folder of ``save_vars``.
+        executor: taken, as by `paddle.static.load`, and not needed.
         scope: None: the global scope.
 
     Raises:
-        InvalidInputError: there is nothing that Paddle can read.
+        InvalidInputError: there is nothing that Paddle can read, or the third argument is no executor.
     """
+    if executor is not None and not isinstance(executor, paddle.static.Executor):
+        raise InvalidInputError(
+            f"executor, the third argument as in paddle.static.load, must be a paddle.static.Executor or None, not "
+            f"{type(executor).__name__}; a scope goes by keyword, scope="
+        )
     found = paddle.static.load_program_state(path)
     if not found:
         raise InvalidInputError(f"path: {path!r} holds no variable that paddle.static.load_program_state can read")
-    missing = [state for state in states(program) if state.name not in found]
-    with paddle.static.scope_guard(paddle.static.global_scope() if scope is None else scope):
+    mine = states(program)
+    claims = claims_of(state.name for state in mine)
+    others = {name for each in claims if not each.fits(found) for name, *_ in each.states}
+    missing = [state for state in mine if state.name not in found]
+    strange = [state for state in mine if state.name in others and state.name in found]
+    scope = paddle.static.global_scope() if scope is None else scope
+    with paddle.static.scope_guard(scope):
         paddle.static.set_program_state(program, found)
-        for state in missing:
-            state.reset()
+        for state in [*missing, *strange]:
+            state.reset(scope)
+    _say_what_begins_anew(path, missing, strange)
+    loaded = [each for each in claims if each.fits(found) and each.variable in found]
+    for each in claims:
+        each.write(scope)
+    guessed = [each.name for each in loaded if each.made_up]
+    if guessed:
+        warn(f"{', '.join(guessed)}: loaded {BY_COUNTER}")
+
+
+def _say_what_begins_anew(path: str, missing: Sequence[StaticState], strange: Sequence[StaticState]) -> None:
     if missing:
         names = ", ".join(state.name for state in missing)
         warn(f"{path} was saved without these states of metrics, which begin anew: {names}. All else was loaded")
+    if strange:
+        names = ", ".join(state.name for state in strange)
+        warn(
+            f"{path} has these states of other metrics (another class, other settings, or made-up names beside other "
+            f"metrics), and they begin anew: {names}. Give each metric of a static program a name="
+        )
 
 
 # -- what is said before Paddle runs a program with states -----------------------------------------------------
@@ -273,15 +313,18 @@ def _watch() -> None:
     if hasattr(executor.run, "by_fleetmetrics"):
         return
     run = executor.run
-    seen: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
+    seen: weakref.WeakKeyDictionary[Any, tuple[Any, list[Claim]]] = weakref.WeakKeyDictionary()
 
     @functools.wraps(run)
     def checked_run(self: Any, program: Any = None, *given: Any, **named: Any) -> Any:
         scope = named.get("scope") or (given[4] if len(given) > 4 else None) or paddle.static.global_scope()
         plain, as_seen = _plain(program), (id(scope), len(_registry))
-        if seen.get(plain) != as_seen:
-            _raise_if_not_initialised(plain, scope)
-            seen[plain] = as_seen
+        before, claims = seen.get(plain, (None, []))
+        if before != as_seen:
+            claims = claims_of(_initialised(plain, scope))
+            seen[plain] = as_seen, claims
+        for each in claims:
+            each.check(scope)
         return run(self, program, *given, **named)
 
     checked_run.by_fleetmetrics = True  # type: ignore[attr-defined]
@@ -294,7 +337,8 @@ def _plain(program: Any) -> Any:
     return getattr(program, "_program", program) or paddle.static.default_main_program()
 
 
-def _raise_if_not_initialised(program: Any, scope: Any) -> None:
+def _initialised(program: Any, scope: Any) -> list[str]:
+    """The states that a program reads; StateNotFoundError if the scope does not hold all of them."""
     names = [state.name for state in states(program)]
     if names and kind_of(program) is Legacy:  # a startup program has them, too, and only writes
         read = {name for operation in program.global_block().ops for name in operation.input_arg_names}
@@ -307,6 +351,7 @@ def _raise_if_not_initialised(program: Any, scope: Any) -> None:
             "not hold yet: Paddle would end in a segmentation fault. Run the startup program first; or, where that "
             "would set parameters back, call reset() of the metric or state, with the scope of the run"
         )
+    return names
 
 
 def _one_thread_only(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,6 +26,35 @@ class Mutation(NamedTuple):
 CHANNEL = "tests/distributed/test_channel.py"
 
 MUTATIONS = [
+    # -- whose the states of a static checkpoint are ----------------------------------------------------------
+    Mutation(
+        "a static checkpoint's states are not compared when they are read",
+        "static/claims.py::check_reading",
+        "if name in _by_state:",
+        "if False:",
+        "tests/static/test_claims.py -k 'other_metrics and once'",
+    ),
+    Mutation(
+        "a static checkpoint's states are not compared before a run",
+        "static/variables.py::_watch.checked_run",
+        "each.check(scope)",
+        "pass",
+        "tests/static/test_claims.py -k 'own_auc'",
+    ),
+    Mutation(
+        "a made-up name says nothing of the metrics beside it",
+        "static/claims.py::Claim.digest",
+        "if self.made_up else self.kind",
+        "if False else self.kind",
+        "tests/static/test_claims.py -k 'one_less or other_metrics'",
+    ),
+    Mutation(
+        "nobody is told that a made-up name was loaded",
+        "static/claims.py::Claim.check",
+        "if digest and not own and self.made_up:",
+        "if False:",
+        "tests/static/test_claims.py -k 'same_script and paddle'",
+    ),
     # -- settings ---------------------------------------------------------------------------------------------
     Mutation(
         "attributes are settings",

@@ -1,0 +1,154 @@
+"""Whose the states in a scope are: beside those of each metric a small variable says so, and goes into checkpoints.
+
+Paddle loads variables by their names, and a metric without ``name=`` is called by a counter: in a script with one
+metric less, ``auc_0`` is another metric. So the variable holds a digest of the metric's kind and settings, and for a
+name that was made up of all such metrics of the program; and a number of the process, which tells what a checkpoint
+has brought.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import weakref
+from typing import Any, Iterable, Sequence
+
+import numpy as np
+import paddle
+
+from fleetmetrics.errors import StaticProgramError, warn
+from fleetmetrics.numbers import identity
+from fleetmetrics.static.programs import kind_under_construction
+from fleetmetrics.xp import paddle_ops
+
+__all__ = ["BY_COUNTER", "Claim", "check_reading", "claim", "claims_of", "renew"]
+
+#: Constants up to here are exact in every program.
+_BITS = 48
+
+_claims: dict[str, Claim] = {}
+_by_state: dict[str, Claim] = {}
+
+
+class Claim:
+    """What says whose states are.
+
+    Args:
+        name: of the metric, or of what else makes states.
+        kind: its class, and its settings, fit for JSON.
+        made_up: whether a counter has made the name.
+        states: name, shape, dtype and reduction of each of its states.
+        program: that holds them.
+    """
+
+    def __init__(self, name: str, kind: Any, made_up: bool, states: Sequence[Any], program: Any) -> None:
+        self.name, self.kind, self.made_up, self.states = name, kind, made_up, states
+        self.program = weakref.ref(program)
+        self.variable = f"{name}.claim"
+
+    def alike(self) -> list[Claim]:
+        """Those of this program whose names were made up, in their order."""
+        return [each for each in _claims.values() if each.made_up and each.program() is self.program()]
+
+    @property
+    def digest(self) -> int:
+        """What is compared; never 0."""
+        said = [[each.name, each.kind] for each in self.alike()] if self.made_up else self.kind
+        return 1 + int.from_bytes(hashlib.sha256(json.dumps(said).encode()).digest()[: _BITS // 8], "big") // 2
+
+    def check(self, scope: Any) -> None:
+        """Raise if the scope holds what another metric has counted; claim what nobody has."""
+        found = _numbers(scope, self.variable)
+        if found is None:
+            return
+        digest, process = found
+        own = process == _process(os.getpid())
+        if digest == self.digest and own:
+            return
+        if digest not in (0, self.digest) and not (own and self.made_up):  # a metric may join those of its program
+            raise StaticProgramError(f"{self.name}: {self.explained()}")
+        if digest and not own and self.made_up:
+            warn(f"{self.name} was loaded {BY_COUNTER}")
+        self.write(scope)
+
+    def explained(self) -> str:
+        """What may be wrong, in words."""
+        others = [each.name for each in self.alike() if each is not self]
+        beside = f", or others than {', '.join(others)} were beside it" if others else ", or others were beside it"
+        return (
+            "a checkpoint has brought the states of another metric under this name: one of another class or other "
+            f"settings{beside * self.made_up}. Build the metrics of the program that was saved, give each a name=, or "
+            "reset this one; fleetmetrics.static.load lets begin anew what does not fit"
+        )
+
+    def fits(self, found: Any) -> bool:
+        """Whether variables by name are of this metric, or of nobody."""
+        array = found.get(self.variable)
+        return array is None or int(np.asarray(array).ravel()[0]) in (0, self.digest)
+
+    def write(self, scope: Any = None) -> None:
+        """Say in the scope that the states are this metric's."""
+        scope = paddle.static.global_scope() if scope is None else scope
+        held = np.array([self.digest, _process(os.getpid())])
+        scope.var(self.variable).get_tensor().set(held, paddle.CPUPlace())
+
+
+#: Why a name that was made up may be wrong.
+BY_COUNTER = (
+    "by a name that was made up from the order of creation: if the program that was saved fed its metrics in another "
+    "order, these are another metric's counts. Give each metric of a static program a name="
+)
+
+
+@functools.lru_cache(maxsize=1)
+def _process(pid: int) -> int:
+    """A number of this process."""
+    return int.from_bytes(os.urandom(_BITS // 8), "big") // 2
+
+
+def claim(name: str, kind: Any, made_up: bool, states: Sequence[Any], program: Any) -> None:
+    """Put beside states what says whose they are; states that are shared stay with the first."""
+    made = Claim(name, kind, made_up, [(each.name, each.shape, each.dtype, each.reduction) for each in states], program)
+    before = _claims.get(made.variable)
+    if before is not None and before.program() is not None and before.states == made.states:
+        made = before
+    program_kind = kind_under_construction()
+    if made.variable not in program_kind.variables(program):
+        program_kind.create(made.variable, (2,), "int64", lambda: paddle_ops.identity((2,), "int64", "sum"))
+    if made is not before:
+        _claims.pop(made.variable, None)
+        _claims[made.variable] = made
+    _by_state.update({state.name: made for state in states})
+
+
+def claims_of(names: Iterable[str]) -> list[Claim]:
+    """Those of states, each once."""
+    return list(dict.fromkeys(_by_state[name] for name in names if name in _by_state))
+
+
+def check_reading(name: str, scope: Any) -> None:
+    """Raise if a state that is about to be read is another metric's."""
+    if name in _by_state:
+        _by_state[name].check(scope)
+
+
+def renew(name: str, scope: Any) -> None:
+    """Claim the states of a metric that has been reset, as soon as all of them are."""
+    for own in claims_of([name]):
+        held = [(_array(scope, state), shape, dtype, reduction) for state, shape, dtype, reduction in own.states]
+        if all(array is None or (array == identity(reduction, dtype)).all() for array, _, dtype, reduction in held):
+            own.write(scope)
+
+
+def _array(scope: Any, name: str) -> np.ndarray | None:
+    variable = scope.find_var(name)
+    if variable is None or not variable.get_tensor()._is_initialized():
+        return None
+    return np.asarray(variable.get_tensor())
+
+
+def _numbers(scope: Any, name: str) -> list[int] | None:
+    array = _array(scope, name)
+    return None if array is None else [int(each) for each in array.ravel()]
