@@ -47,6 +47,8 @@ class Claim:
         self.name, self.kind, self.made_up, self.states = name, kind, made_up, states
         self.program = weakref.ref(program)
         self.variable = f"{name}.claim"
+        self._digest: int | None = None
+        self._beside = 0  # how many claims there were when it was made
 
     def alike(self) -> list[Claim]:
         """Those of this program whose names were made up, in their order."""
@@ -55,6 +57,11 @@ class Claim:
     @property
     def digest(self) -> int:
         """What is compared; never 0."""
+        if self._digest is None or (self.made_up and self._beside != len(_claims)):
+            self._digest, self._beside = self._digest_of_now(), len(_claims)
+        return self._digest
+
+    def _digest_of_now(self) -> int:
         said = [[each.name, each.kind] for each in self.alike()] if self.made_up else self.kind
         return 1 + int.from_bytes(hashlib.sha256(json.dumps(said).encode()).digest()[: _BITS // 8], "big") // 2
 
