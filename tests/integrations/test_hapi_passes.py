@@ -1,0 +1,182 @@
+"""What each worker adds of the rows that paddle.Model hands over: each sample once, in every mode, one rank at a time.
+
+A stand-in deals and hands over as paddle.Model does; tests/distributed/test_hapi.py has the real one on three workers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+
+paddle = pytest.importorskip("paddle", reason="Paddle is not installed")
+
+import fleetmetrics as fm  # noqa: E402
+from fleetmetrics.integrations.hapi import GlobalValues, ModelMetric  # noqa: E402
+
+#: Samples, rows in a batch and workers; the last steps are full, short, and nothing but padding on some workers.
+DEALS = [(12, 2, 3), (10, 2, 3), (13, 2, 3), (7, 3, 3), (2, 4, 3), (9, 4, 2), (21, 3, 4)]
+in_deals = pytest.mark.parametrize(("size", "batch", "workers"), DEALS)
+
+
+class DynamicGraphAdapter:
+    """One that gathers, and counts how much it has gathered."""
+
+    def __init__(self) -> None:
+        self._merge_count = {"eval_total": 5}  # of an evaluation that ended early
+
+
+class StaticGraphAdapter(DynamicGraphAdapter):
+    """That of the legacy graph."""
+
+
+class StaticPIRGraphAdapter(DynamicGraphAdapter):
+    """One that does not gather."""
+
+
+class Model:
+    """paddle.Model as one of its workers, whose samples are the powers of two of their indices."""
+
+    def __init__(self, adapter: Callable[[], Any], *metrics: ModelMetric, steps: int | None = None) -> None:
+        self._adapter, self._metrics, self.steps, self.stop_training = adapter(), list(metrics), steps, True
+        self.change: Callable[[np.ndarray], list[np.ndarray]] = lambda rows: [rows]
+
+    def _metrics_name(self) -> list[str]:
+        return ["loss", *(name for metric in self._metrics for name in metric.name())]
+
+    def _run_one_epoch(self, loader: Any, callbacks: Any, mode: str, logs: Any) -> Any:
+        samplers = [loader.batch_sampler, *loader.others] if hasattr(loader, "others") else [loader.batch_sampler]
+        dealt = sorted(((each.local_rank, list(each)) for each in samplers), key=lambda pair: pair[0])
+        own, counts = samplers[0].local_rank, self._adapter._merge_count
+        for step in range(len(dealt[own][1]))[: self.steps]:
+            rows = np.array(dealt[own][1][step])
+            if mode == "eval" and type(self._adapter) is not StaticPIRGraphAdapter:
+                rows = np.concatenate([steps[step] for _, steps in dealt])
+                rows = rows[: len(loader.dataset) - counts["eval_total"]]
+                counts["eval_total"] += len(rows)
+            for metric in self._metrics:
+                metric.update(*self.change(2.0**rows))
+        return logs
+
+
+def loader_of(size: int, batch: int, workers: int, rank: int, shuffle: bool = False, **settings: Any) -> Any:
+    sampler = paddle.io.DistributedBatchSampler
+    ranks = [rank, *(each for each in range(workers) if each != rank)]
+    own, *others = [sampler(range(size), batch, workers, each, shuffle, **settings) for each in ranks]
+    loader = paddle.io.DataLoader(range(size), batch_sampler=own)
+    loader.others = others
+    return loader
+
+
+@pytest.fixture
+def total(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """What each pass adds up to over all workers."""
+
+    def found(size: int, batch: int, workers: int, *modes: str, **given: Any) -> list[float]:
+        adapter, steps = given.pop("adapter", DynamicGraphAdapter), given.pop("steps", None)
+        sums = np.zeros(len(modes))
+        for rank in range(workers):
+            monkeypatch.setenv("PADDLE_TRAINERS_NUM", str(workers))
+            monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
+            channel = fm.LocalCommunicator()
+            channel.rank, channel.world_size = rank, workers
+            with fm.set_communicator(channel):
+                model, callback = Model(adapter, ModelMetric(fm.Sum(name="bits")), steps=steps), GlobalValues()
+                callback.set_model(model)
+                callback.on_train_begin()
+                assert model.stop_training is False
+                loader = loader_of(size, batch, workers, rank, **given)
+                for place, mode in enumerate(modes):
+                    logs = model._run_one_epoch(loader, None, mode)
+                    assert callback.values[mode] == {"bits": logs["bits"]} == logs["fleetmetrics"]
+                    sums[place] += logs["bits"]
+        return sums.tolist()
+
+    return found
+
+
+@in_deals
+@pytest.mark.parametrize("adapter", [DynamicGraphAdapter, StaticGraphAdapter, StaticPIRGraphAdapter])
+def test_each_sample_counts_once_in_an_evaluation(
+    total: Any, size: int, batch: int, workers: int, adapter: Any
+) -> None:
+    assert total(size, batch, workers, "eval", "eval", adapter=adapter) == [2.0**size - 1] * 2
+
+
+@in_deals
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_each_sample_counts_once_in_every_epoch(total: Any, size: int, batch: int, workers: int, shuffle: bool) -> None:
+    assert total(size, batch, workers, "train", "train", "train", shuffle=shuffle) == [2.0**size - 1] * 3
+
+
+@in_deals
+def test_a_pass_that_ends_early_counts_what_was_dealt_by_then(total: Any, size: int, batch: int, workers: int) -> None:
+    begun = 2.0 ** min(size, batch * workers) - 1
+    assert total(size, batch, workers, "eval", "eval", steps=1) == [begun, begun]
+    shuffled = [loader_of(size, batch, workers, rank, shuffle=True).batch_sampler for rank in range(workers)]
+    dealt = {index for sampler in shuffled for index in next(iter(sampler))}
+    assert total(size, batch, workers, "train", steps=1, shuffle=True) == [sum(2.0**index for index in dealt)]
+
+
+def test_a_sampler_that_drops_the_rest_has_no_padding_to_leave_out(total: Any) -> None:
+    assert total(12, 2, 3, "eval", "train", drop_last=True) == [2.0**12 - 1] * 2
+    assert total(12, 2, 3, "eval", shuffle=True) == [2.0**12 - 1]
+
+
+def told(monkeypatch: pytest.MonkeyPatch, model: Model, loader: Any, mode: str = "eval") -> str:
+    """The error of a pass on the second of three workers."""
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    channel = fm.LocalCommunicator()
+    channel.rank, channel.world_size = 1, 3
+    GlobalValues().set_model(model)
+    with fm.set_communicator(channel), pytest.raises(fm.InvalidInputError) as error:
+        model._run_one_epoch(loader, None, mode)
+    assert all(metric._pass is None and metric._trouble is None for metric in model._metrics)
+    return str(error.value)
+
+
+class Backwards(paddle.io.DistributedBatchSampler):
+    """Deals as Paddle's own, and hands out the other way round."""
+
+    def __iter__(self) -> Any:
+        return reversed(list(super().__iter__()))
+
+
+def test_what_cannot_be_told_apart_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bits() -> ModelMetric:
+        return ModelMetric(fm.Sum(name="bits"))
+
+    plain = paddle.io.DataLoader(range(10), batch_size=2)
+    two = [ModelMetric(fm.Sum(name=name)) for name in ("one", "other")]
+    other = paddle.io.DataLoader(range(10), batch_sampler=Backwards(range(10), 2, 3, 1))
+    not_these = "cuts off the last samples of an evaluation as padding, and these are others"
+    dynamic, legacy = DynamicGraphAdapter, StaticGraphAdapter
+    for mode in ("eval", "train"):
+        assert "not dealt to 3 workers" in told(monkeypatch, Model(dynamic, bits()), plain, mode)
+        four = loader_of(10, 2, 4, 1)
+        assert "not dealt to 3 workers" in told(monkeypatch, Model(dynamic, bits()), four, mode)
+    assert not_these in told(monkeypatch, Model(dynamic, bits()), loader_of(10, 2, 3, 1, shuffle=True))
+    assert not_these in told(monkeypatch, Model(dynamic, bits()), other)
+    assert "put all into one MetricCollection" in told(monkeypatch, Model(legacy, *two), loader_of(10, 2, 3, 1))
+    assert "logged under one name, of loss, bits, bits" in told(
+        monkeypatch, Model(dynamic, bits(), bits()), loader_of(10, 2, 3, 1)
+    )
+    for change in (lambda rows: [rows, rows[1:]], lambda rows: [np.repeat(rows, 2)], lambda rows: [rows[0]]):
+        for mode in ("eval", "train"):
+            model = Model(dynamic, bits())
+            model.change = change  # type: ignore[assignment]
+            assert "rows, where " in told(monkeypatch, model, loader_of(10, 2, 3, 1), mode)
+
+
+def test_a_metric_that_leaves_training_out_adds_and_reports_nothing_there(total: Any) -> None:
+    trained, evaluated = ModelMetric(fm.Sum(name="a")), ModelMetric(fm.Sum(name="b"), training=False)
+    model, callback = Model(DynamicGraphAdapter, trained, evaluated), GlobalValues()
+    callback.set_model(model)
+    loader = loader_of(4, 2, 1, 0)
+    assert set(model._run_one_epoch(loader, None, "train")) == {"a", "fleetmetrics"}
+    model._adapter._merge_count["eval_total"] = 0
+    logs = model._run_one_epoch(loader, None, "eval")
+    assert (logs["a"], logs["b"]) == (15, 15)
+    assert callback.values == {"train": {"a": 15}, "eval": {"a": 15, "b": 15}}
