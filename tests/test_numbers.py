@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
-from fleetmetrics.numbers import combine, identity
+from fleetmetrics.numbers import combine, combine_exactly, identity
 
 
 def bits(array: np.ndarray) -> list[int]:
@@ -100,6 +100,20 @@ def test_an_overflow_names_position_and_true_value(total: int) -> None:
     a[1, 0], b[1, 0] = total // 2, total - total // 2
     with pytest.raises(IntegerOverflowError, match=rf"position \[1, 0\] is {total}"):
         combine("sum", [a, b])
+
+
+def test_a_merged_zero_is_negative_if_all_parts_are() -> None:
+    for values, negative in (
+        ([-0.0, -0.0], True),
+        ([-0.0, -0.0, -0.0], True),
+        ([-0.0, 0.0], False),
+        ([1.0, -1.0], False),
+    ):
+        for result in (
+            combine("sum", np.array(values)),
+            combine_exactly("sum", np.array(values), [None] * len(values))[0],
+        ):
+            assert result == 0 and bool(np.signbit(result)) is negative, values
 
 
 def test_maxima_and_minima() -> None:

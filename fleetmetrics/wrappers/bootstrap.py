@@ -290,7 +290,9 @@ class Bootstrap(Wrapper):
         counts = values[cells]
         rest = 0 if whole is None else values[whole].item() - counts.sum().item()
         mean = np.minimum(np.append(counts, rest), _LARGEST)
-        random = np.random.Generator(np.random.PCG64([abs(self.seed), int(self.seed < 0)]))
+        # A sign among the words of the number would make -3 the seed of 2**32 + 3.
+        seed = np.random.SeedSequence([abs(self.seed), 0], spawn_key=[1] if self.seed < 0 else [])
+        random = np.random.Generator(np.random.PCG64(seed))
         for _ in range(self.replicates):
             drawn = random.poisson(mean)
             found = {cells: drawn[:-1].reshape(counts.shape)}

@@ -336,6 +336,16 @@ def test_states_that_hang_together_are_drawn_together() -> None:
 
 
 @pytest.mark.numpy_only
+@pytest.mark.parametrize("ids", [None, "uid"])
+def test_every_seed_draws_other_samples(ids: Any) -> None:
+    seen = set()
+    for seed in (0, 1, 3, -3, -1, 2**63, -(2**63), 2**64 + 3, 2**32 + 3):
+        metric = fm.Bootstrap(fm.Accuracy(), 20, seed=seed, ids=ids)
+        metric.add(P[:200], Y[:200], **({} if ids is None else {"uid": np.arange(200)}))
+        seen.add(metric.compute().replicates.tobytes())
+    assert len(seen) == 9
+
+
 def test_very_large_counts_are_drawn() -> None:
     metric = fm.Bootstrap(fm.Count(), 400)
     for number in (2**62, 2**63 - 1):

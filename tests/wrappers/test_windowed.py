@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.xp import paddle_ops
-from tests.contract import MODES, StaticFeed, batches, draw, feed, same
+from tests.contract import MODES, StaticFeed, batches, draw, feed, plain, same
 from tests.fakes import Listener, Together, together
 
 #: Sums, histograms, extremes, moments.
@@ -131,6 +134,106 @@ def test_merged_windows_are_those_of_two_workers_side_by_side() -> None:
     empty.merge(one)
     empty.add([256])
     assert empty.compute().window == 128 + 256
+
+
+class Model:
+    """What a window holds: batches by age, the latest first; of several that were merged, those of one age together."""
+
+    def __init__(self, last: int) -> None:
+        self.last, self.window, self.lifetime = last, [], []  # type: ignore[var-annotated]
+
+    def add(self, batch: Any) -> None:
+        self.window = [[batch], *self.window][: self.last]
+        self.lifetime.append(batch)
+
+    def merge(self, others: Any) -> None:
+        longest = max([len(each.window) for each in (self, *others)])
+        ages = [[each.window[age] for each in (self, *others) if age < len(each.window)] for age in range(longest)]
+        self.window = [[batch for batches in same_age for batch in batches] for same_age in ages]
+        self.lifetime = [batch for each in (self, *others) for batch in each.lifetime]
+
+
+def carried(metric: Any, make: Any, how: int) -> Any:
+    """The metric, or what a copy, a pickle or a checkpoint makes of it."""
+    if how == 3:
+        again = make()
+        again.set_state_dict(metric.state_dict())
+        return again
+    return (lambda it: it, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it)))[how](metric)
+
+
+@pytest.mark.numpy_only
+@pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
+@pytest.mark.parametrize("name", ["sum", "variance", "max", "slices", "interval"])
+def test_windows_that_are_merged_in_any_way_hold_what_a_list_of_batches_holds(name: str) -> None:
+    makes: dict[str, Any] = {
+        "sum": fm.Sum,
+        "variance": fm.Variance,
+        "max": fm.Max,
+        "slices": lambda: fm.Sliced(fm.Sum(), keys=[1, 2]),
+        "interval": lambda: fm.Bootstrap(fm.Mean(), 5, ids="id"),
+    }
+    columns = {"slices": "slot", "interval": "id"}
+    for seed in range(5 if name == "interval" else 10):
+        rng = np.random.default_rng([seed, len(name)])
+        last = int(rng.integers(1, 6))
+        make = lambda last=last: fm.Windowed(makes[name](), last)  # noqa: E731
+        pairs = [(make(), Model(last)) for _ in range(3)]
+        for _ in range(40):
+            at = rng.integers(3)
+            metric, model = pairs[at]
+            if rng.random() < 0.75:
+                values = rng.integers(-50, 50, rng.integers(1, 4)) / 8
+                more = {columns[name]: rng.integers(1, 4, len(values))} if name in columns else {}
+                metric.add(values, **more)
+                model.add((values, more))
+            elif rng.random() < 0.1:
+                metric.reset()
+                model.__init__(last)  # type: ignore[misc]
+            elif sum(len(model.lifetime) for _, model in pairs) < 80:
+                others = [pairs[place] for place in range(3) if place != at][: rng.integers(1, 3)]
+                metric = carried(metric, make, rng.integers(4))
+                metric.merge([each for each, _ in others])
+                model.merge([each for _, each in others])
+                pairs[at] = metric, model
+        for metric, model in pairs:
+            if not model.lifetime:
+                continue
+            for found, batches_of in zip(metric.compute(), ([b for age in model.window for b in age], model.lifetime)):
+                alone = makes[name]()
+                for values, more in batches_of:
+                    alone.add(values, **more)
+                wanted = alone.compute()
+                if name == "interval":
+                    found, wanted = found._asdict(), wanted._asdict()
+                assert same(plain(found), plain(wanted), False, 1e-11), (seed, last)
+
+
+@pytest.mark.numpy_only
+def test_what_rounding_took_of_a_batch_leaves_the_window_with_it() -> None:
+    """Else 1.001 would be left of 0.001: what 2**53 + 1 is more than the float64 next to it."""
+    for last in (1, 2, 3):
+        one, other = fm.Windowed(fm.Sum(), last), fm.Windowed(fm.Sum(), last)
+        one.add([2.0**53])
+        other.add([1.0])
+        one.merge(other)
+        for number in range(last):
+            assert one.compute().window == math.fsum([2.0**53, 1.0, *[0.001] * number])
+            one.add([0.001])
+        assert one.compute().window == math.fsum([0.001] * last)
+
+
+@pytest.mark.numpy_only
+def test_a_batch_without_samples_that_count_leaves_what_rounding_took_of_those_before() -> None:
+    one, other = fm.Windowed(fm.Sum(), 1), fm.Windowed(fm.Sum(), 1)
+    one.add([2.0**53])
+    other.add([1.0])
+    one.merge(other)
+    one.add([5.0], mask=[False])
+    other.reset()
+    other.add([1.0])
+    one.merge(other)
+    assert one.compute().window == 2.0**53 + 2.0
 
 
 def test_a_collection_shares_the_lifetime_with_the_metric_itself() -> None:
