@@ -346,15 +346,22 @@ class Accumulator(Partial):
         """
         channel = communicator_for(util) if communicator is None else checked_communicator(communicator)
         call = f"{type(self).__name__} {self.name}"
-        deadline, _ = began(timeout)
         states, tables = self._states(), self._tables()
 
-        def exchanged() -> tuple[dict[State, np.ndarray], Mapping[Any, Any]]:
+        def reduced() -> dict[State, np.ndarray]:
             values = dict(zip(states, channel.reduce_made(call, lambda: blocks_of(states, scope), timeout=timeout)))
             self._raise_if_invalid(values)
-            return values, fold_in_order(call, channel, tables, values, deadline) if tables else {}
+            return values
 
-        values, carries = channel.together(exchanged, deadline, call) if tables else exchanged()
+        def folded() -> tuple[dict[State, np.ndarray], Mapping[Any, Any]]:
+            values = reduced()
+            return values, fold_in_order(call, channel, tables, values, deadline)
+
+        if tables:
+            deadline, _ = began(timeout)
+            values, carries = channel.together(folded, deadline, call)
+        else:
+            values, carries = reduced(), {}
         try:
             return self.evaluate(values, carries)
         except InvalidInputError as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.arguments import listed
 from fleetmetrics.composite import Composite, about, label_taken
 from fleetmetrics.errors import InvalidInputError
@@ -68,6 +69,7 @@ class MetricCollection(Composite):
             else [(_key(m), m) for m in listed("metrics", metrics, "metrics, or a dict of them by key")]
         )
         self.metrics: dict[str, Metric] = {}
+        self._known: dict[str, Any] = {}  # what does not change once the members are here
         shared: dict[Any, Any] = {}
         for key, metric in entries:
             self._take(key, metric, shared)
@@ -134,6 +136,20 @@ class MetricCollection(Composite):
     def settings(self) -> dict[str, Any]:
         """The members, and the order of their keys, which is that of their states."""
         return {"keys": ", ".join(self.metrics), "metrics": self.metrics}
+
+    def _once(self, what: str, ask: Callable[[], Iterable[Any]]) -> Any:
+        if what not in self._known:
+            self._known[what] = list(ask())
+        return self._known[what]
+
+    def leaves(self) -> Sequence[Accumulator]:  # noqa: D102
+        return self._once("leaves", super().leaves)
+
+    def record_metrics(self) -> Iterable[Any]:  # noqa: D102
+        return self._once("record metrics", super().record_metrics)
+
+    def _states(self) -> list[State]:
+        return self._once("states", super()._states)
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> dict[str, Any]:
         """Every member's value."""

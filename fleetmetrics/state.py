@@ -27,7 +27,7 @@ _SORTED = 2**16
 _MOST_IN_ALL = 2.0**1014
 #: A state of one number is Python's between batches, and moments are a list: a fifth of the time of NumPy's.
 _NUMBERS = frozenset([float, int])
-_ON_HOST = frozenset([*_NUMBERS, list, np.ndarray, type(None)])
+_ON_HOST = frozenset([*_NUMBERS, list, np.ndarray, np.float64, np.int64, type(None)])
 _SCALARS = frozenset([np.float64, np.int64, *_NUMBERS])
 
 
@@ -164,9 +164,12 @@ class State:
         Raises:
             StateNotFoundError: if the scope does not hold it.
         """
+        value = self.value
         if self.static is not None:
             return widen(_from_scope(self.name, scope, "scope"), self.name).reshape(self.shape)
-        if self.value is None and math.prod(self.shape) <= _SHORT:
+        if type(value) is np.ndarray:
+            return value
+        if value is None and math.prod(self.shape) <= _SHORT:
             return _empty(self.shape, self.dtype, self.reduction)
         value = self.current()
         return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else read(value).reshape(self.shape)
@@ -257,7 +260,7 @@ class State:
 def blocks_of(states: Sequence[State], scope: Any = None) -> list[Block | RowKeys]:
     """What goes into the exchange of each state; those on a device come to the host together."""
     held = [state.value for state in states]
-    if all(type(value) in _ON_HOST or isinstance(value, tuple) for value in held):  # a tuple is of keys
+    if all(issubclass(kind, tuple) for kind in set(map(type, held)) - _ON_HOST):  # a tuple is of keys
         return [state.block(scope) for state in states]
     try:
         for state, value in zip(states, *together_to_host([held])):

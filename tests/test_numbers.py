@@ -102,18 +102,26 @@ def test_an_overflow_names_position_and_true_value(total: int) -> None:
         combine("sum", [a, b])
 
 
-def test_a_merged_zero_is_negative_if_all_parts_are() -> None:
-    for values, negative in (
-        ([-0.0, -0.0], True),
-        ([-0.0, -0.0, -0.0], True),
-        ([-0.0, 0.0], False),
-        ([1.0, -1.0], False),
-    ):
-        for result in (
-            combine("sum", np.array(values)),
-            combine_exactly("sum", np.array(values), [None] * len(values))[0],
-        ):
-            assert result == 0 and bool(np.signbit(result)) is negative, values
+@pytest.mark.parametrize(
+    ("values", "negative"), [([-0.0, -0.0], True), ([-0.0] * 3, True), ([-0.0, 0.0], False), ([1.0, -1.0], False)]
+)
+def test_a_merged_zero_is_negative_if_all_parts_are(values: list[float], negative: bool) -> None:
+    arrays = [np.array(value) for value in values]
+    for result in (combine("sum", arrays), combine_exactly("sum", arrays, [None] * len(arrays))[0]):
+        assert result == 0 and bool(np.signbit(result)) is negative
+
+
+@pytest.mark.parametrize("size", [1, 3, 40])
+@pytest.mark.parametrize("how", ["max", "min"])
+def test_extremes_of_few_numbers_and_of_many_have_the_same_bits(how: str, size: int) -> None:
+    values = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 5e-324]
+    for column in itertools.product(values, repeat=3):
+        found = combine(how, [np.full(size, value) for value in column])
+        wanted = math.nan if any(map(math.isnan, column)) else {"max": max, "min": min}[how](column)
+        if wanted == 0:
+            negative = [math.copysign(1, value) < 0 for value in column]
+            wanted = -0.0 if (all if how == "max" else any)(negative) else 0.0
+        assert bits(found) == bits(np.full(size, wanted)), column
 
 
 def test_maxima_and_minima() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Tuple, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from fleetmetrics.errors import (
     InvalidInputError,
     RecordError,
 )
-from fleetmetrics.numbers import REDUCTIONS, combine
+from fleetmetrics.numbers import REDUCTIONS, combine, combine_alike
 from fleetmetrics.serial import WIDEST, described_array, is_plain, narrowest, size_of
 
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
@@ -36,6 +36,8 @@ _ALIGNMENT = 8
 _KEYS, _BY = "keys", " by "
 
 
+#: Of one state in a layout: name, reduction, dtype, shape.
+Entry = Tuple[str, str, str, Tuple[int, ...]]
 _Read = TypeVar("_Read")
 _Given = TypeVar("_Given")
 
@@ -56,7 +58,6 @@ class Letter(NamedTuple):
 Decide = Callable[[Sequence[Letter]], Letter]
 
 
-@dataclass  # not frozen: that takes longer than all of the rest, for each state of each exchange
 class Block:
     """One state on its way through the channel.
 
@@ -75,18 +76,20 @@ class Block:
         'correct'
     """
 
-    name: str
-    reduction: str
-    array: np.ndarray
-    keys: str = ""
+    __slots__ = ("array", "entry", "keys", "name", "reduction")
 
-    def __post_init__(self) -> None:
-        if self.reduction not in REDUCTIONS:
+    def __init__(self, name: str, reduction: str, array: np.ndarray, keys: str = "") -> None:
+        if reduction not in REDUCTIONS:
             allowed = ", ".join(REDUCTIONS)
-            raise InvalidInputError(f"state {self.name!r}: reduction is {self.reduction!r}; allowed are {allowed}.")
-        if not isinstance(self.array, np.ndarray) or self.array.dtype not in _STATE_DTYPES:
-            kind = getattr(self.array, "dtype", type(self.array).__name__)
-            raise InvalidInputError(f"state {self.name!r} is {kind}; a state is a NumPy array, int64 or float64.")
+            raise InvalidInputError(f"state {name!r}: reduction is {reduction!r}; allowed are {allowed}.")
+        if not isinstance(array, np.ndarray) or array.dtype not in _STATE_DTYPES:
+            kind = getattr(array, "dtype", type(array).__name__)
+            raise InvalidInputError(f"state {name!r} is {kind}; a state is a NumPy array, int64 or float64.")
+        self.name, self.reduction, self.array, self.keys = name, reduction, array, keys
+        #: What a layout says of it; of rows by key it describes one.
+        self.entry: Entry = (name, reduction, _STATE_DTYPES[array.dtype], array.shape)
+        if keys:
+            self.entry = (name, f"{reduction}{_BY}{keys}", _STATE_DTYPES[array.dtype], array.shape[1:])
 
 
 @dataclass
@@ -103,6 +106,11 @@ class RowKeys:
     array: np.ndarray
     limit: int
 
+    @property
+    def entry(self) -> Entry:
+        """What a layout says of it."""
+        return self.name, _KEYS, "int64", (self.limit,)
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -116,6 +124,7 @@ class Layout:
     shapes: tuple[tuple[int, ...], ...]
     places: tuple[tuple[int, int, int], ...]  #: of each block: group, first element there, one after the last
     groups: tuple[tuple[str, str, int, tuple[int, ...]], ...]  #: reduction, dtype, number of elements, blocks in it
+    kinds: tuple[tuple[int, str], ...]  #: of each group: number of elements, dtype
 
     @property
     def by_key(self) -> bool:
@@ -129,7 +138,7 @@ class Layout:
 
 
 @functools.lru_cache(maxsize=256)
-def _make_layout(call: str, blocks: tuple[tuple[str, str, str, tuple[int, ...]], ...]) -> Layout:
+def _make_layout(call: str, blocks: tuple[Entry, ...]) -> Layout:
     places: dict[int, tuple[int, int, int]] = {}
     groups: list[tuple[str, str, int, tuple[int, ...]]] = []
     sizes = [int(np.prod(shape, dtype=np.int64)) for *_, shape in blocks]
@@ -143,7 +152,8 @@ def _make_layout(call: str, blocks: tuple[tuple[str, str, str, tuple[int, ...]],
     text = json.dumps([call, blocks], separators=(",", ":"))
     names, reductions, dtypes, shapes = zip(*blocks) if blocks else ((), (), (), ())
     in_order = tuple(places[i] for i in range(len(blocks)))
-    return Layout(text, call, names, reductions, dtypes, shapes, in_order, tuple(groups))
+    sizes_of_groups = tuple((size, dtype) for _, dtype, size, _ in groups)
+    return Layout(text, call, names, reductions, dtypes, shapes, in_order, tuple(groups), sizes_of_groups)
 
 
 @functools.lru_cache(maxsize=256)
@@ -159,16 +169,7 @@ def layout_of(text: str) -> Layout:
 
 def describe(call: str, blocks: Sequence[Block | RowKeys]) -> Layout:
     """Return the layout of a caller's blocks; what has rows by key is described by one row."""
-    return _make_layout(call, tuple([_entry(block) for block in blocks]))
-
-
-def _entry(block: Block | RowKeys) -> tuple[str, str, str, tuple[int, ...]]:
-    if isinstance(block, RowKeys):
-        return block.name, _KEYS, "int64", (block.limit,)
-    how, shape = block.reduction, block.array.shape
-    if block.keys:
-        how, shape = f"{how}{_BY}{block.keys}", shape[1:]
-    return block.name, how, _STATE_DTYPES[block.array.dtype], shape
+    return _make_layout(call, tuple([block.entry for block in blocks]))
 
 
 def with_rows(layout: Layout, keys: Mapping[str, int]) -> Layout:
@@ -227,13 +228,13 @@ def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
         for part in parts[1:]:
             np.add(total, part, out=total)
         return total
-    return combine(reduction, [part if part.itemsize == 8 else part.astype(np.int64) for part in parts])
+    return combine_alike(reduction, [part if part.itemsize == 8 else part.astype(np.int64) for part in parts])
 
 
 def pack(layout: Layout, arrays: Sequence[np.ndarray]) -> list[Buffer]:
     """Return the bytes of the blocks' arrays."""
-    parts = [[arrays[i].reshape(-1) for i in members] for *_, members in layout.groups]
-    return packed([part[0] if len(part) == 1 else np.concatenate(part) for part in parts])
+    parts = [[arrays[i] for i in members] for *_, members in layout.groups]
+    return packed([part[0].reshape(-1) if len(part) == 1 else np.concatenate(part, axis=None) for part in parts])
 
 
 def packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
@@ -258,14 +259,15 @@ def read_packed(kinds: Sequence[tuple[int, Any]], payload: Buffer) -> list[np.nd
     for name, (count, kind) in zip(bytes(payload[:number]).decode(), kinds):
         dtype = _type_of(name, kind)
         found.append(np.frombuffer(payload, dtype, count, start) if count else np.empty(0, dtype))
-        start += count * dtype.itemsize + -count * dtype.itemsize % _ALIGNMENT
+        length = count * dtype.itemsize
+        start += length + -length % _ALIGNMENT
     if start != size or len(found) < number:
         raise ValueError(f"{size} bytes, where the states take {start}")
     return found
 
 
 def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
-    return read_packed([(count, kind) for _, kind, count, _ in layout.groups], payload)
+    return read_packed(layout.kinds, payload)
 
 
 def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
