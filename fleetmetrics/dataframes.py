@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics.batch.keys import Coded, keys_of
 from fleetmetrics.errors import DataError, InvalidInputError, library
 
-__all__ = ["Columns", "arguments_of", "array_of", "arrow", "is_list", "nulls_of", "table_of", "unnested"]
+__all__ = ["Columns", "arguments_of", "array_of", "arrow", "decoded", "is_list", "nulls_of", "table_of", "unnested"]
 
 
 def arrow(module: str = "") -> Any:
@@ -83,6 +83,21 @@ class Columns:
 def _array(table: Any, name: str) -> Any:
     column = table.column(name)
     return column.chunk(0) if column.num_chunks else column.combine_chunks()
+
+
+def decoded(table: Any) -> Any:
+    """A table that can be filtered, without runs and views, whose columns have one chunk and one dictionary."""
+    pa = arrow()
+    plain = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
+    for place, column in enumerate(table.columns):
+        if pa.types.is_run_end_encoded(column.type):
+            chunks = [arrow("compute").run_end_decode(chunk) for chunk in column.chunks]
+            column = pa.chunked_array(chunks, column.type.value_type)
+        if str(column.type) in plain:
+            column = column.cast(plain[str(column.type)])
+        if column.type != table.schema.field(place).type:
+            table = table.set_column(place, table.schema.field(place).with_type(column.type), column)
+    return table.unify_dictionaries().combine_chunks()
 
 
 def nulls_of(table: Any) -> dict[str, np.ndarray]:
@@ -160,10 +175,10 @@ def _keys(array: Any) -> Any:
     kind = array.type.value_type if types.is_dictionary(array.type) else array.type
     known = [types.is_integer, types.is_boolean, types.is_date, types.is_timestamp, types.is_string, types.is_binary]
     known += [types.is_large_string, types.is_large_binary]
-    if not any(each(kind) for each in known) and str(kind) != "string_view":
+    if not any(each(kind) for each in known) and str(kind) not in ("string_view", "binary_view"):  # of a dictionary
         raise _wrong(array, "integers, texts, bools, dates or times")
     if not types.is_dictionary(array.type):
-        array = (array.cast(pa.string()) if str(kind) == "string_view" else array).dictionary_encode()
+        array = array.dictionary_encode()
     indices, values = array.indices.to_numpy(), array.dictionary
     if types.is_integer(kind):
         return values.to_numpy()[indices]
@@ -183,7 +198,7 @@ def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[s
     wanted = Columns(metrics, columns)
     table = table_of(frame, wanted.names)
     try:
-        table = table.select(wanted.chosen(table.column_names)).unify_dictionaries().combine_chunks()
+        table = decoded(table.select(wanted.chosen(table.column_names)))
         for name, flags in nulls_of(table).items():
             text = f"{flags.sum()} of {len(flags)} rows have no value, the first at position {flags.argmax()}"
             raise DataError(f"column {name!r}: {text}; fill them, or leave such rows out")

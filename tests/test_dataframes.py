@@ -13,6 +13,7 @@ from fleetmetrics.errors import DataError
 
 pytestmark = pytest.mark.numpy_only
 pa = pytest.importorskip("pyarrow")
+pc = pytest.importorskip("pyarrow.compute")
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
@@ -75,6 +76,10 @@ KEYS = {
     "small integers": (pa.array([3, 1, 3], pa.int8()), {1: 1, 3: 2}),
     "a dictionary with more": (pa.DictionaryArray.from_arrays([2, 0, 2], ["a", "c", "b"]), {"a": 1, "b": 2}),
     "a dictionary with one twice": (pa.DictionaryArray.from_arrays([2, 0, 1], ["a", "b", "b"]), {"a": 1, "b": 2}),
+    "views of bytes": (pa.array([b"a", b"b"]).cast(pa.binary_view()), {"a": 1, "b": 1}),
+    "runs": (pc.run_end_encode(pa.array(["a", "a", "b"])), {"a": 2, "b": 1}),
+    "runs of integers": (pc.run_end_encode(pa.array([3, 3, 1], pa.int8())), {1: 1, 3: 2}),
+    "chunks of runs": (pa.chunked_array([pc.run_end_encode(pa.array(["a"] * n)) for n in (2, 3)]), {"a": 5}),
     "no rows": (pa.array([], pa.string()), {}),
 }
 
@@ -94,12 +99,14 @@ def test_dates_and_categories_of_pandas_and_polars_are_slices():
     assert slices(pd.Categorical(["b", "a", "b"]), pd.DataFrame) == {"a": 1, "b": 2}
     assert slices(pl.Series(["b", "a", "b"], dtype=pl.Categorical), pl.DataFrame) == {"a": 1, "b": 2}
     assert slices(pl.Series([datetime.date(2026, 11, 22)] * 3), pl.DataFrame) == {"2026-11-22": 3}
+    assert slices(pl.Series([b"b", b"a", b"b"], dtype=pl.Binary), pl.DataFrame) == {"a": 1, "b": 2}
 
 
 NUMBERS = {
     "halves": (pa.array(np.array([0.75, 0.25], np.float16)), pa.array([True, False])),
     "decimals": (pa.array([decimal.Decimal("0.75"), decimal.Decimal("0.25")]), pa.array([1.0, 0.0])),
     "categories": (pa.array([0.75, 0.25]).dictionary_encode(), pa.array([1, 0], pa.uint8())),
+    "runs": (pc.run_end_encode(pa.array([0.75, 0.25])), pc.run_end_encode(pa.array([1, 0]))),
 }
 
 
@@ -226,3 +233,9 @@ def test_a_dictionary_with_a_null_or_the_name_of_all_others_is_refused():
         metric.add([1.0, 2.0], key=pd.Categorical(["a", "other"]))
     metric.add([1.0], key=pd.Categorical(["a"], ["a", "other"]))  # no sample has it
     assert metric.compute() == {"a": 1}
+
+
+def test_a_null_among_runs_is_seen():
+    for column in (pc.run_end_encode(pa.array(["a", None, None])), pc.run_end_encode(pa.array([1, None, None]))):
+        with pytest.raises(DataError, match="column 'd': 2 of 3 rows have no value, the first at position 1"):
+            slices(column)

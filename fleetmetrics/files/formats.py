@@ -14,7 +14,7 @@ from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, NamedT
 
 import numpy as np
 
-from fleetmetrics.dataframes import Columns, array_of, arrow, is_list
+from fleetmetrics.dataframes import Columns, array_of, arrow, decoded, is_list
 from fleetmetrics.errors import DataError, FleetMetricsError
 
 __all__ = ["FORMATS", "Piece", "gathered", "pieces_of", "rows_of"]
@@ -82,7 +82,7 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
             else:
                 pieces = gathered({"parquet": _parquet, "npz": _npz, "arrow": _ipc}[kind](path, columns))
             for piece in pieces:
-                yield piece._replace(table=piece.table.unify_dictionaries().combine_chunks())
+                yield piece._replace(table=decoded(piece.table))
     except (pa.ArrowException, OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
         if isinstance(error, FleetMetricsError):
             raise

@@ -15,7 +15,7 @@ from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.arguments import choice_of, flag_of, listed, path_of
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.batch.keys import Coded
-from fleetmetrics.dataframes import Columns, nulls_of
+from fleetmetrics.dataframes import Columns, decoded, nulls_of
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, Piece, pieces_of
 from fleetmetrics.logs import progress as shown
@@ -206,7 +206,7 @@ def of_tables(tables: Iterable[Any], metrics: Any, columns: Mapping[str, Any], s
     try:
         for table in tables:
             names = made.columns.chosen(table.column_names)
-            made.add(Piece(table.select(names).unify_dictionaries().combine_chunks(), made.rows))
+            made.add(Piece(decoded(table.select(names)), made.rows))
     except InvalidInputError as error:
         raise DataError(f"{name}: {error}") from None
     metrics, read = made.result()

@@ -226,3 +226,22 @@ def test_settings_that_cannot_be_are_refused(tmp_path):
             files.evaluate(path, fm.AUC, columns)
     with pytest.raises(fm.InvalidInputError, match="processes must be an integer of at least 1, not 0"):
         files.evaluate(path, fm.AUC, COLUMNS, processes=0)
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.arrows"])
+def test_rows_of_runs_and_views_are_read_and_left_out_as_others(tmp_path, name):
+    pc = pytest.importorskip("pyarrow.compute")
+    score = pc.run_end_encode(pa.array([0.9, 0.9, 7.0, 0.2, None]))
+    keys = pa.array([b"a", b"b", b"a", b"b", b"a"]).cast(pa.binary_view())
+    table = pa.table({"p": score, "y": [1, 0, 1, 0, 1], "k": keys})
+    with (pa.ipc.new_file if name.endswith("arrow") else pa.ipc.new_stream)(tmp_path / name, table.schema) as writer:
+        for start in range(0, 5, 2):
+            writer.write_table(table.slice(start, 2))
+
+    def make():
+        return fm.Sliced(fm.Accuracy(), by="k")
+
+    columns = {"prediction": "p", "label": "y", "k": "k"}
+    metrics, read = files.evaluate(tmp_path, make, columns, skip_bad_rows=True)
+    assert metrics.compute() == {"a": 1.0, "b": 0.5}
+    assert (read.rows, read.skipped, read.nulls) == (5, 1, {"p": 1})
