@@ -171,6 +171,16 @@ def test_what_does_not_complete_a_metric_is_refused_with_its_name_and_what_does(
         gauc([1, 1], None).close("user", totals=3)
 
 
+def test_totals_closed_by_another_column_are_refused():
+    part = fm.ExactAUC(curve="PR")
+    part.add([0.3, 0.4], [0, 1])
+    for totals in (gauc([1, 1, 2]), fm.ExactAUC(), fm.AUC()):
+        with pytest.raises(InvalidInputError, match="totals must be a metric closed by 'score', not"):
+            part.close("score", totals=totals)
+    part.add([0.5], [1])  # it is not closed
+    assert part.compute() == 1.0
+
+
 @pytest.mark.parametrize("settings", [{}, {"curve": "PR"}, {"max_fpr": 0.3}], ids=str)
 @pytest.mark.parametrize("nothing", [{"weight": [0, 0]}, {"mask": [0, 0]}, {"weight": 0}], ids=str)
 def test_a_part_whose_samples_count_nothing_is_closed_as_one_without_samples(nothing, settings):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
-from fleetmetrics.numbers import combine, combine_exactly, identity
+from fleetmetrics.numbers import check_rest, combine, combine_exactly, identity
 
 
 def bits(array: np.ndarray) -> list[int]:
@@ -183,3 +183,21 @@ def test_moments_of_several_states_in_one_flat_array_are_merged_state_by_state(r
     flat = combine(reduction, [each.reshape(-1) for each in workers])
     alone = [combine(reduction, [each[place] for each in workers]) for place in range(states)]
     assert flat.tobytes() == np.concatenate(alone).tobytes()
+
+
+def test_only_sums_and_moments_of_floats_have_a_rest():
+    value, rest = np.zeros(3), np.full((2, 3), 1e-20)
+    check_rest("it", "sum", value, rest)
+    check_rest("it", "moments", np.zeros((2, 4)), np.zeros((5, 2, 3)))
+    for reduction, held, more in (
+        ("max", value, rest),
+        ("min", value, rest),
+        ("sum", np.zeros(3, np.int64), rest),
+        ("sum", value, rest.astype(np.float32)),
+        ("sum", value, rest[:, :2]),
+        ("sum", value, np.full((1, 3), np.nan)),
+        ("sum", np.float64(0), np.float64(0)),
+        ("moments", np.zeros((2, 4)), np.zeros((5, 2, 4))),
+    ):
+        with pytest.raises(InvalidInputError, match="it has a rest that is none"):
+            check_rest("it", reduction, np.asarray(held), np.asarray(more))

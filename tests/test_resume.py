@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import signal
 import warnings
 from types import SimpleNamespace
@@ -290,6 +292,36 @@ def test_remaining_indices_are_those_that_count_and_were_not_done() -> None:
         assert sorted([*seen, *rest.tolist()]) == everything and rest.dtype == np.int64
 
 
+def test_a_batch_of_several_blocks_is_done_with_all_of_them() -> None:
+    for shuffle, samples, done in itertools.product((False, True), (24, 31), ([1, 1], [2, 0], [0, 3])):
+        sampler = sampler_of(2, 0, range(samples))
+        sampler.shuffle, sampler._acc_steps = shuffle, 2  # as in auto-parallel: eight samples of a rank to a batch
+        seen: list[int] = []
+        for rank, batches in enumerate(done):
+            keep = ~fm.padding_mask(sampler, rank)
+            keep[8 * batches :] = False
+            seen += dealt_indices(sampler, rank)[keep].tolist()
+        assert sorted([*seen, *fm.remaining_indices(sampler, done).tolist()]) == list(range(samples))
+
+
+def test_the_rest_of_a_part_of_a_part_is_told_in_the_whole_data_set(tmp_path: Any) -> None:
+    """A `Subset` of a `Subset`: what remains of a pass over what remained."""
+    outer = Subset(range(100), np.arange(99, 19, -1).tolist())
+    inner = Subset(outer, np.arange(0, 80, 3).tolist())
+    innermost = Subset(inner, [5, 0, 26, 7, 8, 9, 10, 11])
+    whole = [99 - 3 * place for place in innermost.indices]
+
+    def work(channel: Together) -> Any:
+        sampler = sampler_of(2, channel.rank, innermost)
+        sampler.batch_size = 2
+        fm.save(tmp_path, fm.Count(name="it"), sampler=sampler, batches=1, communicator=channel)
+        return [whole[place] for place in dealt_indices(sampler, epoch=3)[:2]]
+
+    done = itertools.chain.from_iterable(run(2, work))
+    rest = fm.load(tmp_path, fm.Count(name="it")).remaining
+    assert sorted([*done, *rest.tolist()]) == sorted(whole)
+
+
 @pytest.mark.parametrize("batches", [[1], [1, 2, 3], [-1, 0], "ab"])
 def test_wrong_numbers_of_batches_are_an_error(batches: Any) -> None:
     with pytest.raises(fm.InvalidInputError, match="batches is"):
@@ -347,6 +379,46 @@ def test_a_part_that_is_missing_or_of_another_save_is_an_error(tmp_path: Any) ->
     parts[0][0].write_bytes(parts[0][1].read_bytes())
     parts[0][1].unlink()
     assert counted(2, tmp_path / "one", lambda channel: None)[1][0].startswith("CorruptFileError")
+
+
+def test_parts_that_changed_places_are_refused(tmp_path: Any) -> None:
+    saved_by(3, tmp_path)
+    parts = sorted(each for each in tmp_path.iterdir() if "part" in each.name)
+    data = [part.read_bytes() for part in parts]
+    parts[0].write_bytes(data[1])
+    parts[1].write_bytes(data[0])
+    for number in (1, 3):
+        found = counted(number, tmp_path, lambda channel: None)
+        assert {value for _, value in found} == {100}
+        assert all("it belongs to another checkpoint, or to another rank" in told for told, _ in found)
+
+
+@pytest.mark.parametrize("what", ["shorter", "gone", "longer"])
+def test_a_part_that_rank_0_does_not_see_as_it_was_written_is_an_error_on_all(tmp_path: Any, what: str) -> None:
+    saved_by(2, tmp_path)
+
+    def work(channel: Together) -> str:
+        own = channel.consult
+
+        def consult(call: str, *args: Any, **settings: Any) -> Any:
+            if call == "save, parts" and channel.rank == 1:
+                newest = max(tmp_path.glob("part-*-1.fms"), key=lambda path: path.stat().st_mtime_ns)
+                data = newest.read_bytes()
+                newest.unlink()
+                if what != "gone":
+                    newest.write_bytes(data[:-1] if what == "shorter" else data + b"x")
+            return own(call, *args, **settings)
+
+        channel.consult = consult  # type: ignore[method-assign]
+        try:
+            fm.save(tmp_path, fm.Sum(name="it"), communicator=channel)
+        except fm.InvalidInputError as error:
+            return str(error)
+        return ""
+
+    told = together([work] * 2)
+    assert told[0] == told[1] and re.search(r"rank 0 does not see the \d+ bytes that rank 1 wrote", told[0])
+    assert [value for _, value in counted(2, tmp_path, lambda channel: None)] == [1, 2]  # the old one stands
 
 
 def test_a_worker_that_cannot_write_is_an_error_on_all_and_the_old_checkpoint_stays(tmp_path: Any) -> None:

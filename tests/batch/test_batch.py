@@ -8,6 +8,7 @@ import pytest
 
 from fleetmetrics import FleetMetricsError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 
 N = 6
 FORMS = {"numpy": np.asarray, "dynamic": paddle.to_tensor, "list": lambda array: array.tolist()}
@@ -189,3 +190,10 @@ def test_a_statistic_is_computed_once_per_batch_and_setting():
     assert [power(batch, 2), power(batch, 2), power(batch, 3)] == [9.0, 9.0, 27.0]
     assert power(Batch([2.0]), 2) == 4.0
     assert calls == [2, 3, 2]
+
+
+def test_what_a_requirement_has_computed_is_forgotten_when_samples_are_dropped():
+    below = Requirement("prediction", "below 5", lambda batch: batch.values < 5)
+    batch = Batch([1.0, 9.0, 3.0, 4.0], [0, 1, 1, 0], mask=[1, 0, 1, 1])
+    batch.check([below], True)
+    assert batch.values.tolist() == [1.0, 3.0, 4.0] and batch.targets.tolist() == [0.0, 1.0, 0.0]

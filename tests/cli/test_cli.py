@@ -236,6 +236,13 @@ def test_a_baseline_joined_by_id_gives_paired_deltas(evaluate, data):
     assert list(alone["auc_delta"]) == ["value"]
 
 
+def test_a_baseline_that_is_not_joined_is_drawn_on_its_own(evaluate):
+    """Even from the same rows: the interval of a delta of two independent draws is wider than that of one."""
+    found = evaluate("--baseline", "new", "--ci", "0.95", "--metrics", "auc", "--json")
+    width, of_delta = (found[name]["high"] - found[name]["low"] for name in ("auc_interval", "auc_delta"))
+    assert found["auc_delta"]["value"] == 0 and 1.1 < of_delta / width < 1.8
+
+
 @pytest.mark.parametrize("fault", ["missing", "twice", "label"])
 def test_a_baseline_of_other_rows_is_refused_with_an_example(run, data, tmp_path, fault):
     other = {name: each.copy() for name, each in data.items()}

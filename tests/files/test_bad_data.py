@@ -73,6 +73,14 @@ def test_rows_are_named_by_their_place_in_the_file_after_others_were_left_out(tm
     assert [each.split(": ", 1)[1][:5] for each in read.examples] == ["row 0", "row 3"]
 
 
+def test_each_row_at_fault_counts_once_however_many_of_its_values_are(tmp_path):
+    scores = [[0.9, 0.1], [np.nan, np.inf], [0.2, 0.8], [np.nan, 0.5], [np.inf, np.inf]]
+    pq.write_table(pa.table({"p": scores, "y": [0, 1, 1, 0, 1]}), tmp_path / "a.parquet")
+    metrics, read = files.evaluate(tmp_path, lambda: fm.Accuracy(num_classes=2), COLUMNS, skip_bad_rows=True)
+    assert (read.rows, read.skipped, metrics.compute()) == (5, 3, 1.0)
+    assert [each.split(": ", 1)[1][:5] for each in read.examples] == ["row 1"]
+
+
 def test_the_place_counts_over_all_pieces(tmp_path, monkeypatch):
     from fleetmetrics.files import formats
 
@@ -118,6 +126,19 @@ def test_lines_of_json_that_are_no_rows_are_refused_with_their_number_or_counted
         "row 3",
         "row 5, column 'p'",
     ]
+
+
+def test_rows_of_json_keep_their_numbers_after_a_block_with_lines_that_are_none(tmp_path, monkeypatch):
+    from fleetmetrics.files import formats
+
+    monkeypatch.setattr(formats, "_BLOCK", 200)
+    lines = ['{"p": 0.5, "y": 1}'] * 60
+    lines[3] = lines[4] = "no row"
+    lines[40], lines[59] = '{"p": 7, "y": 1}', '{"p": 0.5, "y": null}'
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    _, read = files.evaluate(tmp_path, fm.AUC, COLUMNS, skip_bad_rows=True)
+    assert [each.split(": ")[1].split(",")[0] for each in read.examples] == ["row 3", "row 4", "row 40", "row 59"]
+    assert (read.rows, read.skipped) == (60, 4)
 
 
 def test_a_field_of_json_that_is_not_asked_for_may_be_anything(tmp_path):

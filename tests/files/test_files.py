@@ -119,6 +119,18 @@ def test_a_row_has_a_number_of_its_own_wherever_its_file_lies(table, tmp_path):
     whole = numbers(table)
     assert len(set(whole)) == ROWS and numbers(table.slice(0), table.slice(9))[:ROWS] == whole
     assert len(set(numbers(table.slice(0, 9), table.slice(9, 9), table.slice(18)))) == ROWS
+    edge = np.zeros(1 << 16)  # alike in size and beginning, and not in the end
+    apart = [pa.table({"p": np.append(edge, last)}) for last in (0.25, 0.75)]
+    folders = [tmp_path / f"end {place}" for place in range(2)]
+    first = []
+    for folder, part in zip(folders, apart):
+        folder.mkdir()
+        with pa.ipc.new_file(folder / "a.arrow", part.schema) as file:
+            file.write_table(part)
+        columns = {"prediction": "p", "row": files.ROW}
+        first.append(files.evaluate_file(folder / "a.arrow", Numbers, columns).metrics.seen[0])
+    sizes = [(folder / "a.arrow").stat().st_size for folder in folders]
+    assert sizes[0] == sizes[1] > 2 << 16 and first[0] != first[1]
     holes = table.set_column(1, "p", pa.array([None, *table["p"].to_pylist()[1:]]))
     left = numbers(holes)
     assert len(left) == ROWS - 1 and left[-1] - left[0] == ROWS - 2

@@ -36,6 +36,8 @@ KEYS = {
     "short": (np.arange(1000) % 7).astype(np.int8),
     "far apart": np.array([-(2**63), 5, 2**63 - 1, 5, -(2**63)]),
     "beyond 2**52": np.arange(1000) % 3 * 2**52,
+    "as far apart as fits beside four places": np.array([2**60 - 1, 0, 2**60 - 1, 0]),
+    "one farther": np.array([2**60, 0, 2**60, 0]),
     "texts": np.array(["b", "a", "b", "a"]),
     "none": np.empty(0, np.int64),
 }
