@@ -298,6 +298,8 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], early: bool = False)
         try:
             path, sign, limit = _CONDITION.fullmatch(text).groups()  # type: ignore[union-attr]
             number = float(limit)
+            if math.isnan(number):  # with which nothing compares
+                raise ValueError
         except (AttributeError, ValueError):
             what = f"a name, one of {' '.join(_SIGNS)}, and a number"
             raise InvalidInputError(f"--fail-if {text!r} must be {what}, like 'auc<0.77'") from None

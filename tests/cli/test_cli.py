@@ -356,6 +356,10 @@ def test_conditions_that_hold_are_told_and_are_status_1(evaluate):
     evaluate(*args, "--fail-if", "auc_interval.high>0", "--fail-if", "baseline.auc>0", status=1)
 
 
+def test_a_condition_that_can_never_hold_is_refused(evaluate):
+    assert "--fail-if 'auc<nan' must be a name" in evaluate("--fail-if", "auc<nan", status=2)
+
+
 def test_an_undefined_number_fails(run, tmp_path):
     write(tmp_path / "one.parquet", {"y": [1, 1], "p": [0.5, 0.2]})
     args = ["evaluate", tmp_path / "one.parquet", *COLUMNS, "--metrics", "auc"]

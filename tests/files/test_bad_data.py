@@ -74,7 +74,7 @@ def test_rows_are_named_by_their_place_in_the_file_after_others_were_left_out(tm
 
 
 def test_each_row_at_fault_counts_once_however_many_of_its_values_are(tmp_path):
-    scores = [[0.9, 0.1], [np.nan, np.inf], [0.2, 0.8], [np.nan, 0.5], [np.inf, np.inf]]
+    scores = [[0.9, 0.1], [np.nan, np.inf], [0.2, 0.8], [0.5, np.nan], [np.inf, np.inf]]
     pq.write_table(pa.table({"p": scores, "y": [0, 1, 1, 0, 1]}), tmp_path / "a.parquet")
     metrics, read = files.evaluate(tmp_path, lambda: fm.Accuracy(num_classes=2), COLUMNS, skip_bad_rows=True)
     assert (read.rows, read.skipped, metrics.compute()) == (5, 3, 1.0)
