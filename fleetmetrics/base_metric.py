@@ -13,8 +13,9 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import RECORDS, Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.ledger import Ledger, samples_added
+from fleetmetrics.records.recorder import Recorder
 from fleetmetrics.records.resumable import Resumable, plain_settings
-from fleetmetrics.records.share import Recorder, Share, check_mode
+from fleetmetrics.records.share import Share, check_mode
 from fleetmetrics.sampling import Dealing, epoch_under_way
 from fleetmetrics.xp import together_to_host
 

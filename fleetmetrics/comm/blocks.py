@@ -32,6 +32,8 @@ _NUMBERS = "biufc"
 _WORTH_NARROWING = 64
 _TYPES: dict[str, np.dtype[Any]] = {**{str(size): np.dtype(f"i{size}") for size in (1, 2, 4, 8)}, "d": np.dtype("f8")}
 _ALIGNMENT = 8
+#: A letter on its way outside of a frame is a multiple of so many bytes.
+LETTER_UNIT = 16
 #: What a layout says of keys in the place of a reduction, and between a reduction and the keys that rows belong to.
 _KEYS, _BY = "keys", " by "
 
@@ -310,6 +312,25 @@ def divided(letter: Letter, number: int) -> list[Letter]:
     if len(notes) != number:
         raise ValueError(f"{len(notes)} parts, where there are {number}")
     return [Letter(note, part.data) for note, part in zip(notes, split(joined(letter.payload), sizes))]
+
+
+def written(letter: Letter) -> list[Buffer]:
+    """A letter as bytes, a multiple of `LETTER_UNIT`; `letter_in` reads it."""
+    note, payload = json.dumps(letter.note).encode(), letter.payload
+    buffers = list(payload) if isinstance(payload, (list, tuple)) else [payload]
+    size = sum(map(len, buffers))
+    head = np.array([len(note), size]).tobytes()
+    return [head, note, bytes(-len(note) % LETTER_UNIT), *buffers, bytes(-size % LETTER_UNIT)]
+
+
+def letter_in(data: Buffer) -> Letter:
+    """The letter that was written, its payload a view that may be written to; ValueError if that is none."""
+    given = np.frombuffer(data if isinstance(data, memoryview) else bytearray(data), np.uint8)
+    note, payload = given[:LETTER_UNIT].view(np.int64).tolist()
+    start = LETTER_UNIT + note + -note % LETTER_UNIT
+    if min(note, payload) < 0 or start + payload + -payload % LETTER_UNIT != len(given):
+        raise ValueError(f"{len(given)} bytes, where a letter has {start + payload}")
+    return Letter(json.loads(given[LETTER_UNIT : LETTER_UNIT + note].tobytes()), given[start : start + payload].data)
 
 
 # Agreement

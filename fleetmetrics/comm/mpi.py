@@ -16,6 +16,8 @@ from typing import Any, Callable, Sequence, TypeVar, cast
 
 import numpy as np
 
+from fleetmetrics.comm.blocks import LETTER_UNIT as UNIT
+from fleetmetrics.comm.blocks import letter_in, written
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began, margin, resolve_timeout
 from fleetmetrics.comm.failures import Caught
@@ -30,8 +32,6 @@ __all__ = ["MPICommunicator"]
 _SAID = 512
 #: Each says how many processes an mpirun has started.
 _SIZES = tuple(dict.fromkeys(name for row in LAUNCHERS if row.mpi for name in row.size))
-#: MPI counts up to 2**31 - 1, in units of so many bytes.
-_UNIT = 16
 #: States of fewer bytes go through the star, together.
 _WORTH_MPI = 2**16
 _channels = itertools.count(1)
@@ -73,7 +73,8 @@ class MPICommunicator(SocketCommunicator):
         endpoint, secret = self._meet(world, rank, size, comm is None)
         self._comm, request = world.Idup()
         self._finish(request, self._comm)
-        self._mpi, self._unit = MPI, MPI.BYTE.Create_contiguous(_UNIT).Commit()
+        # MPI counts up to 2**31 - 1
+        self._mpi, self._unit = MPI, MPI.BYTE.Create_contiguous(UNIT).Commit()
         super().__init__(rank=rank, world_size=size, endpoint=endpoint, secret=secret, channel=f"mpi {next(_channels)}")
 
     def _meet(self, world: Any, rank: int, size: int, whole: bool) -> tuple[str, str]:
@@ -104,7 +105,7 @@ class MPICommunicator(SocketCommunicator):
         """Give each worker what every worker has for it, directly; see `Communicator`."""
         parts: list[list[Any]] = []
         with Caught(trouble) as caught:
-            parts = [_written(letter) for letter in letters]
+            parts = [written(letter) for letter in letters]
         deadline, trouble = began(timeout, caught.error or self._broken)
 
         def decide(brought: Sequence[Letter]) -> Letter:
@@ -112,14 +113,14 @@ class MPICommunicator(SocketCommunicator):
             return Letter(None)
 
         def exchange() -> list[Letter]:
-            sizes = np.array([sum(map(len, part)) // _UNIT for part in parts])
+            sizes = np.array([sum(map(len, part)) // UNIT for part in parts])
             given, come = np.frombuffer(b"".join(itertools.chain(*parts)), np.uint8), np.empty_like(sizes)
             self._finish(self._comm.Ialltoall(sizes, come), sizes, come)
-            data = np.empty(_UNIT * int(come.sum()), np.uint8)
+            data = np.empty(UNIT * int(come.sum()), np.uint8)
             send, receive = ([each, of, np.cumsum(of) - of, self._unit] for each, of in ((given, sizes), (data, come)))
             self._finish(self._comm.Ialltoallv(send, receive), given, data)
-            ends = _UNIT * np.cumsum(come)
-            return [_read(data[end - _UNIT * size : end]) for end, size in zip(ends.tolist(), come.tolist())]
+            ends = UNIT * np.cumsum(come)
+            return [letter_in(data[end - UNIT * size : end].data) for end, size in zip(ends.tolist(), come.tolist())]
 
         def agreed() -> list[Letter]:
             self.consult(call, decide, len(letters), timeout=deadline.left, trouble=trouble)
@@ -201,20 +202,6 @@ def _refuse_alone() -> None:
                 f"{name} is {number}, but mpi4py's MPI knows of 1 process: mpirun is that of another MPI than mpi4py"
                 " was built for. Start the workers with the mpirun of that MPI, or take the engine away"
             )
-
-
-def _written(letter: Letter) -> list[Any]:
-    note, payload = json.dumps(letter.note).encode(), letter.payload
-    buffers = list(payload) if isinstance(payload, (list, tuple)) else [payload]
-    size = sum(map(len, buffers))
-    head = np.array([len(note), size]).tobytes()
-    return [head, note, bytes(-len(note) % _UNIT), *buffers, bytes(-size % _UNIT)]
-
-
-def _read(data: np.ndarray) -> Letter:
-    note, payload = data[:_UNIT].view(np.int64).tolist()
-    start = _UNIT + note + -note % _UNIT
-    return Letter(json.loads(data[_UNIT : _UNIT + note].tobytes()), data[start : start + payload].data)
 
 
 def _free_port() -> int:

@@ -16,11 +16,10 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.blocks import answered, read_each
+from fleetmetrics.comm.blocks import answered, letter_in, read_each, written
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline, margin, resolve_timeout, run_until
 from fleetmetrics.comm.failures import described, named_error, raise_trouble
-from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.star import interruption
@@ -99,7 +98,7 @@ class UtilCommunicator(Communicator):
         if self._busy:
             raise CommunicatorError(f"{self._busy} is not over: what rank 0 runs inside of it cannot call the others.")
         trouble = CommunicatorError(self._broken) if self._broken else trouble
-        letter, sizes = _packed([call, mine.note, trouble and described(trouble)], mine.payload), None
+        letter, sizes = _packed(Letter([call, mine.note, trouble and described(trouble)], mine.payload)), None
         if self._star is not None:
             arrival = Letter(mine.note, json.dumps([len(letter), deadline.remaining]).encode())
             told = self._star._consult(call, _arrived, arrival, deadline, trouble)
@@ -110,7 +109,7 @@ class UtilCommunicator(Communicator):
         self._calls += 1
         self._busy = f"exchange {self._calls} ({call})"
         try:
-            (answer, problem), data = _unpacked(self._exchanged(letter, sizes, decide, deadline))
+            (answer, problem), data = letter_in(self._exchanged(letter, sizes, decide, deadline))
         finally:
             self._busy = ""
         if problem is not None:
@@ -164,16 +163,16 @@ class UtilCommunicator(Communicator):
     def _answer(self, letters: Sequence[bytes], decide: Decide) -> tuple[bytes, BaseException | None]:
         """What rank 0 makes of the letters, and what it is to raise once the others know of it."""
         try:
-            heads, payloads = zip(*read_each(letters, _unpacked))
+            heads, payloads = zip(*read_each(letters, letter_in))
             calls, notes, troubles = zip(*heads)
             raise_trouble(troubles)
             decision = answered(decide, self._calls, calls, list(map(Letter, notes, payloads)))
-            return _packed([decision.note, None], decision.payload), None
+            return _packed(Letter([decision.note, None], decision.payload)), None
         except Exception as error:
-            return _packed([None, described(error)]), None
+            return _packed(Letter([None, described(error)])), None
         except BaseException as error:  # Ctrl-C, sys.exit
             told = CommunicatorError(interruption(0, error, self._busy))
-            return _packed([None, described(told)]), error
+            return _packed(Letter([None, described(told)])), error
 
     def _added(self, mine: bytes, place: int, sizes: Sequence[int], deadline: Deadline) -> list[bytes]:
         """Add up what lies at the places; this worker puts its own at one, and zeros at the others."""
@@ -238,11 +237,5 @@ def _told_by(util: Any, name: str) -> int:
     return number if isinstance(number, int) else -1
 
 
-def _packed(head: list[Any], payload: Payload = b"") -> bytes:
-    text = json.dumps(head, separators=(",", ":")).encode()
-    return b"".join([text, b"\n", joined(payload)])
-
-
-def _unpacked(letter: bytes) -> tuple[Any, bytearray]:
-    text, _, payload = letter.partition(b"\n")  # JSON has none
-    return json.loads(text), bytearray(payload)
+def _packed(letter: Letter) -> bytes:
+    return b"".join(written(letter))

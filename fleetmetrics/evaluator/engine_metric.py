@@ -12,7 +12,8 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.ledger import samples_processed
-from fleetmetrics.records.share import Recorder, Share
+from fleetmetrics.records.recorder import Recorder
+from fleetmetrics.records.share import Share
 from fleetmetrics.sampling import Dealing
 from fleetmetrics.xp import is_eager_tensor
 

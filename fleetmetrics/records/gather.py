@@ -29,7 +29,8 @@ from fleetmetrics.logs import progress
 from fleetmetrics.records.batches import Columns, InOrder, Kind, as_results, joint_kind, number_of, one_per_id, part_of
 from fleetmetrics.records.ledger import kept_records
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
-from fleetmetrics.records.share import Share, States, check_notes, counts_samples, kinds_in
+from fleetmetrics.records.recorder import States
+from fleetmetrics.records.share import Share, check_notes, counts_samples, kinds_in
 from fleetmetrics.sampling import Positions
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
@@ -227,7 +228,9 @@ class _Collected:
             places[keep] = np.arange(kept.start, kept.stop, kept.step) if isinstance(kept, slice) else kept
             found.append(kept_records(runs, keep, places))
         flags, by_rank, doubled = zip(*found)
-        self._own_flags, self._doubled, self._total = flags[self._rank], sum(doubled), sum(map(len, by_rank))
+        self._own_flags = flags[self._rank]
+        self._doubled = sum(doubled)
+        self._total = sum(map(len, by_rank))
         positions = np.empty(self._total, np.int64)
         positions[np.argsort(np.concatenate(by_rank), kind="stable")] = np.arange(self._total)
         self._positions = [*np.split(positions, np.cumsum([*map(len, by_rank)])[:-1])]

@@ -12,7 +12,8 @@ from fleetmetrics.checkpoint import Checkpointed
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.ledger import Ledger
-from fleetmetrics.records.share import Recorder, Share
+from fleetmetrics.records.recorder import Recorder
+from fleetmetrics.records.share import Share
 from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way
 from fleetmetrics.serial import misfits_named
 from fleetmetrics.serial.serializer import pack, unpack

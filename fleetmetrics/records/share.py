@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
-import numpy as np
-
-from fleetmetrics.arguments import choice_of, flag_of, is_whole
+from fleetmetrics.arguments import is_whole
 from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError, UnknownNameError, warn
-from fleetmetrics.numbers import REDUCTIONS, combine, widen
+from fleetmetrics.errors import AgreementError, InvalidInputError, UnknownNameError, warn
 from fleetmetrics.records.batches import Columns, Kind
-from fleetmetrics.records.ledger import Ledger, counted
+from fleetmetrics.records.recorder import Recorder, States, checked_states, combine_states
 from fleetmetrics.sampling import MODES, Dealing
 from fleetmetrics.serial import described_array, is_plain
-from fleetmetrics.serial.serializer import pack, unpack
-from fleetmetrics.settings import Told
 
-__all__ = ["Recorder", "Share", "States", "check_mode", "check_notes", "counts_samples", "kinds_in"]
+__all__ = ["Share", "check_mode", "check_notes", "counts_samples", "kinds_in"]
 
 _COLLECT_MODES = (*MODES, "auto")
-#: Reduction and int64 or float64 array by name.
-States = Mapping[str, "tuple[str, np.ndarray]"]
 #: What must be the same on every worker, and on every worker that has records.
 _SAME, _SAME_IF_ANY = ("name", "mode", "size", "sampler", "collect_dir", "allow_pickle"), ("columns", "ids")
 
@@ -207,142 +199,6 @@ def _check_size(notes: Sequence[dict[str, Any]]) -> None:
         raise InvalidInputError(text)
     else:
         warn(f"{text}. The first {size} are taken, and {padded} cut off")
-
-
-class Recorder(Told):
-    """The base of metrics over records, in MMEval's and MMEngine's style."""
-
-    incidental = (
-        "collect_dir",
-        "collect_dir_shared",
-        "collect_device",
-        "allow_pickle",
-        "dataset_meta",
-        "dist_backend",
-        "logger",
-        "sampler",
-    )  # fmt: skip
-
-    #: The method that computes the value from records, set by the class that users derive from.
-    _computed_by: str
-    #: The method that takes a batch, the list that it appends to, and what tells how many samples it is given.
-    _fed_by: tuple[str, str, Callable[..., int | None]]
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        name, kept_in, count = cls._fed_by
-        if inspect.isfunction(vars(cls).get(name)) and "_fed_by" not in vars(cls):  # a user's
-            setattr(cls, name, counted(vars(cls)[name], kept_in, count))
-
-    def __init__(self, collect_dir: str | None, collect_dir_shared: bool, allow_pickle: bool) -> None:
-        own = self._own_methods()
-        if self._computed_by not in own and len(own) < 2:
-            raise TypeError(
-                f"Can't instantiate abstract class {type(self).__name__} with abstract method {self._computed_by} (or"
-                " summarize and compute_from)"
-            )
-        self.collect_dir = collect_dir
-        self.collect_dir_shared = flag_of("collect_dir_shared", collect_dir_shared)
-        self.allow_pickle = flag_of("allow_pickle", allow_pickle)
-        self._ledger = Ledger()
-        #: What the metric knows about the data set.
-        self.dataset_meta: dict[str, Any] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For pickles and copies: Paddle 2.6 cannot pickle the tensors in records, and `paddle.save` breaks them."""
-        held = {name: vars(self)[name] for name in ("_records", "results", "_columns") if name in vars(self)}
-        plain = {name: each.plain() if isinstance(each, Columns) else each for name, each in held.items()}
-        packed = pack([plain], True)
-        state = {name: each for name, each in vars(self).items() if name not in held}
-        return {**state, "packed": (packed.layout, b"".join(packed.buffers))}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        (held,) = unpack(state["packed"][0], bytearray(state["packed"][1]), True)
-        held.update({name: Columns(*held[name]) for name in held if name == "_columns"})
-        vars(self).update({**state, **held})
-        del self.packed  # type: ignore[attr-defined]
-
-    def summarize(self, results: Any) -> Mapping[str, Any] | None:
-        """Condense one worker's records to states, where sums suffice.
-
-        Args:
-            results: this worker's records without padding, in the form from which the value is computed; empty only if
-                no worker has any.
-
-        Returns:
-            Arrays or numbers by name, to be summed over the workers; a pair such as ``("max", array)`` for another
-            reduction; None to send these records after all.
-        """
-        raise NotImplementedError(f"{type(self).__name__} must define summarize")
-
-    def compute_from(self, states: Any) -> Any:
-        """The value, from the states of all workers; runs on one worker.
-
-        Args:
-            states: int64 or float64 arrays by name.
-        """
-        raise NotImplementedError(f"{type(self).__name__} must define compute_from")
-
-    def _summarized(self, results: Any) -> Any:
-        """The value from records, by way of states."""
-        name = type(self).__name__
-        states = self.summarize(results)
-        if states is None:
-            raise InvalidInputError(
-                f"summarize of {name} returned None, and it does not define {self._computed_by} for that case"
-            )
-        return self.compute_from(combine_states(name, [checked_states(name, states)]))
-
-    def _finished(self, value: Any) -> Any:
-        """The value as users get it."""
-        return value
-
-    @classmethod
-    def _own_methods(cls) -> dict[str, int]:
-        """Those of the three methods that a user's class defines, and how many classes up."""
-        names = (cls._computed_by, "summarize", "compute_from")
-        depth = {name: next(i for i, each in enumerate(cls.__mro__) if name in vars(each)) for name in names}
-        base = next(i for i, each in enumerate(cls.__mro__) if "_computed_by" in vars(each))
-        return {name: place for name, place in depth.items() if place < base}
-
-
-def checked_states(name: str, given: Any) -> States:
-    """The states that a metric's ``summarize`` returned: arrays or numbers, or pairs of a reduction and an array."""
-    if not isinstance(given, Mapping):
-        raise InvalidInputError(
-            f"summarize of {name} returned {type(given).__name__}; it must return a dict of arrays by name, or None"
-        )
-    states = {}
-    for key, value in given.items():
-        if isinstance(value, tuple) and len(value) != 2:
-            raise InvalidInputError(
-                f"summarize of {name}: {key!r} is a tuple of {len(value)}; give an array or a number, or a pair of a"
-                " reduction and an array, such as ('max', array)"
-            )
-        reduction, array = value if isinstance(value, tuple) else ("sum", value)
-        choice_of(f"summarize of {name}: the reduction of {key!r}", reduction, REDUCTIONS)
-        states[str(key)] = (reduction, widen(array, f"{name}.{key}"))
-    return states
-
-
-def combine_states(name: str, states: Sequence[States | None]) -> dict[str, np.ndarray]:
-    """Reduce the workers' states, by rank; None for one without records."""
-    kinds = [
-        "no records" if each is None else ", ".join(f"{how} of {key} {list(a.shape)}" for key, (how, a) in each.items())
-        for each in states
-    ]
-    present = [each for each in states if each is not None]
-    if len({kind for kind, each in zip(kinds, states) if each is not None}) > 1:
-        raise AgreementError(f"{name}: summarize made different states: {by_rank(kinds)}.")
-    result = {}
-    for key, (reduction, _) in present[0].items():
-        arrays = [each[key][1] for each in present]
-        dtype = np.result_type(*arrays)
-        try:
-            result[key] = combine(reduction, [array.astype(dtype, copy=False) for array in arrays])
-        except IntegerOverflowError as error:
-            raise IntegerOverflowError(f"{name}, state {key!r}: {error}") from None
-    return result
 
 
 def check_mode(argument: str, mode: Any) -> str:

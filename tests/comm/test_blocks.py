@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from fleetmetrics.comm.blocks import (
+    LETTER_UNIT,
     Block,
     Letter,
     column_in,
     describe,
     divided,
     layout_of,
+    letter_in,
     narrowed,
     pack,
     packed,
@@ -23,6 +25,7 @@ from fleetmetrics.comm.blocks import (
     reduced,
     split,
     unpack,
+    written,
 )
 from fleetmetrics.comm.communicator import Communicator, Decide
 from fleetmetrics.comm.frames import joined
@@ -137,6 +140,17 @@ def test_an_array_is_as_large_as_its_note_says(note: Any) -> None:
     assert column_in(Letter([None, "<f8", [2]], bytes(16)), 100) == (None, "<f8", [2])
     with pytest.raises((ValueError, TypeError)):
         column_in(Letter(note, bytes(16)), 100)
+
+
+@pytest.mark.parametrize("payload", [b"", b"xyz", [b"ab", b"", bytes(range(40))]])
+def test_a_letter_comes_back_from_its_bytes_and_from_no_others(payload: Any) -> None:
+    data = b"".join(written(Letter(["a", {"b": "ä"}], payload)))
+    found = letter_in(data)
+    assert found.note == ["a", {"b": "ä"}] and bytes(found.payload) == joined(payload)
+    assert len(data) % LETTER_UNIT == 0
+    for bad in data[:-LETTER_UNIT], data + bytes(LETTER_UNIT), b"", data[:5], b"\xff" * len(data):
+        with pytest.raises(ValueError):
+            letter_in(bad)
 
 
 def test_parts_are_as_many_and_as_long_as_announced() -> None:
