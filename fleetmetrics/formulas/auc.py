@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import stand_in, undefined
-from fleetmetrics.formulas.sums import are_counts, as_integers, exact_sum, exact_total, sums_before
+from fleetmetrics.formulas.sums import are_counts, as_integers, exact_sum, exact_total, partial_sums, sums_before
 from fleetmetrics.given import given, optional, stand_in_value, weights
 
 __all__ = [
@@ -186,10 +186,8 @@ def average_precision_from_histogram(positive: Any, negative: Any, zero_division
         >>> average_precision_from_histogram([0, 1, 1], [1, 1, 0])
         0.8333333333333333
     """
-    p, n, true_positive, false_positive = _from_the_top(positive, negative)
-    if not p.size:
-        return _no_positive(zero_division)
-    return _mean(p, (true_positive + p) / (true_positive + p + false_positive + n), exact_sum(p))
+    top = _from_the_top(positive, negative)
+    return _mean(top.p, top.last, top.total) if top.total else _no_positive(zero_division)
 
 
 @given(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
@@ -212,31 +210,58 @@ def average_precision_bounds(positive: Any, negative: Any, zero_division: float 
         >>> average_precision_bounds([0, 1, 1], [1, 1, 0])
         BoundedArea(value=0.8333333333333333, low=0.8333333333333333, high=1.0)
     """
-    p, n, true_positive, false_positive = _from_the_top(positive, negative)
-    if not p.size:
+    top = _from_the_top(positive, negative)
+    if not top.total:
         return BoundedArea(*[_no_positive(zero_division)] * 3)
-    counts, total = are_counts(positive) and are_counts(negative), exact_sum(p)
-    value = _mean(p, (true_positive + p) / (true_positive + p + false_positive + n), total)
-    highest = (true_positive + p) / (true_positive + p + false_positive)
-    lowest = _lowest_precision(true_positive, false_positive + n, p, counts)
-    return BoundedArea(value, min(_mean(p, lowest, total), value), max(_mean(p, highest, total), value))
+    used = np.flatnonzero(top.p)
+    p, true_positive, below = (each[used] for each in (top.p, top.true_positive[:-1], top.false_positive[:-1] + top.n))
+    lowest = _lowest_precision(true_positive, below, p, top.counts)
+    value = _mean(top.p, top.last, top.total)
+    low, high = _mean(p, lowest, top.total), _mean(top.p, top.highest, top.total)
+    return BoundedArea(value, min(low, value), max(high, value))
 
 
 def average_precision_near(positive: np.ndarray, negative: np.ndarray, zero_division: float = math.nan) -> BoundedArea:
-    """As `average_precision_bounds`, in a fifth of the time: no narrower than those bounds, and no more than that."""
-    p, n, true_positive, false_positive = _from_the_top(positive, negative)
-    if not p.size:
+    """As `average_precision_bounds`, in a tenth of the time: the bounds are no narrower than those."""
+    top = _from_the_top(positive, negative)
+    if not top.total:
         return BoundedArea(*[_no_positive(zero_division)] * 3)
-    counts, total = are_counts(positive) and are_counts(negative), exact_sum(p)
-    last = (true_positive + p) / (true_positive + p + false_positive + n)
-    value = _mean(p, last, total)
-    highest = (true_positive + p) / (true_positive + p + false_positive)
+    value = _mean(top.p, top.last, top.total)
     # The lowest precisions of a bucket's positives rise ever more slowly: their mean is above that of both ends.
-    best = true_positive + counts
-    below = best + false_positive + n
-    first = np.divide(best, below, out=np.ones_like(p), where=below != 0)
-    low, high = p.dot((first + last) / 2) / total, p.dot(highest) / total
+    first = top.true_positive[:-1] + top.counts
+    first = _shares(first, first + top.false_positive[1:])
+    low, high = top.p.dot(first + top.last).item() / 2 / top.total, top.p.dot(top.highest).item() / top.total
     return BoundedArea(value, min(low, value), max(high, value))
+
+
+class _Top(NamedTuple):
+    """The buckets, the highest first: float64 ``[buckets]``, and the sums above each, ``[buckets + 1]``."""
+
+    p: np.ndarray  #: positive samples in the bucket
+    n: np.ndarray  #: negative ones
+    true_positive: np.ndarray
+    false_positive: np.ndarray
+    highest: np.ndarray  #: the precision of a bucket's positives, if they score above its negatives
+    last: np.ndarray  #: that of the last positive, below all negatives; arbitrary where there is none
+    total: float  #: all positives, correctly rounded
+    counts: bool  #: whether a number is one of samples
+
+
+def _from_the_top(positive: np.ndarray, negative: np.ndarray) -> _Top:
+    p, n = positive[::-1].astype(np.float64), negative[::-1].astype(np.float64)
+    true_positive, false_positive = partial_sums(p), partial_sums(n)
+    found = true_positive[1:]
+    above = found + false_positive[:-1]
+    total, counts = true_positive[-1].item(), are_counts(positive)
+    total = total if counts and total < 2**53 else exact_sum(p)
+    shares = _shares(found, above), _shares(found, above + n)
+    return _Top(p, n, true_positive, false_positive, *shares, total, counts and are_counts(negative))
+
+
+def _shares(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """The quotients; 0 of nothing."""
+    shares: np.ndarray = part / np.maximum(whole, 5e-324)
+    return shares
 
 
 def _lowest_precision(true_positive: np.ndarray, false_positive: np.ndarray, p: np.ndarray, counts: bool) -> np.ndarray:
@@ -252,13 +277,6 @@ def _lowest_precision(true_positive: np.ndarray, false_positive: np.ndarray, p: 
     spread = (x - u) * (1 / 12 + (3 * x - 7 * u) / 240 + (3 * x * x - 18 * x * u + 31 * u * u) / 1344)
     of_few = (true_positive + (p + counts) / 2) / middle - false_positive / middle * spread
     return np.where(false_positive > 0, np.where(x < 1e-4, of_few, 1 - false_positive * lost / p), 1.0)
-
-
-def _from_the_top(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Of the buckets with positives, the highest first: their weights, and those above each."""
-    p, n = positive[::-1].astype(np.float64), negative[::-1].astype(np.float64)
-    columns, used = (p, n, sums_before(p), sums_before(n)), np.flatnonzero(p)
-    return columns if len(used) == len(p) else tuple(column[used] for column in columns)
 
 
 def _mean(weight: np.ndarray, value: np.ndarray, total: float) -> float:

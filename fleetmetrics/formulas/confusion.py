@@ -74,10 +74,11 @@ def counts_of(matrix: np.ndarray) -> Counts:
     if matrix.ndim == 3:
         return Counts(matrix[:, 1, 1], matrix[:, 0, 1], matrix[:, 1, 0], matrix[:, 0, 0], "label")
     tp = matrix.diagonal()
-    wrong = np.where(np.eye(len(matrix), dtype=bool), 0, matrix)
-    fp, fn = wrong.sum(axis=0), wrong.sum(axis=1)
-    tn = _elsewhere(matrix) if matrix.dtype.kind == "f" else matrix.sum() - tp - fp - fn
-    return Counts(tp, fp, fn, tn, "class")
+    if matrix.dtype.kind != "f":
+        predicted, support = matrix.sum(axis=0), matrix.sum(axis=1)
+        return Counts(tp, predicted - tp, support - tp, support.sum() - predicted - support + tp, "class")
+    wrong = np.where(np.eye(len(matrix), dtype=bool), 0, matrix)  # a difference of weights would cancel
+    return Counts(tp, wrong.sum(axis=0), wrong.sum(axis=1), _elsewhere(matrix), "class")
 
 
 def _elsewhere(matrix: np.ndarray) -> np.ndarray:

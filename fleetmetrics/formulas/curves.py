@@ -19,7 +19,7 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import HISTOGRAM
 from fleetmetrics.formulas.ratio import stand_in
-from fleetmetrics.formulas.sums import as_integers, sums_before, unknown
+from fleetmetrics.formulas.sums import are_counts, as_integers, partial_sums, sums_before, unknown
 from fleetmetrics.given import given, numbers, stand_in_value, weights
 
 __all__ = [
@@ -117,11 +117,17 @@ def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math
         >>> kolmogorov_smirnov([0, 1, 1], [1, 1, 0])
         0.5
     """
-    at = points(positive, negative)
-    if at.one_class:
-        return stand_in("kolmogorov_smirnov", at.one_class, zero_division)
-    above, below = at.tp / at.tp[-1] - at.fp / at.fp[-1], at.tn / at.tn[0] - at.fn / at.fn[0]
-    return float(np.max(np.minimum(np.abs(above), np.abs(below))))  # one number, whose smaller terms cancel less
+    p, n = positive.astype(np.float64), negative.astype(np.float64)
+    tp, fp = partial_sums(p[::-1]), partial_sums(n[::-1])
+    reason = _one_class(tp[-1], fp[-1])
+    if reason:
+        return stand_in("kolmogorov_smirnov", reason, zero_division)
+    if are_counts(positive) and are_counts(negative) and max(tp[-1], fp[-1]) < 2**53:
+        fn, tn = tp[-1] - tp, fp[-1] - fp
+    else:  # of weights a difference cancels
+        fn, tn = partial_sums(p)[::-1], partial_sums(n)[::-1]
+    above, below = tp / tp[-1] - fp / fp[-1], tn / tn[0] - fn / fn[0]
+    return float(np.minimum(np.abs(above), np.abs(below)).max())  # one number, whose smaller terms cancel less
 
 
 class Points(NamedTuple):
@@ -143,9 +149,13 @@ class Points(NamedTuple):
     @property
     def one_class(self) -> str:
         """Why there are no rates, if a class has no samples; else ""."""
-        positive, negative = self.tp[-1], self.fp[-1]
-        reason = f"the weight of the samples labelled 1 is {positive:g}, of those labelled 0 {negative:g}"
-        return "" if positive and negative else reason
+        return _one_class(self.tp[-1], self.fp[-1])
+
+
+def _one_class(positive: float, negative: float) -> str:
+    if positive and negative:
+        return ""
+    return f"the weight of the samples labelled 1 is {positive:g}, of those labelled 0 {negative:g}"
 
 
 def points(positive: np.ndarray, negative: np.ndarray, thresholds: np.ndarray | None = None) -> Points:

@@ -51,9 +51,14 @@ def as_integers(weights: np.ndarray) -> np.ndarray:
 
 def sums_before(values: np.ndarray) -> np.ndarray:
     """For each value the sum of those before it; ``cumsum(values) - values`` would lose the small ones."""
-    before = np.zeros_like(values)
-    np.cumsum(values[:-1], out=before[1:])
-    return before
+    return partial_sums(values)[:-1]
+
+
+def partial_sums(values: np.ndarray) -> np.ndarray:
+    """The sums of the first 0, 1, ..., n of n values."""
+    sums = np.zeros(len(values) + 1, values.dtype)
+    values.cumsum(out=sums[1:])
+    return sums
 
 
 def exact_sum(values: np.ndarray) -> float:

@@ -11,7 +11,6 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.arguments import choice_of, flag_of, number_of
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, muted, muted_now, warn
-from fleetmetrics.formulas import BoundedArea
 from fleetmetrics.formulas.auc import area_fraction, average_precision_near
 from fleetmetrics.formulas.class_areas import average_precision_of_classes_near
 from fleetmetrics.metrics.buckets import ClassHistograms, ClassSettings
@@ -74,13 +73,13 @@ class _Area(ClassHistograms):
         if math.isinf(self.tolerance) or issubclass(BucketWarning, muted_now()):
             return self.area(histogram, _PLAIN)
         found = self.area(histogram, _NEAR)
-        if _width(found).max(initial=0.0) > self.tolerance:
+        if np.any(found.high - found.low > self.tolerance):
             with muted(UndefinedMetricWarning):  # which has been said
                 self._warn_if_wide(*(np.atleast_1d(each) for each in self.area(histogram, _BOUNDED)))
         return found.value
 
     def _warn_if_wide(self, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        width = _width(BoundedArea(value, low, high))
+        width = np.where(np.isnan(high), 0.0, high - low)
         worst = int(width.argmax())
         if width[worst] > self.tolerance:
             one = f" of {self.entry} {worst}" if len(width) > 1 else ""
@@ -90,12 +89,6 @@ class _Area(ClassHistograms):
                 "Give more buckets=, or tolerance=None; bounds=True returns the bounds, and ExactAUC needs no buckets",
                 BucketWarning,
             )
-
-
-def _width(area: BoundedArea) -> np.ndarray:
-    """How far apart the bounds are; 0 where there are none."""
-    width = np.atleast_1d(area.high - area.low)
-    return np.where(np.isnan(width), 0.0, width)
 
 
 class AUC(_Area):
