@@ -141,7 +141,7 @@ def test_large_rows_cross_in_letters_of_bounded_size_and_only_those_that_a_worke
 def test_keys_beyond_the_limit_share_the_last_place_in_letters_of_bounded_size() -> None:
     def work(channel: Weighed) -> Any:
         keys = np.arange(20) * 3 + channel.rank
-        blocks = [RowKeys("keys", keys, 20), Block("rows", "sum", np.ones((21, 30_000), np.int64), "keys")]
+        blocks = [RowKeys("keys", keys, 20), Block("rows", "sum", np.ones((21, 30_000)), "keys")]
         found = channel.reduce("call", blocks, timeout=20)
         assert found[0].tolist() == list(range(20))
         assert found[1][:, 7].tolist() == [1] * 20 + [3 + 3 * 20 - 20]

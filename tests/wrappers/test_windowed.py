@@ -236,6 +236,58 @@ def test_a_batch_without_samples_that_count_leaves_what_rounding_took_of_those_b
     assert one.compute().window == 2.0**53 + 2.0
 
 
+@pytest.mark.numpy_only
+def test_windows_of_any_lengths_that_are_merged_in_any_tree_are_rounded_once() -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        pairs = [(fm.Windowed(fm.Sum(), 4), Model(4)) for _ in range(5)]
+        for pair in pairs:
+            for number in rng.choice([1e16, 1.0, 1e-16, -1e16], rng.integers(1, 7)) * rng.integers(1, 9):
+                for each in pair:
+                    each.add([number.item()])
+        while len(pairs) > 1:
+            pairs = [pairs[place] for place in rng.permutation(len(pairs))]
+            for one, other in zip(pairs[0], pairs.pop()):
+                one.merge([other])
+        [(metric, model)] = pairs
+        for number in range(4):
+            wanted = math.fsum(number for age in model.window for batch in age for number in batch)
+            assert metric.compute().window == wanted, seed
+            for each in (metric, model):
+                each.add([0.1 * number])
+
+
+@pytest.mark.numpy_only
+def test_an_add_that_fails_leaves_the_window_and_what_rounding_took_of_it() -> None:
+    counts = fm.Windowed(fm.Sum(), 2)
+    for number in (2**63 - 9, 3, 5):
+        counts.add([number])
+    with pytest.raises(fm.IntegerOverflowError):
+        counts.add([1000])
+    assert counts.compute() == (8, 2**63 - 1)
+    counts.add([-2])
+    assert counts.compute().window == 3
+    sums, one = fm.Windowed(fm.Sum(), 1), fm.Windowed(fm.Sum(), 1)
+    sums.add([2.0**53])
+    one.add([1.0])
+    sums.merge(one)
+    with pytest.raises(fm.InvalidInputError, match="would no longer be finite"):
+        sums.add([1.7e308])
+    sums.merge(one)
+    assert sums.compute().window == 2.0**53 + 2
+
+
+def test_a_batch_on_a_device_that_may_not_count_leaves_what_rounding_took(monkeypatch: Any) -> None:
+    monkeypatch.setattr(paddle_ops, "is_eager", lambda tensor: False)  # for whose values nobody waits
+    sums, one = fm.Windowed(fm.Sum(), 1), fm.Windowed(fm.Sum(), 1)
+    sums.add([2.0**53])
+    one.add([1.0])
+    sums.merge(one)
+    sums.add(paddle.to_tensor([5.0], "float64"), mask=paddle.to_tensor([False]))
+    sums.merge(one)
+    assert sums.compute().window == 2.0**53 + 2
+
+
 def test_a_collection_shares_the_lifetime_with_the_metric_itself() -> None:
     metrics = fm.MetricCollection(
         {"auc": fm.AUC(), "recent": fm.Windowed(fm.AUC(), 3), "recent bounds": fm.Windowed(fm.AUC(bounds=True), 3)},
