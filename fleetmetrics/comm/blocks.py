@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from fleetmetrics.comm.failures import by_rank
+from fleetmetrics.comm.failures import by_rank, readable
 from fleetmetrics.comm.frames import JOINED, Buffer, joined
 from fleetmetrics.errors import (
     AgreementError,
@@ -198,9 +198,9 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read]) -> list[
         except FleetMetricsError:
             raise
         except Exception as error:
+            why = readable(f"{type(error).__name__}: {error}")
             raise CommunicatorError(
-                f"what rank {rank} sent cannot be read ({type(error).__name__}: {error}); do all workers run the same"
-                " version of fleetmetrics?"
+                f"what rank {rank} sent cannot be read ({why}); do all workers run the same version of fleetmetrics?"
             ) from error
     return found
 
@@ -370,7 +370,7 @@ def answered(decide: Decide, number: int, calls: Sequence[str], letters: Sequenc
         return decide(letters)
     except AgreementError as error:
         where = f"the workers disagree at exchange {number}:"
-        raise AgreementError(str(error).replace("the workers disagree:", where, 1)) from error
+        raise AgreementError(readable(str(error).replace("the workers disagree:", where, 1))) from error
 
 
 def spoken(call: str, note: Any) -> str:

@@ -11,10 +11,12 @@ from typing import Any, Callable
 
 from fleetmetrics.errors import DeadlineError, InvalidInputError
 
-__all__ = ["DEFAULT_TIMEOUT", "Deadline", "began", "margin", "resolve_timeout", "run_until"]
+__all__ = ["DEFAULT_TIMEOUT", "Deadline", "began", "begun", "margin", "resolve_timeout", "run_until"]
 
 # As long as torch.distributed waits by default: longer than any evaluation skew, shorter than a night.
 DEFAULT_TIMEOUT = 1800.0
+#: Seconds; nobody waits 31 years, and Python's locks and polls take no number that is much larger.
+_LONGEST = 1e9
 #: What a worker waits that was given no valid timeout, until the others have heard of it.
 _SECONDS_FOR_TROUBLE = 10.0
 
@@ -52,7 +54,7 @@ class _Left(float):
 
 
 def resolve_timeout(timeout: float | None = None) -> float:
-    """The seconds to wait: the argument, else FLEETMETRICS_TIMEOUT, else half an hour; positive and finite."""
+    """The seconds to wait: the argument, else FLEETMETRICS_TIMEOUT, else half an hour; positive, and 1e9 at most."""
     source, value = "timeout", timeout
     if timeout is None:
         text = os.environ.get("FLEETMETRICS_TIMEOUT", "").strip()
@@ -61,11 +63,11 @@ def resolve_timeout(timeout: float | None = None) -> float:
         source, value = "the environment variable FLEETMETRICS_TIMEOUT", text  # type: ignore[assignment]
     try:
         seconds = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = math.nan
     if isinstance(value, bool) or not 0 < seconds < math.inf:
-        raise InvalidInputError(f"{source} is {value!r}; it must be a number of seconds greater than 0.")
-    return seconds
+        raise InvalidInputError(f"{source} is {value!r}; it must be a finite number of seconds greater than 0.")
+    return min(seconds, _LONGEST)
 
 
 def began(timeout: float | None, trouble: BaseException | None = None) -> tuple[Deadline, BaseException | None]:
@@ -86,11 +88,8 @@ def margin(timeout: float, round_trip: float = 0.0) -> float:
     return min(max(min(1.0, 0.1 * timeout), 2 * round_trip), 0.2 * timeout)
 
 
-def run_until(work: Callable[[], Any], seconds: float, label: str) -> Any:
-    """Run a function that knows no deadline in a thread of its own; after so many seconds it is left behind.
-
-    Raises `DeadlineError`, which says what it does by its label, or what the function raises.
-    """
+def begun(work: Callable[[], Any]) -> futures.Future[Any]:
+    """Run a function in a thread of its own, which the process does not wait for at its end."""
     outcome: futures.Future[Any] = futures.Future()
 
     def target() -> None:
@@ -100,6 +99,15 @@ def run_until(work: Callable[[], Any], seconds: float, label: str) -> Any:
             outcome.set_exception(error)
 
     threading.Thread(target=target, daemon=True, name="fleetmetrics").start()
+    return outcome
+
+
+def run_until(work: Callable[[], Any], seconds: float, label: str) -> Any:
+    """Run a function that knows no deadline in a thread of its own; after so many seconds it is left behind.
+
+    Raises `DeadlineError`, which says what it does by its label, or what the function raises.
+    """
+    outcome = begun(work)
     if not futures.wait([outcome], max(0.0, seconds)).done:
         raise DeadlineError(f"the workers' collective was not ready within {seconds:.3g} s at {label}.")
     return outcome.result()

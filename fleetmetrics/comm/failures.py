@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Iterable, Sequence, Tuple
 
 from fleetmetrics import errors
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError
 
-__all__ = ["Caught", "Trouble", "by_rank", "described", "late_text", "named_error", "raise_trouble", "ranks_text"]
+__all__ = [
+    "Caught",
+    "Trouble",
+    "by_rank",
+    "described",
+    "late_text",
+    "named_error",
+    "raise_trouble",
+    "ranks_text",
+    "readable",
+]
 
 #: The name of an error's class, and its text; fit for JSON.
 Trouble = Tuple[str, str]
+
+
+#: Characters that move a terminal's cursor, begin a line or turn the writing round, and halves of characters.
+_UNREADABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+#: A peer may say as many characters in an error.
+_LONGEST_TEXT = 10_000
+
+
+def readable(text: str) -> str:
+    """What a peer has said, fit for an error and a log: control characters escaped, and no more than a few pages."""
+    text = _UNREADABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    if len(text) > _LONGEST_TEXT:
+        end = f" ... (cut: {len(text)} characters)"
+        text = text[: _LONGEST_TEXT - len(end)] + end
+    return text
 
 
 class Caught:

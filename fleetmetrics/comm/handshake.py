@@ -13,16 +13,20 @@ that somebody leads to rank 0 of another run is told so, and no frame of one run
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hmac
+import math
 import os
 import resource
 import secrets
 import socket
 import struct
 import time
+from concurrent import futures
 from typing import Any
 
+from fleetmetrics.comm.deadline import begun
 from fleetmetrics.comm.failures import ranks_text
 from fleetmetrics.comm.frames import Key, Keys, Poll, Stream, raised_by_a_socket
 from fleetmetrics.comm.job import Job
@@ -131,10 +135,34 @@ class Guest:
         return Stream(self.sock, self._talk.keys(at_rank_0=True))
 
 
-def listen(job: Job, key: Key | None = None) -> socket.socket:
+#: Look-ups of names under way: one that outlasts its call is not begun again.
+_lookups: dict[str, futures.Future[Any]] = {}
+
+
+def _addresses(host: str, end: float) -> list[str]:
+    """The addresses of a host, which are looked up once; what the system's resolver waits for must not hold a call.
+
+    Raises:
+        NotFound: if there is no answer by the end.
+        socket.gaierror: if there is no such name.
+    """
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host)
+            return [host]
+    lookup = _lookups.get(host)
+    if lookup is None or lookup.done():
+        lookup = _lookups[host] = begun(lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+    if not futures.wait([lookup], max(0.0, end - time.monotonic())).done:
+        raise NotFound(f"The name {host!r} of its address is still being looked up; does the name server answer?")
+    return list(dict.fromkeys(str(found[4][0]) for found in lookup.result()))
+
+
+def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.socket:
     """Listen on the first candidate address that is free.
 
     ``key``: proves to whoever listens on one that is taken that this is a rank 0, too; None: it is left alone.
+    ``end``: `NotFound` is raised if names are not looked up by then.
     """
     _check_descriptors(job.world_size)
     failures, candidates = [], job.candidates()
@@ -145,8 +173,11 @@ def listen(job: Job, key: Key | None = None) -> socket.socket:
             failures.append(f"{host}:{port} (promised to another by the environment)")
             continue
         try:
-            found = socket.getaddrinfo(job.bind or host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            address = _addresses(job.bind or host, end)[0]
+            found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
             return _listening(found[0], found[4], max(128, job.world_size))
+        except NotFound:
+            raise
         except OSError as error:
             if error.errno is None and not raised_by_a_socket(error):
                 raise
@@ -226,10 +257,10 @@ class Door:
         #: By the rank that somebody said to be: when that was first and last, and how often.
         self.unproven: dict[int, tuple[float, float, int]] = {}
 
-    def open(self) -> None:
-        """Listen, if it does not yet."""
+    def open(self, end: float) -> None:
+        """Listen, if it does not yet; see `listen`."""
         if self._listener is None:
-            listener = listen(self._job, self._key)
+            listener = listen(self._job, self._key, end)
             try:
                 self._poll.register(listener)
                 self._listener = listener
@@ -359,31 +390,49 @@ def connect(job: Job, key: Key, deadline: float) -> tuple[Stream, float]:
     """Look for rank 0 until it has proved itself or the deadline has passed; a TimeoutError says who was there."""
     pause, step = _PAUSE_SECONDS[0], _STEP_SECONDS[0]
     refusals, refused_since = 0, 0.0
-    other, other_since = "", 0.0
-    candidates = job.candidates()
+    why, other_since = "", 0.0
+    places: list[tuple[str, int]] = []
     while True:
-        for host, port in candidates:
+        silent = False
+        if not places:
+            places, why = _places(job, deadline)
+        addresses = len({host for host, _ in places})
+        for host, port in places:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                raise NotFound(other)
-            try:
-                return _greet(job, key, host, port, step, deadline)
+                break
+            try:  # each address has its share of the time that is left
+                return _greet(job, key, host, port, min(step, remaining / addresses), deadline)
             except _Refused:
                 refusals, refused_since = refusals + 1, refused_since or time.monotonic()
             except OtherRun as found:
-                other, other_since = str(found), other_since or time.monotonic()
-                if len(candidates) == 1 and time.monotonic() - other_since > REFUSAL_SECONDS:
-                    raise CommunicatorError(other) from None
+                why, other_since = str(found), other_since or time.monotonic()
+                if len(places) == 1 and time.monotonic() - other_since > REFUSAL_SECONDS:
+                    raise CommunicatorError(why) from None
             except OSError as error:
                 if not raised_by_a_socket(error):
                     raise
-                if isinstance(error, (TimeoutError, socket.timeout)):  # a busy rank 0, a long way, a silent listener
-                    step = min(2 * step, _STEP_SECONDS[1])
+                silent |= isinstance(error, (TimeoutError, socket.timeout))
+        if time.monotonic() >= deadline:
+            raise NotFound(why)
+        if silent:  # a busy rank 0, a long way, or a listener that says nothing
+            step = min(2 * step, _STEP_SECONDS[1])
         # rank 0 may have had enough a moment before, and ended
         if refusals >= _UNPROVEN and time.monotonic() - refused_since > REFUSAL_SECONDS:
             raise AuthenticationError(unproven_text([job.rank]))
         time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
         pause = min(2 * pause, _PAUSE_SECONDS[1])
+
+
+def _places(job: Job, deadline: float) -> tuple[list[tuple[str, int]], str]:
+    """Where rank 0 may be, by number; or none yet, and why."""
+    addresses: dict[str, list[str]] = {}
+    try:
+        for host, _ in job.candidates():
+            addresses[host] = addresses.get(host) or _addresses(host, deadline)
+    except socket.gaierror as error:  # a name that comes with rank 0's machine may be there in a moment
+        return [], f"The name {host!r} of its address is not known ({error.strerror})."
+    return [(address, port) for host, port in job.candidates() for address in addresses[host]], ""
 
 
 def _greet(job: Job, key: Key, host: str, port: int, step: float, deadline: float) -> tuple[Stream, float]:

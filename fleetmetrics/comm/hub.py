@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import select
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import NoReturn, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
-from fleetmetrics.comm.failures import late_text, raise_trouble, ranks_text
+from fleetmetrics.comm.failures import late_text, raise_trouble, ranks_text, readable
 from fleetmetrics.comm.frames import (
     ACK,
     ARRIVAL,
@@ -24,7 +24,7 @@ from fleetmetrics.comm.frames import (
     Stream,
     raised_by_a_socket,
 )
-from fleetmetrics.comm.handshake import OTHER_RUN, OTHER_WORLD, TAKEN, Door, Guest, refusal_text
+from fleetmetrics.comm.handshake import OTHER_RUN, OTHER_WORLD, TAKEN, Door, Guest, NotFound, refusal_text
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.star import ACKNOWLEDGING, Channel, Combine, Member, after, error_frame, error_in, interruption
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError, NoChannelError
@@ -32,6 +32,10 @@ from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError
 __all__ = ["Hub"]
 
 _ABANDONED_KEPT = 1024
+#: So many frames of a worker that is ahead are kept by channel, the last ones, and those of so many channels.
+_EARLY_KEPT, _EARLY_CHANNELS = 64, 1024
+#: What lies in the sockets when the time is over is read, in so many turns; who goes on sending is not waited for.
+_LAST_TURNS = 64
 #: A wait that took so much too long means that the process was stopped, and not only that the machine is busy.
 _STOPPED_SECONDS = 1.0
 #: How long rank 0 waits for those who have yet to connect, to tell them of an error.
@@ -68,6 +72,7 @@ class _Meeting:
         self.lost: dict[int, str] = {}  # who could not take the answer, and why
         self.left = ""  # who was interrupted, and by what
         self.away: set[int] = set()  # ranks that were
+        self.shunned = False  # whether a worker that never arrived has given up: it says why
 
     def arrive(self, peer: _Peer, frame: Frame) -> None:
         """Note a worker's arrival; the first whose deadline comes decides how long rank 0 waits."""
@@ -88,7 +93,7 @@ class Hub(Member):
         self._door = Door(job, self.secret.key, self._poll)
         self._peers: dict[int, _Peer] = {}  # by descriptor
         self._ranks: dict[int, _Peer] = {}
-        self._early: defaultdict[int, list[tuple[_Peer, Frame]]] = defaultdict(list)  # by channel: of later exchanges
+        self._early: dict[int, dict[int, deque[Frame]]] = {}  # by channel and rank: the last ones, of later exchanges
         self._closed: defaultdict[int, set[int]] = defaultdict(set)  # ranks by the channels that they closed
         self._abandoned: dict[tuple[int, int], Frame] = {}  # by channel and call
         self._meeting: _Meeting | None = None
@@ -166,7 +171,7 @@ class Hub(Member):
         except FleetMetricsError:
             raise
         except Exception as error:
-            raise CommunicatorError(f"rank 0 failed to combine: {type(error).__name__}: {error}") from error
+            raise CommunicatorError(readable(f"rank 0 failed to combine: {type(error).__name__}: {error}")) from error
 
     # Collecting
 
@@ -175,31 +180,34 @@ class Hub(Member):
         if self._lost or self._last_word:
             raise _Broken(self._lost)
         if len(self._peers) < self.job.world_size - 1:
-            self._open_door()
+            self._open_door(meeting)
         self._slept = 0.0
         world = self.job.world_size
         gave_up: list[str] = []
-        for peer, frame in self._early.pop(meeting.channel.number, ()):
-            if self._ranks.get(peer.rank) is peer:  # and it has not closed everything since
-                self._sort(peer, frame, gave_up)
+        for rank, frames in self._early.pop(meeting.channel.number, {}).items():
+            for frame in frames:
+                self._sort(self._ranks[rank], frame, gave_up)
         if self._interrupted:
             for peer in [peer for peer in self._peers.values() if peer.stream.last is not None]:
                 self._read(peer, gave_up)
             self._interrupted = False
         self._check_present(meeting)
-        just_arrived = True  # until what lay in the sockets is read
+        just_arrived, turns = True, 0  # until what lay in the sockets is read; turns since the end
         while True:
             arrived = len(meeting.frames) == world
             if arrived and not gave_up:
                 return [meeting.frames[rank] for rank in range(world)]
+            over = time.monotonic() >= meeting.end
+            turns += over
+            until = 0 if just_arrived or gave_up or over else meeting.end
             try:
-                if self._receive(0 if just_arrived or gave_up else meeting.end, gave_up):
+                if self._receive(until, gave_up) and turns < _LAST_TURNS:
                     continue
             except _Broken:
                 if gave_up:  # its last word comes before its end, which is for the next exchange
                     continue
                 raise
-            if gave_up and (arrived or just_arrived or self._slept > _STOPPED_SECONDS):
+            if gave_up and (arrived or just_arrived or meeting.shunned or self._slept > _STOPPED_SECONDS):
                 raise DeadlineError(gave_up[0])  # rank 0 came late, or was stopped: who has waited for it says so
             if gave_up:
                 raise DeadlineError(self._missing(meeting))
@@ -217,7 +225,8 @@ class Hub(Member):
         hears_until = time.monotonic() + _HEAR_SECONDS
         try:
             while self._receive(hears_until if self._door.has_new_guests() else 0, gave_up):
-                pass
+                if time.monotonic() > meeting.last_moment:
+                    break
         except _Broken:
             if not gave_up:
                 raise
@@ -244,11 +253,15 @@ class Hub(Member):
         """Take what belongs to this exchange, and keep what is early; a verdict on an earlier one is on its way."""
         meeting = self._meeting
         if meeting is None or frame.channel != meeting.channel.number or frame.call > meeting.call:
-            self._early[frame.channel].append((peer, frame))
+            frames = self._early.setdefault(frame.channel, {})
+            frames.setdefault(peer.rank, deque(maxlen=_EARLY_KEPT)).append(frame)
+            if len(self._early) > _EARLY_CHANNELS:
+                self._early.pop(next(iter(self._early)))
         if meeting is None or frame.channel != meeting.channel.number or frame.call < meeting.call:
             return
         if frame.call > meeting.call:
             if peer.rank not in meeting.frames:
+                meeting.shunned = True
                 gave_up.append(
                     f"rank {peer.rank} gave up before rank 0 arrived, and is at a later call already; every worker must"
                     " call the same metrics in the same order."
@@ -264,6 +277,7 @@ class Hub(Member):
             meeting.left = _words_of(peer, frame)
             meeting.away.add(peer.rank)
         elif frame.kind == GAVE_UP:
+            meeting.shunned |= peer.rank not in meeting.frames
             gave_up.append(_words_of(peer, frame))
 
     def _check_present(self, meeting: _Meeting) -> None:
@@ -329,14 +343,21 @@ class Hub(Member):
         self._poll.unregister(peer.stream)
         self._peers.pop(peer.stream.fileno(), None)
         self._ranks.pop(peer.rank, None)
+        for frames in self._early.values():  # it has closed everything since
+            frames.pop(peer.rank, None)
         peer.stream.close()
-        self._open_door()
+        if self._meeting is not None:
+            self._open_door(self._meeting)
 
     # Connecting
 
-    def _open_door(self) -> None:
+    def _open_door(self, meeting: _Meeting) -> None:
         try:
-            self._door.open()
+            self._door.open(meeting.end)
+        except NotFound as error:
+            raise DeadlineError(
+                f"rank 0 did not listen within {meeting.timeout:g} s at {meeting.label}: {error}"
+            ) from None
         except NoChannelError:
             raise
         except CommunicatorError as error:  # another rank 0 of this run stands there
@@ -421,10 +442,12 @@ class Hub(Member):
         """Wait until one of the others has the answer: if none has, nobody may have a result."""
         asked = [peer for rank, peer in self._ranks.items() if rank <= ACKNOWLEDGING]
         meeting.acknowledged |= self.job.world_size == 1
-        why = ""
+        why, turns = "", 0
         while not meeting.acknowledged and not all(peer.lost or peer.rank in meeting.away for peer in asked):
             try:
-                if not self._receive(meeting.last_moment, []) and time.monotonic() >= meeting.last_moment:
+                happened = self._receive(meeting.last_moment, [])
+                turns += time.monotonic() >= meeting.last_moment
+                if turns and (not happened or turns >= _LAST_TURNS):
                     break
             except (_Broken, CommunicatorError) as reason:
                 why = why or str(reason)
@@ -458,7 +481,7 @@ class Hub(Member):
 def _words_of(peer: _Peer, frame: Frame) -> str:
     """What a worker says of its leaving."""
     with contextlib.suppress(UnicodeDecodeError):
-        return frame.header.decode()
+        return readable(frame.header.decode())
     return f"rank {peer.rank} left, and what it said cannot be read."
 
 

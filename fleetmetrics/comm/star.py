@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Callable, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
-from fleetmetrics.comm.failures import described, late_text, named_error
+from fleetmetrics.comm.failures import described, late_text, named_error, readable
 from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Lost, Poll, Stream
 from fleetmetrics.comm.handshake import REFUSAL_SECONDS, NotFound, connect
 from fleetmetrics.comm.job import Job
@@ -28,6 +28,8 @@ __all__ = ["ACKNOWLEDGING", "Combine", "Member", "Spoke", "error_frame", "error_
 ACKNOWLEDGING = 8
 
 
+#: So many frames are read until a worker looks at the clock again.
+_FRAMES_AT_ONCE = 64
 #: Makes the answer of the arrival frames by rank; runs on rank 0 only, so that all get the same bits.
 Combine = Callable[[Sequence[Frame]], Frame]
 
@@ -122,7 +124,7 @@ def error_in(frame: Frame, sender: int = 0) -> tuple[str, str, bool]:
     """The name and text of an error that a frame brings, and whether the star is of no more use."""
     with contextlib.suppress(ValueError, TypeError, RecursionError):
         name, text, *broken = json.loads(frame.header)
-        return str(name), str(text), any(broken)
+        return readable(str(name)), readable(str(text)), any(broken)
     return "CommunicatorError", f"rank {sender} sent a report that cannot be read.", False
 
 
@@ -288,7 +290,9 @@ class Spoke(Member):
     def _answer_to(self, asked: Frame, stream: Stream) -> Frame | None:
         """Read up to the answer; what belongs to an exchange that this worker gave up is forgotten."""
         mine = asked.channel, asked.call
-        while mine not in self._verdicts:
+        for _ in range(_FRAMES_AT_ONCE):
+            if mine in self._verdicts:
+                return self._verdicts.pop(mine)
             if asked.channel in self._closed:
                 raise CommunicatorError("rank 0 has gone away: it closed the channel.")
             frame = stream.last or stream.receive()  # the last one, if an interruption kept this from seeing to it
@@ -304,7 +308,7 @@ class Spoke(Member):
                 # also of what rank 0 has given up and this worker has yet to call
                 self._verdicts[frame.channel, frame.call] = frame
             stream.last = None
-        return self._verdicts.pop(mine)
+        return None  # it goes on talking: time to look at the clock
 
     def _break(self, reason: str) -> None:
         self.broken = reason

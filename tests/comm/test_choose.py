@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fleetmetrics.errors import (
     NoChannelError,
     ServerProcessError,
 )
+from tests.distributed.cluster import free_ports
 
 TWO = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:8500,10.0.0.2:8501"}
 
@@ -182,3 +184,28 @@ def test_local_gives_copies() -> None:
 def test_importing_does_not_import_paddle() -> None:
     code = "import sys, fleetmetrics.comm; sys.exit('paddle' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("given", [1e10, "1e10", 1e300, 10**300])
+def test_a_timeout_that_nobody_lives_to_see_is_taken(monkeypatch: pytest.MonkeyPatch, given: Any) -> None:
+    if isinstance(given, str):
+        monkeypatch.setenv("FLEETMETRICS_TIMEOUT", given)
+    timeout = None if isinstance(given, str) else given
+    assert resolve_timeout(timeout) == 1e9
+    lock, port = threading.Lock(), free_ports(1)[0]
+    assert lock.acquire(timeout=resolve_timeout(timeout))
+    comms = [
+        fc.SocketCommunicator(rank=rank, world_size=2, endpoint=f"127.0.0.1:{port}", secret="s") for rank in (0, 1)
+    ]
+    other = threading.Thread(target=lambda: comms[1].barrier(timeout=timeout))
+    other.start()
+    comms[0].barrier(timeout=timeout)
+    other.join(10)
+    for comm in comms:
+        comm.close()
+
+
+@pytest.mark.parametrize("given", [float("inf"), float("nan"), 10**400, -1])
+def test_a_timeout_that_is_no_number_of_seconds_is_named(given: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"timeout is .*it must be a finite number of seconds greater than 0"):
+        resolve_timeout(given)

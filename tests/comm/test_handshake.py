@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import threading
 import time
+from typing import Any, Iterator
 
 import pytest
 
 from fleetmetrics.comm import SocketCommunicator, handshake
+from fleetmetrics.comm.frames import Key
 from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import AuthenticationError, NoChannelError
-from tests.distributed.cluster import AT_ONCE, free_ports
+from fleetmetrics.errors import AuthenticationError, DeadlineError, NoChannelError
+from tests.distributed.cluster import AT_ONCE, SLACK, free_ports
 
 pytestmark = pytest.mark.numpy_only
 
@@ -83,3 +86,72 @@ def test_rank_0_says_what_digests_cover(value: str, whole: bool, monkeypatch: py
     assert [stream._whole for stream in found] == [whole, whole]
     for stream in found:
         stream.close()
+
+
+@pytest.fixture
+def dead_name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Names are looked up for as long as the test lasts."""
+    over, look_up = threading.Event(), socket.getaddrinfo
+
+    def waits(host: Any, *rest: Any, **options: Any) -> Any:
+        if host == "rank-0.invalid":
+            over.wait(60)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return look_up(host, *rest, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", waits)
+    yield
+    over.set()
+
+
+@pytest.mark.parametrize(("rank", "text"), [(0, "rank 0 did not listen"), (1, "rank 0 did not connect")])
+def test_a_dead_name_server_holds_no_rank_beyond_its_deadline(dead_name_server: None, rank: int, text: str) -> None:
+    comm = SocketCommunicator(rank=rank, world_size=2, endpoint="rank-0.invalid:8500", secret="of the test")
+    for call in (1, 2):
+        start = time.monotonic()
+        with pytest.raises(
+            DeadlineError, match=rf"{text} within 0.5 s at exchange {call} .*'rank-0.invalid'.*looked up"
+        ):
+            comm.barrier(timeout=0.5)
+        assert time.monotonic() - start < 0.5 + SLACK
+    assert sum(thread.name == "fleetmetrics" for thread in threading.enumerate()) == 1
+    comm.close()
+
+
+def test_a_name_that_is_not_known_yet_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[float] = []
+
+    def addresses(host: str, end: float) -> list[str]:
+        known.append(end)
+        if len(known) < 3:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr(handshake, "_addresses", addresses)
+    job = Job(1, 2, endpoint="rank-0.invalid:1")
+    with pytest.raises(handshake.NotFound):
+        handshake.connect(job, Key(b"k"), time.monotonic() + 0.5)
+    assert len(known) == 3  # and no more, once it is known
+
+
+def test_every_address_of_a_name_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four that are silent do not keep a worker from the fifth, and all of them together not beyond the deadline."""
+    hosts = [f"127.0.0.{last}" for last in range(2, 7)]
+    monkeypatch.setattr(handshake, "_addresses", lambda host, end: hosts)
+    port, found = free_ports(1)[0], []
+    job = Job(1, 2, endpoint=f"rank-0.invalid:{port}")
+    with contextlib.ExitStack() as stack:
+        *_, last = [stack.enter_context(socket.create_server((host, port))) for host in hosts]
+
+        def greeted() -> None:
+            found.append(last.accept())
+
+        thread = threading.Thread(target=greeted)
+        thread.start()
+        start = time.monotonic()
+        with pytest.raises(handshake.NotFound):
+            handshake.connect(job, Key(b"k"), start + 1.5)
+        assert 1.4 < time.monotonic() - start < 1.5 + SLACK
+        thread.join(10)
+        assert found
+        found[0][0].close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import socket
 import threading
 import time
@@ -11,12 +13,13 @@ from typing import Any, Callable, Iterator, Sequence
 
 import pytest
 
-from fleetmetrics.comm import SocketCommunicator
+from fleetmetrics.comm import SocketCommunicator, hub
 from fleetmetrics.comm.communicator import Letter
-from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, ERROR, GAVE_UP, TROUBLE, Frame, Stream
+from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, ERROR, GAVE_UP, LEFT, TROUBLE, Frame, Stream
 from fleetmetrics.comm.handshake import connect
 from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError
+from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, NoChannelError
+from tests.distributed.cluster import SLACK
 
 
 def notes_of(letters: Sequence[Letter]) -> Letter:
@@ -41,7 +44,7 @@ class Play:
         if self.stream is None:
             self.stream, _ = connect(self.worker, self.hub._star.secret.key, time.monotonic() + 5)
         options = {"remaining": 5.0, "timeout": 5.0, **options}
-        self.stream.send(Frame(kind, call, header, channel=self.hub._channel.number, **options))
+        self.stream.send(Frame(kind, call, header, **{"channel": self.hub._channel.number, **options}))
 
     def hear(self) -> Frame:
         assert self.stream is not None
@@ -125,3 +128,54 @@ def test_workers_that_parted_are_told_at_the_next_exchange(play: Play) -> None:
     play.say(ARRIVAL, 2, made=0)
     with pytest.raises(AgreementError, match=r"parted at exchange 1: .* on rank 0, and with an error on rank 1"):
         found.result(10)
+
+
+def test_who_keeps_sending_holds_rank_0_no_longer_than_its_deadline(play: Play) -> None:
+    """Frames of other channels and later exchanges; those that are kept are bounded in number."""
+    over = threading.Event()
+
+    def flood() -> None:
+        number = 0
+        with contextlib.suppress(OSError):
+            while not over.is_set():
+                number += 1
+                assert play.stream is not None
+                play.stream.sock.setblocking(True)
+                play.stream.send(Frame(ARRIVAL, 2 + number, b"x", channel=number % 3000))
+
+    thread = threading.Thread(target=flood, daemon=True)
+    start = time.monotonic()
+    found = play.begin(timeout=1.0)
+    play.say(ARRIVAL, 7, channel=5)
+    thread.start()
+    with pytest.raises(DeadlineError):
+        found.result(10)
+    assert time.monotonic() - start < 1.0 + SLACK
+    over.set()
+    thread.join(10)
+    early = play.hub._star._early  # type: ignore[attr-defined]
+    assert len(early) <= hub._EARLY_CHANNELS
+    assert max(len(frames) for ranks in early.values() for frames in ranks.values()) <= hub._EARLY_KEPT
+
+
+@pytest.mark.parametrize("kind", [TROUBLE, LEFT, GAVE_UP])
+def test_what_a_worker_says_is_escaped_and_cut(play: Play, kind: int) -> None:
+    text = "one\ntwo\r\x1b]0;owned\x07\u202e" + "x" * 2_000_000
+    found = play.begin()
+    play.say(kind, 1, json.dumps(["AgreementError", text]).encode() if kind == TROUBLE else text.encode())
+    with pytest.raises(CommunicatorError) as caught:
+        found.result(10)
+    said = str(caught.value)
+    assert said.isprintable() and len(said) < 11_000
+    assert "one\\ntwo\\r\\x1b]0;owned\\x07\\u202e" in said and re.search(r"\(cut: \d{7} characters\)$", said)
+
+
+def test_an_error_without_a_listener_costs_nothing(play: Play) -> None:
+    """Nobody can come to hear of it."""
+    host, port = play.worker.endpoint.split(":")
+    with socket.create_server((host, int(port))):
+        for _ in range(2):
+            start = time.monotonic()
+            with pytest.raises(NoChannelError, match="rank 0 cannot listen"):
+                play.begin(timeout=20).result(10)
+            assert time.monotonic() - start < 3.9  # it greets who listens there, for 3 s
