@@ -184,3 +184,16 @@ def test_what_cannot_run_is_named(arguments, told, monkeypatch, tmp_path):
     with pytest.raises(SystemExit, match=told):
         run.main(arguments)
     assert of_paddle()
+
+
+def test_torchrun_is_a_launcher_as_fleetrun_is(folder, monkeypatch):
+    """A stand-in for torch's module; what it is given is what the real one starts."""
+    package = folder.parent / "torch" / "distributed"
+    package.mkdir(parents=True)
+    for path in (package, package.parent):
+        (path / "__init__.py").write_text("")
+    (package / "run.py").write_text("import sys; print(*sys.argv[1:])")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{folder.parent}")
+    for command in (["torchrun"], ["/usr/bin/torchrun"], ["-m", "torch.distributed.run"]):
+        done = start("-m", "fleetmetrics.run", *command, "--nproc-per-node=2", "train.py", "3", cwd=folder)
+        assert done.stdout == f"--nproc-per-node=2 {ROOT / 'fleetmetrics' / 'run.py'} train.py 3\n", done.stderr

@@ -179,6 +179,9 @@ class Place(NamedTuple):
     run: str = ""  # what sets this run apart
 
 
+_NO_LAUNCHER = Place()
+
+
 class _Claim(NamedTuple):
     """At how many workers a variable hints."""
 
@@ -195,10 +198,11 @@ def place_of(env: Mapping[str, str]) -> Place:
         InvalidInputError: if a variable is malformed.
         NoChannelError: if the environment names several workers and cannot be used, or contradicts itself.
     """
-    said = {name: env[name].strip() for name in VARIABLES.intersection(env)}
-    said = {name: text for name, text in said.items() if text}
-    if not said:
-        return Place()
+    found = VARIABLES.intersection(env)
+    if not found:  # often: every compute of one process asks
+        return _NO_LAUNCHER
+    texts = {name: env[name].strip() for name in found}
+    said = {name: text for name, text in texts.items() if text}
     rows = [row for row in LAUNCHERS if row.started(said)]
     row = next((row for row in rows if _first(row.size, said)), None)
     size = 1 if row is None else _number(_first(row.size, said), said, 1)
@@ -249,15 +253,17 @@ def parts_of(text: str) -> list[str]:
 def refuse_groups() -> None:
     """Raise `NoChannelError` if this process is one of several in a group of Paddle, torch or MPI. Imports nothing."""
     for name, words, workers in _GROUPS:
-        with contextlib.suppress(AttributeError):  # while another thread imports it
-            found = workers(sys.modules[name]) if name in sys.modules else 1
-            if isinstance(found, int) and found > 1:
-                raise NoChannelError(
-                    f"{words.format(found)}, but the environment variable PADDLE_TRAINERS_NUM is not set (or says 1),"
-                    " so the others cannot be found, and the number would be local. Set PADDLE_TRAINERS_NUM and"
-                    f" PADDLE_TRAINER_ID, and {_ENDPOINT}=host:port (host of rank 0), on all of them, start through"
-                    " fleetrun, or call fleetmetrics.set_communicator; compute_local() gives the local value."
-                )
+        found = 1
+        if name in sys.modules:
+            with contextlib.suppress(AttributeError):  # while another thread imports it
+                found = workers(sys.modules[name])
+        if isinstance(found, int) and found > 1:
+            raise NoChannelError(
+                f"{words.format(found)}, but the environment variable PADDLE_TRAINERS_NUM is not set (or says 1),"
+                " so the others cannot be found, and the number would be local. Set PADDLE_TRAINERS_NUM and"
+                f" PADDLE_TRAINER_ID, and {_ENDPOINT}=host:port (host of rank 0), on all of them, start through"
+                " fleetrun, or call fleetmetrics.set_communicator; compute_local() gives the local value."
+            )
 
 
 def _fleets(module: Any) -> Any:

@@ -97,8 +97,10 @@ def test_values_of_one_model_do_not_stand_in_the_logs_of_the_next() -> None:
 def test_an_error_leaves_the_metric_ready_for_the_next_pass() -> None:
     wrong = [True]
     metric = ModelMetric(fm.Accuracy(name="a"), feed=lambda x, y: {"prediction": x, "label": y + 7 * wrong.pop()})
+    steps = Steps()
     with pytest.raises(fm.InvalidInputError, match="label must be a class"):
-        evaluated(metric, callbacks=GlobalValues())
+        evaluated(metric, callbacks=[GlobalValues(), steps])
+    assert steps.seen == [], "one worker keeps no other waiting: it is told at once"
     wrong += [False] * 3
     assert evaluated(metric, callbacks=GlobalValues()) == {"a": 0.6}
 
