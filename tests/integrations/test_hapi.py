@@ -159,12 +159,13 @@ def test_of_the_predictions_of_all_workers_each_finds_its_own_also_where_the_las
         sampler = paddle.io.DistributedBatchSampler(range(size), batch, workers, rank, shuffle)
         return paddle.io.DataLoader(range(size), batch_sampler=sampler)
 
-    own = [[np.array(step) / 8 for step in loader(rank).batch_sampler] for rank in range(workers)]
+    samplers = [loader(rank).batch_sampler for rank in range(workers)]
+    own = [[np.array(step) / 8 for step in [*sampler, *sampler][-len(sampler) :]] for sampler in samplers]
     steps = [np.concatenate(step) for step in zip(*own)]
     scored = []
     for rank in range(workers):
         held_out = loader(rank)
-        list(held_out.batch_sampler)  # as predict does: the epoch is under way
+        list(held_out.batch_sampler), list(held_out.batch_sampler)  # predict's is the second epoch of this sampler
         for given in (steps, np.concatenate(steps), own[rank]):
             (values,), samples = own_predictions([given], held_out)
             assert (values * 8).tolist() == samples.tolist()

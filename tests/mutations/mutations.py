@@ -1118,6 +1118,7 @@ MUTATIONS = [
         "if squares < _LEAST",
         "if squares < 0",
         "tests/metrics/test_regression.py -k lose_digits",
+    ),
     # -- launchers --------------------------------------------------------------------------------------------
     Mutation(
         "launchers: an empty variable counts",
