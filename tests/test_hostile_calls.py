@@ -12,7 +12,8 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import formulas
 from fleetmetrics.formulas import bootstrap, groups, ranking
-from tests import hostile
+from tests import contract, hostile
+from tests.contract import CASES
 
 HISTOGRAMS = [0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75]
 MASKED = np.ma.masked_array([0.25, 0.75], [True, False])
@@ -86,6 +87,53 @@ def test_nonsense_that_looks_like_a_number_is_refused_by_name(call: Any, argumen
 
 
 # -- what nobody has checked: nan stays nan ----------------------------------------------------------------
+
+NAMES = [
+    name
+    for name, case in CASES.items()
+    if not isinstance(case.make(), (fm.Sliced, fm.Windowed, fm.Bootstrap)) and not case.make()._tables()
+]
+#: States that say only whether there are samples, are one of several forms of a number, or have entries without use.
+NOT_IN_THE_VALUE = (
+    "precision confusion",  # the true negatives
+    "recall confusion",
+    "calibration total",
+    "copc total",
+    "weighted mean absolute percentage error total",
+    "sum",
+    "max",
+    "min",
+)
+
+
+def flat(value: Any) -> Any:
+    """The numbers of a value of any kind in one array."""
+    if isinstance(value, (dict, tuple)):
+        parts = [flat(part) for part in (value.values() if isinstance(value, dict) else value)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+    return np.ravel(np.asarray(value, np.float64))
+
+
+@pytest.mark.numpy_only
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NAMES)
+def test_states_that_nobody_has_checked_are_no_raw_error_and_nan_is_no_number(name: str) -> None:
+    """As with ``validate=False``, or from a peer: the metric calls its formula without the checks."""
+    metric = CASES[name].make()
+    metric.add(**contract.arguments(metric, contract.draw(name, contract.first_dtypes(name))))
+    values = {state: state.read() for state in metric._states()}
+    for state in metric.own_states():
+        for wrong in (math.nan, -1e6, math.inf, -math.inf, 1e308):
+            spoilt = values[state].astype(np.float64)
+            spoilt.flat[int(np.abs(spoilt).argmax())] = wrong
+            try:
+                with np.errstate(all="ignore"):
+                    value = metric.evaluate({**values, state: spoilt}, {})
+            except fm.FleetMetricsError:
+                continue
+            part = f"{name} {state.name.rpartition('.')[2]}"
+            if math.isnan(wrong) and not part.startswith(NOT_IN_THE_VALUE):
+                assert np.isnan(flat(value)).any(), f"{part}: {value}"
 
 
 @pytest.mark.numpy_only

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, stand_in
-from fleetmetrics.formulas.sums import as_number
+from fleetmetrics.formulas.sums import as_number, unknown
 from fleetmetrics.given import above_0, amount, at_most_0, given, optional, stand_in_value, weights
 
 __all__ = [
@@ -147,6 +147,8 @@ def bucket_error(
         >>> bucket_error([0, 0, 600, 0], [0, 0, 400, 0])
         0.19999999999999996
     """
+    if unknown(positive) or unknown(negative):
+        return math.nan
     error = weight = shows = clicks = predicted = 0.0
     start, buckets = -math.inf, len(positive)
     pairs = zip(*(histogram.astype(float).tolist() for histogram in (positive, negative)))

@@ -59,7 +59,7 @@ def r2_score(
     """
     weight, mean, squares, *rest = label.tolist()
     reason = _trouble("r2_score", "labels", weight, mean, squares, bool(rest))
-    count = int(as_number(number)) if adjusted else 0
+    count = as_number(number)
     if adjusted and not reason and count <= adjusted + 1:
         reason = f"there are {count} samples, and {adjusted} regressors need more than {adjusted + 1}"
     if reason:

@@ -754,9 +754,37 @@ MUTATIONS = [
     Mutation(
         "a quotient of two counts goes through floats",
         "formulas/ratio.py::ratio",
-        "return float(above / below)",
-        "return float(float(above) / float(below))",
+        "return float(as_number(numerator) / below)",
+        "return float(float(as_number(numerator)) / float(below))",
         "tests/formulas/test_ratio.py",
+    ),
+    Mutation(
+        "a normalized entropy of nan is the best value",
+        "formulas/click_through.py::normalized_entropy",
+        "return max(-float(as_number(log_likelihood)), 0.0) / entropy",
+        "return max(0.0, -float(as_number(log_likelihood))) / entropy",
+        "tests/test_hostile_calls.py -k entropy",
+    ),
+    Mutation(
+        "a count below 0 comes through the door",
+        "given.py::number",
+        "if value < least or value",
+        "if value",
+        "tests/test_hostile_calls.py -k looks_like_a_number",
+    ),
+    Mutation(
+        "the bounds that decide about the warning are those of the value",
+        "formulas/auc.py::average_precision_near",
+        "return BoundedArea(value, min(low, value), max(high, value))",
+        "return BoundedArea(value, value, value)",
+        "tests/metrics/test_bucket_warning.py",
+    ),
+    Mutation(
+        "the last digits of a sum of many are left out",
+        "formulas/sums.py::exact_sum",
+        "if not rest.any():",
+        "if len(parts) > 1:",
+        "tests/formulas/test_sums.py",
     ),
     # -- padding and records ------------------------------------------------------------------------------------
     Mutation(
