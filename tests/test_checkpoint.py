@@ -184,9 +184,11 @@ def changed(state: dict[str, Any], **about: Any) -> dict[str, Any]:
 
 
 def test_another_version_is_an_error_that_names_both() -> None:
-    state = changed(fm.AUC().state_dict(), format=7, **{"written by": "9.0"})
-    with pytest.raises(fm.InvalidInputError, match=r"has format 7 .fleetmetrics '9.0'., and fleetmetrics .* format 1"):
-        fm.AUC().set_state_dict(state)
+    for number in (7, 0):
+        state = changed(fm.AUC().state_dict(), format=number, **{"written by": "9.0"})
+        told = rf"has format {number} .fleetmetrics '9.0'., and fleetmetrics .* format 1"
+        with pytest.raises(fm.InvalidInputError, match=told):
+            fm.AUC().set_state_dict(state)
 
 
 def test_a_state_dict_that_fails_changes_nothing() -> None:

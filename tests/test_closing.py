@@ -12,6 +12,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError
+from fleetmetrics.records.table import Closed, _packed
 from tests import contract
 from tests.contract import CASES
 from tests.exactness import taken
@@ -324,3 +325,27 @@ def test_a_malformed_closed_part_is_refused():
             with pytest.raises(InvalidInputError, match="malformed"):
                 metrics.set_state_dict(bad)
             assert not metrics.holds_samples()
+
+
+def test_what_cannot_have_been_folded_is_refused():
+    metric = fm.GAUC()
+    metric.add([0.3, 0.4, 0.2], [0, 1, 1], user=[1, 1, 2])
+    metric.close("user")
+    (table,) = metric._tables()
+    carries, members = table.closed
+    other = [{name: each for name, each in carries[0].items() if name != "drawn"}]
+    table.check({table: _packed(Closed(carries, members))})
+    for wrong in ((carries, members[::-1]), (carries, members[[0, 0, 1]]), (carries, members * 1.0), (other, members)):
+        with pytest.raises(InvalidInputError, match="malformed"):
+            table.check({table: _packed(Closed(*wrong))})
+
+
+def test_a_member_of_a_closed_collection_computes_only_with_it():
+    metrics = fm.MetricCollection({"uauc": fm.UAUC(), "gauc": fm.GAUC()})
+    metrics.add([0.3, 0.4, 0.2, 0.7, 0.1], [0, 1, 1, 0, 0], user=[1, 1, 2, 2, 1])
+    want = metrics.compute()
+    metrics.close("user")
+    assert metrics.compute() == want
+    for member in metrics.metrics.values():
+        with pytest.raises(InvalidInputError, match="was closed in a collection; compute that"):
+            member.compute()

@@ -16,6 +16,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.evaluator import Evaluator
 from fleetmetrics.sampling import dealt_indices
+from fleetmetrics.serial.container import read_arrays, write_arrays
 from tests import contract
 from tests.contract import CASES, plain
 from tests.distributed import forks
@@ -379,6 +380,57 @@ def test_a_part_that_is_missing_or_of_another_save_is_an_error(tmp_path: Any) ->
     parts[0][0].write_bytes(parts[0][1].read_bytes())
     parts[0][1].unlink()
     assert counted(2, tmp_path / "one", lambda channel: None)[1][0].startswith("CorruptFileError")
+
+
+def test_one_worker_may_save_into_a_folder_that_there_is_and_tidies_only_what_is_its_own(tmp_path: Any) -> None:
+    draft, other = tmp_path / "checkpoint.fms.0123456789abcdef", tmp_path / "notes.txt"
+    for path in (draft, other):
+        path.write_text("left over")
+    metric, again = fm.Sum(name="it"), fm.Sum(name="it")
+    metric.add([5])
+    for _ in range(2):
+        fm.save(tmp_path, metric)
+    names = sorted(each.name for each in tmp_path.iterdir())
+    assert len(names) == 3 and names[:2] == ["checkpoint.fms", "notes.txt"] and names[2].startswith("part-")
+    assert fm.load(tmp_path, again).workers == 1 and again.compute() == 5
+
+
+def test_a_checkpoint_that_says_of_more_workers_than_there_are_parts_is_refused(tmp_path: Any) -> None:
+    saved_by(2, tmp_path)
+    arrays, note = read_arrays(str(tmp_path / "checkpoint.fms"))
+    for workers in (3, 10**12, 0, -1):
+        write_arrays(str(tmp_path / "checkpoint.fms"), arrays, {**note, "workers": workers})
+        with pytest.raises(fm.CorruptFileError, match=f"what cannot be: {workers} workers, of whom 2 are here"):
+            fm.load(tmp_path, fm.Sum(name="it"))
+
+
+def test_workers_that_load_different_checkpoints_hear_it_and_keep_what_they_held(tmp_path: Any) -> None:
+    for name in ("one", "other"):
+        saved_by(2, tmp_path / name)
+
+    def work(channel: Together) -> Any:
+        metric = fm.Sum(name="it")
+        metric.add([100])
+        with pytest.raises(fm.AgreementError, match="the workers disagree"):
+            fm.load(tmp_path / ("one", "other")[channel.rank], metric, communicator=channel)
+        return metric.compute_local()
+
+    assert together([work] * 2) == [100, 100]
+
+
+@pytest.mark.parametrize("what", ["seed", "part"])
+def test_workers_whose_samplers_differ_cannot_save(tmp_path: Any, what: str) -> None:
+    def work(channel: Together) -> str:
+        part = Subset(range(50), [*range(20), 20 + (what == "part") * channel.rank])
+        sampler = sampler_of(2, channel.rank, part, epoch=channel.rank if what == "seed" else 3)
+        try:
+            fm.save(tmp_path, fm.Sum(name="it"), sampler=sampler, batches=1, communicator=channel)
+        except fm.AgreementError as error:
+            return str(error)
+        return ""
+
+    told = together([work] * 2)
+    assert told[0] == told[1] and "the workers disagree" in told[0]
 
 
 def test_parts_that_changed_places_are_refused(tmp_path: Any) -> None:

@@ -107,6 +107,18 @@ def test_lines_of_csv_that_are_no_rows_are_refused_with_their_number_or_counted(
     ]
 
 
+def test_lines_and_rows_of_csv_keep_their_numbers_over_blocks(tmp_path, monkeypatch):
+    from fleetmetrics.files import formats
+
+    monkeypatch.setattr(formats, "_BLOCK", 100)
+    rows = ["0.5,1"] * 90
+    rows[49], rows[80], rows[88] = "0.5", "7,1", "0.5,x"
+    (tmp_path / "a.csv").write_text("\n".join(["p,y", *rows]) + "\n")
+    _, read = files.evaluate(tmp_path, fm.AUC, COLUMNS, skip_bad_rows=True)
+    assert [each.split(": ")[1].split(",")[0] for each in read.examples] == ["line 51", "row 79", "row 87"]
+    assert (read.rows, read.skipped) == (90, 3)
+
+
 def test_a_value_of_csv_that_is_no_number_is_refused_with_row_and_column(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("p,y\n" + "0.9,1\n" * 100 + "0.9,maybe\n")
@@ -139,6 +151,14 @@ def test_rows_of_json_keep_their_numbers_after_a_block_with_lines_that_are_none(
     _, read = files.evaluate(tmp_path, fm.AUC, COLUMNS, skip_bad_rows=True)
     assert [each.split(": ")[1].split(",")[0] for each in read.examples] == ["row 3", "row 4", "row 40", "row 59"]
     assert (read.rows, read.skipped) == (60, 4)
+
+
+def test_arrays_of_other_lengths_are_refused_and_of_another_byte_order_read(tmp_path):
+    score, label = np.array([0.9, 0.2, 0.7, 0.6]), np.array([1, 0, 1, 0])
+    np.savez(tmp_path / "a.npz", p=score.astype(">f8"), y=label.astype(">i4"))
+    assert files.evaluate(tmp_path / "a.npz", fm.AUC, COLUMNS).metrics.compute() == 1.0
+    np.savez(tmp_path / "b.npz", p=score, y=label[:3])
+    assert "the arrays differ in length: {'p': 4, 'y': 3}" in refused(tmp_path / "b.npz")
 
 
 def test_a_field_of_json_that_is_not_asked_for_may_be_anything(tmp_path):

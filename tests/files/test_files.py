@@ -172,6 +172,20 @@ def test_what_was_read_of_parts_adds_up():
     assert files.together([]) == files.Read()
 
 
+def test_a_piece_ends_where_its_rows_or_its_bytes_are_enough(monkeypatch):
+    from fleetmetrics.files import formats
+
+    def pieces(rows, size):
+        monkeypatch.setattr(formats, "_ROWS", rows)
+        monkeypatch.setattr(formats, "_BYTES", size)
+        parts = [pa.table({"p": np.arange(10.0)})] * 9
+        return [(piece.start, len(piece.table)) for piece in formats.gathered(parts)]
+
+    assert pieces(25, 10**6) == [(0, 20), (20, 20), (40, 20), (60, 20), (80, 10)]
+    assert pieces(10**6, 200) == [(0, 30), (30, 30), (60, 30)]
+    assert pieces(4, 10**6)[:3] == [(0, 4), (4, 4), (8, 2)]
+
+
 def test_columns_of_lists_are_read_in_pieces_of_bounded_size(tmp_path):
     import pyarrow.parquet as pq
 
