@@ -84,14 +84,15 @@ class Block:
         if reduction not in REDUCTIONS:
             allowed = ", ".join(REDUCTIONS)
             raise InvalidInputError(f"state {name!r}: reduction is {reduction!r}; allowed are {allowed}.")
-        if not isinstance(array, np.ndarray) or array.dtype not in _STATE_DTYPES:
+        dtype = _STATE_DTYPES.get(array.dtype) if isinstance(array, np.ndarray) else None
+        if dtype is None:
             kind = getattr(array, "dtype", type(array).__name__)
             raise InvalidInputError(f"state {name!r} is {kind}; a state is a NumPy array, int64 or float64.")
         self.name, self.reduction, self.array, self.keys = name, reduction, array, keys
         #: What a layout says of it; of rows by key it describes one.
-        self.entry: Entry = (name, reduction, _STATE_DTYPES[array.dtype], array.shape)
+        self.entry: Entry = (name, reduction, dtype, array.shape)
         if keys:
-            self.entry = (name, f"{reduction}{_BY}{keys}", _STATE_DTYPES[array.dtype], array.shape[1:])
+            self.entry = (name, f"{reduction}{_BY}{keys}", dtype, array.shape[1:])
 
 
 @dataclass
