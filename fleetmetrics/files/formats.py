@@ -8,8 +8,10 @@ import itertools
 import json
 import math
 import operator
+import struct
 import sys
 import zipfile
+import zlib
 from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -25,6 +27,8 @@ _ROWS, _FEW, _BYTES = 1_000_000, 1 << 14, 1 << 27
 _BLOCK, _HEAD, _LINES = 1 << 24, 1 << 20, 1000
 _MAGIC = ((b"PAR1", "parquet"), (b"PK", "npz"), (b"ARROW1", "arrow"), (b"\xff\xff\xff\xff", "arrow"))
 FORMATS = ("parquet", "csv", "jsonl", "npz", "arrow")
+#: What zipfile raises of archives that are broken, encrypted, or packed as it cannot.
+_BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, OverflowError, RuntimeError)
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
 
 #: Is told of a row that is none, and leaves it out or raises.
@@ -83,7 +87,7 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
                 pieces = gathered({"parquet": _parquet, "npz": _npz, "arrow": _ipc}[kind](path, columns))
             for piece in pieces:
                 yield piece._replace(table=decoded(piece.table))
-    except (pa.ArrowException, OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+    except (pa.ArrowException, OSError, EOFError, ValueError, *_BROKEN_ARCHIVE) as error:
         if isinstance(error, FleetMetricsError):
             raise
         told = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
@@ -153,10 +157,12 @@ def _npz(path: str, columns: Columns) -> Iterator[Any]:
         archive = stack.enter_context(zipfile.ZipFile(path))
         streams = {}
         for name in columns.chosen([name[:-4] for name in archive.namelist() if name.endswith(".npy")]):
+            if archive.getinfo(f"{name}.npy").compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise DataError(f"column {name!r} is packed as numpy.savez packs nothing")
             stream: Any = stack.enter_context(archive.open(f"{name}.npy"))
             first = form.read_magic(stream) == (1, 0)
             shape, by_columns, dtype = (form.read_array_header_1_0 if first else form.read_array_header_2_0)(stream)
-            if dtype.hasobject or not shape:
+            if dtype.hasobject or not shape or min(shape) < 0:
                 raise DataError(f"column {name!r} must be an array [n], or [n, k], not {list(shape)} of {dtype}")
             if by_columns:
                 stream = io.BytesIO(np.frombuffer(stream.read(), dtype).reshape(shape, order="F").tobytes())
@@ -174,6 +180,9 @@ def _npz(path: str, columns: Columns) -> Iterator[Any]:
                     raise EOFError("an array ends too early")
                 table[name] = array_of(data.reshape(part).astype(dtype.newbyteorder("="), copy=False))
             yield arrow().table(table)
+        for name, (stream, _, shape) in streams.items():
+            if stream.read(1):  # its end is where the CRC-32 is checked: a header may say fewer rows than there are
+                raise DataError(f"column {name!r} goes on after its {shape[0]} rows")
 
 
 # -- text: CSV and JSON Lines --------------------------------------------------------------------------------

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import threading
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -286,3 +289,30 @@ def test_rows_of_runs_and_views_are_read_and_left_out_as_others(tmp_path, name):
     metrics, read = files.evaluate(tmp_path, make, columns, skip_bad_rows=True)
     assert metrics.compute() == {"a": 1.0, "b": 0.5}
     assert (read.rows, read.skipped, read.nulls) == (5, 1, {"p": 1})
+
+
+@pytest.mark.parametrize("shape", ["(1000,) ", "(-1000,)", "(0,)    "])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_array_that_says_fewer_rows_than_it_has_is_an_error(tmp_path: Path, shape: str, compressed: bool) -> None:
+    path, held = str(tmp_path / "fewer.npz"), io.BytesIO()
+    np.save(held, np.arange(20000.0))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED) as archive:
+        archive.writestr("x.npy", held.getvalue().replace(b"(20000,)", shape.encode()))
+    with pytest.raises(fm.FleetMetricsError, match=r"fewer\.npz.*'x'"):
+        fm.files.evaluate(path, fm.Mean, {"value": "x"}, processes=1)
+
+
+@pytest.mark.parametrize("way", ["compression", "encrypted", "version", "lzma"])
+def test_archives_that_zipfile_cannot_read_are_named(tmp_path: Path, way: str) -> None:
+    path = tmp_path / "odd.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA if way == "lzma" else zipfile.ZIP_STORED) as archive:
+        held = io.BytesIO()
+        np.save(held, np.arange(3.0))
+        archive.writestr("x.npy", held.getvalue())
+    data = bytearray(path.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")
+    place, value = {"compression": (10, 77), "encrypted": (8, 1), "version": (6, 200), "lzma": (0, 0x50)}[way]
+    data[entry + place] = value
+    path.write_bytes(bytes(data))
+    with pytest.raises(fm.FleetMetricsError, match=r"odd\.npz"):
+        fm.files.evaluate(str(path), fm.Mean, {"value": "x"}, processes=1)
