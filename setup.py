@@ -40,10 +40,11 @@ EXTRAS = {
     "visualdl": ["visualdl>=2.5", "matplotlib"],
     "tensorboard": ["tensorboardX>=2.6", "matplotlib", "pillow"],
     # What reads files and data frames, draws pictures, and writes reports; `report` is all that `fleetmetrics evaluate`
-    # can use. pyarrow reads every format and streams; jinja2 escapes; rich and tqdm are for a terminal.
-    "files": ["pyarrow>=14", "tqdm"],
+    # can use. pyarrow reads every format and streams; jinja2 escapes; rich and tqdm are for a terminal. From 26 on
+    # pyarrow cannot be imported beside NumPy 1, which `ps` and `gpu` bring, and its metadata does not say so.
+    "files": ["pyarrow>=14,<26", "tqdm"],
     "plot": ["matplotlib>=3.6"],
-    "report": ["pyarrow>=14", "tqdm", "matplotlib>=3.6", "jinja2>=3", "rich"],
+    "report": ["pyarrow>=14,<26", "tqdm", "matplotlib>=3.6", "jinja2>=3", "rich"],
     # Whose file store takes what `flatten` returns; version 3 wants a protobuf that Paddle 2.6 does not know.
     "mlflow": ["mlflow-skinny<3"],
     "examples": ["pandas", "scikit-learn", "statsmodels", "tqdm"],

@@ -13,12 +13,12 @@ import os
 import re
 import zlib
 from types import SimpleNamespace
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics._version import __version__
-from fleetmetrics.arguments import path_of, whole_number_of
+from fleetmetrics.arguments import flag_of, path_of, whole_number_of
 from fleetmetrics.comm import Communicator, get_communicator
 from fleetmetrics.comm.choose import checked_communicator
 from fleetmetrics.comm.communicator import Letter
@@ -27,9 +27,9 @@ from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError, CorruptFileError, FileAccessError, InvalidInputError
 from fleetmetrics.numbers import REST
 from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way, remaining_indices
-from fleetmetrics.serial import MISFITS, described_array
+from fleetmetrics.serial import MISFITS, described_array, misfits_named
 from fleetmetrics.serial.container import read_arrays, write_arrays
-from fleetmetrics.settings import Told, described, difference
+from fleetmetrics.settings import Told, class_of, described, difference
 from fleetmetrics.xp import to_host
 
 __all__ = ["Checkpointed", "Resumed", "load", "save"]
@@ -48,6 +48,11 @@ _MANIFEST = "checkpoint.fms"
 _PART = re.compile(r"(?:part-([0-9a-f]{16})-\d+|checkpoint)\.fms(\.[0-9a-f]{16})?")
 
 
+def _begins(key: str, start: str) -> bool:
+    """Whether an entry is of the holder whose keys begin so; see `_key`."""
+    return key.startswith(start) if start.endswith(":") else key in (start, start + REST)
+
+
 def _key(place: int, holder: Any, name: str) -> str:
     return f"{place}:{name}" if holder.dealt else f"{place}.{holder.name.rpartition('.')[2]}{name}"
 
@@ -62,10 +67,22 @@ class Checkpointed(Told):
     def _called(self) -> str:
         return type(self).__name__
 
+    def _parts(self) -> dict[str, tuple[Any, Sequence[Any]]]:
+        """What can be loaded without the rest, by name: its settings, and which holders it is made of."""
+        return {"": (None, self._holders())}
+
+    def _apart(self, name: str) -> tuple[Sequence[Any], Callable[[], None]]:
+        """Holders of its own for a part, in the place of those that it shares; and what gives them to it."""
+        raise NotImplementedError
+
     def _about(self) -> Any:
-        """What must be the same where it is loaded."""
-        kinds = {_key(place, each, ""): each.kind for place, each in enumerate(self._holders())}
-        return json.loads(json.dumps([described(self, short=True), described(kinds, short=True)]))
+        """What must be the same where it is loaded: the settings, and of each part settings, and holders by key."""
+        keys = {holder: _key(place, holder, "") for place, holder in enumerate(self._holders())}
+        parts = {
+            name: [described(its, short=True), [[keys[each], described(each.kind, short=True)] for each in holders]]
+            for name, (its, holders) in self._parts().items()
+        }
+        return json.loads(json.dumps({"settings": described(self, short=True), "parts": parts}))
 
     def state_dict(self, scope: Any = None) -> dict[str, np.ndarray]:
         """What was accumulated on this worker, for `set_state_dict`, `paddle.save` or `numpy.savez`.
@@ -98,24 +115,33 @@ class Checkpointed(Told):
             arrays[key] = array if plain else _bytes(array.tobytes())
         return arrays
 
-    def set_state_dict(self, state: Mapping[str, Any], scope: Any = None) -> None:
+    def set_state_dict(self, state: Mapping[str, Any], scope: Any = None, *, strict: bool = True) -> None:
         """Hold what another one of the same class and settings held, instead of what was accumulated here.
 
         Args:
             state: from `state_dict`; arrays, or tensors that `paddle.load` has made of them.
             scope: where a static program's variables live; None: the global scope.
+            strict: False: a collection takes what it has in common with the one that was saved; its other metrics
+                hold nothing.
 
         Raises:
             InvalidInputError: it is of another class, version, setting or shape, which the message says; then nothing
                 has changed.
             StateNotFoundError: the scope does not hold the states: the startup program has not run.
         """
-        parts = [self._parsed(state)]
-        self._prepared(parts, parts, scope)()
+        plan = self._plan(state, flag_of("strict", strict))
+        parts = [self._parsed(state, plan)]
+        self._prepared(parts, parts, scope, plan)()
 
-    def _parsed(self, state: Mapping[str, Any], whole: bool = True, own: Any = None) -> dict[Any, Any]:
-        """What each holder has saved; unless ``whole``, without what is dealt out. ``own`` is `_about`, if known."""
+    def _said(self, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """What a state dict says that it is of, and of which dtype and shape its arrays are."""
         owner = self._called()
+        if isinstance(state, (str, os.PathLike)):
+            raise InvalidInputError(
+                f"{owner}: state must be what state_dict returned, not the path {os.fspath(state)!r}; give what "
+                "paddle.load or numpy.load makes of the file, or use fleetmetrics.load for one that fleetmetrics.save "
+                "has written"
+            )
         try:
             about = json.loads(np.asarray(to_host(state[ABOUT]), np.uint8).tobytes())
             version, of, layout = about["format"], about["of"], dict(about["arrays"])
@@ -128,20 +154,53 @@ class Checkpointed(Told):
                 f"{owner}: the checkpoint has format {version!r:.40} (fleetmetrics {about.get('written by')!r:.40}), "
                 f"and fleetmetrics {__version__} reads format {FORMAT}"
             )
-        own = own or self._about()
-        differs = difference(own, of, repr)
+        return of, layout
+
+    def _plan(self, state: Mapping[str, Any], strict: bool = True) -> _Plan:
+        """Which holder takes what of a state dict, and of all others that are like it."""
+        of, own, owner = self._said(state)[0], self._about(), self._called()
+        wrong = f"{owner}: the checkpoint is of another metric, or other settings"
+        with misfits_named():
+            settings, theirs = of["settings"], {name: (its, dict(held)) for name, (its, held) in of["parts"].items()}
+            if not all(isinstance(start, str) for _, held in theirs.values() for start in held):
+                raise TypeError("keys of arrays are texts")
+        mine = self._parts()
+        partial = not strict and len(mine) > 1 and class_of(settings) == class_of(own["settings"])
+        differs = "" if partial else difference(own["settings"], settings, repr)
+        for name in [name for name in mine if name in theirs]:
+            its, held = own["parts"][name]
+            differs = differs or difference(its, theirs[name][0], repr, "", name)
+            if not differs and [kind for _, kind in held] != [*theirs[name][1].values()]:
+                differs = f"the states of {name!r} are others" if name else "its states are others"
         if differs:
-            raise InvalidInputError(f"{owner}: the checkpoint is of another metric, or other settings: {differs:.300}")
+            raise InvalidInputError(f"{wrong}: {differs:.300}")
+        plan = _Plan(of, {}, list(mine), [])
+        taken: dict[Any, str | None] = {}
+        for name, (_, holders) in mine.items():
+            keys = list(theirs[name][1]) if name in theirs else [None] * len(holders)
+            if any(taken.get(holder, key) != key for holder, key in zip(holders, keys)):
+                holders, attach = self._apart(name)
+                plan.attached.append(attach)
+            taken.update(zip(holders, keys))
+        plan.keys.update(taken)
+        return plan
+
+    def _parsed(self, state: Mapping[str, Any], plan: _Plan, whole: bool = True) -> dict[Any, Any]:
+        """What each holder has saved; unless ``whole``, without what is dealt out."""
+        owner, (of, layout) = self._called(), self._said(state)
+        if difference(plan.of, of):
+            raise InvalidInputError(
+                f"{owner}: the parts of the checkpoint are of different metrics: {difference(plan.of, of):.300}"
+            )
+        starts = {start for _, held in of["parts"].values() for start, _ in held}
+        keys_of = {start: [key for key in layout if _begins(key, start)] for start in starts}
         held: dict[Any, dict[str, np.ndarray]] = {}
-        known = {ABOUT}
-        for place, holder in enumerate(self._holders()):
-            start = _key(place, holder, "")
-            keys = [key for key in layout if key.startswith(start)] if holder.dealt else [start, start + REST]
-            keys = [key for key in keys if key in layout]
-            known.update(keys)
-            if whole or not holder.dealt:
-                held[holder] = {key[len(start) :]: self._array(state, key, layout[key]) for key in keys}
-        strange = sorted({*map(str, state), *layout} - known)
+        for holder, start in plan.keys.items():
+            if start is None:
+                held[holder] = {}
+            elif whole or not holder.dealt:
+                held[holder] = {key[len(start) :]: self._array(state, key, layout[key]) for key in keys_of[start]}
+        strange = sorted({*map(str, state), *layout} - {ABOUT, *(key for keys in keys_of.values() for key in keys)})
         if strange:
             raise InvalidInputError(f"{owner}: the checkpoint has {', '.join(map(repr, strange[:5]))}, unknown here")
         return held
@@ -159,13 +218,13 @@ class Checkpointed(Told):
         return array
 
     def _prepared(
-        self, states: Sequence[Any], records: Sequence[Any], scope: Any, same: bool = True
+        self, states: Sequence[Any], records: Sequence[Any], scope: Any, plan: _Plan | None = None, same: bool = True
     ) -> Callable[[], None]:
         """What makes it hold parts, those for its states and those for its records; what can go wrong is raised before.
 
         No parts: it is reset. ``same``: the number of workers is that of the parts, and there is one.
         """
-        holders, held = self._holders(), {}
+        holders, held = self._holders() if plan is None else list(plan.keys), {}
         for holder in holders:
             parts = records if holder.dealt else states
             held[holder] = parts[0][holder] if same and parts else holder.together(parts)
@@ -173,17 +232,52 @@ class Checkpointed(Told):
             holder.check(held, scope)
 
         def apply() -> None:
+            for attach in () if plan is None else plan.attached:
+                attach()
             for holder in holders:
                 holder.load(held[holder], scope)
 
         return apply
 
 
+class _Plan(NamedTuple):
+    """Which holder takes what of a state dict.
+
+    Args:
+        of: what the state dict says that it is of.
+        keys: by holder, what the keys of its arrays begin with; None: it holds nothing.
+        parts: the names of the parts that are here.
+        attached: puts parts with holders of their own into their places.
+    """
+
+    of: Any
+    keys: dict[Any, str | None]
+    parts: list[str]
+    attached: list[Callable[[], None]]
+
+    @property
+    def missing(self) -> list[str]:
+        """The parts that the state dict lacks."""
+        return [name for name in self.parts if name not in self.of["parts"]]
+
+    @property
+    def unexpected(self) -> list[str]:
+        """The parts that only the state dict has."""
+        return [name for name in self.of["parts"] if name not in self.parts]
+
+
 def _bytes(data: bytes) -> np.ndarray:
     return np.frombuffer(bytearray(data), np.uint8)
 
 
-class Resumed(NamedTuple):
+class _Job(NamedTuple):
+    workers: int
+    batches: tuple[int, ...] | None
+    sampler: dict[str, Any] | None
+    indices: np.ndarray | None
+
+
+class Resumed(_Job):
     """What `load` says of the job that saved; None: `save` was not told.
 
     Args:
@@ -191,12 +285,14 @@ class Resumed(NamedTuple):
         batches: how many batches each had done, by rank.
         sampler: the settings of its sampler, and the epoch of the pass.
         indices: the data set's indices that the sampler dealt; None: all.
+
+    Attributes:
+        missing: with ``strict=False`` the metrics that the checkpoint lacks, and that now hold nothing.
+        unexpected: with ``strict=False`` the metrics that only the checkpoint has.
     """
 
-    workers: int
-    batches: tuple[int, ...] | None
-    sampler: dict[str, Any] | None
-    indices: np.ndarray | None
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
 
     @property
     def remaining(self) -> np.ndarray:
@@ -312,6 +408,7 @@ def load(
     path: Any,
     metrics: Any,
     *,
+    strict: bool = True,
     scope: Any = None,
     communicator: Communicator | None = None,
     timeout: float | None = None,
@@ -325,12 +422,14 @@ def load(
     Args:
         path: as for `save`.
         metrics: as for `save`: the same classes with the same settings. What they hold is replaced.
+        strict: False: metrics that only the checkpoint has, in its dict or in a collection, are left out, and those
+            that it lacks hold nothing.
         scope: where a static program's variables live; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
         timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
     Returns:
-        How many workers saved, and what of a pass of the sampler remains.
+        How many workers saved, what of a pass of the sampler remains, and which metrics only one side has.
 
     Raises:
         CorruptFileError: a file is not what was written.
@@ -344,8 +443,8 @@ def load(
     resumed, token = Resumed(1, None, None, None), None
     with Caught(trouble) as caught, _told_of(path):
         files, note, resumed = _opened(os.path.abspath(path_of("path", path)))
-        token = note["token"]
-        ready = _ready(files, note, _named(metrics), channel, scope)
+        token = [note["token"], flag_of("strict", strict)]
+        ready, resumed.missing, resumed.unexpected = _ready(files, note, _named(metrics), channel, scope, strict)
 
     def decide(letters: Sequence[Letter]) -> Letter:
         _check_equal([letter.note for letter in letters])
@@ -358,13 +457,16 @@ def load(
 
 
 def _ready(
-    files: Sequence[str], note: Any, metrics: Mapping[str, Any], channel: Communicator, scope: Any
-) -> list[Callable[[], None]]:
-    """What lets each metric hold this worker's share."""
+    files: Sequence[str], note: Any, metrics: Mapping[str, Any], channel: Communicator, scope: Any, strict: bool
+) -> tuple[list[Callable[[], None]], tuple[str, ...], tuple[str, ...]]:
+    """What lets each metric hold this worker's share; and the metrics that the checkpoint lacks, and has alone."""
     rank, workers, others = channel.rank, channel.world_size, len(files)
     # in a row, so that records stay in the order of the ranks
     mine = range(rank * others // workers, (rank + 1) * others // workers)
-    parts = {}
+    parts: dict[int, dict[str, Any]] = {}
+    plans: dict[str, _Plan] = {}
+    missing: list[str] = []
+    unexpected: list[str] = []
     for number in range(others) if rank == 0 and workers != others else mine:
         whole = number in mine
         arrays, said = read_arrays(files[number]) if whole else read_arrays(files[number], _is_of_a_state)
@@ -372,19 +474,33 @@ def _ready(
         if said != {**note, "rank": number}:
             raise CorruptFileError(f"{files[number]}: it belongs to another checkpoint, or to another rank")
         names = {name for name, _ in arrays}
-        if names != set(metrics):
-            held, given = (", ".join(map(repr, sorted(each))) for each in (names, metrics))
-            raise InvalidInputError(f"{files[number]} holds {held}; given are {given}")
-        parts[number] = {
-            name: metric._parsed({key: arrays[its, key] for its, key in arrays if its == name}, whole)
-            for name, metric in metrics.items()
-        }
-    ready = []
-    for name, metric in metrics.items():
-        states = [part[name] for part in parts.values()] if workers == others or rank == 0 else []
+        if names != set(metrics) and (strict or {""} & {*names, *metrics}):
+            raise InvalidInputError(f"{files[number]} {_not_both(names, metrics)}")
+        both = {name: metric for name, metric in metrics.items() if name in names}
+        states = {name: {key: arrays[its, key] for its, key in arrays if its == name} for name in both}
+        if not parts:
+            plans = {name: metric._plan(states[name], strict) for name, metric in both.items()}
+            missing = [name for name in metrics if name not in names]
+            unexpected = sorted(names - set(metrics))
+        parts[number] = {name: metric._parsed(states[name], plans[name], whole) for name, metric in both.items()}
+    ready = [metrics[name]._prepared([], [], scope) for name in missing]
+    for name, plan in plans.items():
+        of_states = [part[name] for part in parts.values()] if workers == others or rank == 0 else []
         own = [parts[number][name] for number in mine]
-        ready.append(metric._prepared(states, own, scope, workers == others))
-    return ready
+        ready.append(metrics[name]._prepared(of_states, own, scope, plan, workers == others))
+        missing += [f"{name}.{part}" if name else part for part in plan.missing]
+        unexpected += [f"{name}.{part}" if name else part for part in plan.unexpected]
+    return ready, tuple(missing), tuple(unexpected)
+
+
+def _not_both(names: Iterable[str], metrics: Iterable[str]) -> str:
+    """How what a checkpoint holds and what is given differ."""
+    held, given = (", ".join(map(repr, sorted(each))) for each in (names, metrics))
+    if "" in names:
+        return f"holds one metric by itself, and given is a dict with {given}; give the metric itself"
+    if "" in metrics:
+        return f"holds a dict with {held}, and given is one metric by itself; give a dict"
+    return f"holds {held}; given are {given}"
 
 
 def _is_of_a_state(_: str, key: str) -> bool:

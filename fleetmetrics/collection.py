@@ -129,6 +129,35 @@ class MetricCollection(Composite):
         new.postfix = self.postfix if postfix is None else postfix
         return new.rename(dict(zip(new.metrics, self.metrics)))
 
+    def _named_leaves(self) -> dict[str, Accumulator]:
+        """The metrics with states, each once; those of an expression by its key and their places."""
+        named: dict[str, Accumulator] = {}
+        for key, member in self.metrics.items():
+            leaves = member.leaves()
+            own = {key: leaves[0]} if leaves[0] is member else {f"{key}.{n}": each for n, each in enumerate(leaves)}
+            named.update({name: leaf for name, leaf in own.items() if leaf not in named.values()})
+        return named
+
+    def _parts(self) -> dict[str, tuple[Any, Sequence[Any]]]:
+        leaves = {name: (leaf, _holders_of(leaf)) for name, leaf in self._named_leaves().items()}
+        return {"": (None, self._check.states), **leaves}
+
+    def _apart(self, name: str) -> tuple[Sequence[Any], Callable[[], None]]:
+        leaf = self._named_leaves()[name]
+        if self.program is not None:
+            raise InvalidInputError(
+                f"{self.called(leaf)}: the checkpoint lacks it, or has its states apart from those of the others, with "
+                "which it shares them in the static program; take it into a collection of its own"
+            )
+        alone = leaf.fresh(leaf.name)
+        alone.collection = self.name
+        alone.adopt(f"{self.name}.{name}", {})
+
+        def attach() -> None:
+            vars(leaf).update(vars(alone), name_made_up=leaf.name_made_up)
+
+        return _holders_of(alone), attach
+
     def parts(self) -> Iterable[Metric]:
         """The members."""
         return self.metrics.values()
@@ -166,6 +195,11 @@ class MetricCollection(Composite):
             if of is metric or of in metric.leaves():
                 return f"{self.name}[{key!r}] ({of.kind_name()})"
         return super().called()
+
+
+def _holders_of(leaf: Accumulator) -> list[Any]:
+    """What a metric holds, but for the checks of samples."""
+    return [*leaf.own_states(), *dict.fromkeys(metric.table for metric in leaf.record_metrics())]
 
 
 def _key(metric: Any) -> str:

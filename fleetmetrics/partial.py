@@ -59,15 +59,17 @@ class Partial(Checkpointed):
 
     def _hold(self: Any, states: Iterable[Mapping[str, np.ndarray]]) -> None:
         """Hold what several state dicts hold together, as `merge` makes it, with few of them in memory at a time."""
-        own, holders = self._about(), self._holders()
+        plan: Any = None
+        holders = self._holders()
         parts: list[Any] = []
         for state in states:
-            parts.append(self._parsed(state, own=own))
+            plan = plan or self._plan(state)
+            parts.append(self._parsed(state, plan))
             for holder in holders:
                 holder.check(parts[-1])
             if len(parts) == _AT_ONCE:
                 parts = [{holder: holder.together(parts) for holder in holders}]
-        self._prepared(parts, parts, None, same=False)()
+        self._prepared(parts, parts, None, plan, same=False)()
 
     def close(self: Any, complete_by: str, *, totals: Any = None) -> None:
         """Fold the samples that are kept into a few numbers; no other part may have a sample of the same users.

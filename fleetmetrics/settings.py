@@ -23,7 +23,7 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.hints import hint_of_argument
 
-__all__ = ["AllArguments", "Told", "described", "difference", "raise_if_positional", "raise_if_unknown"]
+__all__ = ["AllArguments", "Told", "class_of", "described", "difference", "raise_if_positional", "raise_if_unknown"]
 
 #: Longer sequences are described by a digest, where short descriptions are asked for.
 _LONG = 64
@@ -247,6 +247,11 @@ def _bytecode(code: types.CodeType) -> bytes:
 
 def _text(constant: Any) -> bytes:
     return repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant).encode()
+
+
+def class_of(description: Any) -> Any:
+    """The name of the class in what `described` returns; None if it is of no object."""
+    return description.get(_CLASS) if isinstance(description, dict) else None
 
 
 def difference(one: Any, other: Any, name: Callable[[str], str] = str, where: str = "", at: str = "") -> str:

@@ -15,6 +15,7 @@ import fleetmetrics as fm
 from fleetmetrics.checkpoint import ABOUT
 from tests.cases.regression import tweedie
 from tests.contract import CASES, StaticFeed, batches, draw, feed, first_dtypes, same, state_bytes
+from tests.fakes import Together, together
 from tests.test_pickle import MORE
 
 paddle = pytest.importorskip("paddle")
@@ -317,3 +318,156 @@ def test_where_nothing_was_saved_is_said(tmp_path: Any) -> None:
         fm.load(tmp_path / "nothing", fm.AUC())
     with pytest.raises(fm.InvalidInputError, match="in this folder"):
         fm.load(tmp_path, fm.AUC())
+
+
+# -- collections that have gained or lost a metric -------------------------------------------------------
+
+
+def asked(**metrics: Any) -> fm.MetricCollection:
+    return fm.MetricCollection(metrics, name="it")
+
+
+#: Some share states, some are sliced, drawn, kept as records, or made of others.
+MEMBERS: dict[str, Any] = {
+    "auc": fm.AUC,
+    "accuracy": fm.Accuracy,
+    "mae": fm.MeanAbsoluteError,
+    "mse": fm.MeanSquaredError,
+    "count": fm.Count,
+    "exact": fm.ExactAUC,
+    "exact_pr": lambda: fm.ExactAUC(curve="PR"),
+    "by_key": lambda: fm.Sliced(fm.Accuracy(), "key"),
+    "errors_by_key": lambda: fm.Sliced(fm.MeanAbsoluteError(), "key"),
+    "drawn": lambda: fm.Bootstrap(fm.MeanAbsoluteError(), 5, ids="user"),
+    "drawn_too": lambda: fm.Bootstrap(fm.MeanSquaredError(), 5, ids="user"),
+    "recent": lambda: fm.Windowed(fm.MeanAbsoluteError(), 2),
+    "quotient": lambda: fm.MeanAbsoluteError() / fm.MeanSquaredError(),
+}
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("gained", MEMBERS)
+def test_a_collection_that_has_gained_and_lost_a_metric_takes_the_others(
+    gained: str, workers: int, tmp_path: Any
+) -> None:
+    names = list(MEMBERS)
+    lost = names[(names.index(gained) + 4) % len(names)]
+    path = tmp_path / "job"
+
+    def make(without: str) -> Any:
+        return asked(**{name: made() for name, made in MEMBERS.items() if name != without})
+
+    def save(channel: Together) -> Any:
+        metrics = make(gained)
+        some(np.random.default_rng(channel.rank), metrics)
+        fm.save(path, metrics, communicator=channel)
+        return reprs(metrics.compute(communicator=channel))
+
+    def load(channel: Together) -> Any:
+        metrics, again = make(lost), make(lost)
+        some(np.random.default_rng(7), metrics)  # which is replaced
+        with pytest.raises(fm.InvalidInputError, match="other settings: 'keys' is "):
+            fm.load(path, metrics, communicator=channel)
+        found = fm.load(path, metrics, strict=False, communicator=channel)
+        assert {each.partition(".")[0] for each in found.missing} == {gained}
+        assert {each.partition(".")[0] for each in found.unexpected} == {lost}
+        loaded = metrics.compute(communicator=channel)
+        fm.save(f"{path}-{workers}", metrics, communicator=channel)
+        fm.load(f"{path}-{workers}", again, communicator=channel)
+        assert repr(again.compute(communicator=channel)) == repr(loaded)
+        for each in (metrics, again):
+            some(np.random.default_rng(20 + channel.rank), each)
+        later, own = metrics.compute(communicator=channel), MEMBERS[gained]().fresh("own")
+        assert repr(again.compute(communicator=channel)) == repr(later)
+        some(np.random.default_rng(20 + channel.rank), own)
+        return reprs(loaded), repr(later[gained]), repr(own.compute(communicator=channel))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before, *_ = together([save] * 2)
+        results = together([load] * workers)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        loaded, later, own = result
+        assert {name: loaded[name] for name in loaded if name != gained} == {n: before[n] for n in before if n != lost}
+        assert later == own
+
+
+def reprs(values: dict[str, Any]) -> dict[str, str]:
+    return {name: repr(value) for name, value in values.items()}
+
+
+@pytest.mark.numpy_only
+def test_without_strict_a_metric_with_other_settings_is_an_error_all_the_same() -> None:
+    saved = asked(a=fm.AUC(), b=fm.Count()).state_dict()
+    metrics = asked(a=fm.AUC(curve="PR"), c=fm.Count())
+    with pytest.raises(fm.InvalidInputError, match="in 'a': 'curve' is 'ROC', here 'PR'"):
+        metrics.set_state_dict(saved, strict=False)
+    with pytest.raises(fm.InvalidInputError, match="it is a MetricCollection, here a AUC"):
+        fm.AUC().set_state_dict(saved, strict=False)
+    with pytest.raises(fm.InvalidInputError, match="strict must be True or False, not 0"):
+        metrics.set_state_dict(saved, strict=0)
+
+
+@pytest.mark.numpy_only
+def test_without_strict_a_dict_may_have_gained_and_lost_metrics(tmp_path: Any) -> None:
+    path = tmp_path / "it.fms"
+    saved, again, new = fm.Count(), fm.Count(), fm.Count()
+    saved.add([1.0, 2.0]), new.add([1.0])
+    fm.save(path, {"kept": saved, "lost": fm.AUC()})
+    with pytest.raises(
+        fm.InvalidInputError, match=r"holds a dict with 'kept', 'lost'; given is a dict with 'gained', 'kept'"
+    ):
+        fm.load(path, {"kept": again, "gained": new})
+    found = fm.load(path, {"kept": again, "gained": new}, strict=False)
+    assert (found.missing, found.unexpected) == (("gained",), ("lost",))
+    assert again.compute() == 2 and not new.holds_samples()
+
+
+@pytest.mark.numpy_only
+def test_keys_in_another_order_are_an_error_that_lists_both_orders() -> None:
+    saved = asked(b=fm.Count(), a=fm.Mean()).state_dict()
+    with pytest.raises(fm.InvalidInputError, match="'keys' is 'b, a', here 'a, b'"):
+        asked(a=fm.Mean(), b=fm.Count()).set_state_dict(saved)
+    asked(a=fm.Mean(), b=fm.Count()).set_state_dict(saved, strict=False)
+
+
+@pytest.mark.numpy_only
+def test_one_metric_against_a_dict_is_an_error_that_says_so(tmp_path: Any) -> None:
+    path = tmp_path / "it.fms"
+    fm.save(path, fm.Count())
+    with pytest.raises(fm.InvalidInputError, match="one metric by itself, and given is a dict with 'a'"):
+        fm.load(path, {"a": fm.Count()})
+    fm.save(path, {"a": fm.Count()})
+    for strict in (True, False):
+        with pytest.raises(fm.InvalidInputError, match="a dict with 'a', and given is one metric by itself"):
+            fm.load(path, fm.Count(), strict=strict)
+
+
+@pytest.mark.numpy_only
+def test_the_setting_that_differs_is_named_as_it_was_given() -> None:
+    with pytest.raises(fm.InvalidInputError, match=r"'threshold' is 0\.5, here 0\.7"):
+        fm.Accuracy(threshold=0.7).set_state_dict(fm.Accuracy().state_dict())
+    with pytest.raises(fm.InvalidInputError, match=r"in 'metrics\.a\.metric': 'threshold' is 0\.5"):
+        asked(a=fm.Sliced(fm.Accuracy(threshold=0.7))).set_state_dict(asked(a=fm.Sliced(fm.Accuracy())).state_dict())
+
+
+@pytest.mark.numpy_only
+def test_a_path_in_place_of_a_state_dict_is_an_error_that_names_the_way(tmp_path: Any) -> None:
+    for path in ("metrics.npz", tmp_path / "it.fms"):
+        with pytest.raises(
+            fm.InvalidInputError, match=r"not the path '.*'; .*paddle.load or numpy.load.*fleetmetrics.load"
+        ):
+            fm.Count().set_state_dict(path)
+
+
+def test_in_a_static_program_a_metric_that_shares_states_cannot_be_gained() -> None:
+    saved = asked(a=fm.MeanAbsoluteError()).state_dict()
+    metrics = fm.MetricCollection({"a": fm.MeanAbsoluteError(), "b": fm.MeanSquaredError()}, name="gained")
+    data = draw("mean absolute error", first_dtypes("mean absolute error"))
+    program = StaticFeed(metrics, data)
+    program.run(batches(data)[:1])
+    with pytest.raises(fm.InvalidInputError, match=r"gained\['b'\] .*shares them in the static program"):
+        metrics.set_state_dict(saved, program.scope, strict=False)

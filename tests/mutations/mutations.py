@@ -55,6 +55,14 @@ MUTATIONS = [
         "if False:",
         "tests/static/test_claims.py -k 'same_script and paddle'",
     ),
+    # -- collections that have gained a metric ----------------------------------------------------------------
+    Mutation(
+        "a metric that a collection has gained takes the samples that another has counted",
+        "checkpoint.py::Checkpointed._plan",
+        "if any(taken.get(holder, key) != key for holder, key in zip(holders, keys)):",
+        "if False:",
+        "tests/test_checkpoint.py -k 'gained_and_lost and mse-1'",
+    ),
     # -- settings ---------------------------------------------------------------------------------------------
     Mutation(
         "attributes are settings",
