@@ -155,6 +155,7 @@ class MetricCollection(Composite):
 
         def attach() -> None:
             vars(leaf).update(vars(alone), name_made_up=leaf.name_made_up)
+            self._known.clear()
 
         return _holders_of(alone), attach
 
