@@ -190,7 +190,7 @@ class Checkpointed(Told):
         owner, (of, layout) = self._called(), self._said(state)
         if difference(plan.of, of):
             raise InvalidInputError(
-                f"{owner}: the parts of the checkpoint are of different metrics: {difference(plan.of, of):.300}"
+                f"{owner}: a part is of another metric, or other settings, than the first: {difference(plan.of, of):.300}"
             )
         starts = {start for _, held in of["parts"].values() for start, _ in held}
         keys_of = {start: [key for key in layout if _begins(key, start)] for start in starts}
