@@ -188,9 +188,10 @@ class Checkpointed(Told):
     def _parsed(self, state: Mapping[str, Any], plan: _Plan, whole: bool = True) -> dict[Any, Any]:
         """What each holder has saved; unless ``whole``, without what is dealt out."""
         owner, (of, layout) = self._called(), self._said(state)
-        if difference(plan.of, of):
+        differs = difference(plan.of, of)
+        if differs:
             raise InvalidInputError(
-                f"{owner}: a part is of another metric, or other settings, than the first: {difference(plan.of, of):.300}"
+                f"{owner}: a part is of another metric, or other settings, than the first: {differs:.300}"
             )
         starts = {start for _, held in of["parts"].values() for start, _ in held}
         keys_of = {start: [key for key in layout if _begins(key, start)] for start in starts}

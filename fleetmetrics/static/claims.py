@@ -83,10 +83,12 @@ class Claim:
     def explained(self) -> str:
         """What may be wrong, in words."""
         others = [each.name for each in self.alike() if each is not self]
-        beside = f", or others than {', '.join(others)} were beside it" if others else ", or others were beside it"
+        beside = ""
+        if self.made_up:
+            beside = f", or others than {', '.join(others)} were beside it" if others else ", or others were beside it"
         return (
             "a checkpoint has brought the states of another metric under this name: one of another class or other "
-            f"settings{beside * self.made_up}. Build the metrics of the program that was saved, give each a name=, or "
+            f"settings{beside}. Build the metrics of the program that was saved, give each a name=, or "
             "reset this one; fleetmetrics.static.load lets begin anew what does not fit"
         )
 
