@@ -356,6 +356,35 @@ MUTATIONS = [
         "self.proven = True",
         "tests/fuzz/test_channel.py -k guests",
     ),
+    # -- threads, interruptions and deadlines of the channel ------------------------------------------------------
+    Mutation(
+        "threads do not wait for their turn",
+        "comm/turns.py::Turns.take",
+        "            if self.line[0] is not turn:",
+        "            if False:",
+        "tests/distributed/test_threads.py",
+    ),
+    Mutation(
+        "what a handler of signals raises is taken for a lost connection",
+        "comm/frames.py::raised_by_a_socket",
+        'return name == "socket" or name.startswith("fleetmetrics.comm.")',
+        "return True",
+        "tests/comm/test_interruptions.py -k ConnectionResetError",
+    ),
+    Mutation(
+        "a worker that keeps sending holds rank 0 beyond its deadline",
+        "comm/hub.py::Hub._collect",
+        " and turns < _LAST_TURNS",
+        "",
+        "tests/comm/test_hub.py -k keeps_sending --timeout 20",
+    ),
+    Mutation(
+        "what a peer says in an error reaches logs as it is",
+        "comm/failures.py::readable",
+        "    if len(text) > _LONGEST_TEXT:",
+        "    if False:",
+        "tests/comm/test_hub.py -k escaped_and_cut",
+    ),
     # -- whom and what the channel believes -----------------------------------------------------------------------
     Mutation(
         "a worker takes whoever listens for rank 0",
@@ -395,8 +424,8 @@ MUTATIONS = [
     Mutation(
         "memory is taken on a head's word",
         "comm/frames.py::Stream._read_head",
-        "np.empty(min(self._size, _AT_ONCE), np.uint8)",
-        "np.empty(self._size, np.uint8)",
+        "np.empty(min(size, _AT_ONCE), np.uint8)",
+        "np.empty(size, np.uint8)",
         "tests/comm/test_frames.py -k only_a_word",
     ),
     Mutation(
@@ -416,8 +445,8 @@ MUTATIONS = [
     Mutation(
         "a worker that gives up as rank 0 decides is not heard",
         "comm/hub.py::Hub._look_again",
-        "            while self._receive(0, gave_up):\n                pass",
-        "            pass",
+        "            while self._receive(hears_until if self._door.has_new_guests() else 0, gave_up):",
+        "            while False:",
         "tests/comm/test_hub.py -k gives_up",
     ),
     Mutation(
