@@ -15,7 +15,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.evaluator import Evaluator
-from fleetmetrics.sampling import dealt_indices
+from fleetmetrics.sampling import dealt_indices, epoch_under_way
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from tests import contract
 from tests.contract import CASES, plain
@@ -291,6 +291,11 @@ def test_remaining_indices_are_those_that_count_and_were_not_done() -> None:
         everything = np.unique(np.concatenate([dealt_indices(sampler, rank) for rank in range(number)])).tolist()
         rest = fm.remaining_indices(sampler, batches)
         assert sorted([*seen, *rest.tolist()]) == everything and rest.dtype == np.int64
+
+
+def test_the_epoch_under_way_is_the_samplers_unless_it_counts_on_as_it_shuffles() -> None:
+    for shuffle, epoch, under_way in ((True, 4, 3), (True, 0, 0), (False, 4, 4), (False, 0, 0)):
+        assert epoch_under_way(SimpleNamespace(nranks=2, shuffle=shuffle, epoch=epoch)) == under_way
 
 
 def test_a_batch_of_several_blocks_is_done_with_all_of_them() -> None:

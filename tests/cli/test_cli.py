@@ -215,6 +215,13 @@ def test_an_interval_by_few_buckets_is_moved_to_the_value_and_as_wide_as_by_many
     assert found["auc_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, abs=5e-4)
 
 
+def test_an_interval_goes_along_with_its_value():
+    from fleetmetrics.cli.result import _ends
+
+    interval = fm.BootstrapResult(0.5, 0.5, 0.1, 0.375, 0.75, 0.95, np.zeros(2), 0, None)
+    assert _ends(interval, 0.625) == {"low": 0.5, "high": 0.875}
+
+
 def test_without_a_user_rows_are_drawn(evaluate):
     found = evaluate("--ci", "0.95", "--metrics", "auc,log_loss", "--json")
     for key in ("auc", "log_loss"):

@@ -83,6 +83,13 @@ def test_each_row_at_fault_counts_once_however_many_of_its_values_are(tmp_path):
     assert (read.rows, read.skipped, metrics.compute()) == (5, 3, 1.0)
     assert [each.split(": ", 1)[1][:5] for each in read.examples] == ["row 1"]
 
+    def of_labels():
+        return fm.Accuracy(task="multilabel", num_labels=2)
+
+    pq.write_table(pa.table({"p": scores, "y": [[0, 1], [1, 0], [0, 1], [1, 0], [0, 0]]}), tmp_path / "a.parquet")
+    metrics, read = files.evaluate(tmp_path, of_labels, COLUMNS, skip_bad_rows=True)
+    assert (read.rows, read.skipped) == (5, 3)
+
 
 def test_the_place_counts_over_all_pieces(tmp_path, monkeypatch):
     from fleetmetrics.files import formats
