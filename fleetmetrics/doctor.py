@@ -18,7 +18,7 @@ from typing import Any, Callable
 import numpy as np
 
 from fleetmetrics._version import __version__
-from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator, handshake
+from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator, handshake, rivals
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.job import Job
@@ -39,6 +39,7 @@ _SETTINGS: dict[str, Callable[[], Any] | None] = {
     "FLEETMETRICS_LOG": level_asked,
     "FLEETMETRICS_SECRET": None,
     "FLEETMETRICS_TIMEOUT": resolve_timeout,
+    "FLEETMETRICS_WORKER": rivals.is_the_worker,
 }
 
 

@@ -21,6 +21,7 @@ import zlib  # noqa: F401  # before Paddle, or SciPy crashes where zlib is a sha
 from typing import Sequence
 
 from fleetmetrics.comm.launchers import LAUNCHERS
+from fleetmetrics.identity import withdraw
 from fleetmetrics.patch import patch_fleet
 
 _COMMANDS = {row.command: row.modules[0] for row in LAUNCHERS if row.command}
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str]) -> None:
         is_module, name = True, _COMMANDS[os.path.basename(name)]
     if is_module and name in _MODULES:
         given = _with_this_file(given)
+        withdraw()  # this process starts workers, and is none
     elif is_module or os.path.exists(name):
         patch_fleet()
     else:

@@ -24,7 +24,7 @@ import socket
 import struct
 import time
 from concurrent import futures
-from typing import Any
+from typing import Any, Callable
 
 from fleetmetrics.comm.deadline import begun
 from fleetmetrics.comm.failures import ranks_text
@@ -164,7 +164,7 @@ def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.so
     ``key``: proves to whoever listens on one that is taken that this is a rank 0, too; None: it is left alone.
     ``end``: `NotFound` is raised if names are not looked up by then.
     """
-    _check_descriptors(job.world_size)
+    check_descriptors(job.world_size)
     failures, candidates = [], job.candidates()
     # The trainer endpoint itself is in the environment: for a parameter-server job it is ours to use.
     ours = candidates[0][1] if job.endpoint or not job.collective else 0
@@ -225,7 +225,7 @@ def _listening(family: int, address: Any, backlog: int) -> socket.socket:
         raise
 
 
-def _check_descriptors(world_size: int) -> None:
+def check_descriptors(world_size: int) -> None:
     """Raise the soft limit of open files where that is enough; else say at once what is missing."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
@@ -386,8 +386,11 @@ class OtherRun(Exception):
     """Rank 0 of another run has proved itself; the text names both runs."""
 
 
-def connect(job: Job, key: Key, deadline: float) -> tuple[Stream, float]:
-    """Look for rank 0 until it has proved itself or the deadline has passed; a TimeoutError says who was there."""
+def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str) -> tuple[Stream, float]:
+    """Look for rank 0 until it has proved itself or the deadline has passed; a TimeoutError says who was there.
+
+    ``noted``: says why to give up at once, or "".
+    """
     pause, step = _PAUSE_SECONDS[0], _STEP_SECONDS[0]
     refusals, refused_since = 0, 0.0
     why, other_since = "", 0.0
@@ -417,6 +420,8 @@ def connect(job: Job, key: Key, deadline: float) -> tuple[Stream, float]:
             raise NotFound(why)
         if silent:  # a busy rank 0, a long way, or a listener that says nothing
             step = min(2 * step, _STEP_SECONDS[1])
+        if told := noted():
+            raise CommunicatorError(told)
         # rank 0 may have had enough a moment before, and ended
         if refusals >= _UNPROVEN and time.monotonic() - refused_since > REFUSAL_SECONDS:
             raise AuthenticationError(unproven_text([job.rank]))

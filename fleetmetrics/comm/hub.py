@@ -24,8 +24,18 @@ from fleetmetrics.comm.frames import (
     Stream,
     raised_by_a_socket,
 )
-from fleetmetrics.comm.handshake import OTHER_RUN, OTHER_WORLD, TAKEN, Door, Guest, NotFound, refusal_text
+from fleetmetrics.comm.handshake import (
+    OTHER_RUN,
+    OTHER_WORLD,
+    TAKEN,
+    Door,
+    Guest,
+    NotFound,
+    check_descriptors,
+    refusal_text,
+)
 from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.rivals import PAUSE_SECONDS, leave_note
 from fleetmetrics.comm.star import ACKNOWLEDGING, Channel, Combine, Member, after, error_frame, error_in, interruption
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError, NoChannelError
 
@@ -88,6 +98,7 @@ class Hub(Member):
     """Rank 0."""
 
     def __init__(self, job: Job) -> None:
+        check_descriptors(job.world_size)  # before the secret is read, which needs one
         super().__init__(job)
         self._poll = Poll(many=True, workers=job.world_size)
         self._door = Door(job, self.secret.key, self._poll)
@@ -114,6 +125,7 @@ class Hub(Member):
             self._send_all(answer, deadline)
             self._confirm(meeting)
             channel.made, channel.label = channel.calls, label
+            self.join()
             if meeting.lost:  # the answer stands
                 self._spread(frame.call + 1, next(iter(meeting.lost.values())))
             return answer
@@ -195,11 +207,11 @@ class Hub(Member):
         just_arrived, turns = True, 0  # until what lay in the sockets is read; turns since the end
         while True:
             arrived = len(meeting.frames) == world
-            if arrived and not gave_up:
+            if arrived and not gave_up and self._is_alone(meeting):
                 return [meeting.frames[rank] for rank in range(world)]
             over = time.monotonic() >= meeting.end
             turns += over
-            until = 0 if just_arrived or gave_up or over else meeting.end
+            until = 0 if just_arrived or gave_up or over else self._end_of_wait(meeting)
             try:
                 if self._receive(until, gave_up) and turns < _LAST_TURNS:
                     continue
@@ -216,8 +228,23 @@ class Hub(Member):
                 self.watch.waits()
             if self._door.unproven:
                 self._door.check_unproven(self._absent(meeting))
-            if time.monotonic() >= meeting.end:
+            if not arrived and time.monotonic() >= meeting.end:
                 raise DeadlineError(self._missing(meeting))
+            if noted := self.noted():
+                raise _Broken(noted)
+
+    def _is_alone(self, meeting: _Meeting) -> bool:
+        """Whether nobody else on this machine claims a rank of this run; False while that is not sure."""
+        found = self.rival(last=time.monotonic() >= meeting.end)
+        if found is not None and found.sure:
+            raise _Broken(found.text)
+        return found is None
+
+    def _end_of_wait(self, meeting: _Meeting) -> float:
+        """Until when rank 0 may sleep; before it has met the others, it looks around."""
+        if self.joined or not self.job.claimed:
+            return meeting.end
+        return min(meeting.end, time.monotonic() + PAUSE_SECONDS)
 
     def _look_again(self, meeting: _Meeting) -> None:
         """Raise if somebody gave up in the meantime: after this the answer stands."""
@@ -358,10 +385,11 @@ class Hub(Member):
             raise DeadlineError(
                 f"rank 0 did not listen within {meeting.timeout:g} s at {meeting.label}: {error}"
             ) from None
-        except NoChannelError:
-            raise
-        except CommunicatorError as error:  # another rank 0 of this run stands there
-            raise _Broken(str(error)) from None
+        except CommunicatorError as error:
+            noted = self.noted()
+            if isinstance(error, NoChannelError) and not noted:
+                raise
+            raise _Broken(noted or str(error)) from None  # another rank 0 of this run stands there, or has stood
 
     def _admit(self, guest: Guest) -> None:
         """Let a worker in that has proved itself, if its rank is free."""
@@ -375,6 +403,8 @@ class Hub(Member):
             raise _Broken(refusal_text(OTHER_WORLD, guest.rank, guest.world_size))
         if guest.rank == 0 or (earlier is not None and earlier.stream.heard):
             self._door.refuse(guest, TAKEN)
+            if self.job.claimed:
+                leave_note(refusal_text(TAKEN, guest.rank, guest.world_size))
             raise _Broken(refusal_text(TAKEN, guest.rank, guest.world_size))
         if earlier is not None:  # its first connection was lost
             self._dismiss(earlier)

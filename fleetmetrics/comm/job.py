@@ -13,6 +13,7 @@ from typing import Mapping
 
 from fleetmetrics.comm.launchers import is_server, parts_of, place_of, refuse_groups
 from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError
+from fleetmetrics.identity import launch_of
 
 __all__ = ["Job", "refuse_server", "split_endpoint"]
 
@@ -52,6 +53,7 @@ class Job:
         host: the machine of rank 0, by what another launcher than Paddle's says, or "".
         run: what sets this run apart from others on the same machines, by what the launcher says, or "".
         reserved: ports that the environment promises to others.
+        claimed: whether this process says so by its environment, as others of this machine may, too.
 
     Examples:
         >>> Job.from_environment({"PADDLE_TRAINERS_NUM": "1"}).world_size
@@ -69,6 +71,7 @@ class Job:
     host: str = ""
     run: str = ""
     reserved: frozenset[int] = frozenset()
+    claimed: bool = field(default=False, compare=False)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Job:
@@ -99,8 +102,9 @@ class Job:
             bind=env.get("FLEETMETRICS_BIND", "").strip(),
             master=env.get("PADDLE_MASTER", "").strip(),
             host=place.host,
-            run=place.run,
+            run="|".join(filter(None, (place.run, launch_of(env)))) if place.size > 1 else "",
             reserved=_ports_in(env) if place.size > 1 else frozenset(),
+            claimed=place.size > 1 and environment is None,
         )
         if place.size > 1:
             job.candidates()

@@ -136,6 +136,7 @@ class SocketCommunicator(Communicator):
             )
         if self._channel.closed:
             raise CommunicatorError("the workers' channel is closed; make a new communicator on every worker.")
+        self._star.check_place()
         if self._star.broken:
             raise CommunicatorError(f"the workers' channel is broken since an earlier call: {self._star.broken}")
 

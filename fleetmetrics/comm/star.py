@@ -12,9 +12,24 @@ from collections import Counter
 from dataclasses import replace
 from typing import Callable, Sequence
 
+from fleetmetrics import identity
+from fleetmetrics.comm import rivals
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import described, late_text, named_error, readable
-from fleetmetrics.comm.frames import ACK, ANSWER, CLOSED, ERROR, GAVE_UP, LEFT, Frame, Garbled, Lost, Poll, Stream
+from fleetmetrics.comm.frames import (
+    ACK,
+    ANSWER,
+    CLOSED,
+    ERROR,
+    GAVE_UP,
+    LEFT,
+    TROUBLE,
+    Frame,
+    Garbled,
+    Lost,
+    Poll,
+    Stream,
+)
 from fleetmetrics.comm.handshake import REFUSAL_SECONDS, NotFound, connect
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_of
@@ -60,6 +75,7 @@ class Member(ABC):
         self.process = os.getpid()
         self._open = 0
         self.turns = Turns()
+        self.joined = False  # whether an exchange of this run has ended with a result
         self.inside = (0, "")  # which thread is in an exchange, and in which
         self.watch = watch(job.rank)  # logs each exchange; None: nobody wants to know
 
@@ -80,6 +96,42 @@ class Member(ABC):
                 self.tell_all(Frame(CLOSED, 0))
             self.closed = True
             self.close()
+
+    def check_place(self) -> None:
+        """Raise if this process is no worker, or may be one of another run; once it has met the others it is theirs."""
+        if self.joined or not self.job.claimed:
+            return
+        identity.stake()
+        worker = rivals.worker_behind()
+        if worker:
+            raise CommunicatorError(
+                f"this process, {os.getpid()}, is not rank {self.job.rank} of {self.job.title}: it was started by"
+                f" {worker}, which is. Compute in the worker itself, give this process a place of its own"
+                " (PADDLE_TRAINER_ID and so on), or call compute_local(). If it is the worker after all, set"
+                f" {identity.SETTING}=this in its environment."
+            )
+        text = self.noted()
+        if text:
+            raise CommunicatorError(text)
+
+    def noted(self) -> str:
+        """Say who has found out that two runs with these endpoints are on this machine, or ""."""
+        return rivals.note() if self.job.claimed and not self.joined else ""
+
+    def rival(self, last: bool) -> rivals.Finding | None:
+        """Return the processes of this machine that claim one rank; the last time even if that is not sure."""
+        found = rivals.look() if self.job.claimed and not self.joined else None
+        if found is not None and (found.sure or last):
+            rivals.leave_note(found.text)
+            return found._replace(sure=True)
+        return found
+
+    def join(self) -> None:
+        """Note that this worker and the others have met."""
+        if not self.joined:
+            self.joined = True
+            if self.job.claimed:
+                identity.join()
 
     @abstractmethod
     def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
@@ -174,10 +226,11 @@ class Spoke(Member):
                 fresh = self._stream is None
                 stream = self._connected(min(deadline.end, lost or deadline.end))
                 if fresh:
-                    frame = replace(frame, remaining=deadline.remaining)
+                    frame = replace(self._unless_there_is_a_rival(frame, deadline), remaining=deadline.remaining)
                 try:
                     answer = self._converse(channel, stream, frame, late, deadline)
                     channel.made, channel.label = channel.calls, label
+                    self.join()
                     return answer
                 except _Closed:  # it has a new one for the channels that are open
                     self._disconnect(stream)
@@ -232,11 +285,23 @@ class Spoke(Member):
     def _connected(self, end: float) -> Stream:
         if self._stream is None:
             try:
-                self._stream, self._round_trip = connect(self.job, self.secret.key, end)
+                self._stream, self._round_trip = connect(self.job, self.secret.key, end, self.noted)
             except NotFound as error:
                 raise _NotFound(error) from None
             self._poll.register(self._stream)
         return self._stream
+
+    def _unless_there_is_a_rival(self, frame: Frame, deadline: Deadline) -> Frame:
+        """The frame; trouble if another process of this machine claims a rank. On rank 0's machine rank 0 looks."""
+        while not self.job.on_one_machine:
+            found = self.rival(last=not deadline.remaining)
+            if found is None:
+                break
+            if found.sure:
+                trouble = json.dumps(described(CommunicatorError(found.text))).encode()
+                return replace(frame, kind=TROUBLE, header=trouble, payload=b"")
+            time.sleep(min(rivals.PAUSE_SECONDS, deadline.remaining))
+        return frame
 
     def _disconnect(self, stream: Stream) -> None:
         self._poll.unregister(stream)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.distributed.cluster import Job, attempt
+from tests.distributed.cluster import ROOT, Job, attempt, free_ports
 
 pytestmark = [
     pytest.mark.distributed,
@@ -68,3 +73,47 @@ def test_parameter_servers_with_gloo_on() -> None:
         assert "rank 1 did not arrive within 1 s" in report["util_late"]
     assert reports[0]["util_error"] == reports[1]["util_error"]
     assert reports[0]["util_late"] == reports[1]["util_late"]
+
+
+ONE_SUM = """
+import os
+import fleetmetrics as fm
+if os.environ["TRAINING_ROLE"] == "TRAINER":
+    metric = fm.Sum()
+    metric.add([float(os.environ["OWN"]) + int(os.environ["PADDLE_TRAINER_ID"])])
+    print("value", metric.compute(timeout=60), flush=True)
+"""
+
+
+def test_two_launches_with_the_same_ports_are_both_right(tmp_path: Path) -> None:
+    """What the launcher calls its own keeps the runs apart, without a word from the user."""
+    script = tmp_path / "one_sum.py"
+    script.write_text(ONE_SUM)
+    server, *workers = (f"127.0.0.1:{port}" for port in free_ports(3))
+    command = [sys.executable, "-m", "paddle.distributed.launch", "--servers", server, "--workers", ",".join(workers)]
+    foreign = ("PADDLE_", "FLEETMETRICS_", "TRAINING_")
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(foreign)}
+    launchers = []
+    try:
+        for own in (100, 200):
+            log = tmp_path / str(own)
+            launchers.append(
+                subprocess.Popen(
+                    [*command, "--log_dir", str(log), str(script)],
+                    cwd=tmp_path,
+                    env={**environment, "OWN": str(own), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            )
+        for launcher in launchers:
+            launcher.wait(120)
+    finally:
+        for launcher in launchers:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(launcher.pid, signal.SIGKILL)
+            launcher.wait()
+    for own in (100, 200):
+        said = [(tmp_path / str(own) / f"workerlog.{rank}").read_text() for rank in range(2)]
+        assert all(f"value {2.0 * own + 1}" in text for text in said), said
