@@ -389,7 +389,7 @@ MUTATIONS = [
     Mutation(
         "a worker takes whoever listens for rank 0",
         "comm/handshake.py::_greet",
-        'if not hmac.compare_digest(proof, talk.prove(b"rank 0" + code)):',
+        'if not hmac.compare_digest(proof, talk.prove(b"rank 0" + code + why)):',
         "if False:",
         "tests/fuzz/test_channel.py -k greetings",
     ),
@@ -558,8 +558,8 @@ MUTATIONS = [
     Mutation(
         "a sum of two numbers wraps around in one worker",
         "numbers.py::sum_of_numbers",
-        "    if type(total) is int and not -(2**63) <= total < 2**63:",
-        "    total = (total + 2**63) % 2**64 - 2**63 if type(total) is int else total\n    if False:",
+        "type(total) is int and -(2**63) <= total < 2**63):\n        return total",
+        "type(total) is int):\n        return (total + 2**63) % 2**64 - 2**63 if type(total) is int else total",
         "tests/metrics/test_aggregation.py -k overflow",
     ),
     Mutation(
@@ -593,8 +593,8 @@ MUTATIONS = [
     Mutation(
         "what a failing batch has added stays",
         "accumulator.py::Accumulator._accumulate",
-        "                state.back_to(mark)\n            raise",
-        "                pass\n            raise",
+        "each.back_to(mark)",
+        "pass",
         "tests/test_atomic.py",
     ),
     Mutation(
