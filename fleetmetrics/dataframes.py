@@ -8,7 +8,8 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.batch.keys import Coded, keys_of
-from fleetmetrics.errors import DataError, InvalidInputError, library
+from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.optional import library
 
 __all__ = ["Columns", "arguments_of", "array_of", "arrow", "decoded", "is_list", "nulls_of", "table_of", "unnested"]
 

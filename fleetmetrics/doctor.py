@@ -23,8 +23,9 @@ from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import VARIABLES, place_of
-from fleetmetrics.errors import DeadlineError, FleetMetricsError, ServerProcessError, UnauthenticatedWarning, muted
+from fleetmetrics.errors import DeadlineError, FleetMetricsError, ServerProcessError, UnauthenticatedWarning
 from fleetmetrics.logs import level_asked
+from fleetmetrics.warning import muted
 
 __all__ = ["doctor"]
 

@@ -6,12 +6,7 @@ the built-in error that a reader would expect (``ValueError``, ``TimeoutError``,
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
-import importlib
-import sys
-import warnings
-from typing import Any, ContextManager, Iterator
+from typing import Any
 
 __all__ = [
     "AgreementError",
@@ -37,16 +32,6 @@ __all__ = [
     "UndefinedMetricWarning",
     "UnknownNameError",
 ]
-
-_muted: contextvars.ContextVar[tuple[type[Warning], ...]] = contextvars.ContextVar("_muted", default=())
-_gathered: contextvars.ContextVar[dict[type[Warning], list[str]] | None] = contextvars.ContextVar(
-    "_gathered", default=None
-)
-#: The categories of warnings that `muted` keeps quiet here.
-muted_now = _muted.get
-_part = contextvars.ContextVar("_part", default="")
-#: The part of the samples that is named, such as " of slot 3"; or nothing.
-part_now = _part.get
 
 
 class FleetMetricsError(Exception):
@@ -142,67 +127,3 @@ class UndefinedMetricWarning(UserWarning):
 
 class BucketWarning(UserWarning):
     """Buckets leave the value more uncertain than the metric's ``tolerance``."""
-
-
-_PACKAGE = __name__.partition(".")[0]
-
-
-@contextlib.contextmanager
-def _holding(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[Any]:
-    token = variable.set(value)
-    try:
-        yield value
-    finally:
-        variable.reset(token)
-
-
-def muted(*categories: type[Warning]) -> ContextManager[Any]:
-    """Keep `warn` from saying something of these categories inside."""
-    return _holding(_muted, (*_muted.get(), *categories))
-
-
-def gathered(*categories: type[Warning]) -> ContextManager[dict[type[Warning], list[str]]]:
-    """Have what `warn` would say inside of these categories, to say it in one sentence afterwards."""
-    return _holding(_gathered, {category: [] for category in categories})
-
-
-def part_named(text: str) -> ContextManager[Any]:
-    """Name the part of the samples, such as "slot 3", in the warnings raised inside."""
-    return _holding(_part, f"{_part.get()} of {text}")
-
-
-def library(name: str, extra: str) -> Any:
-    """Import an optional library.
-
-    Args:
-        name: of the module, such as ``"pyarrow.parquet"``.
-        extra: of this package, which brings it.
-
-    Raises:
-        MissingLibraryError: it is not installed, or broken.
-
-    Examples:
-        >>> library("numpy", "files").__name__
-        'numpy'
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        how = f"install it by pip install 'fleetmetrics[{extra}]'"
-        if "pyarrow" in name and "numpy" in str(error).lower():  # which its metadata does not say
-            how += "; pyarrow 26 needs NumPy 2, and beside NumPy 1, as Paddle 2.6 needs it: pip install 'pyarrow<26'"
-        raise MissingLibraryError(f"{name} cannot be imported ({error}); {how}") from error
-
-
-def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn the caller of this package: the warning points at the first line outside of it."""
-    if issubclass(category, muted_now()):
-        return
-    gathering = _gathered.get()
-    if gathering is not None and category in gathering:
-        gathering[category].append(text)
-        return
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level)

@@ -30,9 +30,10 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.comm import Block, communicator_for
-from fleetmetrics.errors import InvalidInputError, warn
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.given import amount
 from fleetmetrics.state import name_of, read
+from fleetmetrics.warning import warn
 
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
 

@@ -9,10 +9,11 @@ from typing import Any, Iterator, Mapping
 import numpy as np
 
 from fleetmetrics.arguments import array_of, flag_of, whole_number_of
-from fleetmetrics.errors import InvalidInputError, warn
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import ROC, CalibrationPoints, HistogramCounts, PrecisionRecall, Sweep
 from fleetmetrics.formulas.bootstrap import BootstrapResult
 from fleetmetrics.metrics.curves import Shares
+from fleetmetrics.warning import warn
 from fleetmetrics.xp import to_host
 
 __all__ = ["flatten"]

@@ -19,7 +19,9 @@ MODULES = {
 }
 #: What a module of the first kind may not know of.
 BELOW = {
-    "errors": {"arguments", "numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
+    "errors": {name.split(".")[1] for name in MODULES if "." in name},  # all
+    "warning": {"arguments", "numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
+    "optional": {"arguments", "numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
     "arguments": {"numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
     "numbers": {"formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
     "formulas": {"sampling", "batch", "xp", "state", "comm", "static", "metric", "metrics", "records"},

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 from fleetmetrics._version import __version__
 from fleetmetrics.cli.printed import clean, show
-from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError, MissingLibraryError, library
+from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError, MissingLibraryError
+from fleetmetrics.optional import library
 
 if TYPE_CHECKING:
     from fleetmetrics.cli.result import Side

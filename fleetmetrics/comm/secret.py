@@ -13,7 +13,8 @@ from typing import Iterator, NamedTuple
 
 from fleetmetrics.comm.frames import Key
 from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import AuthenticationError, UnauthenticatedWarning, warn
+from fleetmetrics.errors import AuthenticationError, UnauthenticatedWarning
+from fleetmetrics.warning import warn
 
 __all__ = ["Secret", "folder_of_the_user", "secret_of", "secret_path"]
 

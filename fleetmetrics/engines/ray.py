@@ -7,8 +7,8 @@ from typing import Any, Callable, Mapping
 
 from fleetmetrics.dataframes import arrow
 from fleetmetrics.engines import Plan, joined, paths_of, tree
-from fleetmetrics.errors import library
 from fleetmetrics.files import Evaluated
+from fleetmetrics.optional import library
 
 __all__ = ["evaluate"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import Any, Callable, Mapping, Sequence
 
-from fleetmetrics.errors import UnknownNameError, warn
+from fleetmetrics.errors import UnknownNameError
+from fleetmetrics.warning import warn
 
 __all__ = ["ENGINE", "METRICS", "PRETRAIN", "Registry"]
 

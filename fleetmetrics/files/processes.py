@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Any, Callable, Generator, Iterator, Sequence
 
-from fleetmetrics.errors import warn
+from fleetmetrics.warning import warn
 
 __all__ = ["results_of", "serve"]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.errors import UndefinedMetricWarning, part_now, warn
+from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import as_number, root
 from fleetmetrics.given import (
@@ -26,6 +26,7 @@ from fleetmetrics.given import (
     text,
     weights,
 )
+from fleetmetrics.warning import part_now, warn
 
 __all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", "throughput", "variance"]
 

@@ -8,8 +8,9 @@ from typing import Any, Mapping, NamedTuple
 import numpy as np
 
 from fleetmetrics.arguments import is_whole
-from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
+from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.given import anything, array_of, between, given, numbers, optional, text, weights
+from fleetmetrics.warning import warn
 
 __all__ = ["BootstrapResult", "PairedDifference", "bootstrap_result", "paired_difference"]
 

@@ -32,8 +32,9 @@ from fleetmetrics.base_metric import BaseMetric
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import Letter, get_communicator
 from fleetmetrics.comm.launchers import paddles_place
-from fleetmetrics.errors import BucketWarning, FleetMetricsError, InvalidInputError, UndefinedMetricWarning, muted
+from fleetmetrics.errors import BucketWarning, FleetMetricsError, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.sampling import Dealing, epoch_under_way
+from fleetmetrics.warning import muted
 
 __all__ = ["GlobalValues", "ModelMetric", "own_predictions"]
 

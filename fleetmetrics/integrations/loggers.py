@@ -12,12 +12,14 @@ from typing import Any, Callable, Iterator, Mapping
 import numpy as np
 
 from fleetmetrics.comm import get_communicator
-from fleetmetrics.errors import InvalidInputError, MissingLibraryError, library, warn
+from fleetmetrics.errors import InvalidInputError, MissingLibraryError
 from fleetmetrics.formulas import ROC, CalibrationPoints, HistogramCounts, PrecisionRecall, Sweep
 from fleetmetrics.formulas.bootstrap import BootstrapResult
 from fleetmetrics.metrics.curves import Shares
+from fleetmetrics.optional import library
 from fleetmetrics.plot import confusion_matrix, draw
 from fleetmetrics.scalars import flatten, is_matrix, parts
+from fleetmetrics.warning import warn
 
 __all__ = ["LogCallback", "log"]
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.arguments import choice_of, flag_of, number_of
-from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, muted, muted_now, warn
+from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.auc import area_fraction, average_precision_near
 from fleetmetrics.formulas.class_areas import average_precision_of_classes_near
 from fleetmetrics.metrics.buckets import ClassHistograms, ClassSettings
+from fleetmetrics.warning import muted, muted_now, warn
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -15,8 +15,9 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.errors import InvalidInputError, library
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.curves import points
+from fleetmetrics.optional import library
 from fleetmetrics.plot.canvas import band, canvas, dotted, interval, plain, reference, short, spoken, stairs
 from fleetmetrics.plot.canvas import style as style
 from fleetmetrics.plot.canvas import svg as svg

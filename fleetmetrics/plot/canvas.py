@@ -11,7 +11,8 @@ from typing import Any, Iterator, Mapping
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError, library
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.optional import library
 
 __all__ = ["style", "svg"]
 

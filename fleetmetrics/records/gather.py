@@ -24,7 +24,7 @@ from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import described, named_error
 from fleetmetrics.comm.frames import joined
-from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, warn
+from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError
 from fleetmetrics.logs import progress
 from fleetmetrics.records.batches import Columns, InOrder, Kind, as_results, joint_kind, number_of, one_per_id, part_of
 from fleetmetrics.records.ledger import kept_records
@@ -34,6 +34,7 @@ from fleetmetrics.records.share import Share, check_notes, counts_samples, kinds
 from fleetmetrics.sampling import Positions
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
+from fleetmetrics.warning import warn
 
 __all__ = ["gather"]
 

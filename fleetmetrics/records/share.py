@@ -11,11 +11,12 @@ from typing import Any, Mapping, Sequence
 from fleetmetrics.arguments import is_whole
 from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.errors import AgreementError, InvalidInputError, UnknownNameError, warn
+from fleetmetrics.errors import AgreementError, InvalidInputError, UnknownNameError
 from fleetmetrics.records.batches import Columns, Kind
 from fleetmetrics.records.recorder import Recorder, States, checked_states, combine_states
 from fleetmetrics.sampling import MODES, Dealing
 from fleetmetrics.serial import described_array, is_plain
+from fleetmetrics.warning import warn
 
 __all__ = ["Share", "check_mode", "check_notes", "counts_samples", "kinds_in"]
 

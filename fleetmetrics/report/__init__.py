@@ -18,7 +18,8 @@ from typing import Any, Iterator, Mapping
 from fleetmetrics import plot
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.comm import LocalCommunicator, set_communicator
-from fleetmetrics.errors import InvalidInputError, library
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.optional import library
 from fleetmetrics.plot.canvas import plain
 
 __all__ = ["html"]

@@ -7,7 +7,7 @@ reduced over the workers by `fleetmetrics.sum`, ``max`` and ``min``, or by a met
 Importing this module imports Paddle.
 """
 
-from fleetmetrics.errors import library
+from fleetmetrics.optional import library
 
 library("paddle", "cpu")  # which says what to install
 

@@ -18,9 +18,10 @@ from typing import Any, Iterable, Sequence
 import numpy as np
 import paddle
 
-from fleetmetrics.errors import StaticProgramError, warn
+from fleetmetrics.errors import StaticProgramError
 from fleetmetrics.numbers import identity
 from fleetmetrics.static.programs import kind_under_construction
+from fleetmetrics.warning import warn
 from fleetmetrics.xp import paddle_ops
 
 __all__ = ["BY_COUNTER", "Claim", "check_reading", "claim", "claims_of", "renew"]

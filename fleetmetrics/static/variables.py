@@ -12,10 +12,11 @@ import numpy as np
 import paddle
 
 from fleetmetrics.arguments import choice_of
-from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNotFoundError, StaticProgramError, warn
+from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNotFoundError, StaticProgramError
 from fleetmetrics.numbers import REDUCTIONS, identity
 from fleetmetrics.static.claims import BY_COUNTER, Claim, claims_of, renew
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
+from fleetmetrics.warning import warn
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
 __all__ = ["StaticState", "accumulate", "create_state", "current_program", "load", "states"]

@@ -12,11 +12,12 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, poisson, salts, words
 from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
-from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, muted
+from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.bootstrap import bootstrap_result
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.record_metric import Draws, GroupedMetric
 from fleetmetrics.state import Lanes, State
+from fleetmetrics.warning import muted
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, without_strays
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning, gathered, part_named, warn
+from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.records.table import Table
 from fleetmetrics.state import State
+from fleetmetrics.warning import gathered, part_named, warn
 from fleetmetrics.wrappers.keyed import host_keys
 from fleetmetrics.wrappers.slicing import KEY, FixedSlicing, GrowingSlicing, SlicedRecords, Slicing
 from fleetmetrics.wrappers.wrapper import Wrapper

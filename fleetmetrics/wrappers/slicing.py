@@ -14,10 +14,11 @@ from fleetmetrics.arguments import raise_if_too_large
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.keys import Coded
 from fleetmetrics.batch.lanes import Groups
-from fleetmetrics.errors import InvalidInputError, StaticProgramError, warn
+from fleetmetrics.errors import InvalidInputError, StaticProgramError
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records, Table, joined_records
 from fleetmetrics.state import Lanes, State
+from fleetmetrics.warning import warn
 from fleetmetrics.wrappers.keyed import KeyTable, Plan, Rows, check_kind, found_in, host_keys
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, to_host
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from fleetmetrics.arguments import flag_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.errors import part_named
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.numbers import REST, combine_exactly, identity
 from fleetmetrics.state import InPlace, State, read, spread
+from fleetmetrics.warning import part_named
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import Directed, Scattered, is_paddle, is_static, namespace
 

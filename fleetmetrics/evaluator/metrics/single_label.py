@@ -7,10 +7,11 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.errors import AssertedInputError, InvalidInputError, warn
+from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import common, inputs
 from fleetmetrics.evaluator.registry import PRETRAIN
+from fleetmetrics.warning import warn
 from fleetmetrics.xp import numpy_ops
 
 __all__ = ["Accuracy", "ConfusionMatrix", "SingleLabelMetric"]

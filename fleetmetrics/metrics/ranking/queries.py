@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics.arguments import column_of, is_whole
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning, warn
+from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.groups import scaled
 from fleetmetrics.formulas.ranking import RankedQueries
@@ -18,6 +18,7 @@ from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
+from fleetmetrics.warning import warn
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
