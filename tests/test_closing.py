@@ -220,6 +220,18 @@ def test_totals_are_asked_for_and_must_be_those_of_the_same_parts():
         fm.merge_all(made[:-2]).compute()
 
 
+def test_of_totals_in_a_collection_the_first_area_counts():
+    data = {"prediction": [0.1, 0.4, 0.35, 0.8, 0.6], "label": [0, 0, 1, 1, 0]}
+    totals = fm.MetricCollection({"whole": fm.ExactAUC(), "slots": fm.Sliced(fm.ExactAUC())})
+    totals.add(**data, slot=[*"aabbb"])
+    totals.close("score")
+    found, want = fm.ExactAUC(curve="PR"), fm.ExactAUC(curve="PR")
+    for metric in (found, want):
+        metric.add(**data)
+    found.close("score", totals=totals)
+    assert found.compute() == pytest.approx(want.compute(), rel=1e-13)
+
+
 def test_slices_may_differ_between_parts_but_none_may_be_evicted():
     def part(users: Any, slots: Any) -> Any:
         metric = fm.Sliced(fm.GAUC(), max_keys=3)

@@ -214,6 +214,21 @@ def test_a_sampler_that_deals_in_its_own_way_is_iterated(kind, shuffle):
         ordered[kept_positions(sampler, rank)] = part
     assert ordered.tolist() == samples
     assert (sampler.epoch, sampler.local_rank) == (4, 0)  # copies were iterated
+    earlier = make(10, 2, 3, shuffle, kind=kind)
+    assert [dealt_indices(earlier, rank, epoch=4).tolist() for rank in range(3)] == real
+
+
+def test_a_sampler_of_ones_own_has_its_epoch_and_needs_no_more_than_a_rank():
+    class Turning:
+        """Deals two samples to each rank, of which each epoch turns the order; it says nothing of shuffling."""
+
+        nranks, local_rank, epoch = 2, 0, 1
+
+        def __iter__(self):
+            yield np.roll(np.arange(4), self.epoch)[2 * self.local_rank :][:2]
+
+    assert [dealt_indices(Turning(), rank).tolist() for rank in range(2)] == [[3, 0], [1, 2]]
+    assert [dealt_indices(Turning(), rank, epoch=2).tolist() for rank in range(2)] == [[2, 3], [0, 1]]
 
 
 def test_of_what_such_a_sampler_repeats_the_earliest_counts_then_the_lowest_rank():
@@ -313,6 +328,19 @@ def test_a_rank_of_many_does_not_pay_for_the_whole_data_set():
     assert positions.dtype == np.int64
     assert positions[[0, -1]].tolist() == [8 * (2**20 - 1), 2**33 - 1]
     assert peak < 1_000_000
+
+
+def test_positions_take_eight_bytes_from_2_to_the_31_records_on():
+    for samples, dtype in ((2**31, np.int64), (2**31 - 2**20, np.int32)):
+        assert kept_positions(described(samples, 8, 2**20), 0).dtype == dtype
+
+
+def test_a_batch_may_be_larger_than_any_data_set():
+    for shuffle in (False, True):
+        like, larger = described(10, 4, 3, shuffle), described(10, 2**40, 3, shuffle)
+        for rank in range(3):
+            assert dealt_indices(larger, rank).tolist() == dealt_indices(like, rank).tolist()
+            assert padding_mask(larger, rank).tolist() == padding_mask(like, rank).tolist()
 
 
 def test_shuffled_one_permutation_is_made():

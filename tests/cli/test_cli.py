@@ -177,6 +177,15 @@ def test_every_metric_of_the_catalogue_has_a_line_and_can_be_made(run):
         assert collection({**asked, "metrics": [spec]}).metrics[spec]
 
 
+def test_errors_of_any_size_are_counted_by_their_sign():
+    from fleetmetrics.cli.choices import Errors
+
+    metric = Errors()
+    metric.add([1e15, -1e300, 1e-30, 2.0, -2.0, 0.0], np.zeros(6))
+    found = metric.compute()
+    assert (found.below, found.above, found.counts.sum()) == (1, 1, 4)
+
+
 # -- intervals, baseline, slices -------------------------------------------------------------------------------
 
 
@@ -481,7 +490,10 @@ def test_states_of_something_else_do_not_go_together(evaluate, run, tmp_path):
     evaluate("--metrics", "auc,log_loss", "--save-state", one)
     evaluate("--metrics", "auc:buckets=64,log_loss", "--save-state", other)
     torn.write_bytes(one.read_bytes()[:-20])
+    weighted = tmp_path / "weighted.fms"
+    evaluate("--metrics", "auc,log_loss", "--weight", "w", "--save-state", weighted)
     for command in ("merge", "compare"):
+        assert "weight" in run(command, one, weighted, status=3).replace("weighted", "")
         text = run(command, one, other, status=3)
         assert "one.fms" in text and "other.fms" in text and "auc:buckets=64" in text
         assert "torn.fms" in run(command, one, torn, status=3)

@@ -91,6 +91,15 @@ def test_each_row_at_fault_counts_once_however_many_of_its_values_are(tmp_path):
     assert (read.rows, read.skipped) == (5, 3)
 
 
+def test_of_many_rows_at_fault_five_are_described(tmp_path):
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text('{"p": 0.5, "y": 1}\n' + "[]\n" * 7)
+    one = files.evaluate_file(tmp_path / "a.jsonl", fm.AUC, COLUMNS, skip_bad_rows=True).read
+    both = files.evaluate(tmp_path, fm.AUC, COLUMNS, skip_bad_rows=True).read
+    assert (one.rows, one.skipped, len(one.examples)) == (8, 7, 5)
+    assert (both.rows, both.skipped, len(both.examples)) == (16, 14, 5)
+
+
 def test_the_place_counts_over_all_pieces(tmp_path, monkeypatch):
     from fleetmetrics.files import formats
 

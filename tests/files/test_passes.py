@@ -39,7 +39,7 @@ def few(monkeypatch):
     """So little memory that it takes five passes."""
     monkeypatch.setattr(files, "_BASE", 1000)
     monkeypatch.setattr(files, "_PER_ROW", 1)
-    return {"memory": 1250 + 2 * (2 * ROWS // 5)}  # two passes at a time
+    return {"memory": 1250 + 2 * (2 * ROWS // 5 + 100)}  # two passes at a time
 
 
 def test_passes_give_the_values_of_one_and_their_number_follows_from_the_memory(folder, few, monkeypatch):
@@ -191,6 +191,17 @@ def test_a_score_that_is_none_is_met_by_one_range(tmp_path, few):
     assert (read.rows, read.skipped) == (ROWS, 2)
     with pytest.raises(DataError, match="row 7, column 'p': nan"):
         files.evaluate(tmp_path, fm.ExactAUC, SCORES, processes=1, complete_by="score", **few)
+
+
+def test_ranges_begin_at_scores_that_are_numbers(tmp_path, few):
+    score = np.random.default_rng(0).random(ROWS)
+    score[::3], score[1::3] = np.nan, np.inf
+    table = pa.table({"p": pa.array(score, from_pandas=False), "y": np.arange(ROWS) // 3 % 2})
+    pq.write_table(table, tmp_path / "a.parquet")
+    given = {"columns": SCORES, "processes": 1, "skip_bad_rows": True}
+    want = files.evaluate(tmp_path, fm.ExactAUC, **given)
+    found = files.evaluate(tmp_path, fm.ExactAUC, **given, complete_by="score", **few)
+    assert found.metrics.compute() == want.metrics.compute() and found.read.skipped == want.read.skipped
 
 
 def test_what_ranges_of_scores_cannot_do_is_refused(tmp_path):

@@ -1276,4 +1276,47 @@ MUTATIONS = [
         "            pass\n",
         "tests/test_doctor.py -k broken_environment",
     ),
+    # -- what is dealt, read and put together in parts --------------------------------------------------------
+    Mutation(
+        "a sampler of one's own is iterated for its own epoch",
+        "sampling.py::_Iterated.__init__",
+        "one.local_rank, one.epoch = rank, epoch",
+        "one.local_rank = rank",
+        "tests/test_sampling.py -k 'way_is_iterated or ones_own'",
+    ),
+    Mutation(
+        "a sampler of one's own is asked whether it shuffles",
+        "sampling.py::Dealing.__init__",
+        "epoch = 0 if formula and not inner.shuffle else",
+        "epoch = 0 if not inner.shuffle else",
+        "tests/test_sampling.py -k ones_own",
+    ),
+    Mutation(
+        "a range of scores may begin at nan",
+        "files/__init__.py::_bounds",
+        "scores = np.sort(scores[np.isfinite(scores)])",
+        "scores = np.sort(scores)",
+        "tests/files/test_passes.py -k begin_at_scores",
+    ),
+    Mutation(
+        "the last pass over the files takes more than its part of the memory",
+        "files/__init__.py::_passes",
+        "max(processes, -(-needed // room))",
+        "max(processes, needed // room)",
+        "tests/files/test_passes.py -k values_of_one",
+    ),
+    Mutation(
+        "a state with weights goes together with one without",
+        "cli/result.py::_alike",
+        '", ".join(sorted(asked["columns"]))',
+        '""',
+        "tests/cli/test_cli.py -k something_else",
+    ),
+    Mutation(
+        "totals are those of the last area of a collection",
+        "partial.py::closed_by",
+        "return closed[0].carries[0]",
+        "return closed[-1].carries[0]",
+        "tests/test_closing.py -k totals_in_a",
+    ),
 ]
