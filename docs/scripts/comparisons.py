@@ -1,0 +1,66 @@
+"""Compare every metric with scikit-learn or NumPy on random samples, as one process and split among workers.
+
+    python docs/scripts/comparisons.py [--seeds 13]
+
+Each case of the tests' contract is drawn with every pair of dtypes that it takes, with and without weights and a mask,
+anew for each seed. One metric is fed all samples; then the samples are split at random among up to seven workers, whose
+metrics are merged. Both values must be the reference's: bit for bit where nothing is rounded, else within the case's
+tolerance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import warnings
+from collections import Counter
+
+import numpy as np
+from _catalogue import DOCS
+
+sys.path.insert(0, str(DOCS.parent))
+
+from tests import contract
+from tests.contract import CASES, DTYPES, WEIGHTS, batches, draw, expected, feed, same
+
+
+def values_of(name: str, data: contract.Data, rng: np.random.Generator) -> list[object]:
+    """The value of one process, and that of random workers."""
+    rows = len(data.prediction)
+    cuts = [0, *np.sort(rng.integers(0, rows + 1, rng.integers(1, 7))), rows]
+    values = []
+    for shares in ([data], [data.rows(*cut) for cut in itertools.pairwise(cuts)]):
+        total = CASES[name].make()
+        for share in shares:
+            worker = CASES[name].make()
+            feed(worker, batches(share, size=int(rng.integers(1, 64))), "numpy")
+            total.merge(worker)
+        values.append(total.compute())
+    return values
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=13, help="how often each combination is drawn anew")
+    seeds = parser.parse_args().seeds
+    warnings.simplefilter("ignore")  # of small samples much is undefined, here and there
+    counts: Counter[str] = Counter()
+    for name, dtypes, weight, mask in itertools.product(CASES, DTYPES, WEIGHTS, (False, True)):
+        if np.dtype(dtypes[0]).kind not in CASES[name].kinds:
+            continue
+        for seed in range(seeds):
+            data = draw(name, dtypes, weight, mask, seed=seed + 1)
+            exact, reference = contract.is_exact_value(name, data, weight), expected(name, data)
+            for value in values_of(name, data, np.random.default_rng([seed, len(name)])):
+                right = same(value, reference, exact, CASES[name].tolerance)
+                counts["right" if right else "wrong"] += 1
+                if not right:
+                    print(f"{name}, {'/'.join(dtypes)}, weight {weight}, mask {mask}, seed {seed + 1}:", end=" ")
+                    print(f"{value!r:.200}, reference {reference!r:.200}")
+    print(f"{len(CASES)} cases: {sum(counts.values()):,} comparisons, {counts['wrong']} differ")
+    return int(counts["wrong"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
