@@ -12,8 +12,9 @@ An exchange goes like this; all the others, of states, arrays, records and objec
           |       ack        |                  |
           | ---------------> |                  |     if nobody has the answer, rank 0 takes it back
 
-`Communicator.consult` is that exchange as its users see it. `job` reads where this process stands, `handshake` finds
-rank 0 and proves both sides to each other, `frames` are what they say from then on, sealed. `hub` is rank 0's side of
+`Communicator.consult` is that exchange as its users see it. `job` reads where this process stands, from the table in
+`launchers`; `rivals` looks for other processes that claim the same place. `handshake` finds rank 0 and proves both
+sides to each other, `frames` are what they say from then on, sealed. `hub` is rank 0's side of
 the star, `star` the other workers', `turns` the line of a worker's threads, and `sockets` the communicator on top.
 Rank 0 gives up early enough for its verdict to reach everybody before the first deadline, and names the ranks that
 are missing. It has no threads: it coordinates inside of its own call. `blocks` puts many states into one payload,

@@ -100,7 +100,8 @@ LAUNCHERS = (
         rank=("RANK",),
         local=("LOCAL_WORLD_SIZE",),
         host=("MASTER_ADDR",),
-        run=("TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"),
+        # Not TORCHELASTIC_RESTART_COUNT: each agent counts the restarts of its own workers.
+        run=("TORCHELASTIC_RUN_ID", "MASTER_PORT"),
         command="torchrun",
         modules=("torch.distributed.run", "torch.distributed.launch"),
     ),

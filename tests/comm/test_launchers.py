@@ -200,6 +200,11 @@ def test_two_runs_on_the_same_machines_take_other_ports(change: tuple[dict[str, 
     assert one.candidates() == Job.from_environment({**environment, name: "101", "HOME": "/elsewhere"}).candidates()
 
 
+def test_workers_whose_agents_of_torchrun_have_restarted_them_unequally_are_one_run() -> None:
+    one, other = (Job.from_environment({**TORCH, "TORCHELASTIC_RESTART_COUNT": count}) for count in "01")
+    assert one.name == other.name
+
+
 def test_without_a_name_the_run_is_that_of_the_process_that_has_started_the_workers() -> None:
     """Workers behind different shells find the same one, and another one's workers do not."""
     code = "from fleetmetrics.comm.launchers import place_of; import os; print(place_of(os.environ).run)"
