@@ -233,7 +233,10 @@ class BaseMetric(Recorder, Resumable):
             return columns.blocks()
         size = whole_number_of("batch_size", self.batch_size, 1)
         whole, rest = divmod(len(columns), size)
-        return [size] * whole + [rest] * (rest > 0)
+        blocks = [size] * whole
+        if rest:
+            blocks.append(rest)
+        return blocks
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The value of one batch, given as to ``add``, on this worker; what was accumulated is left unchanged."""

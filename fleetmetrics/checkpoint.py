@@ -158,10 +158,12 @@ class Checkpointed(Told):
 
     def _plan(self, state: Mapping[str, Any], strict: bool = True) -> _Plan:
         """Which holder takes what of a state dict, and of all others that are like it."""
-        of, own, owner = self._said(state)[0], self._about(), self._called()
+        of = self._said(state)[0]
+        own, owner = self._about(), self._called()
         wrong = f"{owner}: the checkpoint is of another metric, or other settings"
         with misfits_named():
-            settings, theirs = of["settings"], {name: (its, dict(held)) for name, (its, held) in of["parts"].items()}
+            settings = of["settings"]
+            theirs = {name: (its, dict(held)) for name, (its, held) in of["parts"].items()}
             if not all(isinstance(start, str) for _, held in theirs.values() for start in held):
                 raise TypeError("keys of arrays are texts")
         mine = self._parts()
@@ -513,7 +515,8 @@ def _opened(path: str) -> tuple[list[str], dict[str, Any], Resumed]:
     folder = os.path.isdir(path)
     first = os.path.join(path, _MANIFEST) if folder else path
     if not os.path.isfile(first):
-        raise InvalidInputError(f"path: there is no checkpoint at {path!r}" + ", in this folder" * folder)
+        where = f"{path!r}, in this folder" if folder else f"{path!r}"
+        raise InvalidInputError(f"path: there is no checkpoint at {where}")
     arrays, note = read_arrays(first, lambda *name: name == _INDICES)
     try:
         resumed = Resumed(note["workers"], note["batches"], note["sampler"], arrays.get(_INDICES))

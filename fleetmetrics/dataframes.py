@@ -185,7 +185,8 @@ def _keys(array: Any) -> Any:
         return values.to_numpy()[indices]
     if types.is_timestamp(kind):
         texts = np.datetime_as_string(values.to_numpy(zero_copy_only=False)).tolist()
-        texts = [(text.rstrip("0").rstrip(".") if "." in text else text) + "Z" * bool(kind.tz) for text in texts]
+        zone = "Z" if kind.tz else ""
+        texts = [(text.rstrip("0").rstrip(".") if "." in text else text) + zone for text in texts]
     else:
         try:
             texts = values.cast(pa.large_string()).to_pylist()

@@ -143,7 +143,7 @@ class _Script:
             elif not home and name not in {*self.changed, *self.needed}:
                 self._name(node, path)
         order = sorted(homes, key=lambda home: home == own)
-        new = [f"from {home} " * bool(home) + f"import {', '.join(homes[home])}" for home in order]
+        new = [(f"from {home} " if home else "") + f"import {', '.join(homes[home])}" for home in order]
         if any(name in self.changed for name, _ in _bound(node)):
             new.insert(0, "import fleetmetrics")
         elif {*homes} == {own}:
@@ -183,7 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{path}:{getattr(error, 'lineno', None) or 1}: {error}; nothing was changed here or after", file=sys.stderr
         )
         return 2
-    print(*notes, sep="\n", end="\n" * bool(notes), file=sys.stderr)
+    for note in notes:
+        print(note, file=sys.stderr)
     return 1 if notes else 0
 
 

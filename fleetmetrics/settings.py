@@ -267,7 +267,7 @@ def difference(one: Any, other: Any, name: Callable[[str], str] = str, where: st
     if isinstance(one, dict) and isinstance(other, dict):
         if one.get(_CLASS) != other.get(_CLASS):
             return f"{_inside(at, where)}it is a {other.get(_CLASS)}, here a {one.get(_CLASS)}"
-        inside = f"{at}.{where}" if at and where else at or where
+        inside = ".".join(filter(None, (at, where)))
         pairs = [(key, one.get(key, _MISSING), other.get(key, _MISSING)) for key in {**one, **other}]
         return next(filter(None, (difference(mine, its, name, key, inside) for key, mine, its in pairs)), "")
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):

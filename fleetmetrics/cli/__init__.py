@@ -165,7 +165,8 @@ def _finish(args: argparse.Namespace, sides: Sequence[Side], said: Sequence[str]
     errors = [side.error for side in sides if side.error]
     if args.save_state:
         save(args.save_state, new)
-        errors += [f"{args.save_state} holds what could be used: {len(new.read.files):,} files"] * bool(errors)
+        if errors:
+            errors.append(f"{args.save_state} holds what could be used: {len(new.read.files):,} files")
     if errors:
         raise DataError("\n".join(errors))
     if old is not None and "id" in new.asked["columns"]:

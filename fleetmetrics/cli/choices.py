@@ -125,8 +125,13 @@ def asked_of(args: Any) -> dict[str, Any]:
         raise InvalidInputError(f"--ci must be a number between 0 and 1, such as 0.95, not {args.ci:g}")
     if args.join_on and not args.baseline:
         raise InvalidInputError("--join-on joins the files with those of --baseline; give both")
-    more = {"binary": ",gauc" * bool(args.user), "multiclass": ",log_loss" * several}.get(args.task, "")
-    metrics = _TASKS[args.task] + more if args.metrics is None else args.metrics
+    metrics = args.metrics
+    if metrics is None:
+        metrics = _TASKS[args.task]
+        if args.task == "binary" and args.user:
+            metrics += ",gauc"
+        if args.task == "multiclass" and several:
+            metrics += ",log_loss"
     return {
         "task": args.task,
         "classes": classes,
@@ -251,7 +256,8 @@ def columns_of(metrics: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
     for name, metric in needed.items():
         if given.get(name) is None:
             raise InvalidInputError(f"{metric.name} needs the column of the {name}; give --user COLUMN")
-    used = ["prediction", *["label"] * (metrics.takes_label is not False), "weight", *needed]
+    label = [] if metrics.takes_label is False else ["label"]
+    used = ["prediction", *label, "weight", *needed]
     return {name: given[name] for name in used if name in given}
 
 
@@ -262,7 +268,10 @@ def listed() -> list[str]:
         metric = getattr(fleetmetrics, kind)
         parameters = metric.__signature__.parameters.values()
         needs = [f":{each.name}=" for each in parameters if each.default is each.empty]
-        needs += ["--user" for each in parameters if each.name == "by"] + [":num_labels="] * (name == "exact_match")
+        if any(each.name == "by" for each in parameters):
+            needs.append("--user")
+        if name == "exact_match":
+            needs.append(":num_labels=")
         what = metric.__doc__.partition("\n")[0].replace("`", "")
         lines.append(f"{name:{width}}  {what}{f' Needs {needs[0]}.' if needs else ''}")
     return lines

@@ -48,14 +48,16 @@ def _tables(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
             rows.append([clean(each["key"]), *size, _number(each["value"]), _span(each), *numbers])
         within = sum(each["within_chance"] is True for each in slices)
         notes = [f"harm = share * distance from {name} of all rows; {within} of {len(slices)} slices within chance"]
-        notes += [f"and {len(slices) - _SLICES} slices that matter less, see --json"] * (len(slices) > _SLICES)
+        if len(slices) > _SLICES:
+            notes.append(f"and {len(slices) - _SLICES} slices that matter less, see --json")
         yield f"by {clean(by)}", rows, notes
     if result["warnings"]:
         yield "warnings", [], [clean(each) for each in result["warnings"]]
 
 
 def _read(data: Mapping[str, Any]) -> str:
-    text = f"{data['rows']:,} rows in {len(data['files']):,} file{'s' * (len(data['files']) != 1)}"
+    files = len(data["files"])
+    text = f"{data['rows']:,} rows in {files:,} {'file' if files == 1 else 'files'}"
     text += "".join(f", {number:,} nulls in {clean(column)}" for column, number in data["nulls"].items() if number)
     text += f", {data['weight_0']:,} more of weight 0" if data["weight_0"] else ""
     return text + (f", {data['skipped']:,} rows skipped: {clean(data['examples'][0])}" if data["examples"] else "")
@@ -94,8 +96,14 @@ def show(result: Mapping[str, Any], form: str | None = None) -> None:
 
             out, draw = Console(highlight=False, markup=False).print, _boxed
     for number, (title, rows, notes) in enumerate(_tables(result)):
-        drawn = [draw(_filled(rows))] if rows else []
-        out(*[""] * bool(number), *[title] * bool(title), *drawn, *notes, sep="\n")
+        if number:
+            out()
+        if title:
+            out(title)
+        if rows:
+            out(draw(_filled(rows)))
+        for note in notes:
+            out(note)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -117,7 +125,8 @@ def _boxed(rows: Sequence[Sequence[str]]) -> Any:
 
 def _markdown(result: Mapping[str, Any]) -> Iterator[str]:
     for title, rows, notes in _tables(result):
-        yield from [f"### {_escaped(title)}"] * bool(title)
+        if title:
+            yield f"### {_escaped(title)}"
         cells = [[_escaped(cell) for cell in row] for row in _filled(rows)]
         if cells:
             cells.insert(1, ["---", *["---:"] * (len(cells[0]) - 1)])

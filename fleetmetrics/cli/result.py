@@ -49,7 +49,8 @@ class Side(NamedTuple):
 def of_files(paths: Sequence[str], asked: dict[str, Any], close: bool = False, **settings: Any) -> Side:
     """Evaluate files; there may be none. ``close``: nothing more is to come of their users."""
     make = functools.partial(collection, asked)
-    metrics, read, said = make(), Read(), ""
+    metrics = make()
+    read, said = Read(), ""
     columns = columns_of(metrics, asked)
     if close and {each.table.columns[0] for each in metrics.record_metrics()} == {"user"} and "-" not in paths:
         settings["complete_by"] = "user"
@@ -259,7 +260,9 @@ def _slices(values: Mapping[str, Any], place: int, keys: Sequence[str]) -> list[
     drawn, found = values.get(f"{place}  interval", {}), []
     for key, rows in values[f"{place}  rows"].items():
         metrics = {name: values[f"{place} {name}"][key] for name in keys if _is_number(values[f"{place} {name}"][key])}
-        share, value, one = rows / values[" rows"], metrics.get(first, math.nan), _interval(drawn, key)
+        share = rows / values[" rows"]
+        value = metrics.get(first, math.nan)
+        one = _interval(drawn, key)
         apart = value - values[first] if first else math.nan
         wide = wide_apart = math.nan
         if first == keys[0] and one:
@@ -293,7 +296,9 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], early: bool = False)
     """
     said, there = [], dict(_by_path(result)) if texts else {}
     there = {name: each for name, each in there.items() if name != "baseline" and not name.startswith("asked.")}
-    within = [*result["asked"]["metrics"], "data", *["baseline"] * bool(result["baseline"])]
+    within = [*result["asked"]["metrics"], "data"]
+    if result["baseline"]:
+        within.append("baseline")
     for text in texts:
         try:
             path, sign, limit = _CONDITION.fullmatch(text).groups()  # type: ignore[union-attr]

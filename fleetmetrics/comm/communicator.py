@@ -408,7 +408,8 @@ class Communicator:
             sent = [letters[rank] for rank in ranks]
             return Letter([[each.note, len(each.payload)] for each in sent], [each.payload for each in sent])
 
-        call += " with pickles" * allow_pickle  # where the workers differ, some could not read what others send
+        if allow_pickle:
+            call += " with pickles"  # where the workers differ, some could not read what others send
         told = self.consult(call, decide, note, data, timeout=timeout, trouble=caught.error)
 
         def read(told: Letter) -> list[Any]:

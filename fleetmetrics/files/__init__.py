@@ -133,7 +133,9 @@ def evaluate(
     if complete_by is not None and not isinstance(complete_by, str):
         raise InvalidInputError(f"complete_by must be the name of an argument of add, not {complete_by!r:.80}")
     choice_of("format", format, (None, *FORMATS))
-    paths, metrics, columns = find(files), made_by(make_metrics), columns_given(columns)
+    paths = find(files)
+    metrics = made_by(make_metrics)
+    columns = columns_given(columns)
     if processes is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         size = sum(os.path.getsize(path) for path in paths if path != "-")

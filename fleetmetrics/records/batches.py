@@ -175,7 +175,7 @@ class Columns:
         if not self.batches or not other.batches:
             return self if self.batches else other
         if self.names != other.names or bool(self.ids) != bool(other.ids):
-            which = [_names_text(each.names) + " and ids" * bool(each.ids) for each in (self, other)]
+            which = [_names_text(each.names) + (" and ids" if each.ids else "") for each in (self, other)]
             raise InvalidInputError(f"the records before the checkpoint have {which[0]}, those after it {which[1]}")
         return Columns(self.names, self.batches + other.batches, self.ids + other.ids)
 

@@ -144,7 +144,8 @@ def _fold_spread(
         given = [_written(piece) for piece in mine[start : start + size]]
         given += [Letter(None)] * (size - len(given))
         letters = channel.shuffle(call, given, timeout=deadline.left, trouble=caught.error)
-        piece, nothing, letter = Records({}), [None] * len(folds.metrics), Letter(None)
+        piece, letter = Records({}), Letter(None)
+        nothing = [None] * len(folds.metrics)
         with caught:
             piece = _together(folds.table, letters)
             letter = Letter(*pack(folds.each("ahead", piece) if piece.length else nothing))

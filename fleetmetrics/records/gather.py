@@ -299,7 +299,8 @@ class _Collected:
             start += size
 
     def _add(self, rank: int, columns: list[Any]) -> None:
-        count, taken, due = len(columns[0]), self._taken[rank], number_of(self._positions[rank])
+        count, taken = len(columns[0]), self._taken[rank]
+        due = number_of(self._positions[rank])
         if taken + count > due:
             raise ValueError(f"{taken + count} records, where there are {due}")
         self._in_order.put(columns, part_of(self._positions[rank], self._taken[rank], count))

@@ -88,7 +88,8 @@ def _packed(rows: Sequence[tuple[Any, ...]], allow_pickle: bool, narrow: Sequenc
 
 def read_piece(layout: Any, payload: Any, allow_pickle: bool) -> list[Any]:
     """Return a piece's columns."""
-    data, start, columns = memoryview(payload), 0, []
+    data = memoryview(payload)
+    start, columns = 0, []
     for is_array, size, inner in layout:
         part = data[start : start + size]
         columns.append(unpack_arrays(inner, part)[0] if is_array else unpack(inner, part, allow_pickle))

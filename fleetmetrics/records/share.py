@@ -61,7 +61,8 @@ class Share:
                 f" worker is rank {rank} of {workers}; make the sampler with num_replicas={workers} and rank={rank}."
                 " For the value of this worker alone there is compute_local, or evaluate_local"
             )
-        held, due, distinct = len(self.records), self.dealing.dealt.count(rank), self.dealing.dealt.distinct
+        dealt = self.dealing.dealt
+        held, due, distinct = len(self.records), dealt.count(rank), dealt.distinct
         if held != due and not self.uses_calls(self.metric._ledger.note(held), rank):
             raise InvalidInputError(
                 f"{self.name}: {held} records for the {due} samples that the sampler deals to this"

@@ -193,7 +193,8 @@ class Bootstrap(Wrapper):
             with contextlib.suppress(InvalidInputError):  # which it raises when it is its turn
                 _asked(metric, batch)
                 metrics.append(metric)
-        hashes, groups, samples = self._words(batch), batch.lanes, batch.xp.shape(batch.prediction)[0]
+        hashes, groups = self._words(batch), batch.lanes
+        samples = batch.xp.shape(batch.prediction)[0]
         floats = batch.weight is not None or any(
             lanes.declared_dtype == "float64" for lanes in self._all_lanes.values()
         )
