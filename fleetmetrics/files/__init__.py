@@ -16,19 +16,9 @@ from fleetmetrics.arguments import choice_of, flag_of, listed, path_of, whole_nu
 from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, pieces_of, rows_of
-from fleetmetrics.files.one_file import (
-    ROW,
-    Evaluated,
-    Part,
-    Read,
-    Share,
-    as_one,
-    columns_given,
-    evaluate_file,
-    made_by,
-    score_of,
-    together,
-)
+from fleetmetrics.files.one_file import ROW, columns_given, evaluate_file, made_by
+from fleetmetrics.files.parts import Evaluated, Part, Read, as_one, together
+from fleetmetrics.files.passes import Share, score_of
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.logs import progress as shown
 from fleetmetrics.partial import closed_by

@@ -1,4 +1,4 @@
-"""One file through metrics: read ahead in a thread, checked, added, and told of."""
+"""One file through metrics: read ahead in a thread, checked, and added."""
 
 from __future__ import annotations
 
@@ -7,129 +7,25 @@ import hashlib
 import os
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Generator, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Generator, Iterable, Mapping
 
 import numpy as np
 
 from fleetmetrics.accumulator import Accumulator
-from fleetmetrics.arguments import choice_of, flag_of, listed, path_of
-from fleetmetrics.batch.hashing import integer_ids
-from fleetmetrics.batch.keys import Coded
+from fleetmetrics.arguments import choice_of, flag_of, path_of
 from fleetmetrics.dataframes import Columns, decoded, nulls_of
-from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
+from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, Piece, pieces_of
+from fleetmetrics.files.parts import EXAMPLES, Evaluated, Read
+from fleetmetrics.files.passes import Share
 from fleetmetrics.logs import progress as shown
 
-__all__ = ["ROW", "Evaluated", "Part", "Read", "Share", "as_one", "evaluate_file", "of_tables", "score_of", "together"]
+__all__ = ["ROW", "columns_given", "evaluate_file", "made_by", "of_tables"]
 
-#: So many rows that were left out are described.
-_EXAMPLES = 5
-#: So many parts are put together at once; more would have to be in memory.
-_AT_ONCE = 32
 #: In place of a column's name: a number that no other row has, wherever its file lies and whatever it is called.
 ROW = "\0row"
 #: A file is known by so many bytes of its beginning and its end.
 _EDGE = 1 << 16
-
-
-class Read(NamedTuple):
-    """What was read.
-
-    Attributes:
-        files: the files that were.
-        rows: how many rows they have, with those that were left out.
-        nulls: how many rows have no value in a column, by column.
-        skipped: how many rows were left out.
-        examples: some of these, each with its file, its place and what is wrong.
-    """
-
-    files: tuple[str, ...] = ()
-    rows: int = 0
-    nulls: Mapping[str, int] = {}  # never changed
-    skipped: int = 0
-    examples: tuple[str, ...] = ()
-
-
-def together(parts: Iterable[Read]) -> Read:
-    """What was read in several parts.
-
-    Args:
-        parts: in any order; the files are sorted, and the examples are those of the first.
-    """
-    parts = listed("parts", parts, "Read")
-    if not all(isinstance(part, Read) for part in parts):
-        raise InvalidInputError(f"parts must be a list of Read, not {parts!r:.80}")
-    parts = sorted(parts, key=lambda part: (part.files, part.examples))
-    nulls = sum((Counter(part.nulls) for part in parts), Counter())
-    return Read(
-        tuple(file for part in parts for file in part.files),
-        sum(part.rows for part in parts),
-        dict(sorted(nulls.items())),
-        sum(part.skipped for part in parts),
-        tuple(example for part in parts for example in part.examples)[:_EXAMPLES],
-    )
-
-
-class Evaluated(NamedTuple):
-    """Metrics, and what was read for them.
-
-    Attributes:
-        metrics: what ``make_metrics`` makes, holding the samples of all files.
-        read: files, rows, nulls, and rows that were left out.
-    """
-
-    metrics: Any
-    read: Read
-
-
-class Part(NamedTuple):
-    """What was made of some of the data."""
-
-    metrics: Any = None  #: None: of no rows, or of none that could be used
-    reads: tuple[Read, ...] = ()
-    errors: tuple[FleetMetricsError, ...] = ()  #: engines would try again, or change the kind, were they raised
-
-
-def as_one(parts: Iterable[Part]) -> Part:
-    """Several parts as one; the metrics of the first take up those of the others."""
-    held: list[Any] = []
-    reads: list[Read] = []
-    errors: list[FleetMetricsError] = []
-    for part in parts:
-        held += [] if part.metrics is None else [part.metrics]
-        reads += part.reads
-        errors += part.errors
-        if len(held) == _AT_ONCE:
-            held[0].merge(held[1:])
-            del held[1:]
-    if len(held) > 1:
-        held[0].merge(held[1:])
-    return Part(held[0] if held else None, tuple(reads), tuple(errors))
-
-
-def score_of(given: Mapping[str, Any]) -> np.ndarray:
-    """The score of each sample, of the arguments of ``add``; of two classes the second one's."""
-    return given["prediction"].reshape(len(given["prediction"]), -1)[:, -1]
-
-
-class Share(NamedTuple):
-    """Some of the samples: those of users, or queries, whose hash says so; by "score" those within a range."""
-
-    by: str  #: the argument of ``add`` that names the users, or "score"
-    number: int
-    of: int
-    bounds: Sequence[float] = ()  #: where the ranges begin, but for the first
-
-    def flags(self, given: Mapping[str, Any]) -> np.ndarray:
-        """Flags of the samples, of the arguments of ``add``."""
-        if self.by == "score":
-            score = score_of(given)
-            flags = np.ones(len(score), bool) if self.number == self.of - 1 else score < self.bounds[self.number]
-            return flags & ~(score < self.bounds[self.number - 1]) if self.number else flags  # nan is in the last
-        column = given[self.by]
-        ids = integer_ids(column.values if isinstance(column, Coded) else column).view(np.uint64)
-        mine = (ids * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) % np.uint64(self.of) == self.number
-        return mine[column.codes] if isinstance(column, Coded) else mine
 
 
 def evaluate_file(
@@ -235,7 +131,7 @@ class _Evaluation:
         if not self.skip:
             raise DataError(f"{text} (the first row is row 0). Mend it, or leave such rows out: skip_bad_rows")
         self.skipped += rows
-        if len(self.examples) < _EXAMPLES:
+        if len(self.examples) < EXAMPLES:
             self.examples.append(f"{self.name}: {text}")
 
     def line(self, text: str) -> None:

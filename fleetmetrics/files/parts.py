@@ -1,0 +1,91 @@
+"""What was made of files, or of parts of the data, and several of these as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Iterable, Mapping, NamedTuple
+
+from fleetmetrics.arguments import listed
+from fleetmetrics.errors import FleetMetricsError, InvalidInputError
+
+__all__ = ["EXAMPLES", "Evaluated", "Part", "Read", "as_one", "together"]
+
+#: So many rows that were left out are described.
+EXAMPLES = 5
+#: So many parts are put together at once; more would have to be in memory.
+_AT_ONCE = 32
+
+
+class Read(NamedTuple):
+    """What was read.
+
+    Attributes:
+        files: the files that were.
+        rows: how many rows they have, with those that were left out.
+        nulls: how many rows have no value in a column, by column.
+        skipped: how many rows were left out.
+        examples: some of these, each with its file, its place and what is wrong.
+    """
+
+    files: tuple[str, ...] = ()
+    rows: int = 0
+    nulls: Mapping[str, int] = {}  # never changed
+    skipped: int = 0
+    examples: tuple[str, ...] = ()
+
+
+def together(parts: Iterable[Read]) -> Read:
+    """What was read in several parts.
+
+    Args:
+        parts: in any order; the files are sorted, and the examples are those of the first.
+    """
+    parts = listed("parts", parts, "Read")
+    if not all(isinstance(part, Read) for part in parts):
+        raise InvalidInputError(f"parts must be a list of Read, not {parts!r:.80}")
+    parts = sorted(parts, key=lambda part: (part.files, part.examples))
+    nulls = sum((Counter(part.nulls) for part in parts), Counter())
+    return Read(
+        tuple(file for part in parts for file in part.files),
+        sum(part.rows for part in parts),
+        dict(sorted(nulls.items())),
+        sum(part.skipped for part in parts),
+        tuple(example for part in parts for example in part.examples)[:EXAMPLES],
+    )
+
+
+class Evaluated(NamedTuple):
+    """Metrics, and what was read for them.
+
+    Attributes:
+        metrics: what ``make_metrics`` makes, holding the samples of all files.
+        read: files, rows, nulls, and rows that were left out.
+    """
+
+    metrics: Any
+    read: Read
+
+
+class Part(NamedTuple):
+    """What was made of some of the data."""
+
+    metrics: Any = None  #: None: of no rows, or of none that could be used
+    reads: tuple[Read, ...] = ()
+    errors: tuple[FleetMetricsError, ...] = ()  #: engines would try again, or change the kind, were they raised
+
+
+def as_one(parts: Iterable[Part]) -> Part:
+    """Several parts as one; the metrics of the first take up those of the others."""
+    held: list[Any] = []
+    reads: list[Read] = []
+    errors: list[FleetMetricsError] = []
+    for part in parts:
+        held += [] if part.metrics is None else [part.metrics]
+        reads += part.reads
+        errors += part.errors
+        if len(held) == _AT_ONCE:
+            held[0].merge(held[1:])
+            del held[1:]
+    if len(held) > 1:
+        held[0].merge(held[1:])
+    return Part(held[0] if held else None, tuple(reads), tuple(errors))

@@ -1,0 +1,37 @@
+"""Which samples of the files one pass adds, where all of them at once would not fit in memory."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics.batch.hashing import integer_ids
+from fleetmetrics.batch.keys import Coded
+
+__all__ = ["Share", "score_of"]
+
+
+def score_of(given: Mapping[str, Any]) -> np.ndarray:
+    """The score of each sample, of the arguments of ``add``; of two classes the second one's."""
+    return given["prediction"].reshape(len(given["prediction"]), -1)[:, -1]
+
+
+class Share(NamedTuple):
+    """Some of the samples: those of users, or queries, whose hash says so; by "score" those within a range."""
+
+    by: str  #: the argument of ``add`` that names the users, or "score"
+    number: int
+    of: int
+    bounds: Sequence[float] = ()  #: where the ranges begin, but for the first
+
+    def flags(self, given: Mapping[str, Any]) -> np.ndarray:
+        """Flags of the samples, of the arguments of ``add``."""
+        if self.by == "score":
+            score = score_of(given)
+            flags = np.ones(len(score), bool) if self.number == self.of - 1 else score < self.bounds[self.number]
+            return flags & ~(score < self.bounds[self.number - 1]) if self.number else flags  # nan is in the last
+        column = given[self.by]
+        ids = integer_ids(column.values if isinstance(column, Coded) else column).view(np.uint64)
+        mine = (ids * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) % np.uint64(self.of) == self.number
+        return mine[column.codes] if isinstance(column, Coded) else mine
