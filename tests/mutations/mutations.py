@@ -1022,6 +1022,20 @@ MUTATIONS = [
         "tests/wrappers/test_sliced.py -k 'smallest_keys'",
     ),
     Mutation(
+        "rows that a batch has evicted stay so when another state refuses the batch",
+        "wrappers/keyed.py::Rows._evict",
+        "self.remember(value, np.append(rows, 0))",
+        "pass",
+        "tests/wrappers/test_keyed.py -k 'go_back_together or come_back'",
+    ),
+    Mutation(
+        "the rest of a group's mean is not part of the step to another's",
+        "moments.py::merged_floats",
+        "dx = (other[1] - x) + (other[3] - r)",
+        "dx = other[1] - x",
+        "tests/test_moments.py -k last_digits",
+    ),
+    Mutation(
         "what evicted keys held is lost",
         "wrappers/keyed.py::Rows.accumulate",
         "        self._evict(plan)\n        if increment is None:",

@@ -1,0 +1,172 @@
+"""Keys and rows of a worker: which keys it keeps, where their rows are, and how it goes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.batch.keys import Coded
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.state import State
+from fleetmetrics.wrappers.keyed import KeyTable, Rows, check_kind, found_in, host_keys
+from fleetmetrics.xp import Directed
+
+pytestmark = pytest.mark.numpy_only
+
+
+def step(table: KeyTable, rows: list[Rows], column: np.ndarray) -> None:
+    """Count the samples of a batch, and keep their largest number, in the row of each key."""
+    plan = table.plan(column)
+    number = np.bincount(plan.lane, minlength=len(plan.lanes))
+    table.accumulate(plan)
+    for each in rows:
+        amount = number if each.reduction == "sum" else np.where(number > 0, number * 1.0, -np.inf)
+        each.accumulate(Directed(plan, amount))
+
+
+@pytest.mark.parametrize("texts", [False, True])
+@pytest.mark.parametrize("limit", [1, 2, 5, 40])
+def test_rows_follow_the_smallest_keys_and_the_last_has_all_others(limit: int, texts: bool) -> None:
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        table = KeyTable("keys", "slot", limit, "k")
+        sums, tops = [Rows(State(how, (), dtype, how), table, how, how) for how, dtype in TWO]
+        met: dict[Any, list[int]] = {}
+        for size in rng.integers(1, 12, 12):
+            column: Any = rng.integers(0, 40, size) + rng.integers(0, 2) * 7
+            column = np.array([f"k{each:02}" for each in column]) if texts else column
+            step(table, [sums, tops], column)
+            values, numbers = np.unique(column, return_counts=True)
+            for key, number in zip(values.tolist(), numbers.tolist()):
+                met.setdefault(key, []).append(number)
+            kept = sorted(met)[:limit]
+            assert table.read().tolist() == kept
+            rows = table.known.rows
+            assert len(set(rows.tolist())) == len(kept) and (rows > 0).all() and (rows <= limit).all()
+            others = sum(sum(met[key]) for key in met if key not in kept)
+            assert sums.read().tolist() == [*[sum(met[key]) for key in kept], others]
+            assert tops.read()[:-1].tolist() == [max(met[key]) for key in kept]
+            assert (tops.read()[-1] > 0) == (others > 0)
+
+
+TWO = [("sum", "int64"), ("max", "float64")]
+
+
+def test_slicings_that_are_shared_go_back_together_where_the_second_overflows_after_rows_moved() -> None:
+    def made() -> fm.MetricCollection:
+        both = fm.MetricCollection(
+            {name: fm.Sliced(make(), max_keys=2) for name, make in (("count", fm.Count), ("sum", fm.Sum))}
+        )
+        both.add([1.0, 2.0, 3.0], slot=[5, 7, 9])
+        return both
+
+    for first in ([0, 1], [1, 0]):
+        metrics = made()
+        before = {name: array.tobytes() for name, array in metrics.state_dict().items()}
+        with pytest.raises(InvalidInputError, match="no longer be finite"):
+            metrics.add([1e308, 1.7e308, 1.0, 1.0], slot=[1, 1, *first])
+        assert {name: array.tobytes() for name, array in metrics.state_dict().items()} == before
+        with pytest.warns(UserWarning):
+            assert metrics.compute()["count"] == {5: 1, 7: 1, "other": 1}
+
+
+def test_rows_that_were_evicted_or_added_to_come_back() -> None:
+    table = KeyTable("keys", "slot", 2, "k")
+    rows = [Rows(State(how, (), dtype, how), table, how, how) for how, dtype in TWO]
+    step(table, rows, np.array([5, 7, 9, 9]))
+    for column in ([1], [1, 5, 5, 5], [3, 1, 9], [7, 9], [5, 5]):
+        before = [table.read().tolist(), *[each.read().tolist() for each in rows]]
+        marks = [(each, each.mark()) for each in (table, *rows)]
+        step(table, rows, np.array(column))
+        assert before != [table.read().tolist(), *[each.read().tolist() for each in rows]]
+        for each, mark in marks:
+            each.back_to(mark)
+        assert before == [table.read().tolist(), *[each.read().tolist() for each in rows]]
+
+
+def test_nothing_added_still_makes_room_and_floats_join_integers() -> None:
+    table = KeyTable("keys", "slot", 2, "k")
+    rows = Rows(State("sum", (), "int64", "sum"), table, "sum", "sum")
+    step(table, [rows], np.array([5, 7, 7]))
+    plan = table.plan(np.array([1]))
+    table.accumulate(plan)
+    rows.accumulate(Directed(plan, None))
+    assert rows.read().tolist() == [0, 1, 2] and rows.read().dtype == np.int64
+    plan = table.plan(np.array([1, 5]))
+    table.accumulate(plan)
+    rows.accumulate(Directed(plan, np.array([0.5, 0.25])))
+    assert rows.read().tolist() == [0.5, 1.25, 2.0]
+    step(table, [rows], np.array([1]))
+    assert rows.read().tolist() == [1.5, 1.25, 2.0]
+
+
+def test_what_is_saved_is_loaded_and_leaves_the_worker_as_it_was() -> None:
+    table = KeyTable("keys", "slot", 3, "k")
+    rows = Rows(State("sum", (), "int64", "sum"), table, "sum", "sum")
+    assert table.saved() == rows.saved() == {}
+    step(table, [rows], np.array([9, 7, 7]))
+    step(table, [rows], np.array([5, 8, 8, 8]))
+    held = {table: table.saved(), rows: rows.saved()}
+    assert held[table][""].tolist() == [5, 7, 8] and held[rows][""].tolist() == [1, 2, 3, 1]
+    held[table][""][0] = 6  # a copy
+    assert table.read().tolist() == [5, 7, 8]
+    held[table][""][0] = 5
+    other = KeyTable("keys", "slot", 3, "k")
+    its = Rows(State("sum", (), "int64", "sum"), other, "sum", "sum")
+    step(other, [its], np.array([1, 2]))
+    other.load(held[table])
+    its.check({other: held[table], its: held[rows]})
+    its.load(held[rows])
+    step(other, [its], np.array([6, 8]))
+    assert other.read().tolist() == [5, 6, 7] and its.read().tolist() == [1, 1, 2, 5]
+    other.load({})
+    assert not len(other.read())
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        np.array([2, 1]),
+        np.array([1, 1]),
+        np.array([1, 2, 3, 4]),
+        np.array([], np.int64),
+        np.array([1.0, 2.0]),
+        np.array([[1, 2]]),
+        np.array([1, 2], np.int32),
+    ],
+    ids=str,
+)
+def test_keys_of_a_file_must_be_ones_that_a_worker_can_have(keys: np.ndarray) -> None:
+    table = KeyTable("keys", "slot", 3, "k")
+    for good in (np.array([1, 2, 3]), np.array([-4]), np.array(["a", "b"])):
+        table._check({"": good}, ())
+    with pytest.raises(InvalidInputError, match="keys must hold rising integers or texts, at most 3"):
+        table._check({"": keys}, ())
+    rows = Rows(State("sum", (), "int64", "sum"), table, "sum", "sum")
+    with pytest.raises(InvalidInputError, match="sum has no rows for the 2 keys of keys"):
+        rows.check({table: {"": np.array([1, 2])}, rows: {}})
+    with pytest.raises(InvalidInputError):
+        rows.check({table: {"": np.array([1, 2])}, rows: {"": np.zeros(2, np.int64)}})
+
+
+def test_integers_and_texts_are_told_apart() -> None:
+    integers, texts = np.array([1, 2]), np.array(["a"])
+    for keys, values, said in (
+        (integers, texts, "texts, and the keys so far are integers"),
+        (texts, integers, "integers, and the keys so far are texts"),
+    ):
+        with pytest.raises(InvalidInputError, match=f"slot holds {said}"):
+            check_kind(keys, values, "slot")
+    check_kind(integers[:0], texts, "slot")
+    check_kind(integers, texts[:0], "slot")
+    with pytest.raises(InvalidInputError, match=f"slot must hold integers below .*, not {2**63}$"):
+        host_keys(np.array([1, 2**63], np.uint64), "slot")
+    table = KeyTable("keys", "slot", 3, "k")
+    with pytest.raises(InvalidInputError, match="holds texts"):
+        table.union([{"": integers}, {"": texts}])
+    coded = Coded.of(np.array(["b", "a", "c", "b"]))
+    assert found_in(np.array(["a", "b"]), coded).tolist() == [1, 0, 2, 1]
+    assert found_in(np.array([3, 5]), np.array([2, 3, 4, 5, 6])).tolist() == [2, 0, 2, 1, 2]
