@@ -6,9 +6,11 @@ Rank 0 listens on the first free candidate address, the others go through the ca
     worker   magic, rank, world size, a nonce, the name of its run, HMAC(key, "worker", all of it)
     rank 0   a code, HMAC(key, "rank 0", code, all of it), and why it refuses
 
-The key follows from the secret, which nobody sends. Who relays these messages learns nothing: what follows are frames,
-sealed under two keys that follow from all that was said, the name of the run and both nonces included. So a worker
-that somebody leads to rank 0 of another run is told so, and no frame of one run is any of another.
+To a worker that does not know the secret rank 0 proves only, under the mark of the run, that it belongs to that run: a
+stranger that says no does not count. The key follows from the secret, which nobody sends. Who relays these messages
+learns nothing: what follows are frames, sealed under two keys that follow from all that was said, the name of the run
+and both nonces included. So a worker that somebody leads to rank 0 of another run is told so, and no frame of one run
+is any of another.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ __all__ = ["REFUSAL_SECONDS", "Door", "Guest", "NotFound", "connect", "refusal_t
 
 #: How long a worker and rank 0 go on failing to prove themselves to each other until that is an error.
 REFUSAL_SECONDS = 3.0
+#: So much longer a worker goes on, so that rank 0 sees it fail for as long as it must.
+_LONGER_SECONDS = 0.3
 #: A guest that has not proved itself by then is sent away; links of a second each way need seven.
 _GUEST_SECONDS = 12.0
 #: The first wait for each step of the greeting, doubled from round to round.
@@ -86,8 +90,8 @@ class _Talk:
         self._key, self._said = key, greeting + hello
         self._whole = bool(_GREETING.unpack(greeting)[1])
 
-    def prove(self, role: bytes) -> bytes:
-        return hmac.digest(self._key, role + self._said, "sha256")
+    def prove(self, role: bytes, key: bytes = b"") -> bytes:
+        return hmac.digest(key or self._key, role + self._said, "sha256")
 
     def keys(self, at_rank_0: bool) -> Keys:
         to, back = Key(self.prove(b"key to rank 0")), Key(self.prove(b"key from rank 0"))
@@ -97,12 +101,12 @@ class _Talk:
 class Guest:
     """Somebody who has connected to rank 0 and has proved nothing yet."""
 
-    def __init__(self, sock: socket.socket, key: Key, whole: bool = True) -> None:
+    def __init__(self, sock: socket.socket, key: Key, mark: bytes, whole: bool = True) -> None:
         self.sock = sock
         self.came = time.monotonic()
         self.rank = self.world_size = -1
         self.run = b""
-        self._key = key
+        self._key, self._mark = key, mark
         self._bytes = b""
         self._greeting = _GREETING.pack(_MAGIC, whole, secrets.token_bytes(32))
         sock.send(self._greeting)  # so few bytes always fit into an empty socket
@@ -130,7 +134,7 @@ class Guest:
     def answer(self, code: bytes, why: str = "") -> Stream:
         """Send a code, and to a guest that has proved itself why; return the stream of frames that follows."""
         text = why.encode(errors="replace")[:_TEXT_BYTES] if self.proven else b""
-        proof = self._talk.prove(b"rank 0" + code + text) if self.proven else bytes(_PROOF_BYTES)
+        proof = self._talk.prove(b"rank 0" + code + text, b"" if self.proven else self._mark)
         self.sock.send(_WELCOME.pack(code, len(text), proof) + text)
         return Stream(self.sock, self._talk.keys(at_rank_0=True))
 
@@ -205,8 +209,8 @@ def _who_listens(job: Job, key: Key, host: str, port: int) -> str:
     except OtherRun as other:
         return f": {other}"
     except _Refused:
-        pass  # a stranger
-    except OSError as error:  # so is this one, or it is busy
+        pass  # it has another secret
+    except OSError as error:  # a stranger, or it is busy
         if not raised_by_a_socket(error):
             raise
     return ""
@@ -300,7 +304,7 @@ class Door:
                 return None
             if guest.proven:
                 return guest
-            if 0 < guest.rank < self._job.world_size:
+            if guest.run == self._job.name and 0 < guest.rank < self._job.world_size:
                 now = time.monotonic()
                 first, _, number = self.unproven.get(guest.rank, (now, now, 0))
                 self.unproven[guest.rank] = first, now, number + 1
@@ -366,7 +370,7 @@ class Door:
             return
         try:
             sock.setblocking(False)
-            self.guests[sock.fileno()] = Guest(sock, self._key, self._whole)
+            self.guests[sock.fileno()] = Guest(sock, self._key, self._job.mark, self._whole)
             self._poll.register(sock)
         except OSError as error:
             sock.close()
@@ -379,7 +383,11 @@ class NotFound(TimeoutError):
 
 
 class _Refused(Exception):
-    """Rank 0, or who says so, does not know this worker: their secrets differ."""
+    """Rank 0 of this run does not know this worker: their secrets differ."""
+
+
+class _Stranger(ConnectionRefusedError):
+    """Somebody who says no, and does not show that it is rank 0 of this run."""
 
 
 class OtherRun(Exception):
@@ -412,6 +420,11 @@ def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str)
                 why, other_since = str(found), other_since or time.monotonic()
                 if len(places) == 1 and time.monotonic() - other_since > REFUSAL_SECONDS:
                     raise CommunicatorError(why) from None
+            except _Stranger:
+                why = why or (
+                    f"At {host}:{port} listens somebody who does not know this worker: a stranger, or rank 0 of another"
+                    " job."
+                )
             except OSError as error:
                 if not raised_by_a_socket(error):
                     raise
@@ -423,7 +436,7 @@ def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str)
         if told := noted():
             raise CommunicatorError(told)
         # rank 0 may have had enough a moment before, and ended
-        if refusals >= _UNPROVEN and time.monotonic() - refused_since > REFUSAL_SECONDS:
+        if refusals >= _UNPROVEN and time.monotonic() - refused_since > REFUSAL_SECONDS + _LONGER_SECONDS:
             raise AuthenticationError(unproven_text([job.rank]))
         time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
         pause = min(2 * pause, _PAUSE_SECONDS[1])
@@ -453,7 +466,8 @@ def _greet(job: Job, key: Key, host: str, port: int, step: float, deadline: floa
         sock.sendall(hello[:-_PROOF_BYTES] + talk.prove(b"worker"))
         code, size, proof = _WELCOME.unpack(_received(sock, _WELCOME.size, min(said + step, deadline)))
         if code == UNPROVEN:
-            raise _Refused
+            known = hmac.compare_digest(proof, talk.prove(b"rank 0" + code, job.mark))
+            raise _Refused if known else _Stranger
         why = _received(sock, min(size, _TEXT_BYTES), min(said + step, deadline))
         if not hmac.compare_digest(proof, talk.prove(b"rank 0" + code + why)):
             raise ConnectionRefusedError("not rank 0 of this job")

@@ -189,6 +189,11 @@ def _gone(channel: Channel, label: str) -> str:
     return text + after(channel, "this rank", "others") * (channel.made >= channel.calls - 1)
 
 
+def _in_trouble(frame: Frame, error: FleetMetricsError) -> Frame:
+    """What a worker sends in place of its frame, with an error."""
+    return replace(frame, kind=TROUBLE, header=json.dumps(described(error)).encode(), payload=b"")
+
+
 class _Closed(Exception):
     """Rank 0 has closed the connection on purpose."""
 
@@ -254,6 +259,8 @@ class Spoke(Member):
             if channel.calls == frame.call and not isinstance(error, FleetMetricsError):
                 text = interruption(self.job.rank, error, label).encode(errors="replace")
                 self._tell(Frame(LEFT, frame.call, text, channel=channel.number))
+            elif self._stream is None and isinstance(error, FleetMetricsError):  # rank 0 hears of it when it comes
+                self._missed.append(_in_trouble(frame, error))
             raise
 
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
@@ -298,8 +305,7 @@ class Spoke(Member):
             if found is None:
                 break
             if found.sure:
-                trouble = json.dumps(described(CommunicatorError(found.text))).encode()
-                return replace(frame, kind=TROUBLE, header=trouble, payload=b"")
+                return _in_trouble(frame, CommunicatorError(found.text))
             time.sleep(min(rivals.PAUSE_SECONDS, deadline.remaining))
         return frame
 

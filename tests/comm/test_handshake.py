@@ -39,7 +39,7 @@ def test_a_refused_worker_does_not_wait_for_a_rank_0_that_has_ended_since() -> N
             for _ in range(handshake._UNPROVEN):
                 sock, _ = listener.accept()
                 with sock:
-                    guest = handshake.Guest(sock, b"of another secret")
+                    guest = handshake.Guest(sock, b"of another secret", job.mark)
                     while not guest.read():
                         pass
                     guest.answer(handshake.UNPROVEN)
@@ -73,7 +73,7 @@ def test_rank_0_says_what_digests_cover(value: str, whole: bool, monkeypatch: py
         def welcome() -> None:
             sock, _ = listener.accept()
             monkeypatch.setenv("FLEETMETRICS_DIGESTS", value)
-            guest = handshake.Guest(sock, b"known to both", handshake._whole_digests())
+            guest = handshake.Guest(sock, b"known to both", job.mark, handshake._whole_digests())
             monkeypatch.setenv("FLEETMETRICS_DIGESTS", "all" if value == "heads" else "heads")  # a worker's own
             while not guest.read():
                 pass

@@ -9,17 +9,19 @@ import math
 import os
 import re
 import resource
+import select
 import socket
 import struct
+import threading
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import pytest
 
 from fleetmetrics.comm import SocketCommunicator, frames, handshake
-from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, TROUBLE, Frame, Stream
+from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, TROUBLE, Frame, Key, Stream
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_of
 from fleetmetrics.errors import InvalidInputError, UnauthenticatedWarning
@@ -129,7 +131,7 @@ def test_who_cannot_prove_itself_is_told_no_more_than_a_greeting_and_sent_away(p
         for data in (HTTP, hello(1), hello(999), replayed):
             said = heard(knock(port, data))
             assert said.startswith(MAGIC) and len(said) in (49, 49 + 35), said
-            assert said[49:] in (b"", handshake.UNPROVEN + bytes(34))
+            assert said[49:52] in (b"", handshake.UNPROVEN + bytes(2))
         (tmp_path / "knocked").touch()
         assert results(workers) == [[6]] * 3
 
@@ -210,6 +212,87 @@ def test_whoever_listens_before_rank_0_is_not_taken_for_it(says: str) -> None:
                 while says != "nothing" and guest.recv(4096):
                     pass  # until the worker has had enough
             assert results(workers) == [[3]] * 2
+
+
+@contextlib.contextmanager
+def saying_no(ports: Sequence[int], job: Job | None = None) -> Iterator[None]:
+    """Somebody who listens there and says that it does not know whoever comes; as rank 0 of a job would, if given."""
+    listeners = {listener.fileno(): listener for listener in (socket.create_server(("127.0.0.1", p)) for p in ports)}
+    over, poll = threading.Event(), select.poll()
+    for listener in listeners.values():
+        poll.register(listener, select.POLLIN)
+
+    def serve() -> None:
+        while not over.is_set():
+            for descriptor, _ in poll.poll(20):
+                sock, _ = listeners[descriptor].accept()
+                with sock, contextlib.suppress(OSError):
+                    sock.settimeout(5)
+                    if job is not None:
+                        guest = handshake.Guest(sock, Key(b"of another secret"), job.mark)
+                        while not guest.read():
+                            pass
+                        guest.answer(handshake.UNPROVEN)
+                    else:
+                        sock.sendall(MAGIC + b"\1" + os.urandom(32))
+                        sock.recv(len(hello(1)), socket.MSG_WAITALL)
+                        sock.sendall(handshake.UNPROVEN + bytes(34))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        for listener in listeners.values():
+            listener.close()
+
+
+def late_rank_0(jobs: Sequence[Job], here: Path) -> Callable[[int], Any]:
+    """The work of crews whose rank 0 comes when the test says so; two exchanges."""
+
+    def work(rank: int) -> Any:
+        comm = SocketCommunicator(jobs[rank])
+        if rank == 0:
+            wait_for(here)
+        return [timed(lambda: comm.all_reduce([rank + 1], timeout=20).tolist()) for _ in range(2)]
+
+    return work
+
+
+@pytest.mark.parametrize("where", ["one of the places", "all places", "the only place"])
+def test_a_stranger_that_says_no_is_not_believed_while_rank_0_is_late(where: str, tmp_path: Path) -> None:
+    endpoints, first, _ = two_on_one_machine()
+    endpoints += f",127.0.0.1:{free_ports(1)[0]}"
+    endpoint = f"127.0.0.1:{first}" if where == "the only place" else ""
+    jobs = [Job(rank, 3, endpoints, endpoint=endpoint, secret=SECRET) for rank in range(3)]
+    ports = [port for _, port in dict.fromkeys(jobs[0].candidates())]
+    ports = ports[:1] if where == "one of the places" else ports
+    with contextlib.ExitStack() as stranger:
+        stranger.enter_context(saying_no(ports))
+        with crew(3, late_rank_0(jobs, tmp_path / "late")) as workers:
+            time.sleep(2 * handshake.REFUSAL_SECONDS)  # as long as an error in such a case used to take, and longer
+            if where != "one of the places":
+                stranger.close()  # or rank 0 has no place to listen at
+            (tmp_path / "late").touch()
+            found = results(workers)
+    assert [[value for value, _ in calls] for calls in found] == [[[6]] * 2] * 3
+
+
+def test_who_gave_up_before_rank_0_came_says_why_when_it_comes(tmp_path: Path) -> None:
+    """Who knows how the run is written can make the first call fail: with the same error on all, and no other."""
+    endpoints, first, _ = two_on_one_machine()
+    jobs = [Job(rank, 2, endpoints, secret=SECRET) for rank in range(2)]
+    with contextlib.ExitStack() as stranger:
+        stranger.enter_context(saying_no([first], jobs[0]))
+        with crew(2, late_rank_0(jobs, tmp_path / "late")) as workers:
+            time.sleep(handshake.REFUSAL_SECONDS + 1)
+            (tmp_path / "late").touch()
+            ((zero, _), again), ((one, seconds), last) = results(workers)
+    assert one.startswith("AuthenticationError: rank 1 could not prove") and 3 <= seconds < AT_ONCE
+    assert zero == one.replace(": ", ": on rank 1: ", 1)
+    assert again[0] == last[0] == [3]
 
 
 def _changed(message: Message) -> list[bytes]:
@@ -415,7 +498,7 @@ def test_a_faulty_rank_0_ends_in_a_named_error(port: int, answer: dict[str, Any]
         with handshake.listen(comm._job) as listener:
             listener.setblocking(True)
             sock, _ = listener.accept()
-            guest = handshake.Guest(sock, secret_of(comm._job).key)
+            guest = handshake.Guest(sock, secret_of(comm._job).key, comm._job.mark)
             while not guest.read():
                 pass
             stream = guest.answer(handshake.WELCOME)
@@ -437,14 +520,15 @@ def test_a_secret_that_differs_is_an_error_in_seconds_on_all_and_never_printed(p
         logging.basicConfig(level=logging.DEBUG)
         job = Job(rank, 3, endpoint=f"127.0.0.1:{port}", secret="hush-1" if rank == who else "hush-2")
         comm = SocketCommunicator(job)
-        return *timed(lambda: comm.all_reduce([1], timeout=60)), f"{job!r} {comm!r} {vars(comm)!r} {vars(comm._star)!r}"
+        calls = [timed(lambda: comm.all_reduce([1], timeout=60)) for _ in range(2)]
+        return calls, f"{job!r} {comm!r} {vars(comm)!r} {vars(comm._star)!r}"
 
-    found = run(3, work)
-    for rank, (text, seconds, shown) in enumerate(found):
-        assert text.startswith("AuthenticationError: rank"), text
-        assert (named in text) or (who == 0 and f"rank {rank} " in text)
-        assert seconds < AT_ONCE
-        assert "hush" not in text + shown
+    for rank, (calls, shown) in enumerate(run(3, work)):
+        for text, seconds in calls:
+            assert text.startswith("AuthenticationError: rank"), text
+            assert (named in text) or (who == 0 and f"rank {rank} " in text)
+            assert seconds < AT_ONCE
+            assert "hush" not in text + shown
 
 
 @pytest.mark.parametrize(

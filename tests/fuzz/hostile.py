@@ -129,7 +129,7 @@ def guests_of_rank_0(data: bytes) -> None:
     choices = Choices(data)
     knows, step = choices.below(2), 1 + choices.below(100)
     with mock.patch.object(handshake.secrets, "token_bytes", lambda size: NONCE):
-        guest = handshake.Guest(Wire(b""), KEY)  # type: ignore[arg-type]
+        guest = handshake.Guest(Wire(b""), KEY, b"mark")  # type: ignore[arg-type]
     said = choices.taken(88) if choices.below(2) else handshake._MAGIC + choices.taken(72).ljust(72, b"\0")
     proof = hmac.digest(KEY, b"worker" + guest._greeting + said, "sha256")
     guest.sock = Wire(said + (proof if knows else choices.taken(32).ljust(32, b"\0")), step)  # type: ignore[assignment]

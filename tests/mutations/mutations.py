@@ -394,6 +394,20 @@ MUTATIONS = [
         "tests/fuzz/test_channel.py -k greetings",
     ),
     Mutation(
+        "a worker believes every no",
+        "comm/handshake.py::_greet",
+        "raise _Refused if known else _Stranger",
+        "raise _Refused",
+        "tests/distributed/test_strangers.py -k 'says_no and only'",
+    ),
+    Mutation(
+        "a worker that has failed to connect does not say why",
+        "comm/star.py::Spoke.exchange",
+        "self._missed.append(_in_trouble(frame, error))",
+        "pass",
+        "tests/distributed/test_strangers.py -k who_gave_up",
+    ),
+    Mutation(
         "frames that nobody has sealed are taken",
         "comm/frames.py::Stream._read_head",
         "if not hmac.compare_digest(data[_HEAD.size :], _seal(",
