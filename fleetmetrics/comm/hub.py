@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import time
 from collections import defaultdict, deque
@@ -377,6 +378,10 @@ class Hub(Member):
             self._open_door(self._meeting)
 
     # Connecting
+
+    def listen(self) -> None:
+        """Open the port now, and not at the first exchange."""
+        self._door.open(math.inf)
 
     def _open_door(self, meeting: _Meeting) -> None:
         try:

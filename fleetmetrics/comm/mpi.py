@@ -7,6 +7,8 @@ all. After an operation that some have not left in time MPI may still write into
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import json
 import os
@@ -19,8 +21,9 @@ import numpy as np
 from fleetmetrics.comm.blocks import LETTER_UNIT as UNIT
 from fleetmetrics.comm.blocks import letter_in, written
 from fleetmetrics.comm.communicator import Letter
-from fleetmetrics.comm.deadline import Deadline, began, margin, resolve_timeout
-from fleetmetrics.comm.failures import Caught
+from fleetmetrics.comm.deadline import Deadline, began, margin
+from fleetmetrics.comm.failures import Caught, described, late_text, named_error
+from fleetmetrics.comm.job import split_endpoint
 from fleetmetrics.comm.launchers import LAUNCHERS
 from fleetmetrics.comm.slabs import Slab
 from fleetmetrics.comm.sockets import SocketCommunicator
@@ -28,15 +31,15 @@ from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputEr
 
 __all__ = ["MPICommunicator"]
 
-#: Bytes for what a worker says of itself when it makes the communicator.
-_SAID = 512
+#: Bytes of what rank 0 says when the communicator is made, and the tag of that.
+_SAID, _TAG = 4096, 0x666D
+_ROWS = [row for row in LAUNCHERS if row.mpi]
 #: Each says how many processes an mpirun has started.
-_SIZES = tuple(dict.fromkeys(name for row in LAUNCHERS if row.mpi for name in row.size))
+_SIZES = tuple(dict.fromkeys(name for row in _ROWS for name in row.size))
 #: States of fewer bytes go through the star, together.
 _WORTH_MPI = 2**16
-_channels = itertools.count(1)
 _T = TypeVar("_T")
-#: Operations that never ended, with their buffers.
+#: Operations that may never end, with their buffers.
 _abandoned: list[Any] = []
 
 
@@ -49,12 +52,13 @@ class MPICommunicator(SocketCommunicator):
 
     Raises:
         ImportError: if mpi4py, or MPI, is not installed.
-        NoChannelError: if ``mpirun`` did not start this process.
+        NoChannelError: if ``mpirun`` did not start this process, or rank 0 cannot listen.
         InvalidInputError: if timeout is no positive number, or Paddle's variables give the workers other ranks.
         DeadlineError: if a worker does not make one in time.
     """
 
     spreads = True
+    _broken: CommunicatorError | None
 
     def __init__(self, comm: Any = None, *, timeout: float | None = None) -> None:
         try:
@@ -65,34 +69,32 @@ class MPICommunicator(SocketCommunicator):
                 " mpich where there is none"
             ) from error
         world = MPI.COMM_WORLD if comm is None else comm
-        rank, size = world.Get_rank(), world.Get_size()
-        if comm is None and size == 1:
+        if comm is None and world.Get_size() == 1:
             _refuse_alone()
-        self._deadline, self._spare, self._late = Deadline(resolve_timeout(timeout)), 0.0, "made the communicator"
-        self._broken: CommunicatorError | None = None
-        endpoint, secret = self._meet(world, rank, size, comm is None)
-        self._comm, request = world.Idup()
-        self._finish(request, self._comm)
+        deadline, trouble = began(timeout)
+        start = _start_of(MPI, world)
+        meeting = start.meet(deadline)
+        label, trouble, self._broken = f"mpi {start.tries}", trouble or start.broken, start.broken
+        meeting.consult("MPICommunicator", _check_places, _place(comm), timeout=deadline.left, trouble=trouble)
         # MPI counts up to 2**31 - 1
         self._mpi, self._unit = MPI, MPI.BYTE.Create_contiguous(UNIT).Commit()
-        super().__init__(rank=rank, world_size=size, endpoint=endpoint, secret=secret, channel=f"mpi {next(_channels)}")
+        super().__init__(
+            rank=meeting.rank,
+            world_size=meeting.world_size,
+            endpoint=start.endpoint,
+            secret=start.secret,
+            channel=label,
+        )
 
-    def _meet(self, world: Any, rank: int, size: int, whole: bool) -> tuple[str, str]:
-        """Where rank 0 will listen, and the job's secret; every rank learns them, and that the others are here."""
-        paddles = [os.environ.get(name) or None for name in ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")]
-        known = [_free_port(), secrets.token_hex(32)] if rank == 0 else [0, ""]
-        said = json.dumps([socket.gethostname(), *known, paddles]).encode()
-        mine, everybodys = np.zeros(_SAID, np.uint8), np.zeros((size, _SAID), np.uint8)
-        mine[: len(said)] = np.frombuffer(said, np.uint8)
-        self._finish(world.Iallgather(mine, everybodys), mine, everybodys)
-        hosts, ports, made, numbers = zip(*[json.loads(bytes(row).rstrip(b"\0")) for row in everybodys])
-        for each, (number, workers) in enumerate(numbers):
-            if whole and workers is not None and (number, workers) != (str(each), str(size)):
-                raise InvalidInputError(
-                    f"MPI's rank {each} of {size} has PADDLE_TRAINER_ID={number} and PADDLE_TRAINERS_NUM={workers};"
-                    " they must agree. Unset them, or give MPICommunicator a communicator whose ranks are those"
-                )
-        return f"{'127.0.0.1' if len(set(hosts)) == 1 else hosts[0]}:{ports[0]}", made[0]
+        def duplicate() -> Any:
+            found, request = world.Idup()
+            self._finish(request, found)
+            return found
+
+        try:
+            self._comm = self._inside("MPICommunicator", duplicate, deadline)
+        finally:
+            start.broken = self._broken
 
     def shuffle(
         self,
@@ -202,6 +204,129 @@ def _refuse_alone() -> None:
                 f"{name} is {number}, but mpi4py's MPI knows of 1 process: mpirun is that of another MPI than mpi4py"
                 " was built for. Start the workers with the mpirun of that MPI, or take the engine away"
             )
+
+
+class _Start:
+    """How the workers of one communicator of MPI find rank 0, and what is left of tries that failed.
+
+    Rank 0 sends each try's outcome to every other one by itself, so that nobody waits for a third. From then on they
+    meet over the star, which names who is missing and tells those that come late.
+    """
+
+    def __init__(self, world: Any, whole: bool) -> None:
+        self.world, self.whole = world, whole
+        self.endpoint, self.secret = "", secrets.token_hex(32)
+        self.tries = 0
+        self.broken: CommunicatorError | None = None
+        self._failures: list[BaseException] = []  # of the tries before rank 0 was found
+        self._heard = np.zeros(_SAID, np.uint8)
+        self._request: Any = None  # for rank 0's next word; it outlasts a try
+        self._meeting: SocketCommunicator | None = None
+
+    def meet(self, deadline: Deadline) -> SocketCommunicator:
+        """Return the star of all workers, whose exchanges are counted as the tries since rank 0 has listened."""
+        self.tries += 1
+        if self._meeting is None:
+            try:
+                self._meeting = self._listen() if self.world.Get_rank() == 0 else self._hear(deadline)
+            except BaseException as error:
+                self._failures.append(error)
+                raise
+        return self._meeting
+
+    def _listen(self) -> SocketCommunicator:
+        size = self.world.Get_size()
+        endpoint = os.environ.get("FLEETMETRICS_ENDPOINT", "").strip() if self.whole else ""
+        try:
+            self.endpoint = endpoint or f"{_own_address(size)}:{_free_port()}"
+            split_endpoint(self.endpoint, "FLEETMETRICS_ENDPOINT")
+            meeting = self._member()
+            if size > 1:
+                meeting.listen()
+        except BaseException as error:  # of Ctrl-C, too: their tries are counted as this one
+            name, text = described(error)
+            self._tell([self.tries, name, text[: _SAID // 8]])
+            raise
+        self._tell([self.tries, self.endpoint, self.secret])
+        return meeting
+
+    def _tell(self, told: list[Any]) -> None:
+        data = np.frombuffer(json.dumps(told).encode()[:_SAID].ljust(_SAID), np.uint8)
+        for rank in range(1, self.world.Get_size()):
+            _abandoned.append((self.world.Isend(data, rank, _TAG), data))
+
+    def _hear(self, deadline: Deadline) -> SocketCommunicator:
+        while True:
+            if self._request is None:
+                self._request = self.world.Irecv(self._heard, 0, _TAG)
+            while not self._request.Test():
+                if not deadline.remaining:
+                    raise DeadlineError(late_text([0], "connect", deadline.timeout, "MPICommunicator"))
+                os.sched_yield()
+            self._request = None
+            number, one, two = json.loads(bytes(self._heard))
+            if ":" in one:
+                break
+            if number == self.tries:
+                raise named_error(one, two)
+        self.endpoint, self.secret = one, two
+        meeting = self._member()
+        for error in self._failures[number - 1 :]:
+            meeting.miss("MPICommunicator", error)
+        return meeting
+
+    def _member(self) -> SocketCommunicator:
+        rank, size = self.world.Get_rank(), self.world.Get_size()
+        return SocketCommunicator(rank=rank, world_size=size, endpoint=self.endpoint, secret=self.secret, channel="mpi")
+
+
+@functools.lru_cache(maxsize=None)
+def _key(mpi: Any) -> int:
+    return int(mpi.Comm.Create_keyval())
+
+
+def _start_of(mpi: Any, world: Any) -> _Start:
+    """The start of a communicator of MPI, which keeps it."""
+    found = world.Get_attr(_key(mpi))
+    if found is None:
+        found = _Start(world, world == mpi.COMM_WORLD)
+        world.Set_attr(_key(mpi), found)
+    return cast(_Start, found)
+
+
+def _place(comm: Any) -> list[str | None] | None:
+    """What Paddle's variables say of this worker; None beside a communicator of the user's."""
+    if comm is not None:
+        return None
+    return [os.environ.get(name) or None for name in ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")]
+
+
+def _check_places(letters: Sequence[Letter]) -> Letter:
+    size = len(letters)
+    for rank, letter in enumerate(letters):
+        number, workers = letter.note or (None, None)
+        if workers is not None and (number, workers) != (str(rank), str(size)):
+            raise InvalidInputError(
+                f"MPI's rank {rank} of {size} has PADDLE_TRAINER_ID={number} and PADDLE_TRAINERS_NUM={workers};"
+                " they must agree. Unset them, or give MPICommunicator a communicator whose ranks are those"
+            )
+    return Letter(None)
+
+
+def _own_address(size: int) -> str:
+    """Where the other ranks reach this machine: the loopback if the launcher says that all are on it."""
+    numbers = [[[os.environ.get(name) for name in names] for names in (row.size, row.local)] for row in _ROWS]
+    if size == 1 or any(number and number in local for sizes, local in numbers for number in sizes):
+        return "127.0.0.1"
+    with contextlib.suppress(OSError):
+        for found in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET):
+            address = str(found[4][0])
+            if not address.startswith("127."):  # as a stock Debian calls itself
+                return address
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(("192.0.2.1", 9))  # sends nothing: it only chooses the way out
+        return str(sock.getsockname()[0])
+    return "127.0.0.1"
 
 
 def _free_port() -> int:

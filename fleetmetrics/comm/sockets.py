@@ -118,6 +118,15 @@ class SocketCommunicator(Communicator):
         [(_, told)] = read_each([answer.header], _read)
         return Letter(told, joined(answer.payload))
 
+    def listen(self) -> None:
+        """Let rank 0 listen now, before the first call; raises `NoChannelError` if it cannot."""
+        assert isinstance(self._star, Hub)
+        self._star.listen()
+
+    def miss(self, call: str, error: BaseException) -> None:
+        """Count an exchange that this worker gave up before it knew where rank 0 is; the others hear why."""
+        self._star.skip(self._channel, call, error)
+
     def close(self) -> None:
         """Close the channel; a second call does nothing, and neither does one in a forked child."""
         if not self._channel.closed and self._star.process == os.getpid():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from tests.distributed.cluster import AT_ONCE, SLACK, Job, run
+from fleetmetrics.comm.mpi import _own_address
+from tests.distributed.cluster import AT_ONCE, SLACK, Job, free_ports, run
 
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 WORKER = Path(__file__).parent / "workers" / "mpi.py"
@@ -95,10 +97,60 @@ def test_without_the_backend_the_workers_of_one_machine_use_sockets() -> None:
         assert (report["total"], report["channel"]) == (2, "SocketCommunicator")
 
 
-def test_a_rank_that_does_not_come_is_an_error_before_the_deadline() -> None:
-    first, second = run(WORKER, 2, "mpi", args={"case": "one_is_missing"})
-    assert first["error"].startswith("DeadlineError: not all MPI ranks made the communicator within 1 s")
-    assert first["seconds"] < 1 + SLACK and second["done"]
+@pytest.mark.parametrize("late", [0, 2])
+def test_a_rank_that_is_late_to_the_start_is_named_and_the_next_try_works(late: int) -> None:
+    reports = run(WORKER, 3, "mpi", args={"case": "late_to_the_start", "late": late})
+    for rank, report in enumerate(reports):
+        expected = f"DeadlineError: rank {late} did not connect within 1 s at "
+        assert report["error"].startswith(expected) and "MPICommunicator" in report["error"], report["error"]
+        assert rank == late or report["seconds"] < 1 + SLACK
+        assert (report["total"], report["second"]) == (6, 6)
+
+
+def test_rank_0_listens_from_the_start_so_that_nobody_takes_its_port() -> None:
+    for rank, report in enumerate(run(WORKER, 2, "mpi", args={"case": "port"})):
+        assert report["total"] == 2 and report["endpoint"].startswith("127.0.0.1:")
+        assert rank or "Address already in use" in report["taken"]
+
+
+def test_rank_0_listens_where_the_variables_say_and_a_port_that_is_taken_is_told_to_all() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", free_ports(1)[0]))
+        other.listen()
+        endpoint = f"localhost:{other.getsockname()[1]}"
+        env = {**ENGINE, "FLEETMETRICS_ENDPOINT": endpoint, "FLEETMETRICS_BIND": "127.0.0.1"}
+        with Job(WORKER, 3, "mpi", args={"case": "port", "taken": True}, env=env) as job:
+            waited_for(lambda: all((job.directory / f"told {rank}").exists() for rank in range(3)), job)
+            other.close()
+            (job.directory / "free").touch()
+            reports = job.wait()
+    for report in reports:
+        assert report["error"].startswith("NoChannelError: rank 0 cannot listen for the other 2 workers: 127.0.0.1:")
+        assert (report["endpoint"], report["total"]) == (endpoint, 3)
+
+
+@pytest.mark.parametrize("local, host", [("3", "127.0.0.1"), ("2", "10.1.2.3")])
+def test_rank_0_of_several_machines_does_not_listen_where_only_its_own_can_come(
+    monkeypatch: pytest.MonkeyPatch, local: str, host: str
+) -> None:
+    class Way:
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def connect(self, address: object) -> None:
+            pass
+
+        def getsockname(self) -> tuple[str, int]:
+            return "10.1.2.3", 9
+
+    monkeypatch.setenv("PMI_SIZE", "3")
+    monkeypatch.setenv("MPI_LOCALNRANKS", local)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [(0, 0, 0, "", ("127.0.1.1", 0))])
+    monkeypatch.setattr(socket, "socket", lambda *_: Way())
+    assert _own_address(3) == host
 
 
 def test_a_rank_that_is_late_is_named_before_anybody_enters_mpi_and_the_next_call_works() -> None:
@@ -118,7 +170,7 @@ def test_a_rank_stopped_inside_mpi_is_named_and_mpi_counts_as_broken() -> None:
         reports = job.wait()
     for rank, report in enumerate(reports):
         assert rank == 2 or report["seconds"] < 5 + SLACK
-        assert report["error"].startswith("DeadlineError: rank 2 did not arrive within "), report["error"]
+        assert report["error"].startswith("DeadlineError: rank 2 did not arrive within 5 s"), report["error"]
         assert "MPI is of no more use to this job, since GAUC it, records failed: " in report["after"]
         assert report["after"] == reports[0]["after"]
         assert report["total"] == 3  # what needs no records goes on

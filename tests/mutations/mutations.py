@@ -1284,6 +1284,20 @@ MUTATIONS = [
         "tests/distributed/test_mpi.py -k does_not_know_of",
     ),
     Mutation(
+        "mpi: rank 0 listens at its first exchange only",
+        "comm/mpi.py::_Start._listen",
+        "                meeting.listen()",
+        "                pass",
+        "tests/distributed/test_mpi.py -k told_to_all",
+    ),
+    Mutation(
+        "mpi: tries that failed before rank 0 was found are not counted",
+        "comm/mpi.py::_Start._hear",
+        "self._failures[number - 1 :]",
+        "self._failures[:0]",
+        "tests/distributed/test_mpi.py -k late_to_the_start",
+    ),
+    Mutation(
         "hapi: the last step of predictions is as long as the others",
         "integrations/hapi.py::own_predictions",
         "rank * np.minimum(batch, count - first)",

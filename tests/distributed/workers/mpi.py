@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from typing import Any
 
@@ -89,20 +90,40 @@ def not_chosen() -> None:
     report(total=int(fm.sum(1)), channel=type(fm.comm.get_communicator()).__name__)
 
 
-def one_is_missing() -> None:
+def late_to_the_start() -> None:
+    """The rank that the test names makes the communicator when the others have given up."""
     from mpi4py import MPI
 
+    rank, workers = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
+    if rank == arguments()["late"]:
+        for other in set(range(workers)) - {rank}:
+            wait_for_file(f"given up by {other}")
     start = time.monotonic()
-    if MPI.COMM_WORLD.Get_rank() == 0:
-        report(error=error_text(lambda: MPICommunicator(timeout=1)), seconds=time.monotonic() - start)
-        touch("given up")
-        wait_for_file("reported")
-    else:
-        wait_for_file("given up")
-        report(done=True)
-        touch("reported")
-    # Rank 0 has an operation of MPI under way that will never end: leave without MPI's own farewell.
-    os._exit(0)
+    # whoever comes late is given time until the others come again
+    seconds = 1 if rank != arguments()["late"] else 20
+    report(error=error_text(lambda: MPICommunicator(timeout=seconds)), seconds=time.monotonic() - start)
+    touch(f"given up by {rank}")
+    channel = MPICommunicator(timeout=20)
+    report(total=int(channel.all_reduce(np.array([rank + 1]), "sum")[0]))
+    report(second=int(MPICommunicator(timeout=20).all_reduce(np.array([rank + 1]), "sum")[0]))
+
+
+def port() -> None:
+    """Rank 0's port at the moment when the communicator is made, which nobody has used yet."""
+    from mpi4py import MPI
+
+    if arguments().get("taken"):
+        report(error=error_text(lambda: MPICommunicator(timeout=20)))
+        touch(f"told {MPI.COMM_WORLD.Get_rank()}")
+        wait_for_file("free")
+    channel: Any = MPICommunicator(timeout=20)
+    endpoint = channel._job.endpoint
+    host, _, number = endpoint.rpartition(":")
+    taken = ""
+    if channel.rank == 0:
+        with socket.socket() as sock:
+            taken = error_text(lambda: sock.bind((host, int(number))))
+    report(endpoint=endpoint, taken=taken, total=int(channel.all_reduce(np.array([1]), "sum")[0]))
 
 
 def late() -> None:
@@ -149,7 +170,8 @@ if __name__ == "__main__":
         "folding": folding,
         "reducing": reducing,
         "not_chosen": not_chosen,
-        "one_is_missing": one_is_missing,
+        "late_to_the_start": late_to_the_start,
+        "port": port,
         "late": late,
         "stopped": lambda: inside(signal.SIGSTOP),
         "killed": lambda: inside(signal.SIGKILL),
