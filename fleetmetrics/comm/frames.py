@@ -18,7 +18,7 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Sequence, Tuple, Union
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -116,12 +116,19 @@ def joined(payload: Payload) -> Buffer:
     return b"".join(payload) if isinstance(payload, (list, tuple)) else payload  # type: ignore[return-value]
 
 
+#: What is to be sent, the number of the next frame, and how many bytes the system has taken since.
+_Out = Tuple[List[Buffer], int, List[int]]
+#: What arrives: its head, once that is read; the buffer, what it is to hold, and holds; how many bytes have come since;
+#: the number of the next frame.
+_In = Tuple[Optional[Tuple[Any, ...]], memoryview, int, int, List[int], int]
+
+
 class Stream:
     """A connected socket with a frame half read, and bytes not yet sent.
 
     A handler of signals may raise after any call and before any function begins. So what the system has taken or given
-    is noted by the call that asks it (``list.extend`` of a ``map``, all in C), and what belongs together changes in one
-    step (``dict.update``): an interruption finds all of it or nothing, and the next call goes on from there.
+    is noted by the call that asks it (``list.extend`` of a ``map``, all in C), and what belongs together is one tuple,
+    which changes in one step: an interruption finds all of it or nothing, and the next call goes on from there.
     """
 
     def __init__(self, sock: socket.socket, keys: Keys) -> None:
@@ -132,14 +139,9 @@ class Stream:
         self.last: Frame | None = None
         self._whole = keys.whole
         self._seals = _keyed(keys.sending), _keyed(keys.receiving)
-        self._sent = self._received = 0
-        self._unsent: list[Buffer] = []
-        self._gone: list[int] = []  # how many bytes of it the system has taken
-        self._head: tuple[Any, ...] | None = None
         self._begin = memoryview(bytearray(_HEAD.size + _SEAL))
-        self._target = self._begin
-        self._size, self._filled = len(self._begin), 0
-        self._come: list[int] = []  # how many bytes have come since
+        self._out: _Out = [], 0, []
+        self._in: _In = None, self._begin, len(self._begin), 0, [], 0
 
     def fileno(self) -> int:
         """Return the socket's descriptor, so that a poll takes the stream itself."""
@@ -148,72 +150,72 @@ class Stream:
     @property
     def sending(self) -> bool:
         """True while bytes wait to be sent."""
-        return bool(self._unsent)
+        return bool(self._out[0])
 
     @property
     def heard(self) -> bool:
         """True once a frame has arrived."""
-        return self._received > 0
+        return self._in[5] > 0
 
     def send(self, frame: Frame) -> None:
         """Queue a frame and send as much as the socket takes; the payload must not change until it is gone."""
         head, parts = frame.ready(self._whole)
-        queue = [*self._unsent, head + _seal(self._seals[0], self._sent, head), *parts]
-        vars(self).update(_unsent=queue, _sent=self._sent + 1)
+        queue, number, gone = self._out
+        self._out = [*queue, head + _seal(self._seals[0], number, head), *parts], number + 1, gone
         self.flush()
 
     def flush(self) -> None:
         """Send what is queued, as far as the socket takes it."""
-        while self._unsent:
-            if not self._gone:
+        while True:
+            queue, number, gone = self._out
+            if not queue:
+                return
+            if not gone:
                 try:
-                    self._gone.extend(map(self.sock.sendmsg, (self._unsent[:_PARTS_AT_ONCE],)))
+                    gone.extend(map(self.sock.sendmsg, (queue[:_PARTS_AT_ONCE],)))
                 except OSError as error:
                     if not raised_by_a_socket(error):
                         raise
                     if isinstance(error, (BlockingIOError, InterruptedError)):
                         return
                     raise Lost(str(error)) from None
-            sent, queue, gone = self._gone[0], self._unsent, 0
-            while gone < len(queue) and sent >= len(queue[gone]):
-                sent -= len(queue[gone])
-                gone += 1
-            queue = queue[gone:]
-            if sent:
-                queue[0] = memoryview(queue[0])[sent:]
-            vars(self).update(_unsent=queue, _gone=[])
+            [sent] = gone
+            self._out = ([] if sent == sum(map(len, queue)) else _after(queue, sent)), number, []
 
     def keep_unsent(self) -> None:
         """Copy what is queued, so that the caller may change its arrays: the frame is completed later."""
-        if self._unsent:
-            self._unsent = [bytes(part) for part in self._unsent]
+        queue, number, gone = self._out
+        if queue:
+            self._out = [bytes(part) for part in queue], number, gone
 
     def receive(self) -> Frame | None:
         """Read as far as there are bytes."""
         while True:
-            if self._come:
-                [count] = self._come
+            head, target, size, filled, come, number = self._in
+            if filled < size:
+                if filled == len(target):
+                    target = self._grow()
+                if not come:
+                    try:
+                        come.extend(map(self.sock.recv_into, (target[filled:],)))
+                    except OSError as error:
+                        if not raised_by_a_socket(error):
+                            raise
+                        if isinstance(error, (BlockingIOError, InterruptedError)):
+                            return None
+                        raise Lost(str(error)) from None
+                [count] = come
                 if not count:
                     raise Lost("end of file")
-                vars(self).update(_filled=self._filled + count, _come=[])
-            if self._filled < self._size:
-                if self._filled == len(self._target):
-                    self._grow()
-                try:
-                    self._come.extend(map(self.sock.recv_into, (self._target[self._filled :],)))
-                except OSError as error:
-                    if not raised_by_a_socket(error):
-                        raise
-                    if isinstance(error, (BlockingIOError, InterruptedError)):
-                        return None
-                    raise Lost(str(error)) from None
-            elif self._head is None:
-                self._read_head(bytes(self._begin))
+                self._in = head, target, size, filled + count, [], number
+            elif head is None:
+                self._read_head(bytes(target))
             else:
-                return self._complete(self._head)
+                return self._complete(head)
 
     def _read_head(self, data: bytes) -> None:
-        if not hmac.compare_digest(data[_HEAD.size :], _seal(self._seals[1], self._received, data[: _HEAD.size])):
+        number = self._in[5]
+        if not hmac.compare_digest(data[_HEAD.size :], _seal(self._seals[1], number, data[: _HEAD.size])):
             raise Garbled("the frame is not sealed with this connection's key")
         magic, *head = _HEAD.unpack_from(data)
         kind, whole, _, _, _, remaining, timeout, header, payload, _ = head
@@ -224,29 +226,42 @@ class Stream:
         size = header + (-header % _ALIGNMENT if payload else 0) + payload
         # np.empty: aligned for any dtype, and not filled with zeros first
         target = np.empty(min(size, _AT_ONCE), np.uint8).data if size else _NOTHING
-        vars(self).update(_received=self._received + 1, _head=tuple(head), _size=size, _target=target, _filled=0)
+        self._in = tuple(head), target, size, 0, [], number + 1
 
-    def _grow(self) -> None:
+    def _grow(self) -> memoryview:
+        """Go on in a larger buffer; nothing has come since this one was full."""
+        head, target, size, filled, come, number = self._in
         try:
-            larger = np.empty(min(self._size, 2 * self._filled), np.uint8).data
+            larger = np.empty(min(size, 2 * filled), np.uint8).data
         except MemoryError:
-            raise Garbled(f"there is no memory for a frame of {self._size} bytes") from None
-        larger[: self._filled] = self._target
-        self._target = larger
+            raise Garbled(f"there is no memory for a frame of {size} bytes") from None
+        larger[:filled] = target
+        self._in = head, larger, size, filled, come, number
+        return larger
 
     def _complete(self, head: tuple[Any, ...]) -> Frame:
         kind, whole, channel, call, made, remaining, timeout, header, payload, digest = head
-        body, start = self._target, self._size - payload
+        _, body, size, *_, number = self._in
+        start = size - payload
         if hashlib.sha256(body if whole else body[:start]).digest() != digest:
             raise Garbled("the frame's contents are not those that its head announces")
         frame = Frame(kind, call, bytes(body[:header]), body[start:], channel, made, remaining, timeout)
-        vars(self).update(last=frame, _head=None, _size=len(self._begin), _target=self._begin, _filled=0)
+        vars(self).update(last=frame, _in=(None, self._begin, len(self._begin), 0, [], number))
         return frame
 
     def close(self) -> None:
         """Close the socket."""
         with contextlib.suppress(OSError):
             self.sock.close()
+
+
+def _after(queue: list[Buffer], sent: int) -> list[Buffer]:
+    """What is left of a queue when so many bytes of it are gone."""
+    gone = 0
+    while sent >= len(queue[gone]):
+        sent -= len(queue[gone])
+        gone += 1
+    return [memoryview(queue[gone])[sent:], *queue[gone + 1 :]]
 
 
 def raised_by_a_socket(error: OSError) -> bool:

@@ -375,8 +375,9 @@ def raw(
         values["magic"], kind, values["whole"], values["channel"], call, values["made"], values["remaining"],
         values["timeout"], values["header_size"], values["payload_size"], values["digest"],
     )  # fmt: skip
-    seal = frames._seal(stream._seals[0], stream._sent, data)
-    stream._sent += 1
+    queue, number, gone = stream._out
+    seal = frames._seal(stream._seals[0], number, data)
+    stream._out = queue, number + 1, gone
     stream.sock.setblocking(True)
     with contextlib.suppress(OSError):
         stream.sock.sendall(data + seal + body)

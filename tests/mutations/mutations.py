@@ -417,7 +417,7 @@ MUTATIONS = [
     Mutation(
         "a frame that was sent before is taken again",
         "comm/frames.py::Stream._read_head",
-        "_seal(self._seals[1], self._received, data[: _HEAD.size])",
+        "_seal(self._seals[1], number, data[: _HEAD.size])",
         "_seal(self._seals[1], 0, data[: _HEAD.size])",
         "tests/comm/test_frames.py",
     ),
