@@ -450,16 +450,23 @@ class Hub(Member):
     def _send_all(self, frame: Frame, deadline: Deadline) -> None:
         assert self._meeting is not None
         lost = self._meeting.lost
-        unsent = Poll()
         waiting: dict[int, _Peer] = {}
         for descriptor, peer in self._peers.items():
             try:
                 peer.stream.send(frame)
                 if peer.stream.sending:
                     waiting[descriptor] = peer
-                    unsent.register(peer.stream, select.POLLOUT)
             except Lost:
                 lost[peer.rank] = _gone(peer)
+        if waiting:
+            self._send_rest(waiting, deadline)
+
+    def _send_rest(self, waiting: dict[int, _Peer], deadline: Deadline) -> None:
+        """Send what the sockets did not take at once."""
+        assert self._meeting is not None
+        lost, unsent = self._meeting.lost, Poll()
+        for peer in waiting.values():
+            unsent.register(peer.stream, select.POLLOUT)
         while waiting and deadline.remaining:
             for descriptor, _ in unsent.wait(deadline.end):
                 peer = waiting[descriptor]
