@@ -3,9 +3,6 @@
 >>> import numpy as np
 >>> combine("sum", [np.array([1e100, 1.0]), np.array([1.0, 1.0]), np.array([-1e100, 1.0])])
 array([1., 3.])
-
-Source: Knuth, The Art of Computer Programming 2, section 4.2.2, for sums of two words; Ogita, Rump and Oishi, "Accurate
-sum and dot product", SIAM Journal on Scientific Computing 26 (2005), for those of more.
 """
 
 from __future__ import annotations
@@ -16,7 +13,8 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
-from fleetmetrics.moments import RESTS, WIDTHS, merged_exactly, two_sum, words_of
+from fleetmetrics.exact_sums import sign_zeros, sum_floats, sum_in_words, sum_integers
+from fleetmetrics.moments import RESTS, WIDTHS, merged_exactly
 
 __all__ = [
     "OF_BATCHES",
@@ -39,9 +37,8 @@ REST = ":rest"
 #: What is summed by the adds of one worker.
 OF_BATCHES = "the batches of this worker"
 _INT64 = np.iinfo(np.int64)
-#: Up to so many elements, Python adds faster than NumPy.
-_FEW = 32
-_FEW_INTEGERS, _VERY_FEW = 64, 4
+#: Up to so many elements, Python is faster than NumPy.
+_VERY_FEW = 4
 #: So many arrays are summed at a time.
 _AT_ONCE = 64
 _LOW_32_BITS = np.int64(0xFFFFFFFF)
@@ -115,14 +112,14 @@ def combine_alike(reduction: str, same: Sequence[np.ndarray], over: str = "") ->
     if reduction in WIDTHS:
         return merged_exactly(reduction, same, [None] * len(same), keep=False)[0]
     if same[0].dtype == np.int64:
-        return _sum_integers(same, over) if reduction == "sum" else _extreme(reduction, same)
+        return sum_integers(same, over) if reduction == "sum" else _extreme(reduction, same)
     if reduction != "sum" and same[0].size <= _VERY_FEW:
         return _extremes_of_few(reduction, same)
     if reduction == "sum":
-        result = _sum_floats(same)
+        result = sum_floats(same)
     else:
         result = _extreme(reduction, same)
-        _sign_zeros(result, same, np.logical_and if reduction == "max" else np.logical_or)
+        sign_zeros(result, same, np.logical_and if reduction == "max" else np.logical_or)
     # The bits of a nan that IEEE leaves open would otherwise tell the order of the ranks.
     np.copyto(result, np.nan, where=np.isnan(result))
     return result
@@ -163,9 +160,9 @@ def combine_exactly(
     flat = [term.reshape(-1) for term in terms]
     words = [flat[0].copy()]
     for start in range(1, len(flat), _AT_ONCE):
-        words = _words([*words, *flat[start : start + _AT_ONCE]])
+        words = sum_in_words([*words, *flat[start : start + _AT_ONCE]])
     result, *rest_words = [word.reshape(values[0].shape) for word in words]
-    _sign_zeros(result, values, np.logical_and)
+    sign_zeros(result, values, np.logical_and)
     return result, np.stack(rest_words) if rest_words else None
 
 
@@ -258,91 +255,3 @@ def _extremes_of_few(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray
             value = -0.0 if both([math.copysign(1.0, x) < 0 for x in column]) else 0.0
         found.append(value)
     return np.array(found).reshape(arrays[0].shape)
-
-
-def _sign_zeros(result: np.ndarray, arrays: Sequence[np.ndarray], both: np.ufunc) -> None:
-    """Make a zero -0.0 if all of the numbers that it was made of are negative, or any, as ``both`` says; else 0.0."""
-    zero = result == 0
-    if zero.any():
-        negative = both.reduce([np.signbit(array) for array in arrays])
-        np.copyto(result, np.where(negative, -0.0, 0.0), where=zero)
-
-
-def _sum_integers(arrays: Sequence[np.ndarray], over: str) -> np.ndarray:
-    if arrays[0].size <= _FEW_INTEGERS:
-        totals = [sum(column) for column in zip(*[array.ravel().tolist() for array in arrays])]
-        if _INT64.min <= min(totals) and max(totals) <= _INT64.max:
-            return np.array(totals).reshape(arrays[0].shape)
-    elif sum(max(int(array.max()), -int(array.min())) for array in arrays) <= _INT64.max:
-        result = arrays[0].copy()
-        for array in arrays[1:]:
-            np.add(result, array, out=result)
-        return result
-    exact: Any = sum([array.astype(object).ravel() for array in arrays])  # Python's integers
-    wrong = np.flatnonzero((exact < _INT64.min) | (exact > _INT64.max))
-    if wrong.size:
-        value = exact[wrong[0]]
-        position = [int(axis) for axis in np.unravel_index(wrong[0], arrays[0].shape)]
-        raise IntegerOverflowError(
-            f"the sum over {over or f'{len(arrays)} workers'} at position {position} is {value}, which does not fit"
-            " into int64 (-2**63 to 2**63 - 1); use a float64 state, or count in a coarser unit."
-        )
-    return np.asarray(exact.astype(np.int64).reshape(arrays[0].shape))
-
-
-def _sum_floats(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        if len(arrays) == 2:
-            return np.asarray(arrays[0] + arrays[1])
-        flat = [array.reshape(-1) for array in arrays]
-        few = flat[0].size <= _FEW
-        result, certain = (np.zeros_like(flat[0]), np.zeros(flat[0].size, bool)) if few else _sum_error_free(flat)
-    for index in np.flatnonzero(~certain):
-        result[index] = words_of([float(array[index]) for array in flat], 1)[0]
-    _sign_zeros(result, flat, np.logical_and)
-    return result.reshape(arrays[0].shape)
-
-
-def _sum_error_free(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Sum by Ogita, Rump and Oishi's cascade (2005), and tell where the rounding is proved correct.
-
-    The exact sum is ``head + tail + rest`` with ``|rest| <= bound``: the rounding of ``head + tail`` is right
-    if the rest cannot push it over the middle between two neighbours.
-    """
-    head, errors = _accumulate(arrays)
-    tail, rests = _accumulate(errors)
-    bound = np.zeros_like(tail)
-    for rest in rests:
-        bound += np.abs(rest)
-    result, error = two_sum(head, tail)
-    size = np.abs(result)
-    half_gap = 0.5 * (size - np.nextafter(size, 0.0))
-    certain = (bound == 0) | ((np.abs(error) + bound) * (1 + 2.0**-50) < half_gap)
-    return result, certain & np.isfinite(result) & np.isfinite(error) & np.isfinite(bound)
-
-
-def _accumulate(terms: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    total, errors = terms[0], []
-    for term in terms[1:]:
-        total, error = two_sum(total, term)
-        errors.append(error)
-    return total, errors
-
-
-def _words(terms: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The exact sum: rounded, and then word by word what is left of it."""
-    with np.errstate(all="ignore"):
-        head, errors = _accumulate(terms)
-        tail, rests = _accumulate([np.zeros_like(head), *errors])
-        head, tail = two_sum(head, tail)
-    words, hard = [head, tail], ~np.isfinite(head)
-    for rest in rests:
-        hard |= rest != 0
-    for place in np.flatnonzero(hard):
-        found = words_of([float(term[place]) for term in terms])
-        words += [np.zeros_like(head) for _ in found[len(words) :]]
-        for word, each in zip(words, found + [0.0] * len(words)):
-            word[place] = each
-    while len(words) > 1 and not words[-1].any():
-        words.pop()
-    return words

@@ -23,6 +23,7 @@ BELOW = {
     "warning": {"arguments", "numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
     "optional": {"arguments", "numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
     "arguments": {"numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
+    "exact_sums": {"arguments", "numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
     "numbers": {"formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
     "formulas": {"sampling", "batch", "xp", "state", "comm", "static", "metric", "metrics", "records"},
     "sampling": {"batch", "xp", "state", "comm", "static", "metric", "metrics", "records"},

@@ -181,14 +181,14 @@ MUTATIONS = [
     # -- the numbers of several workers -----------------------------------------------------------------------
     Mutation(
         "two workers' floats are added in float32",
-        "numbers.py::_sum_floats",
+        "exact_sums.py::sum_floats",
         "return np.asarray(arrays[0] + arrays[1])",
         "return np.asarray((arrays[0].astype(np.float32) + arrays[1]).astype(np.float32).astype(np.float64))",
         "tests/test_numbers.py -k rounded_exact_sum",
     ),
     Mutation(
         "three workers' floats are added one after the other, without looking at the rounding",
-        "numbers.py::_sum_floats",
+        "exact_sums.py::sum_floats",
         "for index in np.flatnonzero(~certain):",
         "for index in np.flatnonzero(~certain & False):",
         "tests/test_numbers.py -k rounded_exact_sum",
@@ -202,14 +202,14 @@ MUTATIONS = [
     ),
     Mutation(
         "0.0 and -0.0 are taken for equal in an extreme",
-        "numbers.py::_sign_zeros",
+        "exact_sums.py::sign_zeros",
         "np.copyto(result, np.where(negative, -0.0, 0.0), where=zero)",
         "pass",
         "tests/test_numbers.py -k 'special_values or maxima or leaves_no_trace'",
     ),
     Mutation(
         "a sum of several workers' integers wraps around",
-        "numbers.py::_sum_integers",
+        "exact_sums.py::sum_integers",
         "        if _INT64.min <= min(totals) and max(totals) <= _INT64.max:\n            return",
         "        if totals := [(total + 2**63) % 2**64 - 2**63 for total in totals]:\n            return",
         "tests/test_numbers.py -k 'overflow or limit'",
@@ -989,7 +989,7 @@ MUTATIONS = [
     Mutation(
         "a merged zero is positive",
         "numbers.py::combine_exactly",
-        "    _sign_zeros(result, values, np.logical_and)\n",
+        "    sign_zeros(result, values, np.logical_and)\n",
         "",
         "tests/test_numbers.py -k merged_zero",
     ),
