@@ -24,6 +24,20 @@ def test_a_sum_that_overflows_leaves_the_other_members_as_they_were():
     assert metrics.compute() == {"n": 2, "max": 2.0, "mae": 1.5}
 
 
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_sum_that_overflows_leaves_the_samples_that_others_keep_as_they_were(kept):
+    metrics = fm.MetricCollection({"gauc": fm.GAUC(), "exact": fm.ExactAUC(), "mae": fm.MeanAbsoluteError()})
+    if kept:
+        metrics.add([0.25, 0.5, 0.75], [1, 0, 1], user=[1, 1, 1])
+    before, value = metrics.state_dict(), metrics.compute() if kept else None
+    with pytest.raises(fm.InvalidInputError, match=r"mae\.absolute_error would no longer be finite"):
+        metrics.add([1.7e308, 1.7e308], [0, 1], user=[1, 1])
+    after = metrics.state_dict()
+    assert {key: array.tobytes() for key, array in after.items()} == {k: array.tobytes() for k, array in before.items()}
+    assert not kept or metrics.compute() == value
+
+
 def test_a_sum_of_integers_that_overflows_leaves_what_was_there():
     metric = fm.Sum(name="it")
     metric.add([2**63 - 1])

@@ -16,6 +16,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
+from tests.fakes import together
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 pa = pytest.importorskip("pyarrow")
@@ -441,6 +442,23 @@ def test_the_work_of_other_files_is_kept_in_the_state(run, there, tmp_path):
     assert "1.parquet" in text and "day.fms holds what could be used: 1 files" in text
     kept, alone = run("merge", state, "--json"), run("evaluate", "new/0.parquet", *COLUMNS, "--json")
     assert kept["auc"] == alone["auc"] and kept["data"]["files"] == [str(tmp_path / "0.parquet")]
+
+
+def test_a_file_that_one_worker_cannot_use_is_told_to_all(tmp_path):
+    from fleetmetrics.cli.result import of_files, of_workers
+
+    (tmp_path / "0.csv").write_text("p,y\n0.5,1\n0.25,0\n")
+    (tmp_path / "1.csv").write_text("p,y\n0.5,one\n")
+    columns = {"prediction": "p", "label": "y"}
+    asked = {"task": "binary", "classes": None, "columns": columns, "metrics": ["auc"], "by": [], "ci": None}
+
+    def work(channel):
+        side = of_files([str(tmp_path / f"{channel.rank}.csv")], asked)
+        finish = lambda sides: (3, f"{sides[0].error}, of {sides[0].read.rows} rows")  # noqa: E731
+        return of_workers(channel, [side], "*.csv", finish)
+
+    (status, text), other = together([work] * 2)
+    assert (status, text) == other and "1.csv: " in text and text.endswith(", of 2 rows")
 
 
 # -- saved states ----------------------------------------------------------------------------------------------

@@ -147,15 +147,20 @@ def test_ranges_have_about_as_many_samples_each(tmp_path, few, monkeypatch):
 
 
 @pytest.mark.parametrize("settings", [{"curve": "PR"}, {"max_fpr": 0.1}], ids=str)
-def test_other_areas_by_ranges_of_scores_take_totals_of_a_first_pass(tmp_path, few, settings):
+def test_other_areas_by_ranges_of_scores_take_totals_of_a_first_pass(tmp_path, few, settings, monkeypatch):
     columns, folder = {**SCORES, "weight": "w"}, scored(tmp_path)
 
     def make():
         return fm.ExactAUC(**settings)
 
+    closed, close = [], fm.ExactAUC.close
+    monkeypatch.setattr(
+        fm.ExactAUC, "close", lambda self, **given: closed.append(given["totals"]) or close(self, **given)
+    )
     want = files.evaluate(folder, make, columns, processes=1).metrics.compute()
     first = files.evaluate(folder, fm.ExactAUC, columns, processes=1, complete_by="score", **few).metrics
     found = files.evaluate(folder, make, columns, processes=1, complete_by="score", totals=first, **few).metrics
+    assert closed == [None] * 3 + [first] * 3  # as many passes
     np.testing.assert_allclose(found.compute(), want, rtol=1e-13)
     with pytest.raises(fm.InvalidInputError, match="totals="):
         files.evaluate(folder, make, columns, processes=1, complete_by="score", **few)

@@ -1361,4 +1361,18 @@ MUTATIONS = [
         "return closed[-1].carries[0]",
         "tests/test_closing.py -k totals_in_a",
     ),
+    Mutation(
+        "a batch that is refused stays among the samples that are kept",
+        "records/table.py::Table.back_to",
+        "del self._batches[mark:]",
+        "del self._batches[mark + 1 :]",
+        "tests/test_atomic.py -k samples_that_others",
+    ),
+    Mutation(
+        "a file that one worker cannot use is left out without a word",
+        "cli/result.py::_together",
+        'error=min(errors, default="")',
+        'error=""',
+        "tests/cli/test_cli.py -k one_worker_cannot",
+    ),
 ]
