@@ -107,6 +107,16 @@ def test_every_tree_of_merges_has_the_rounded_moments_of_all_samples(kind: str, 
             assert exact == [sum(each) for each in zip(*map(sums_of, groups))]
 
 
+@pytest.mark.parametrize("kind", WIDTHS)
+def test_a_mean_of_integers_that_is_a_third_has_its_rest(kind: str) -> None:
+    size = WIDTHS[kind] // 4
+    groups = [np.array([1.0, *[each] * size, *[0.0] * (WIDTHS[kind] - 1 - size)]) for each in (0.0, 0.0, 1.0)]
+    value, rest = merged_exactly(kind, groups, [None] * 3)
+    assert value.tolist() == moments_of([sum(each) for each in zip(*map(sums_of, groups))], size)
+    assert rest is not None  # the squared deviations are two thirds
+    assert merged_exactly(kind, [value, groups[2]], [rest, None])[0].tolist()[1] == 0.5
+
+
 def test_a_part_alone_with_its_rest_is_rounded_once_more() -> None:
     groups = groups_of("moments", 3)
     value, rest = merged_exactly("moments", list(groups), [None] * 3)
