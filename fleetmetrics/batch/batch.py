@@ -200,10 +200,13 @@ class Batch(Sums):
         return self.prediction[:, 1] if self.classes else self.prediction
 
     @property
-    @statistic
     def probabilities(self) -> Any:
         """`scores` as float64."""
-        return self.xp.cast(self.scores, "float64") if self.classes else self.values
+        return self._last_scores() if self.classes else self.values
+
+    @statistic
+    def _last_scores(self) -> Any:
+        return self.xp.cast(self.scores, "float64")
 
     @property
     @statistic

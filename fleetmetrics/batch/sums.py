@@ -18,9 +18,10 @@ def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def memoised(batch: Any, *settings: Any) -> Any:
         memo, key = batch.memo, (function, settings) if settings else function
-        if key not in memo:
-            memo[key] = function(batch, *settings)
-        return memo[key]
+        found = memo.get(key, memo)  # the memo itself: there is no value yet; settings are hashed once
+        if found is memo:
+            found = memo[key] = function(batch, *settings)
+        return found
 
     return memoised
 

@@ -197,7 +197,11 @@ def _pairs_of(keys: np.ndarray) -> tuple[int, int, int]:
         hits, place = _places(part[:_BLOCK].astype(np.uint8) & np.uint8(1))
         positives, places = positives + hits, places + place + block.start * hits
         step = part[1:] ^ part[:-1]
-        mixed, same = step == kind(1), step == kind(0)
+        tie = step <= kind(1)
+        if not tie.any():
+            continue
+        mixed = step == kind(1)
+        same = tie ^ mixed
         tied += int(np.count_nonzero(mixed))
         mixed[1:-1] &= same[:-2] | same[2:]
         long.append(np.flatnonzero(mixed) + block.start)
