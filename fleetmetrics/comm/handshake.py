@@ -177,9 +177,7 @@ def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.so
             failures.append(f"{host}:{port} (promised to another by the environment)")
             continue
         try:
-            address = _addresses(job.bind or host, end)[0]
-            found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-            return _listening(found[0], found[4], max(128, job.world_size))
+            return _listen_at(job, key, job.bind or host, port, end)
         except NotFound:
             raise
         except OSError as error:
@@ -190,14 +188,28 @@ def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.so
                     f"the environment variable FLEETMETRICS_BIND holds {job.bind!r}; it must be an address of rank 0's"
                     f" machine, without a port, such as 10.0.0.1 or 0.0.0.0 ({error.strerror})."
                 ) from None
-            other = _who_listens(job, key, job.bind or host, port) if key and error.errno == errno.EADDRINUSE else ""
-            failures.append(f"{job.bind or host}:{port} ({error.strerror}{other})")
+            failures.append(f"{job.bind or host}:{port} ({error.strerror})")
             if error.errno == errno.EADDRNOTAVAIL and not job.bind:
                 failures[-1] += ": if the others reach this machine by that name all the same, set FLEETMETRICS_BIND"
     raise NoChannelError(
         f"rank 0 cannot listen for the other {job.world_size - 1} workers: {', '.join(failures)}. Set"
         " FLEETMETRICS_ENDPOINT=host:port on all workers to an address of rank 0's machine that is free."
     )
+
+
+def _listen_at(job: Job, key: Key | None, host: str, port: int, end: float) -> socket.socket:
+    """Listen at one address; the error of one that is taken says which run has it."""
+    address = _addresses(host, end)[0]
+    found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    try:
+        return _listening(found[0], found[4], max(128, job.world_size))
+    except OSError as error:
+        if key is None or error.errno != errno.EADDRINUSE:
+            raise
+        other = _who_listens(job, key, host, port)
+        if other:
+            raise OSError(error.errno, f"{error.strerror}{other}") from None
+    return _listening(found[0], found[4], max(128, job.world_size))  # the other one may have ended just now
 
 
 def _who_listens(job: Job, key: Key, host: str, port: int) -> str:
