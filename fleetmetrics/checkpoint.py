@@ -470,7 +470,8 @@ def _ready(
     plans: dict[str, _Plan] = {}
     missing: list[str] = []
     unexpected: list[str] = []
-    for number in range(others) if rank == 0 and workers != others else mine:
+    # A worker without a share reads what the first one had, for the plan alone.
+    for number in range(others) if rank == 0 and workers != others else mine or range(1):
         whole = number in mine
         arrays, said = read_arrays(files[number]) if whole else read_arrays(files[number], _is_of_a_state)
         arrays.pop(_INDICES, None)

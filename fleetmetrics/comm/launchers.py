@@ -26,6 +26,7 @@ __all__ = [
     "place_of",
     "rank_told",
     "refuse_groups",
+    "starter_of",
 ]
 
 _Said = Mapping[str, str]
@@ -221,7 +222,7 @@ def place_of(env: Mapping[str, str]) -> Place:
     if not host and row is not _PADDLE and _ENDPOINT not in said:
         raise _nowhere(row, said)
     if not run and host == _LOOPBACK:
-        run = [_starter(row.rank)]
+        run = [starter_of(os.getpid(), row.rank)]
     return Place(rank, size, row, host, "|".join([row.name, *run]))
 
 
@@ -427,10 +428,11 @@ def _alone(variable: str) -> str:
     return f"; for a single process, unset {variable}, or call compute_local()."
 
 
-def _starter(variables: tuple[str, ...]) -> str:
+def starter_of(worker: int, variables: tuple[str, ...]) -> str:
     """The process that has started all workers of this machine: the nearest ancestor that is no worker itself."""
-    process = os.getppid()
+    process = worker
     try:
+        process = int(_status(worker)[1])
         while process > 1:
             told = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
             if not any(entry.startswith(f"{name}=".encode()) for entry in told for name in variables):

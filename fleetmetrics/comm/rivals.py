@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-from fleetmetrics.comm.launchers import LAUNCHERS
+from fleetmetrics.comm.launchers import LAUNCHERS, starter_of
 from fleetmetrics.comm.secret import folder_of_the_user
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.identity import MARK, SETTING, Claim, claim_of, has_joined, is_here, status
+from fleetmetrics.identity import MARK, RANKS, SETTING, Claim, claim_of, has_joined, is_here, status
 
 __all__ = ["Finding", "is_the_worker", "leave_note", "look", "note", "worker_behind"]
 
@@ -79,7 +79,7 @@ def look() -> Finding | None:
     found: dict[int, Claim] = {}
     for process, data in _environments() if claim is not None else ():
         other = claim_of(_parsed(data)) if _may_be_of(claim, data) else None
-        if other is not None and claim is not None and other.run == claim.run:
+        if other is not None and claim is not None and other.run == claim.run and _launched_alike(claim, process):
             found[process] = other
     waiting: dict[Claim, dict[int, tuple[bool, int]]] = {}
     for process, other in found.items():
@@ -94,6 +94,15 @@ def look() -> Finding | None:
             (one_sure, one), (two_sure, two) = sorted(families.values(), reverse=True)[:2]
             return Finding(_text(one, two, next(filter(None, other.rank))), one_sure and two_sure)
     return None
+
+
+def _launched_alike(claim: Claim, process: int) -> bool:
+    """Whether a process may be of this run by what has started it: another mpirun makes another run.
+
+    What starts workers by Paddle's variables may be several shells, each of which starts one.
+    """
+    variables = tuple(name for name, text in zip(RANKS, claim.rank) if text)
+    return RANKS[0] in variables or starter_of(process, variables) == starter_of(os.getpid(), variables)
 
 
 def leave_note(text: str) -> None:

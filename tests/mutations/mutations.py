@@ -1264,7 +1264,7 @@ MUTATIONS = [
     ),
     Mutation(
         "launchers: the shell between a launcher and a worker is taken for the launcher",
-        "comm/launchers.py::_starter",
+        "comm/launchers.py::starter_of",
         "while process > 1:",
         "while process < 1:",
         "tests/comm/test_launchers.py -k started_the_workers",
