@@ -33,7 +33,7 @@ DIFFERING = {
     "a size too small": "InvalidInputError: Gathered: size is HALF, but TOTAL records were gathered",
     "records for boxes": "InvalidInputError: Gathered: size is ...records must be one to one with the samples",
     "another size": "AgreementError: Gathered: the workers differ: size TOTAL on OTHERS, size LESS on LAST.",
-    "a timeout of zero": "InvalidInputError: on LAST: timeout is 0; it must be a number of seconds",
+    "a timeout of zero": "InvalidInputError: on LAST: timeout is 0; it must be a finite number of seconds",
     "another class": "AgreementError: the workers disagree: Gathered on OTHERS, Other on LAST.",
     "another mode": "AgreementError: Gathered: the workers differ: mode unzip on OTHERS, mode cat on LAST.",
     "no blocks": "InvalidInputError: on LAST: Gathered: collect mode 'batch' must know the blocks",
