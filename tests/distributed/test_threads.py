@@ -39,10 +39,10 @@ def side_by_side(*works: Callable[[], Any]) -> list[Any]:
     return found
 
 
-def in_line(comm: SocketCommunicator, number: int) -> None:
-    """Wait until so many threads are in an exchange or wait for their turn."""
+def in_line(comm: SocketCommunicator, number: int, over: Callable[[], bool] = lambda: False) -> None:
+    """Wait until this number of threads are in an exchange or wait for their turn, or what they do is over."""
     end = time.monotonic() + 20
-    while len(comm._star.turns.line) < number:
+    while len(comm._star.turns.line) < number and not over():
         assert time.monotonic() < end
         time.sleep(0.001)
 
@@ -89,12 +89,16 @@ def test_calls_that_come_in_one_order_on_all_workers_are_right(port: int) -> Non
         other = metric(fm.Sum, "other", rank, 1)
         found = []
         for _ in range(20):
+            over = threading.Event()
 
-            def first() -> Any:
-                return outcome(lambda: both.compute(communicator=comm, timeout=20))
+            def first(over: threading.Event = over) -> Any:
+                try:
+                    return outcome(lambda: both.compute(communicator=comm, timeout=20))
+                finally:
+                    over.set()
 
-            def second() -> Any:
-                in_line(comm, 1)
+            def second(over: threading.Event = over) -> Any:
+                in_line(comm, 1, over.is_set)
                 return outcome(lambda: other.compute(communicator=comm, timeout=20))
 
             found.append(side_by_side(first, second))
