@@ -12,6 +12,7 @@ import pytest
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import LAUNCHERS, Place, is_server, parts_of, place_of, rank_told
 from fleetmetrics.errors import InvalidInputError, NoChannelError
+from fleetmetrics.identity import RANKS
 
 pytestmark = pytest.mark.numpy_only
 
@@ -290,3 +291,8 @@ def test_a_group_of_several_beside_an_environment_of_one_is_said(
         Job.from_environment()
     monkeypatch.setitem(sys.modules, name, module())  # another thread imports it
     assert Job.from_environment().world_size == 1
+
+
+def test_claims_go_by_the_ranks_of_the_table() -> None:
+    """`identity` has a list of its own, since it is imported with the package, and the table is not."""
+    assert tuple(name for row in LAUNCHERS for name in row.rank) == RANKS
