@@ -128,23 +128,30 @@ class Hub(Member):
             channel.made, channel.label = channel.calls, label
             self.join()
             if meeting.lost:  # the answer stands
-                self._spread(frame.call + 1, next(iter(meeting.lost.values())))
+                self._spread(channel, frame.call + 1, next(iter(meeting.lost.values())))
             return answer
-        except _Broken as reason:
-            if not self._last_word:
-                self._spread(frame.call, str(reason))
-            self.broken = self._last_word
-            raise CommunicatorError(self.broken) from None
-        except BaseException as error:  # of Ctrl-C and sys.exit, too, the others hear at once
-            if channel.calls < frame.call:
-                raise  # it has not begun
-            told = error if isinstance(error, FleetMetricsError) else CommunicatorError(interruption(0, error, label))
-            self._interrupted = told is not error
-            made = frame.call if channel.made == frame.call else 0
-            self._abandon(error_frame(channel.number, frame.call, told, made=made))
+        except BaseException as error:
+            try:
+                self._give_up(channel, frame.call, label, error)
+            except BaseException:  # Ctrl-C, and once more while it is told: the others wait for the word all the same
+                self._give_up(channel, frame.call, label, error)
+                raise
+            if isinstance(error, _Broken):
+                raise CommunicatorError(self.broken) from None
             raise
         finally:
             self._meeting = None
+
+    def _give_up(self, channel: Channel, call: int, label: str, error: BaseException) -> None:
+        """Let all hear at once why there is no result: of Ctrl-C and sys.exit, too. What has begun may be repeated."""
+        if isinstance(error, _Broken):
+            self._spread(channel, call, str(error))
+            self.broken = self._last_word
+        elif channel.calls == call:  # else it has not begun
+            told = error if isinstance(error, FleetMetricsError) else CommunicatorError(interruption(0, error, label))
+            self._interrupted = True
+            made = call if channel.made == call else 0
+            self._abandon(error_frame(channel.number, call, told, made=made))
 
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
         """Tell the others what they find when they come; see `Member.skip`."""
@@ -485,7 +492,7 @@ class Hub(Member):
         asked = [peer for rank, peer in self._ranks.items() if rank <= ACKNOWLEDGING]
         meeting.acknowledged |= self.job.world_size == 1
         why, turns = "", 0
-        while not meeting.acknowledged and not all(peer.lost or peer.rank in meeting.away for peer in asked):
+        while not meeting.acknowledged and [peer for peer in asked if not (peer.lost or peer.rank in meeting.away)]:
             try:
                 happened = self._receive(meeting.last_moment, [])
                 turns += time.monotonic() >= meeting.last_moment
@@ -505,18 +512,18 @@ class Hub(Member):
                 raise CommunicatorError(meeting.left)
             raise DeadlineError(late_text(ranks, "confirm the result", meeting.timeout, meeting.label))
 
-    def _spread(self, call: int, reason: str) -> None:
+    def _spread(self, channel: Channel, call: int, reason: str) -> None:
         """Let this and every later call raise, here and on the others; say who may have parted at the one before."""
-        assert self._meeting is not None
-        channel = self._meeting.channel
-        lost = {rank for rank, peer in self._ranks.items() if peer.lost} | set(self._meeting.lost)
-        others = [rank for rank in range(self.job.world_size) if rank not in lost]
-        if lost and channel.made >= call - 1:
-            reason += after(channel, ranks_text(others), ranks_text(lost))
-        self._last_word = reason
+        if not self._last_word:
+            lost = {rank for rank, peer in self._ranks.items() if peer.lost}
+            lost.update(self._meeting.lost if self._meeting is not None else ())
+            others = [rank for rank in range(self.job.world_size) if rank not in lost]
+            if lost and channel.made >= call - 1:
+                reason += after(channel, ranks_text(others), ranks_text(lost))
+            self._last_word = reason
         for peer in self._peers.values():
             peer.stream.keep_unsent()
-        self._abandon(error_frame(channel.number, call, CommunicatorError(reason), broken=True))
+        self._abandon(error_frame(channel.number, call, CommunicatorError(self._last_word), broken=True))
         self._door.close()
 
 

@@ -16,7 +16,7 @@ import pytest
 import fleetmetrics
 from fleetmetrics.comm import SocketCommunicator
 from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import AgreementError, CommunicatorError
+from fleetmetrics.errors import AgreementError, CommunicatorError, InvalidInputError
 from tests.distributed.cluster import free_ports
 
 pytestmark = pytest.mark.numpy_only
@@ -68,18 +68,33 @@ def test_wherever_it_is_raised_it_is_told_as_an_interruption_and_the_next_call_w
     assert place > 50
 
 
-def _interrupted_at(place: int, who: int, kind: type[BaseException], connected: bool) -> bool:
-    """Interrupt an exchange in one place; return whether it has that many."""
+@pytest.mark.parametrize("who", [0, 1])
+def test_while_another_error_is_being_told_it_keeps_nobody_waiting(who: int) -> None:
+    place = 1
+    while _interrupted_at(place, who, KeyboardInterrupt, connected=True, brings="a text"):
+        place += 1
+    assert place > 50
+
+
+def _interrupted_at(place: int, who: int, kind: type[BaseException], connected: bool, brings: object = 1) -> bool:
+    """Interrupt an exchange in one place, to which the other worker brings a number, or trouble.
+
+    Returns:
+        Whether the exchange has that many places.
+    """
     port = free_ports(1)[0]
     ranks = [SocketCommunicator(Job(rank, 2, endpoint=f"127.0.0.1:{port}", secret="of the test")) for rank in range(2)]
     told: list[str] = []
 
     def other() -> None:
-        sums = 0
+        sums, mine = 0, brings
         while sums < 100:
             try:
-                sums = ranks[1 - who].all_reduce([1], timeout=4).item()
+                brought, mine = mine, 1
+                sums = ranks[1 - who].all_reduce([brought], timeout=4).item()
                 assert sums in (2, 101), sums
+            except InvalidInputError:
+                assert brought != 1
             except CommunicatorError as error:
                 told.append(f"{type(error).__name__}: {error}")
                 assert len(told) < 3, told
@@ -96,6 +111,8 @@ def _interrupted_at(place: int, who: int, kind: type[BaseException], connected: 
     sys.setprofile(interrupts)
     try:
         ranks[who].all_reduce([1], timeout=4)
+    except InvalidInputError:
+        assert brings != 1
     except kind as error:
         assert not isinstance(error, fleetmetrics.errors.FleetMetricsError), error
         raised = True
@@ -104,9 +121,9 @@ def _interrupted_at(place: int, who: int, kind: type[BaseException], connected: 
     for number in (1, 100):
         try:
             assert ranks[who].all_reduce([number], timeout=4).item() == number + 1
-        except CommunicatorError as error:
-            told.append(f"{type(error).__name__}: {error}")
-            assert isinstance(error, AgreementError), (interrupts.where, told)
+        except (AgreementError, InvalidInputError) as error:  # or it had not begun, and the trouble is for this one
+            if isinstance(error, AgreementError):
+                told.append(f"AgreementError: {error}")
             assert ranks[who].all_reduce([number], timeout=4).item() == number + 1
     thread.join(20)
     assert not thread.is_alive(), (interrupts.where, told)
