@@ -311,14 +311,15 @@ def test_ctrl_c_at_any_moment_of_many_calls_is_told_as_one_and_the_next_call_wor
             try:
                 if rank == who and interrupted < 60:
                     signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 4e-3))
-                while not over:
-                    found = comm.all_reduce(np.full(500, int(rank == who and interrupted >= 60)), timeout=20)
-                    over = bool(found[0])
-            except KeyboardInterrupt:
+                try:
+                    while not over:
+                        found = comm.all_reduce(np.full(500, int(rank == who and interrupted >= 60)), timeout=20)
+                        over = bool(found[0])
+                except FleetMetricsError as error:
+                    told.append(f"{type(error).__name__}: {error}")
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:  # of the call, or of what sees to its error
                 interrupted += 1
-            except FleetMetricsError as error:
-                told.append(f"{type(error).__name__}: {error}")
-                signal.setitimer(signal.ITIMER_REAL, 0)
         return told
 
     found = run(2, work)
