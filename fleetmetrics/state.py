@@ -259,6 +259,10 @@ class State:
 
 def blocks_of(states: Sequence[State], scope: Any = None) -> list[Block | RowKeys]:
     """What goes into the exchange of each state; those on a device come to the host together."""
+    if any(state.static is not None for state in states):
+        from fleetmetrics import static
+
+        scope = static.Glance(scope)
     held = [state.value for state in states]
     if all(issubclass(kind, tuple) for kind in set(map(type, held)) - _ON_HOST):  # a tuple is of keys
         return [state.block(scope) for state in states]

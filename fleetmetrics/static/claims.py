@@ -24,7 +24,7 @@ from fleetmetrics.static.programs import kind_under_construction
 from fleetmetrics.warning import warn
 from fleetmetrics.xp import paddle_ops
 
-__all__ = ["BY_COUNTER", "Claim", "check_reading", "claim", "claims_of", "renew"]
+__all__ = ["BY_COUNTER", "Claim", "Glance", "check_reading", "claim", "claims_of", "renew"]
 
 #: Constants up to here are exact in every program.
 _BITS = 48
@@ -138,10 +138,32 @@ def claims_of(names: Iterable[str]) -> list[Claim]:
     return list(dict.fromkeys(_by_state[name] for name in names if name in _by_state))
 
 
+class Glance:
+    """A scope out of which many states are read one after the other: each claim is looked at once.
+
+    Args:
+        scope: None: the global scope.
+    """
+
+    def __init__(self, scope: Any = None) -> None:
+        self._scope = paddle.static.global_scope() if scope is None else scope
+        self.checked: set[Claim] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scope, name)
+
+    def __repr__(self) -> str:
+        return repr(self._scope)
+
+
 def check_reading(name: str, scope: Any) -> None:
     """Raise if a state that is about to be read is another metric's."""
-    if name in _by_state:
-        _by_state[name].check(scope)
+    own = _by_state.get(name)
+    if own is None or (isinstance(scope, Glance) and own in scope.checked):
+        return
+    own.check(scope)
+    if isinstance(scope, Glance):
+        scope.checked.add(own)
 
 
 def renew(name: str, scope: Any) -> None:
