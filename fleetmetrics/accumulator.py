@@ -405,7 +405,10 @@ class Accumulator(Partial):
         Args:
             name: of the new one; None: made up, in the order of creation.
         """
-        made: dict[Accumulator, Accumulator] = {}
+        return self._made_anew(name, {})
+
+    def _made_anew(self, name: str | None, made: dict[Accumulator, Accumulator]) -> Any:
+        """`fresh`; ``made`` has the fresh metric for each one that was met, so that one that stands twice stays one."""
         given, settings = (self._anew(each, name, made) for each in self._made_with)
         new = type(self).__new__(type(self), *given, **settings)
         new._called_anew = name  # whatever name its class hands on
@@ -414,10 +417,10 @@ class Accumulator(Partial):
         return new
 
     def _anew(self, given: Any, name: str | None, made: dict[Accumulator, Accumulator]) -> Any:
-        """Arguments with fresh metrics in the place of metrics, one for each."""
+        """Arguments with fresh metrics in the place of metrics."""
         if isinstance(given, Accumulator):
             if given not in made:
-                made[given] = self._part_anew(given, name)
+                made[given] = given._made_anew(self._part_name(given, name), made)
             return made[given]
         if type(given) in (list, tuple, set):
             return type(given)(self._anew(each, name, made) for each in given)
@@ -425,9 +428,9 @@ class Accumulator(Partial):
             return {key: self._anew(each, name, made) for key, each in given.items()}
         return given
 
-    def _part_anew(self, part: Accumulator, name: str | None) -> Accumulator:
-        """A fresh metric in the place of one that it was given; ``name`` is that of the whole."""
-        return part.fresh()
+    def _part_name(self, part: Accumulator, name: str | None) -> str | None:
+        """The name of a fresh metric in the place of one that it was given; ``name`` is that of the whole."""
+        return None
 
     def _holders(self) -> Sequence[Any]:
         return [*self._states(), *self._tables()]

@@ -380,11 +380,5 @@ class Expression(Composite, Metric):
                 each.collection = self.collection
                 each.adopt(f"{prefix}.{place}", shared)
 
-    def fresh(self, name: str | None = None) -> Any:  # noqa: D102
-        new = super().fresh(name)
-        if name is not None:
-            new.adopt(name, {})  # whose operands share what they count alike
-        return new
-
-    def _part_anew(self, part: Accumulator, name: str | None) -> Accumulator:
-        return part.fresh(None if name is None else f"{name}.{self.operands.index(part)}")
+    def _part_name(self, part: Accumulator, name: str | None) -> str | None:
+        return None if name is None else f"{name}.{self.operands.index(part)}"

@@ -75,6 +75,28 @@ def test_reset_merge_and_fresh_reach_the_operands():
     assert not one.holds_samples()
 
 
+@pytest.mark.parametrize("name", [None, "again"])
+@pytest.mark.parametrize("whole", ["expression", "collection", "sliced"])
+def test_a_fresh_one_keeps_which_operands_are_one(whole, name):
+    squared, absolute = errors()
+    expression = squared / absolute + squared
+    metric = {
+        "expression": lambda: expression,
+        "collection": lambda: fm.MetricCollection({"both": expression, "s": squared}),
+        "sliced": lambda: fm.Sliced(expression, by="slot"),
+    }[whole]()
+    fresh = metric.fresh(name)
+    assert len(fresh.leaves()) == len(metric.leaves())
+    assert [state.kind for state in fresh._states()] == [state.kind for state in metric._states()]
+    batch = {"prediction": [1.0, 3.0], "label": [0.0, 1.0], **({"slot": ["a", "b"]} if whole == "sliced" else {})}
+    metric.add(**batch)
+    fresh.add(**batch)
+    fresh.merge(metric)
+    metric.add(**batch)
+    assert fresh.compute() == metric.compute()
+    assert all(state.name.startswith("again.") for state in fresh._states()) or name is None
+
+
 def test_a_sample_that_was_invalid_for_an_operand_is_told_by_the_expression():
     metric = fm.MeanSquaredError(name="m")
     expression = metric * 2

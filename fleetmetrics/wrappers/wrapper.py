@@ -103,8 +103,8 @@ class Wrapper(Metric):
         if any(state.grows for state in self.metric.own_states()):
             raise InvalidInputError(f"{type(self).__name__} takes metrics whose states have a fixed size; {instead}")
 
-    def _part_anew(self, part: Accumulator, name: str | None) -> Accumulator:
-        return part.fresh(part.name)
+    def _part_name(self, part: Accumulator, name: str | None) -> str | None:
+        return part.name
 
     def record_metrics(self) -> Iterable[Any]:
         """Those of the metric."""
