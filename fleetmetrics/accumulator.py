@@ -12,8 +12,8 @@ from fleetmetrics import xp as namespaces
 from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
-from fleetmetrics.comm import Communicator, LocalCommunicator, communicator_for
-from fleetmetrics.comm.choose import checked_communicator
+from fleetmetrics.comm import Communicator, LocalCommunicator
+from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, began
 from fleetmetrics.errors import (
     DuplicateStateError,
@@ -344,12 +344,13 @@ class Accumulator(Partial):
         Raises:
             FleetMetricsError: the same error on every worker, by the deadline.
         """
-        channel = communicator_for(util) if communicator is None else checked_communicator(communicator)
+        channel, trouble = channel_of(communicator, util)
         call = f"{type(self).__name__} {self.name}"
         states, tables = self._states(), self._tables()
 
         def reduced() -> dict[State, np.ndarray]:
-            values = dict(zip(states, channel.reduce_made(call, lambda: blocks_of(states, scope), timeout=timeout)))
+            made = channel.reduce_made(call, lambda: blocks_of(states, scope), timeout=timeout, trouble=trouble)
+            values = dict(zip(states, made))
             self._raise_if_invalid(values)
             return values
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.comm import Communicator, LocalCommunicator
-from fleetmetrics.comm.choose import check_backend, get_dist_backend
+from fleetmetrics.comm.choose import check_backend, checked_communicator, get_dist_backend
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import RECORDS, Columns
 from fleetmetrics.records.gather import gather
@@ -123,7 +123,7 @@ class BaseMetric(Recorder, Resumable):
 
     @dist_comm.setter
     def dist_comm(self, communicator: Communicator) -> None:
-        self._communicator = communicator
+        self._communicator = checked_communicator(communicator)
 
     @property
     def _results(self) -> list[Any]:

@@ -19,8 +19,8 @@ import numpy as np
 
 from fleetmetrics._version import __version__
 from fleetmetrics.arguments import flag_of, path_of, whole_number_of
-from fleetmetrics.comm import Communicator, get_communicator
-from fleetmetrics.comm.choose import checked_communicator
+from fleetmetrics.comm import Communicator
+from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import began
 from fleetmetrics.comm.failures import Caught, by_rank
@@ -354,7 +354,7 @@ def save(
         0.6666666666666666
     """
     deadline, trouble = began(timeout)
-    channel, trouble = _channel(communicator, trouble)
+    channel, trouble = channel_of(communicator, trouble=trouble)
     arrays: dict[tuple[str, str], np.ndarray] = {}
     dealt: dict[tuple[str, str], np.ndarray] = {}
     same: list[Any] = [None, None]
@@ -441,7 +441,7 @@ def load(
             held before, on all workers.
     """
     deadline, trouble = began(timeout)
-    channel, trouble = _channel(communicator, trouble)
+    channel, trouble = channel_of(communicator, trouble=trouble)
     ready: list[Callable[[], None]] = []
     resumed, token = Resumed(1, None, None, None), None
     with Caught(trouble) as caught, _told_of(path):
@@ -529,14 +529,6 @@ def _opened(path: str) -> tuple[list[str], dict[str, Any], Resumed]:
     except MISFITS as error:
         raise CorruptFileError(f"{first}: it says of its job what cannot be: {error!s:.200}") from None
     return [_part(path, note["token"], rank) for rank in range(resumed.workers)] if folder else [path], note, resumed
-
-
-def _channel(communicator: Any, trouble: BaseException | None) -> tuple[Communicator, BaseException | None]:
-    """The channel of a call, and its trouble; what is no communicator is one that the others must hear of."""
-    try:
-        return (get_communicator() if communicator is None else checked_communicator(communicator)), trouble
-    except InvalidInputError as error:
-        return get_communicator(), trouble or error
 
 
 @contextlib.contextmanager

@@ -24,12 +24,13 @@ import contextlib
 import gc
 import re
 import sys
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.comm import Block, communicator_for
+from fleetmetrics.comm import Block
+from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.given import amount
 from fleetmetrics.state import name_of, read
@@ -151,7 +152,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> fl
                 )
         return [Block("stat_pos", "sum", positive), Block("stat_neg", "sum", negative)]
 
-    positive, negative = communicator_for(util).reduce_made(_call("auc", stat_pos, stat_neg), collect)
+    positive, negative = _reduced(_call("auc", stat_pos, stat_neg), collect, util)
     positive, negative = _newest_window(positive, negative)
     return formulas.auc_from_histogram.bare(positive.ravel(), negative.ravel())
 
@@ -179,14 +180,19 @@ def _reduce(reduction: str, value: Any, scope: Any, util: Any) -> np.ndarray:
     def collect() -> list[Block]:
         return [Block("input", reduction, _read(value, scope, "input"))]
 
-    return communicator_for(util).reduce_made(_call(reduction, value), collect)[0]
+    return _reduced(_call(reduction, value), collect, util)[0]
 
 
 def _totals(call: str, scope: Any, util: Any, **totals: Any) -> Any:
     def collect() -> list[Block]:
         return [Block(name, "sum", _one_number(name, value, scope)) for name, value in totals.items()]
 
-    return communicator_for(util).reduce_made(_call(call, *totals.values()), collect)
+    return _reduced(_call(call, *totals.values()), collect, util)
+
+
+def _reduced(call: str, collect: Callable[[], list[Block]], util: Any) -> list[np.ndarray]:
+    channel, trouble = channel_of(util=util)
+    return channel.reduce_made(call, collect, trouble=trouble)
 
 
 def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:

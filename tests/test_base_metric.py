@@ -83,6 +83,9 @@ def test_the_communicator_can_be_replaced() -> None:
     metric, own = Gathered(), fm.LocalCommunicator()
     metric.dist_comm = own
     assert metric.dist_comm is own
+    with pytest.raises(fm.InvalidInputError, match="communicator is 5; it must be"):
+        metric.dist_comm = 5
+    assert metric.dist_comm is own
     own.close()
     with pytest.raises(fm.CommunicatorError, match="closed"):
         metric.compute()

@@ -21,6 +21,7 @@ from fleetmetrics.errors import CommunicatorError, InvalidInputError, NoChannelE
 __all__ = [
     "LocalCommunicator",
     "automatic_communicator",
+    "channel_of",
     "check_backend",
     "communicator_for",
     "engine_asked",
@@ -175,6 +176,16 @@ def checked_communicator(communicator: Any) -> Communicator:
     raise InvalidInputError(
         f"communicator is {communicator!r:.80}; it must be a fleetmetrics.comm.Communicator, or None."
     )
+
+
+def channel_of(
+    communicator: Any = None, util: Any = None, trouble: BaseException | None = None
+) -> tuple[Communicator, BaseException | None]:
+    """The communicator of a call, and the call's trouble: the others, who wait, must hear that an argument is none."""
+    try:
+        return (communicator_for(util) if communicator is None else checked_communicator(communicator)), trouble
+    except InvalidInputError as error:
+        return get_communicator(), trouble or error
 
 
 def communicator_for(util: Any = None) -> Communicator:

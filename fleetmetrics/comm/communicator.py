@@ -325,7 +325,12 @@ class Communicator:
         )[0]
 
     def reduce_made(
-        self, call: str, make: Callable[[], Sequence[Block | RowKeys]], *, timeout: float | None = None
+        self,
+        call: str,
+        make: Callable[[], Sequence[Block | RowKeys]],
+        *,
+        timeout: float | None = None,
+        trouble: BaseException | None = None,
     ) -> list[np.ndarray]:
         """Reduce states that are made here: a worker that cannot make its own still takes part, with its error.
 
@@ -333,11 +338,14 @@ class Communicator:
             call: as in ``reduce``, also for what is returned and raised.
             make: returns the states; whatever it raises is raised on every worker.
             timeout: seconds to wait.
+            trouble: what went wrong here before; then nothing is made, and every worker raises it.
         """
+        blocks: Sequence[Block | RowKeys] = []
         try:
-            blocks, trouble = make(), None
+            if trouble is None:
+                blocks = make()
         except Exception as error:  # the others must hear of it, whatever it is
-            blocks, trouble = [], error
+            trouble = error
         return self.reduce(call, blocks, timeout=timeout, trouble=trouble)
 
     @property

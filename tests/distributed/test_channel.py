@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,17 @@ def test_large_and_uneven_arrays_arrive_whole(workers: int) -> None:
     assert [part.tolist() for part in the_same(reports, "sent")] == [[f"from {rank}"] for rank in ranks]
     assert the_same(reports, "large_sent") == 299_999
     assert not the_same(reports, "paddle")
+
+
+def test_what_is_no_communicator_on_one_rank_is_told_to_all_at_once(tmp_path: Path) -> None:
+    reports = start("no_communicator", folder=str(tmp_path))
+    of_communicator = r"InvalidInputError: on rank 1: communicator is (5|'auto'|<class .*>); it must be a fleetmetrics"
+    of_util = r"InvalidInputError: on rank 1: util is 5, which has no all_reduce\(input, mode\); give paddle"
+    texts = the_same(reports, "texts")
+    assert len(texts) == 16
+    for place, text in enumerate(texts):
+        assert re.match(of_communicator if place < 12 else of_util, text), text
+    assert max(report["seconds"] for report in reports) < AT_ONCE
 
 
 @pytest.mark.parametrize("workers", [2, 3])

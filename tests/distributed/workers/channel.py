@@ -82,6 +82,36 @@ def errors() -> None:
     report(texts=texts)
 
 
+def no_communicator() -> None:
+    """The last worker gives something else in the place of a communicator, or of an object with all_reduce."""
+    import fleetmetrics as fm
+
+    last, folder = rank == world - 1, arguments()["folder"]
+    sums = fm.Sum(name="sums")
+    records = fm.MetricCollection({"exact": fm.ExactAUC()}, name="records")
+    records.add([0.1, 0.9], [0, 1])
+    fm.save(folder, sums)
+    calls = {
+        "a metric": lambda **given: sums.compute(**given),
+        "records": lambda **given: records.compute(**given),
+        "save": lambda **given: fm.save(folder, sums, **given),
+        "load": lambda **given: fm.load(folder, sums, **given),
+    }
+    wrong = [("communicator", call, each) for call in calls for each in (5, "auto", SocketCommunicator)]
+    calls["util of a metric"] = lambda **given: sums.compute(**given)
+    calls["a function"] = lambda **given: fm.sum(np.ones(2), **given)
+    calls["two numbers"] = lambda **given: fm.acc(1, 2, **given)
+    calls["a histogram"] = lambda **given: fm.auc(np.ones(2), np.ones(2), **given)
+    wrong += [("util", call, 5) for call in [*calls][4:]]
+    texts, seconds = [], []
+    for argument, call, each in wrong:
+        start = time.monotonic()
+        texts.append(error_text(lambda: calls[call](**({argument: each} if last else {}))))  # noqa: B023
+        seconds.append(time.monotonic() - start)
+        assert comm.all_reduce([1]).tolist() == [world]
+    report(texts=texts, seconds=max(seconds))
+
+
 def late() -> None:
     """The last worker comes late: in time, then too late, then never for a while."""
     last = rank == arguments().get("who", world - 1)
