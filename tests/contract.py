@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import hashlib
 import importlib
 import inspect
@@ -224,9 +225,14 @@ def arguments(metric: Any, part: Data) -> dict[str, Any]:
     given = part.given()
     if metric.takes_label is False:
         given.pop("label", None)
-    if "value" in inspect.signature(metric.add).parameters:
+    if _takes_value(type(metric)):
         given["value"] = given.pop("prediction")
     return given
+
+
+@functools.lru_cache(maxsize=None)
+def _takes_value(kind: type) -> bool:
+    return "value" in inspect.signature(kind.add).parameters  # type: ignore[attr-defined]
 
 
 def feed_together(entries: Sequence[tuple[Any, Data, Sequence[Data]]]) -> Any:

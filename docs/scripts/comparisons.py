@@ -1,6 +1,6 @@
 """Compare every metric with scikit-learn or NumPy on random samples, as one process and split among workers.
 
-    python docs/scripts/comparisons.py [--seeds 1]
+    python docs/scripts/comparisons.py [--seeds 1] [--processes 1]
 
 Each case of the tests' contract is drawn with every pair of dtypes that it takes, with and without weights and a mask,
 anew for each seed. One metric is fed all samples; then the samples are split at random among up to seven workers, whose
@@ -15,8 +15,10 @@ import itertools
 import sys
 import warnings
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
+import sklearn
 from _catalogue import DOCS
 
 sys.path.insert(0, str(DOCS.parent))
@@ -40,24 +42,40 @@ def values_of(name: str, data: contract.Data, rng: np.random.Generator) -> list[
     return values
 
 
+def compared(name: str, seeds: int) -> tuple[Counter[str], list[str]]:
+    """How many values of a case are right and wrong, and the wrong ones in words."""
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+    for dtypes, weight, mask, seed in itertools.product(DTYPES, WEIGHTS, (False, True), range(seeds)):
+        if np.dtype(dtypes[0]).kind not in CASES[name].kinds:
+            continue
+        data = draw(name, dtypes, weight, mask, seed=seed + 1)
+        exact, reference = contract.is_exact_value(name, data, weight), expected(name, data)
+        for value in values_of(name, data, np.random.default_rng([seed, len(name)])):
+            right = same(value, reference, exact, CASES[name].tolerance)
+            counts["right" if right else "wrong"] += 1
+            if not right:
+                which = f"{name}, {'/'.join(dtypes)}, weight {weight}, mask {mask}, seed {seed + 1}"
+                wrong.append(f"{which}: {value!r:.200}, reference {reference!r:.200}")
+    return counts, wrong
+
+
+def prepare() -> None:
+    """In each process: no warnings, since much is undefined of small samples, and no checks of what is drawn here."""
+    warnings.simplefilter("ignore")
+    sklearn.set_config(skip_parameter_validation=True, assume_finite=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=1, help="how often each combination is drawn anew")
-    seeds = parser.parse_args().seeds
-    warnings.simplefilter("ignore")  # of small samples much is undefined, here and there
+    parser.add_argument("--processes", type=int, default=1, help="how many share the cases")
+    given = parser.parse_args()
     counts: Counter[str] = Counter()
-    for name, dtypes, weight, mask in itertools.product(CASES, DTYPES, WEIGHTS, (False, True)):
-        if np.dtype(dtypes[0]).kind not in CASES[name].kinds:
-            continue
-        for seed in range(seeds):
-            data = draw(name, dtypes, weight, mask, seed=seed + 1)
-            exact, reference = contract.is_exact_value(name, data, weight), expected(name, data)
-            for value in values_of(name, data, np.random.default_rng([seed, len(name)])):
-                right = same(value, reference, exact, CASES[name].tolerance)
-                counts["right" if right else "wrong"] += 1
-                if not right:
-                    print(f"{name}, {'/'.join(dtypes)}, weight {weight}, mask {mask}, seed {seed + 1}:", end=" ")
-                    print(f"{value!r:.200}, reference {reference!r:.200}")
+    with ProcessPoolExecutor(given.processes, initializer=prepare) as pool:
+        for of_case, wrong in pool.map(compared, CASES, itertools.repeat(given.seeds)):
+            counts += of_case
+            print(*wrong, sep="\n", end="\n" if wrong else "", flush=True)
     print(f"{len(CASES)} cases: {sum(counts.values()):,} comparisons, {counts['wrong']} differ")
     return int(counts["wrong"] > 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -27,19 +27,34 @@ def query(rng: np.random.Generator, samples: int) -> dict[str, Any]:
     return {"query": rng.integers(-4, 12, samples)}
 
 
+#: As many as there are integers in `query`: the orders of tied answers to one query grow with their factorial.
+TEXTS = np.array(["shoes", "a hat", "", "snow", "ä", *[f"shoes {size}" for size in range(36, 47)]])
+
+
 def text_query(rng: np.random.Generator, samples: int) -> dict[str, Any]:
-    return {"query": np.array(["shoes", "a hat", "", "snow", "ä"])[rng.integers(0, 5, samples)]}
+    return {"query": TEXTS[rng.integers(0, len(TEXTS), samples)]}
 
 
 def user(rng: np.random.Generator, samples: int) -> dict[str, Any]:
     return {"user": rng.integers(10**12, 10**12 + 9, samples)}
 
 
-def all_orders(score: Any, relevance: Any) -> list[Any]:
-    """The relevances in every order that the scores allow; tied ones in turn at each place, if they are many."""
+def all_orders(score: Any, relevance: Any) -> Iterator[Any]:
+    """The relevances in every order that the scores allow, each order once: equal relevances trade places unseen."""
     order = np.argsort(-score, kind="stable")
-    ties = [list(group) for _, group in itertools.groupby(order, key=lambda i: score[i])]
-    return [relevance[list(itertools.chain(*each))] for each in itertools.product(*map(itertools.permutations, ties))]
+    ties = [relevance[list(group)].tolist() for _, group in itertools.groupby(order, key=lambda i: score[i])]
+    for each in itertools.product(*map(arrangements, ties)):
+        yield np.array([*itertools.chain(*each)])
+
+
+def arrangements(values: Sequence[float]) -> Iterator[tuple[float, ...]]:
+    """The different orders of some values; of what is drawn, all of them are equally likely."""
+    if not values:
+        yield ()
+    for first in sorted(set(values)):
+        rest = list(values)
+        rest.remove(first)
+        yield from ((first, *others) for others in arrangements(rest))
 
 
 def mean_over_queries(

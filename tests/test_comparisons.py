@@ -1,0 +1,67 @@
+"""The script that compares every metric with other libraries runs for any number of seeds in the same memory."""
+
+from __future__ import annotations
+
+import gc
+import runpy
+import tracemalloc
+from typing import Callable
+
+import numpy as np
+import pytest
+
+from tests.cases.ranking import all_orders, dcg, mean_over_queries
+from tests.contract import draw, expected, first_dtypes
+from tests.test_docs import ROOT
+
+pytestmark = pytest.mark.numpy_only
+
+#: Moments, histograms, records by user, all records, keys, windows, replicates; and texts as keys.
+KINDS = ["pearson correlation", "auc", "gauc", "exact auc", "sliced auc"]
+KINDS += ["windowed mean squared error", "bootstrap accuracy", "dcg at 3 of texts"]
+
+
+@pytest.fixture(scope="module")
+def values_of() -> Callable[..., list[object]]:
+    """The function of the script that computes what it compares."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "docs" / "scripts"))
+        found: dict[str, Callable[..., list[object]]] = runpy.run_path(str(ROOT / "docs/scripts/comparisons.py"))
+    return found["values_of"]
+
+
+def grown(work: Callable[[], object]) -> int:
+    """The bytes that a third round holds more than the second one did."""
+    work()
+    work()
+    tracemalloc.start()
+    try:
+        work()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", KINDS)
+def test_another_round_of_seeds_takes_no_more_memory(name: str, values_of: Callable[..., list[object]]) -> None:
+    def compare() -> None:
+        data = draw(name, first_dtypes(name), "real", True)
+        values_of(name, data, np.random.default_rng(7)), expected(name, data)
+
+    assert grown(compare) < 20_000
+
+
+def test_many_tied_answers_take_no_memory_to_judge() -> None:
+    """A query with a dozen of them has half a billion orders."""
+    relevance = np.arange(12) % 4 == 0
+    judge = mean_over_queries(lambda order: dcg(order, 3))
+    tracemalloc.start()
+    try:
+        value = judge(np.zeros(12), relevance, None, query=np.zeros(12))
+        assert tracemalloc.get_traced_memory()[1] < 200_000
+    finally:
+        tracemalloc.stop()
+    assert value == pytest.approx(3 / 12 * (1 + 1 / np.log2(3) + 1 / 2))
+    assert len(list(all_orders(np.zeros(12), relevance))) == 220
