@@ -9,15 +9,17 @@ import socket
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Callable, Iterator, Sequence
 
 import pytest
 
 from fleetmetrics.comm import SocketCommunicator, hub
 from fleetmetrics.comm.communicator import Letter
-from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, ERROR, GAVE_UP, LEFT, TROUBLE, Frame, Stream
-from fleetmetrics.comm.handshake import connect
+from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, TROUBLE, Frame, Stream
+from fleetmetrics.comm.handshake import OtherRun, connect
 from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.rivals import Finding
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, NoChannelError
 from tests.distributed.cluster import SLACK
 
@@ -29,11 +31,11 @@ def notes_of(letters: Sequence[Letter]) -> Letter:
 class Play:
     """Rank 0 in a thread, and the stream of a worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 2) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            job = Job(0, 2, endpoint=f"127.0.0.1:{listener.getsockname()[1]}", secret="of the test")
+            job = Job(0, size, endpoint=f"127.0.0.1:{listener.getsockname()[1]}", secret="of the test")
         self.hub = SocketCommunicator(job, channel="test")
-        self.worker = Job(1, 2, endpoint=job.endpoint, secret="of the test")
+        self.worker = replace(job, rank=1)
         self.threads = ThreadPoolExecutor(1)
         self.stream: Stream | None = None
 
@@ -55,6 +57,14 @@ class Play:
         return frame
 
 
+class Another(Play):
+    """One more worker of the same rank 0."""
+
+    def __init__(self, first: Play, rank: int) -> None:
+        self.hub, self.worker = first.hub, replace(first.worker, rank=rank)
+        self.stream = None
+
+
 @pytest.fixture
 def play() -> Iterator[Play]:
     made = Play()
@@ -63,6 +73,19 @@ def play() -> Iterator[Play]:
     made.hub.close()
     if made.stream is not None:
         made.stream.close()
+
+
+@pytest.fixture
+def three() -> Iterator[list[Play]]:
+    """Rank 0 with the first worker, and the second one."""
+    first = Play(3)
+    both = [first, Another(first, 2)]
+    yield both
+    first.threads.shutdown()
+    first.hub.close()
+    for each in both:
+        if each.stream is not None:
+            each.stream.close()
 
 
 def test_letters_are_in_the_order_of_ranks(play: Play) -> None:
@@ -128,6 +151,308 @@ def test_workers_that_parted_are_told_at_the_next_exchange(play: Play) -> None:
     play.say(ARRIVAL, 2, made=0)
     with pytest.raises(AgreementError, match=r"parted at exchange 1: .* on rank 0, and with an error on rank 1"):
         found.result(10)
+
+
+def test_workers_that_parted_are_together_again_after_they_were_told(play: Play) -> None:
+    found = play.begin()
+    play.say(ARRIVAL, 1)
+    play.hear()
+    play.say(ACK, 1, b"")
+    found.result(10)
+    found = play.begin()
+    play.say(ARRIVAL, 2, made=0)
+    told = play.hear()
+    assert (told.kind, told.made) == (ERROR, 2)  # from now on this is the worker's last one, too
+    with pytest.raises(AgreementError):
+        found.result(10)
+    found = play.begin()
+    play.say(ARRIVAL, 3, made=told.made)
+    assert play.hear().kind == ANSWER
+    play.say(ACK, 3, b"")
+    assert found.result(10) == ["of rank 0", "of rank 1"]
+
+
+def test_the_first_deadline_of_all_workers_ends_the_wait_of_rank_0(three: list[Play]) -> None:
+    start = time.monotonic()
+    found = three[0].begin(timeout=20)
+    three[0].say(ARRIVAL, 1, remaining=0.4, timeout=0.4)
+    with pytest.raises(DeadlineError, match=r"rank 2 did not connect within 0\.4 s"):
+        found.result(15)
+    assert time.monotonic() - start < 0.4 + SLACK
+
+
+def test_an_answer_that_would_be_too_late_for_a_worker_is_an_error_on_all(play: Play) -> None:
+    def decide(letters: Sequence[Letter]) -> Letter:
+        time.sleep(0.6)
+        return Letter("a number")
+
+    found = play.begin(decide, timeout=20)
+    play.say(ARRIVAL, 1, remaining=0.4, timeout=0.4)
+    assert play.hear().kind == ERROR
+    with pytest.raises(DeadlineError, match=r"rank 0 needed more than the 0\.4 s that there are at exchange 1"):
+        found.result(15)
+
+
+def test_who_is_lost_after_the_answer_breaks_the_next_exchange_and_not_this_one(three: list[Play]) -> None:
+    found = three[0].begin(timeout=20)
+    for each in three:
+        each.say(ARRIVAL, 1)
+    for each in three:
+        assert each.hear().kind == ANSWER
+    assert three[1].stream is not None
+    three[1].stream.close()
+    time.sleep(0.2)  # rank 0 sees it
+    three[0].say(ACK, 1, b"")
+    assert found.result(10) == ["of rank 0", "of rank 1", "of rank 1"]
+    told = three[0].hear()
+    assert (told.kind, told.call) == (ERROR, 2)
+    text = "ended with a result on ranks 0, 1; rank 2 may have an error instead"
+    assert b"rank 2 has gone away" in told.header and text in told.header.decode()
+    with pytest.raises(CommunicatorError, match=text):
+        three[0].begin().result(10)
+    host, port = three[0].worker.endpoint.split(":")
+    with pytest.raises(ConnectionRefusedError):  # there is nothing to come for
+        socket.create_connection((host, int(port)), 5)
+
+
+def test_who_is_lost_while_rank_0_tells_of_an_error_is_not_waited_for_later(three: list[Play]) -> None:
+    found = three[0].begin(timeout=20)
+    three[0].say(GAVE_UP, 1, b"rank 1 has had enough")
+    assert three[0].hear().kind == ERROR
+    assert three[0].stream is not None
+    three[0].stream.close()  # while rank 0 waits for rank 2, which has yet to connect, to tell it
+    with pytest.raises(DeadlineError):
+        found.result(10)
+    start = time.monotonic()
+    with pytest.raises(CommunicatorError, match="rank 1 has gone away"):
+        three[0].begin(timeout=20).result(15)
+    assert time.monotonic() - start < SLACK
+
+
+def test_who_connects_late_hears_of_the_exchanges_that_rank_0_has_given_up(three: list[Play]) -> None:
+    found = three[0].begin(timeout=20)
+    three[0].say(GAVE_UP, 1, b"rank 1 has had enough")
+    with pytest.raises(DeadlineError):
+        found.result(10)
+    found = three[0].begin(timeout=20)
+    three[1].say(ARRIVAL, 2)
+    told = three[1].hear()
+    assert (told.kind, told.call) == (ERROR, 1) and b"rank 1 has had enough" in told.header
+    three[0].say(ARRIVAL, 2)
+    assert [three[0].hear().call for _ in range(2)] == [1, 2]
+    three[0].say(ACK, 2, b"")
+    assert len(found.result(10)) == 3
+
+
+def test_who_connects_at_once_hears_of_an_error_before_rank_0_goes_on(three: list[Play]) -> None:
+    """Rank 0's process may end after the error: it lets those in who are about to connect."""
+    found = three[0].begin(timeout=20)
+    three[0].say(GAVE_UP, 1, b"rank 1 has had enough")
+    assert three[0].hear().kind == ERROR
+    three[1].say(ARRIVAL, 1)
+    assert b"rank 1 has had enough" in three[1].hear().header
+    with pytest.raises(DeadlineError):
+        found.result(10)
+
+
+def test_who_never_came_and_is_further_already_is_named(play: Play) -> None:
+    found = play.begin(timeout=20)
+    play.say(ARRIVAL, 2)
+    with pytest.raises(DeadlineError, match="rank 1 gave up before rank 0 arrived, and is at a later call already"):
+        found.result(10)
+    found = play.begin()  # its frame was kept
+    assert [play.hear().kind for _ in range(2)] == [ERROR, ANSWER]
+    play.say(ACK, 2, b"")
+    assert found.result(10) == ["of rank 0", "of rank 1"]
+
+
+@pytest.mark.parametrize("made", [1, 0])
+def test_the_next_frame_of_a_worker_says_whether_it_has_the_answer(play: Play, made: int) -> None:
+    found = play.begin(timeout=1.5)
+    play.say(ARRIVAL, 1)
+    assert play.hear().kind == ANSWER
+    play.say(ARRIVAL, 2, made=made)
+    if made:
+        assert found.result(10) == ["of rank 0", "of rank 1"]
+    else:
+        with pytest.raises(DeadlineError, match="did not confirm"):
+            found.result(10)
+
+
+def test_who_is_interrupted_before_it_confirms_is_not_waited_for(play: Play) -> None:
+    start = time.monotonic()
+    found = play.begin(timeout=20)
+    play.say(ARRIVAL, 1)
+    assert play.hear().kind == ANSWER
+    play.say(LEFT, 1, b"rank 1 was interrupted (KeyboardInterrupt) at exchange 1.")
+    with pytest.raises(CommunicatorError, match=r"^rank 1 was interrupted \(KeyboardInterrupt\) at exchange 1\.$"):
+        found.result(15)
+    assert time.monotonic() - start < SLACK
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_who_has_closed_the_channel_is_not_waited_for(play: Play, when: str) -> None:
+    start = time.monotonic()
+    if when == "before":
+        found = play.begin(timeout=20)
+        play.say(ARRIVAL, 1)
+        play.hear()
+        play.say(ACK, 1, b"")
+        found.result(10)
+        play.say(CLOSED, 1, b"")
+    found = play.begin(timeout=20)
+    if when == "while":
+        play.say(CLOSED, 1, b"")
+    with pytest.raises(CommunicatorError, match="rank 1 has gone away: it closed the channel"):
+        found.result(15)
+    assert time.monotonic() - start < SLACK
+
+
+def test_a_worker_that_has_closed_all_it_had_comes_in_anew(play: Play) -> None:
+    found = play.begin(timeout=20)
+    play.say(ARRIVAL, 7, channel=5)  # of a channel that it closes with the others
+    play.say(CLOSED, 0, b"", channel=0)
+    assert play.stream is not None
+    play.stream.close()
+    play.stream = None
+    play.say(ARRIVAL, 1)
+    assert play.hear().kind == ANSWER
+    play.say(ACK, 1, b"")
+    assert found.result(10) == ["of rank 0", "of rank 1"]
+    assert not any(play.hub._star._early.values())  # type: ignore[attr-defined]
+
+
+def test_a_second_worker_of_a_rank_is_an_error_on_all(play: Play) -> None:
+    found = play.begin(timeout=20)
+    play.say(ACK, 0, b"")  # the first one has been heard
+    time.sleep(0.1)
+    with pytest.raises(CommunicatorError, match="two processes say that they are rank 1"):
+        connect(play.worker, play.hub._star.secret.key, time.monotonic() + 5)
+    assert b"two processes say that they are rank 1" in play.hear().header
+    with pytest.raises(CommunicatorError, match="two processes say that they are rank 1"):
+        found.result(10)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"rank": 0}, "two processes say that they are rank 0"),
+        ({"rank": 2}, "a worker says that it is rank 2 of 2, and rank 0 was told otherwise"),
+        ({"world_size": 3}, "a worker says that it is rank 1 of 3, and rank 0 was told otherwise"),
+    ],
+)
+def test_a_place_that_there_is_not_is_an_error_on_both_sides(play: Play, changed: dict[str, int], told: str) -> None:
+    found = play.begin(timeout=20)
+    with pytest.raises(CommunicatorError, match=told):
+        connect(replace(play.worker, **changed), play.hub._star.secret.key, time.monotonic() + 5)
+    with pytest.raises(CommunicatorError, match=told):
+        found.result(10)
+
+
+def test_a_worker_of_another_run_is_sent_away_and_named_where_its_rank_is_missing(play: Play) -> None:
+    found = play.begin(timeout=1.5)
+    other = replace(play.worker, run="of yesterday")
+    with pytest.raises((CommunicatorError, TimeoutError, OtherRun), match="of another run"):
+        connect(other, play.hub._star.secret.key, time.monotonic() + 1)
+    with pytest.raises(DeadlineError, match=r"rank 1 did not connect .* Of another run rank 1 came and was sent away"):
+        found.result(10)
+
+
+@pytest.mark.parametrize("kind", [LEFT, GAVE_UP])
+def test_what_a_worker_says_of_the_next_exchange_ahead_of_it_ends_that_at_once(play: Play, kind: int) -> None:
+    start = time.monotonic()
+    found = play.begin()
+    play.say(ARRIVAL, 1)
+    play.hear()
+    play.say(kind, 2, b"rank 1 has had enough")
+    play.say(ACK if kind == LEFT else ARRIVAL, 1 if kind == LEFT else 2, b"", made=1)
+    found.result(10)
+    with pytest.raises(CommunicatorError, match="rank 1 has had enough"):
+        play.begin(timeout=20).result(15)
+    assert time.monotonic() - start < SLACK
+    assert not any(play.hub._star._early.values())  # type: ignore[attr-defined]
+
+
+def test_an_exchange_that_rank_0_never_began_is_told_and_counted(play: Play) -> None:
+    found = play.begin()
+    play.say(ARRIVAL, 1)
+    play.hear()
+    play.say(ACK, 1, b"")
+    found.result(10)
+    play.hub.miss("auc", KeyboardInterrupt())
+    told = play.hear()
+    assert told.call == 2 and b"rank 0 was interrupted (KeyboardInterrupt) at exchange 2 (auc)." in told.header
+    found = play.begin()
+    play.say(ARRIVAL, 3, made=1)
+    assert play.hear().kind == ANSWER
+    play.say(ACK, 3, b"")
+    assert found.result(10) == ["of rank 0", "of rank 1"]
+
+
+def test_of_many_workers_the_first_eight_are_asked_whether_they_have_the_answer() -> None:
+    first = Play(11)
+    crew = [first, *[Another(first, rank) for rank in range(2, 11)]]
+    found = first.begin(timeout=2.0)
+    for each in crew:
+        each.say(ARRIVAL, 1)
+    with pytest.raises(DeadlineError, match="ranks 1 to 8 did not confirm the result"):
+        found.result(10)
+    first.threads.shutdown()
+    first.hub.close()
+    for each in crew:
+        assert each.stream is not None
+        each.stream.close()
+
+
+def test_who_may_be_a_rival_is_waited_for_until_that_is_sure(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    star, looks = play.hub._star, iter([Finding("two of them", False)] * 3)
+    star.job = replace(star.job, claimed=True)
+    monkeypatch.setattr(star, "rival", lambda last: next(looks, None))
+    monkeypatch.setattr(star, "check_place", lambda: None)
+    monkeypatch.setattr(star, "noted", lambda: "")
+    start = time.monotonic()
+    found = play.begin(timeout=20)
+    play.say(ARRIVAL, 1)
+    assert play.hear().kind == ANSWER
+    play.say(ACK, 1, b"")
+    assert found.result(15) == ["of rank 0", "of rank 1"] and next(looks, None) is None
+    assert time.monotonic() - start < SLACK
+
+
+@pytest.mark.parametrize("who", ["a rival", "a note"])
+def test_two_runs_that_are_found_out_are_an_error_at_once(
+    play: Play, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    star = play.hub._star
+    star.job = replace(star.job, claimed=True)
+    monkeypatch.setattr(star, "rival", lambda last: Finding("two of them", True) if who == "a rival" else None)
+    monkeypatch.setattr(star, "check_place", lambda: None)
+    begun = time.monotonic()
+    monkeypatch.setattr(star, "noted", lambda: "two of them" * (who == "a note" and time.monotonic() > begun + 0.3))
+    found = play.begin(timeout=20)
+    if who == "a rival":
+        play.say(ARRIVAL, 1)
+    with pytest.raises(CommunicatorError, match="two of them"):
+        found.result(15)
+    assert time.monotonic() - begun < SLACK
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_a_second_worker_of_a_rank_is_noted_for_those_who_come_later(
+    play: Play, monkeypatch: pytest.MonkeyPatch, claimed: bool
+) -> None:
+    """But not by a communicator whose place another program chose: the environment may be another run's."""
+    star, notes = play.hub._star, []
+    star.job = replace(star.job, claimed=claimed)
+    monkeypatch.setattr(star, "check_place", lambda: None)
+    monkeypatch.setattr(star, "noted", lambda: "")
+    monkeypatch.setattr(hub, "leave_note", notes.append)
+    found = play.begin(timeout=20)
+    with pytest.raises(CommunicatorError, match="two processes"):
+        connect(replace(play.worker, rank=0), star.secret.key, time.monotonic() + 5)
+    with pytest.raises(CommunicatorError, match="two processes"):
+        found.result(15)
+    assert len(notes) == claimed
 
 
 def test_who_keeps_sending_holds_rank_0_no_longer_than_its_deadline(play: Play) -> None:
