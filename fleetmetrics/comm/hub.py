@@ -64,16 +64,19 @@ class _Broken(Exception):
 class _Peer:
     """A connected worker."""
 
-    def __init__(self, rank: int, stream: Stream, round_trip: float) -> None:
+    def __init__(self, rank: int, stream: Stream, round_trip: float, since: int) -> None:
         self.rank, self.stream, self.round_trip = rank, stream, round_trip
+        self.since = since  # rank 0's last exchange with a result when it came
         self.lost = False
 
 
 class _Meeting:
     """One exchange while rank 0 is in it."""
 
-    def __init__(self, channel: Channel, own: Frame, label: str, deadline: Deadline) -> None:
+    def __init__(self, channel: Channel, own: Frame, label: str, deadline: Deadline, number: int) -> None:
         self.channel, self.label, self.call = channel, label, own.call
+        self.number = number  # among the exchanges of all channels
+        self.made = 0  # the last one with a result, once all are known to have had it
         self.timeout = deadline.timeout
         self.frames = {0: own}
         spare = margin(deadline.timeout)
@@ -88,6 +91,7 @@ class _Meeting:
     def arrive(self, peer: _Peer, frame: Frame) -> None:
         """Note a worker's arrival; the first whose deadline comes decides how long rank 0 waits."""
         self.frames[peer.rank] = frame
+        frame.made = frame.made or peer.since
         spare = margin(frame.timeout, peer.round_trip)
         theirs = time.monotonic() + frame.remaining - peer.round_trip / 2
         if theirs - 2 * spare < self.end:
@@ -111,21 +115,26 @@ class Hub(Member):
         self._meeting: _Meeting | None = None
         self._sent_away: set[int] = set()  # ranks that workers of other runs have
         self._slept = 0.0  # seconds that a wait took too long
+        self._number = 0  # of the last exchange of any channel
+        self._answered = ""  # what errors call the last one whose answer went out
+        self._parting = 0, ""  # the number of the last one at which all were to hear who had parted, and what
         self._interrupted = False  # whether a frame may have been read that nobody has seen to
         self._lost = ""  # why the star cannot go on
         self._last_word = ""  # what all have been told of it
 
     def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
         """Collect the frames, decide, and answer all; see `Member.exchange`."""
-        meeting = self._meeting = _Meeting(channel, frame, label, deadline)
+        self._number += 1
+        meeting = self._meeting = _Meeting(channel, frame, label, deadline, self._number)
         try:
             channel.calls = frame.call
             frames = self._collect(meeting)
             answer = self._decide(meeting, frames, combine)
+            answer.made, self._answered = meeting.number, f"{label} on {channel.title}"
             self._look_again(meeting)
             self._send_all(answer, deadline)
             self._confirm(meeting)
-            channel.made, channel.label = channel.calls, label
+            self.made, self.label = meeting.number, self._answered
             self.join()
             if meeting.lost:  # the answer stands
                 self._spread(channel, frame.call + 1, next(iter(meeting.lost.values())))
@@ -150,7 +159,7 @@ class Hub(Member):
         elif channel.calls == call:  # else it has not begun
             told = error if isinstance(error, FleetMetricsError) else CommunicatorError(interruption(0, error, label))
             self._interrupted = True
-            made = call if channel.made == call else 0
+            made = 0 if self._meeting is None else self._meeting.made
             self._abandon(error_frame(channel.number, call, told, made=made))
 
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
@@ -177,13 +186,8 @@ class Hub(Member):
         made = [frame.made for frame in frames]
         last = max(made)
         if min(made) < last:
-            meeting.channel.made = meeting.call
-            raise AgreementError(
-                f"the workers parted at exchange {last}: it ended with a result on"
-                f" {ranks_text(rank for rank, one in enumerate(made) if one == last)}, and with an error on"
-                f" {ranks_text(rank for rank, one in enumerate(made) if one < last)}. Compute it again on all workers;"
-                " from now on they are together."
-            )
+            self._say_who_parted(meeting, made)
+        meeting.made, self.label = last, ""
         if any(one.kind == TROUBLE for one in frames):
             raise_trouble([error_in(one, rank)[:2] if one.kind == TROUBLE else None for rank, one in enumerate(frames)])
         try:
@@ -192,6 +196,20 @@ class Hub(Member):
             raise
         except Exception as error:
             raise CommunicatorError(readable(f"rank 0 failed to combine: {type(error).__name__}: {error}")) from error
+
+    def _say_who_parted(self, meeting: _Meeting, made: list[int]) -> NoReturn:
+        last = max(made)
+        parting, text = self._parting
+        if last != parting:  # else some have yet to hear what the others were told
+            text = (
+                f"the workers parted at {self._answered or 'an exchange'}: it ended with a result on"
+                f" {ranks_text(rank for rank, one in enumerate(made) if one == last)}, and with an error on"
+                f" {ranks_text(rank for rank, one in enumerate(made) if one < last)}. Compute it again on all workers;"
+                " from now on they are together."
+            )
+        self._parting = meeting.number, text
+        meeting.made = self.made = meeting.number
+        raise AgreementError(text)
 
     # Collecting
 
@@ -287,6 +305,8 @@ class Hub(Member):
     def _sort(self, peer: _Peer, frame: Frame, gave_up: list[str]) -> None:
         """Take what belongs to this exchange, and keep what is early; a verdict on an earlier one is on its way."""
         meeting = self._meeting
+        if meeting is not None and frame.made == meeting.number:  # it has the answer, and is elsewhere by now
+            meeting.acknowledged = True
         if meeting is None or frame.channel != meeting.channel.number or frame.call > meeting.call:
             frames = self._early.setdefault(frame.channel, {})
             frames.setdefault(peer.rank, deque(maxlen=_EARLY_KEPT)).append(frame)
@@ -301,7 +321,6 @@ class Hub(Member):
                     f"rank {peer.rank} gave up before rank 0 arrived, and is at a later call already; every worker must"
                     " call the same metrics in the same order."
                 )
-            meeting.acknowledged |= frame.made == meeting.call
         elif frame.kind in (ARRIVAL, TROUBLE):
             meeting.arrive(peer, frame)
             if self.watch is not None:
@@ -422,7 +441,7 @@ class Hub(Member):
             self._dismiss(earlier)
         descriptor = guest.sock.fileno()
         try:
-            peer = _Peer(guest.rank, self._door.admit(guest), time.monotonic() - guest.came)
+            peer = _Peer(guest.rank, self._door.admit(guest), time.monotonic() - guest.came, self.made)
             self._peers[descriptor] = self._ranks[guest.rank] = peer
         except BaseException as error:  # it comes again
             self._door.drop(guest)
@@ -518,8 +537,8 @@ class Hub(Member):
             lost = {rank for rank, peer in self._ranks.items() if peer.lost}
             lost.update(self._meeting.lost if self._meeting is not None else ())
             others = [rank for rank in range(self.job.world_size) if rank not in lost]
-            if lost and channel.made >= call - 1:
-                reason += after(channel, ranks_text(others), ranks_text(lost))
+            if lost:
+                reason += after(self.label, ranks_text(others), ranks_text(lost))
             self._last_word = reason
         for peer in self._peers.values():
             peer.stream.keep_unsent()

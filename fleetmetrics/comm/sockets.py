@@ -95,7 +95,7 @@ class SocketCommunicator(Communicator):
             frame = Frame(ARRIVAL, number, _header(call, mine.note), mine.payload)
         else:
             frame = Frame(TROUBLE, number, json.dumps(described(trouble)).encode())
-        frame.channel, frame.made = channel.number, channel.made
+        frame.channel, frame.made = channel.number, star.made
         frame.remaining, frame.timeout = deadline.remaining, deadline.timeout
 
         def combine(frames: Sequence[Frame]) -> Frame:

@@ -54,9 +54,8 @@ class Channel:
 
     def __init__(self, name: str) -> None:
         self.number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") or 1
+        self.title = f"channel {name!r}"
         self.calls = 0
-        #: The last exchange that ended with a result here, or with the error that the workers have parted.
-        self.made, self.label = 0, ""
         self.closed = False
 
     def label_of(self, call: str) -> str:
@@ -75,6 +74,9 @@ class Member(ABC):
         self.process = os.getpid()
         self._open = 0
         self.turns = Turns()
+        #: The last exchange of any channel that ended with a result here, or with the error that the workers have
+        #: parted, in rank 0's count; and what errors call it while a worker may have had another end of it.
+        self.made, self.label = 0, ""
         self.joined = False  # whether an exchange of this run has ended with a result
         self.inside = (0, "")  # which thread is in an exchange, and in which
         self.watch = watch(job.rank)  # logs each exchange; None: nobody wants to know
@@ -155,7 +157,7 @@ _opened: Counter[Job] = Counter()
 
 
 def error_frame(channel: int, call: int, error: FleetMetricsError, broken: bool = False, made: int = 0) -> Frame:
-    """Return the frame that makes a worker raise; ``made``, if not 0, becomes its last exchange with a result."""
+    """Return the frame that makes a worker raise; ``made``: the `Member.made` that all have from now on, or 0."""
     header = json.dumps([*described(error), broken]).encode()
     return Frame(ERROR, call, header, channel=channel, made=made)
 
@@ -165,11 +167,11 @@ def interruption(rank: int, error: BaseException, label: str) -> str:
     return f"rank {rank} was interrupted ({type(error).__name__}) at {label}."
 
 
-def after(channel: Channel, on: str, others: str) -> str:
+def after(label: str, on: str, others: str) -> str:
     """Say who may have parted at the last exchange with a result, where a connection is lost after it."""
-    if not channel.label:
+    if not label:
         return ""
-    return f" The exchange before, {channel.label}, ended with a result on {on}; {others} may have an error instead."
+    return f" The exchange before, {label}, ended with a result on {on}; {others} may have an error instead."
 
 
 def error_in(frame: Frame, sender: int = 0) -> tuple[str, str, bool]:
@@ -180,13 +182,13 @@ def error_in(frame: Frame, sender: int = 0) -> tuple[str, str, bool]:
     return "CommunicatorError", f"rank {sender} sent a report that cannot be read.", False
 
 
-def _gone(channel: Channel, label: str) -> str:
+def _gone(label: str, before: str) -> str:
     """Say that rank 0 is lost, and who may have parted by that, now or at the exchange before."""
     text = (
         f"rank 0 has gone away at {label}: its process ended, or it closed the channel. Look at its log. Other ranks"
         " may have a result of this exchange."
     )
-    return text + after(channel, "this rank", "others") * (channel.made >= channel.calls - 1)
+    return text + after(before, "this rank", "others")
 
 
 def _in_trouble(frame: Frame, error: FleetMetricsError) -> Frame:
@@ -231,10 +233,12 @@ class Spoke(Member):
                 fresh = self._stream is None
                 stream = self._connected(min(deadline.end, lost or deadline.end))
                 if fresh:
-                    frame = replace(self._unless_there_is_a_rival(frame, deadline), remaining=deadline.remaining)
+                    frame = replace(
+                        self._unless_there_is_a_rival(frame, deadline), remaining=deadline.remaining, made=0
+                    )
                 try:
                     answer = self._converse(channel, stream, frame, late, deadline)
-                    channel.made, channel.label = channel.calls, label
+                    self.made, self.label = answer.made, f"{label} on {channel.title}"
                     self.join()
                     return answer
                 except _Closed:  # it has a new one for the channels that are open
@@ -243,14 +247,14 @@ class Spoke(Member):
                     self._break(f"what rank 0 sends to rank {self.job.rank} cannot be trusted: {error}.")
                 except Lost:
                     if stream.heard:
-                        self._break(_gone(channel, label))
+                        self._break(_gone(label, self.label))
                     self._disconnect(stream)  # lost before a word was said: once more, but rank 0 may have ended
                     lost = lost or time.monotonic() + REFUSAL_SECONDS + 5 * self._round_trip
                 finally:
                     stream.keep_unsent()
         except _NotFound as error:
             if lost and deadline.remaining:
-                self._break(_gone(channel, label))
+                self._break(_gone(label, self.label))
             verdict = late()
             self._tell(verdict)
             raise DeadlineError(f"{verdict.header.decode()} {error}".strip()) from None
@@ -296,6 +300,7 @@ class Spoke(Member):
             except NotFound as error:
                 raise _NotFound(error) from None
             self._poll.register(self._stream)
+            self.made, self.label = 0, ""  # this rank 0 may have begun to count anew
         return self._stream
 
     def _unless_there_is_a_rival(self, frame: Frame, deadline: Deadline) -> Frame:
@@ -340,7 +345,8 @@ class Spoke(Member):
                 # the frame for rank 0 is on its way already, so it must not be sent again
                 raise DeadlineError(late().header.decode())
         if answer.kind == ERROR:
-            channel.made = answer.made or channel.made
+            if answer.made:  # all have compared since what became of the exchange before
+                self.made, self.label = answer.made, ""
             raise self._error_of(answer)
         if not deadline.remaining:  # rank 0 may have taken it back when nobody acknowledged it
             withdrawn = None

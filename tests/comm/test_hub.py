@@ -48,6 +48,14 @@ class Play:
         options = {"remaining": 5.0, "timeout": 5.0, **options}
         self.stream.send(Frame(kind, call, header, **{"channel": self.hub._channel.number, **options}))
 
+    def meet(self) -> None:
+        """Bring the first exchange to a good end."""
+        found = self.begin()
+        self.say(ARRIVAL, 1)
+        self.hear()
+        self.say(ACK, 1, b"")
+        found.result(10)
+
     def hear(self) -> Frame:
         assert self.stream is not None
         self.stream.sock.settimeout(10)
@@ -141,16 +149,40 @@ def test_who_gives_up_before_the_verdict_makes_it_an_error(play: Play) -> None:
         found.result(10)
 
 
-def test_workers_that_parted_are_told_at_the_next_exchange(play: Play) -> None:
+def test_workers_that_parted_are_told_at_the_next_exchange_until_they_have_heard_it(play: Play) -> None:
+    play.meet()
+    parted = r"parted at exchange 1 \(auc\) on channel 'test': .* on rank 0, and with an error on rank 1"
+    for call in (2, 3):  # the worker has not heard of the first telling
+        found = play.begin()
+        play.say(ARRIVAL, call, made=0)
+        with pytest.raises(AgreementError, match=parted):
+            found.result(10)
+    told = play.hear(), play.hear()
     found = play.begin()
-    play.say(ARRIVAL, 1)
-    play.hear()
-    play.say(ACK, 1, b"")
+    play.say(ARRIVAL, 4, made=told[1].made)
+    assert play.hear().kind == ANSWER
+    play.say(ACK, 4, b"")
     found.result(10)
+
+
+def test_a_worker_that_connects_anew_has_not_parted_from_the_others(play: Play) -> None:
+    play.meet()
+    play.say(CLOSED, 0, channel=0)
+    assert play.stream is not None
+    play.stream.close()
+    play.stream = None
     found = play.begin()
     play.say(ARRIVAL, 2, made=0)
-    with pytest.raises(AgreementError, match=r"parted at exchange 1: .* on rank 0, and with an error on rank 1"):
-        found.result(10)
+    assert play.hear().kind == ANSWER
+    play.say(ACK, 2, b"")
+    assert found.result(10) == ["of rank 0", "of rank 1"]
+
+
+def test_who_speaks_on_another_channel_with_the_answer_in_hand_confirms_it(play: Play) -> None:
+    found = play.begin()
+    play.say(ARRIVAL, 1)
+    play.say(ARRIVAL, 1, channel=5, made=play.hear().made)
+    found.result(10)
 
 
 def test_workers_that_parted_are_together_again_after_they_were_told(play: Play) -> None:

@@ -43,7 +43,9 @@ class Detour(Job):
         return [(self.via or host, port) for host, port in super().candidates()]
 
 
-def member(rank: int, world: int, port: int, host: str = "127.0.0.1", **options: Any) -> SocketCommunicator:
+def member(
+    rank: int, world: int, port: int, host: str = "127.0.0.1", channel: str | None = None, **options: Any
+) -> SocketCommunicator:
     """Return the communicator of one worker.
 
     Args:
@@ -51,10 +53,11 @@ def member(rank: int, world: int, port: int, host: str = "127.0.0.1", **options:
         world: how many workers there are.
         port: rank 0's.
         host: rank 0's, as this worker knows it.
+        channel: of the communicator.
         options: of the `Job`.
     """
     options.setdefault("secret", SECRET)
-    return SocketCommunicator(Detour(rank, world, endpoint=f"127.0.0.1:{port}", via=host, **options))
+    return SocketCommunicator(Detour(rank, world, endpoint=f"127.0.0.1:{port}", via=host, **options), channel=channel)
 
 
 def outcome(call: Callable[[], Any]) -> Any:

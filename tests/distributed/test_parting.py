@@ -41,14 +41,18 @@ def breaking(moment: str, how: str) -> Edit:
     return edit
 
 
-def together(world: int, edit: Edit, tmp_path: Path, healed_at: int = 0, calls: int = 4) -> list[list[Any]]:
-    """Outcomes of some exchanges by rank; before one of them the link heals."""
+def together(
+    world: int, edit: Edit, tmp_path: Path, healed_at: int = 0, calls: int = 4, channels: str = ""
+) -> list[list[Any]]:
+    """Outcomes of some exchanges by rank, each on a channel with a name of one letter; before one the link heals."""
     port = free_ports(1)[0]
 
     def work(rank: int) -> list[Any]:
-        comm = member(rank, world, port, BEFORE if rank == 1 else "127.0.0.1")
+        host = BEFORE if rank == 1 else "127.0.0.1"
+        comms = {name: member(rank, world, port, host, name) for name in sorted(set(channels or "a"))}
         found = []
         for call in range(1, calls + 1):
+            comm = comms[channels[call - 1] if channels else "a"]
             (tmp_path / f"{rank} at {call}").touch()
             if call == healed_at:
                 wait_for(tmp_path / "healed")
@@ -85,7 +89,10 @@ def test_of_two_workers_both_are_told_if_only_the_answer_arrived(tmp_path: Path,
     assert first[1].startswith("CommunicatorError: rank 1 has gone away")
     if second[1] == right(2, 2):  # else the cut was faster than its reading
         assert "rank 1 may have a result of exchange 2 (all_reduce)" in first[1]
-        assert "exchange 2 (all_reduce), ended with a result on this rank; others may have an error" in second[2]
+        assert (
+            "exchange 2 (all_reduce) on channel 'a', ended with a result on this rank; others may have an error"
+            in second[2]
+        )
     else:
         assert second[1].startswith("CommunicatorError: rank 0 has gone away")
 
@@ -97,7 +104,10 @@ def test_of_three_workers_all_are_told_who_has_what(tmp_path: Path, how: str) ->
     assert second[1].startswith("CommunicatorError: rank 0 has gone away")
     assert first[2] == third[2]
     assert first[2].startswith("CommunicatorError: rank 1 has gone away")
-    assert "exchange 2 (all_reduce), ended with a result on ranks 0, 2; rank 1 may have an error" in first[2]
+    assert (
+        "exchange 2 (all_reduce) on channel 'a', ended with a result on ranks 0, 2; rank 1 may have an error"
+        in first[2]
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,10 +131,42 @@ def test_a_link_that_heals_brings_out_who_has_what_and_the_next_call_works(
             assert outcomes[1].startswith("DeadlineError: rank"), outcomes
         assert healed_at == 3 or outcomes[2].startswith("DeadlineError: rank"), outcomes
         assert outcomes[healed_at - 1].startswith(
-            f"AgreementError: the workers parted at exchange 2: it ended with a result on {results_on}, and with an"
-            f" error on {errors_on}."
+            "AgreementError: the workers parted at exchange 2 (all_reduce) on channel 'a': it ended with a result on"
+            f" {results_on}, and with an error on {errors_on}."
         ), outcomes
         assert outcomes[healed_at] == right(world, healed_at + 1)
+
+
+@pytest.mark.parametrize(
+    ("world", "moment", "results_on", "errors_on"),
+    [
+        (2, "the ack did not pass", "rank 1", "rank 0"),
+        (3, "the answer did not pass", "ranks 0, 2", "rank 1"),
+    ],
+)
+@pytest.mark.parametrize("channels", ["aabba", "aabbab"])
+def test_who_has_parted_hears_of_it_on_whichever_channel_speaks_next(
+    tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str, channels: str
+) -> None:
+    """Also when a deadline on that channel comes between."""
+    healed_at = len(channels) - 2
+    found = together(world, breaking(moment, "held"), tmp_path, healed_at, len(channels), channels)
+    for rank, outcomes in enumerate(found):
+        assert (outcomes[1] == right(world, 2)) is (str(rank) in results_on), outcomes
+        assert healed_at == 3 or outcomes[2].startswith("DeadlineError: rank"), outcomes
+        assert outcomes[healed_at - 1].startswith(
+            "AgreementError: the workers parted at exchange 2 (all_reduce) on channel 'a': it ended with a result on"
+            f" {results_on}, and with an error on {errors_on}."
+        ), outcomes
+        assert outcomes[healed_at:] == [right(world, healed_at + 1), right(world, healed_at + 2)]
+
+
+@pytest.mark.parametrize("how", ["reset", "ended"])
+def test_a_link_that_breaks_is_told_on_whichever_channel_speaks_next(tmp_path: Path, how: str) -> None:
+    first, second, third = together(3, breaking("the answer did not pass", how), tmp_path, calls=3, channels="aab")
+    assert second[1].startswith("CommunicatorError: rank 0 has gone away")
+    assert first[2] == third[2]
+    assert "exchange 2 (all_reduce) on channel 'a', ended with a result on ranks 0, 2; rank 1 may" in first[2]
 
 
 def test_two_workers_are_together_again_after_a_link_that_was_held(tmp_path: Path) -> None:

@@ -457,6 +457,20 @@ MUTATIONS = [
         "tests/comm/test_hub.py -k parted",
     ),
     Mutation(
+        "a split is forgotten where another channel speaks next",
+        "comm/sockets.py::SocketCommunicator._alone",
+        "channel.number, star.made",
+        "channel.number, star.made * (number > 1)",
+        "tests/distributed/test_parting.py -k whichever",
+    ),
+    Mutation(
+        "a worker that has connected anew is told that it has parted",
+        "comm/hub.py::_Meeting.arrive",
+        "frame.made = frame.made or peer.since",
+        "pass",
+        "tests/comm/test_hub.py -k anew",
+    ),
+    Mutation(
         "a worker that gives up as rank 0 decides is not heard",
         "comm/hub.py::Hub._look_again",
         "            while self._receive(hears_until if self._door.has_new_guests() else 0, gave_up):",
