@@ -54,7 +54,7 @@ class Claim(NamedTuple):
     @property
     def digest(self) -> str:
         """What the marks say of it."""
-        return hashlib.sha256(repr(self).encode(errors="surrogateescape")).hexdigest()[:16]
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
 
 def claim_of(environment: Mapping[str, str]) -> Claim | None:

@@ -400,8 +400,6 @@ class Hub(Member):
         for frames in self._early.values():  # it has closed everything since
             frames.pop(peer.rank, None)
         peer.stream.close()
-        if self._meeting is not None:
-            self._open_door(self._meeting)
 
     # Connecting
 

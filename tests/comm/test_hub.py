@@ -487,6 +487,17 @@ def test_a_second_worker_of_a_rank_is_noted_for_those_who_come_later(
     assert len(notes) == claimed
 
 
+def test_a_worker_whose_connection_is_lost_before_it_said_a_word_comes_again(play: Play) -> None:
+    found = play.begin(timeout=20)
+    for _ in range(2):
+        connect(play.worker, play.hub._star.secret.key, time.monotonic() + 5)[0].close()
+        time.sleep(0.1)
+    play.say(ARRIVAL, 1)
+    assert play.hear().kind == ANSWER
+    play.say(ACK, 1, b"")
+    assert found.result(10) == ["of rank 0", "of rank 1"]
+
+
 def test_who_keeps_sending_holds_rank_0_no_longer_than_its_deadline(play: Play) -> None:
     """Frames of other channels and later exchanges; those that are kept are bounded in number."""
     over = threading.Event()

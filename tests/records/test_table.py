@@ -262,6 +262,7 @@ def test_tables_together_hold_the_samples_of_all() -> None:
     both.metrics = one.metrics
     both.load(one.together([{one: one.saved()}, {one: other.saved()}]))
     assert both.closed is not None and both.closed.members.tolist() == [4, 5]
+    assert len(both.closed.carries) == 1
 
 
 def test_the_users_of_joined_parts_are_sorted() -> None:

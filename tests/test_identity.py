@@ -1,0 +1,130 @@
+"""Which worker a process claims to be, and the marks that it leaves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from fleetmetrics import identity
+from fleetmetrics.identity import MARK, Claim, claim_of, launch_of
+
+pytestmark = pytest.mark.numpy_only
+
+PLACE = {"PADDLE_TRAINER_ID": "1", "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2"}
+ONE_MACHINE = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,127.0.0.1:2", "POD_NAME": "abc"}
+
+
+def maps() -> bytes:
+    return Path("/proc/self/maps").read_bytes()
+
+
+@pytest.fixture
+def unmarked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in (*identity.RANKS, *identity.RUNS, "POD_NAME", MARK):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(identity, "_map", None)
+    yield
+    identity.withdraw()
+
+
+def test_who_names_no_rank_claims_nothing_and_every_variable_makes_another_claim() -> None:
+    assert claim_of({}) is None is claim_of({"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": ""})
+    claim = claim_of(PLACE)
+    assert claim is not None and claim == claim_of({**PLACE, "HOME": "/"})
+    for name in (*identity.RANKS, *identity.RUNS):
+        other = claim_of({**PLACE, name: "7"})
+        assert other is not None and other != claim and other.digest != claim.digest
+        assert (other.run == claim.run) == (name in identity.RANKS)
+    assert Claim(("1", "2"), ("3",)).digest != Claim(("1",), ("2", "3")).digest
+
+
+def test_bytes_that_are_no_text_can_be_claimed() -> None:
+    claim = claim_of({**PLACE, "PADDLE_JOB_ID": os.fsdecode(b"\xff")})
+    assert claim is not None and len(claim.digest) == 16
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, "POD_NAME=abc"),
+        ({"POD_NAME": ""}, ""),
+        ({"PADDLE_TRAINER_ENDPOINTS": "localhost:1,localhost:2"}, "POD_NAME=abc"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "[::1]:1,[::1]:2"}, "POD_NAME=abc"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,127.0.0.2:2"}, ""),  # two launchers may play two machines
+        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2"}, ""),  # two launchers on one machine
+        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2", "PADDLE_LOCAL_SIZE": "2"}, "POD_NAME=abc"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2", "PADDLE_LOCAL_SIZE": "1"}, ""),
+        ({"PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,localhost:2"}, ""),
+        ({"PADDLE_NNODES": "1"}, "POD_NAME=abc"),
+        ({"PADDLE_NNODES": "1:4"}, "POD_NAME=abc"),
+        ({"PADDLE_NNODES": "2"}, ""),
+        (
+            {"PADDLE_GLOO_RENDEZVOUS": "3", "PADDLE_GLOO_FS_PATH": "/tmp/x"},
+            "POD_NAME=abc|PADDLE_GLOO_FS_PATH=/tmp/x",
+        ),
+        ({"PADDLE_GLOO_RENDEZVOUS": "2", "PADDLE_GLOO_FS_PATH": "/tmp/x"}, "POD_NAME=abc"),
+        (
+            {
+                "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2",
+                "PADDLE_GLOO_RENDEZVOUS": "3",
+                "PADDLE_GLOO_FS_PATH": "/tmp/x",
+            },
+            "PADDLE_GLOO_FS_PATH=/tmp/x",
+        ),
+    ],
+)
+def test_what_a_launcher_calls_its_run_counts_where_it_has_started_all_workers(
+    changed: dict[str, str], found: str
+) -> None:
+    assert launch_of({**ONE_MACHINE, **changed}) == found
+    claim = claim_of({**ONE_MACHINE, **changed, "PADDLE_TRAINER_ID": "0"})
+    assert claim is not None and claim.run[-1] == found
+
+
+def test_a_worker_leaves_its_marks_until_it_has_met_the_others(unmarked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    identity.stake()
+    assert MARK not in os.environ and not identity.is_here(maps())  # it claims nothing
+    for name, text in PLACE.items():
+        monkeypatch.setenv(name, text)
+    claim = claim_of(PLACE)
+    assert claim is not None
+    identity.join()
+    assert not identity.has_joined(maps())  # it never was a worker
+    identity.stake()
+    assert os.environ[MARK] == f"{claim.digest} {os.getpid()} {identity.status('self')[19]}"
+    assert identity.is_here(maps()) and not identity.has_joined(maps())
+    identity.join()
+    assert identity.has_joined(maps()) and not identity.is_here(maps())
+    identity.withdraw()
+    assert MARK not in os.environ and not identity.has_joined(maps())
+
+
+def test_the_mark_of_the_worker_that_has_started_this_process_stays(
+    unmarked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in PLACE.items():
+        monkeypatch.setenv(name, text)
+    claim = claim_of(PLACE)
+    assert claim is not None
+    monkeypatch.setenv(MARK, f"{claim.digest} 17 4")
+    identity.stake()
+    assert os.environ[MARK] == f"{claim.digest} 17 4" and not identity.is_here(maps())
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")  # a place of its own
+    identity.stake()
+    assert os.environ[MARK].split()[1] == str(os.getpid()) and identity.is_here(maps())
+
+
+def test_a_process_is_read_whatever_its_name_is(tmp_path: Path) -> None:
+    path = tmp_path / "a) S 1 (b"
+    shutil.copy2("/bin/sleep", path)
+    with subprocess.Popen([str(path), "60"]) as process:
+        try:
+            assert identity.status(process.pid)[1] == str(os.getpid())
+        finally:
+            process.kill()
+    assert identity.status("self")[1] == str(os.getppid())
