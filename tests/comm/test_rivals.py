@@ -33,10 +33,10 @@ sys.stdin.read()
 #: A Python around workers: it starts one for each environment in its arguments.
 STARTS = """
 import json, subprocess, sys
-code, path, *environments = sys.argv[1:]
+code, *told = sys.argv[1:]
 children = [
-    subprocess.Popen([sys.executable, "-I", "-S", "-c", code, path], env=json.loads(each), stdout=subprocess.PIPE)
-    for each in environments
+    subprocess.Popen([sys.executable, "-I", "-S", "-c", code, *paths], env=environment, stdout=subprocess.PIPE)
+    for paths, environment in map(json.loads, told)
 ]
 for child in children: child.stdout.readline()
 print(flush=True)
@@ -57,10 +57,10 @@ class Processes:
         command = [sys.executable, "-I", "-S", "-c", LOOKS, *maps]
         return self.run(["/bin/sh", "-c", shell, *command] if shell else command, **environment)
 
-    def start_around(self, *others: dict[str, str], **environment: str) -> int:
-        """Start a Python that starts workers, each with changes of its own."""
-        told = [json.dumps({**self.place, **environment, **other}) for other in others]
-        return self.run([sys.executable, "-I", "-S", "-c", STARTS, LOOKS, HERE, *told], **environment)
+    def start_around(self, *others: tuple[list[str], dict[str, str]], **environment: str) -> int:
+        """Start a Python that starts others, each with what it maps, and changes of its own."""
+        told = [json.dumps([maps, {**self.place, **environment, **changed}]) for maps, changed in others]
+        return self.run([sys.executable, "-I", "-S", "-c", STARTS, LOOKS, *told], **environment)
 
     def run(self, command: list[str], **environment: str) -> int:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -118,6 +118,13 @@ def test_workers_of_other_ranks_or_runs_are_no_rivals(processes: Processes, chan
     assert rivals.look() is None
 
 
+@pytest.mark.parametrize("name", ["PADDLE_JOB_ID", "PADDLE_MASTER", "PADDLE_TRAINER_ENDPOINTS"])
+def test_rivals_of_another_run_are_not_of_this_one(processes: Processes, name: str) -> None:
+    for _ in range(2):
+        processes.start(HERE, **{name: "other"})
+    assert rivals.look() is None
+
+
 def test_rivals_of_another_rank_of_this_run_are_found_and_named_by_it(processes: Processes) -> None:
     for _ in range(2):
         processes.start(HERE, PADDLE_TRAINER_ID="0")
@@ -166,16 +173,17 @@ def test_a_worker_and_the_shells_around_it_are_one(processes: Processes, around:
 
 
 def test_a_worker_and_the_python_around_it_are_one(processes: Processes) -> None:
-    processes.start_around({})
+    processes.start_around(([HERE], {}), ([], {}))  # and a helper of the worker
     assert rivals.look() is None
     processes.start(HERE)
-    assert rivals.look() is not None
+    found = rivals.look()
+    assert found is not None and found.sure
 
 
 def test_workers_of_one_rank_that_another_worker_has_started_are_two(processes: Processes) -> None:
-    processes.start_around({"PADDLE_TRAINER_ID": "1"}, PADDLE_TRAINER_ID="0")
+    processes.start_around(([HERE], {"PADDLE_TRAINER_ID": "1"}), PADDLE_TRAINER_ID="0")
     assert rivals.look() is None
-    processes.start_around(*[{"PADDLE_TRAINER_ID": "2"}] * 2, PADDLE_TRAINER_ID="3")
+    processes.start_around(*[([HERE], {"PADDLE_TRAINER_ID": "2"})] * 2, PADDLE_TRAINER_ID="3")
     found = rivals.look()
     assert found is not None and found.sure and "rank 2 of one run" in found.text
 
