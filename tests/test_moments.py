@@ -137,6 +137,37 @@ def test_states_of_many_groups_have_a_rest_each_of_its_own_length() -> None:
         assert value[place].tolist() == own[0].tolist()
 
 
+def test_states_of_many_groups_keep_the_rest_of_each_through_a_tree_of_merges() -> None:
+    parts = [np.stack([groups_of("moments", 6, seed)[place] for seed in range(3)]) for place in range(6)]
+    value, rest = parts[0], None
+    for part in parts[1:]:
+        value, rest = merged_exactly("moments", [value, part], [rest, None])
+    assert rest is not None and len(rest) > 1
+    for place in range(3):
+        own = [part[place] for part in parts]
+        assert value[place].tolist() == moments_of([sum(each) for each in zip(*map(sums_of, own))], 1)
+
+
+@pytest.mark.parametrize("kind", WIDTHS)
+def test_what_has_no_weight_has_no_moments(kind: str) -> None:
+    groups = [np.array([0.0, each, *[0.0] * (WIDTHS[kind] - 2)]) for each in (5.0, 7.0)]
+    assert merged_exactly(kind, groups, [None, None])[0].tolist() == [0.0] * WIDTHS[kind]
+
+
+def test_what_is_below_the_range_of_floats_ends_the_rest() -> None:
+    groups = [np.array([1.0, each, 0.0, 0.0]) for each in (1e-200, 3e-200)]
+    value, rest = merged_exactly("moments", groups, [None, None])
+    assert value.tolist() == [2.0, 2e-200, 0.0, 0.0]
+    assert merged_exactly("moments", [value, groups[0]], [rest, None])[0].tolist()[0] == 3.0
+
+
+def test_a_sum_of_nothing_is_a_word_of_nothing_however_large_its_parts() -> None:
+    for values in ([0.0], [1.0, -1.0], [1e308, 1e308, -1e308, -1e308]):
+        assert words_of(values)[0] == words_of(values, 1)[0] == 0.0
+    assert words_of([1e308, 1e308, -1e308, 1.0, 2.0**-80], 2) == [1e308, 1.0]
+    assert words_of([1.0, 2.0**-80, 2.0**-160], 2) == [1.0, 2.0**-80]
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e200])
 def test_moments_that_are_not_finite_are_the_same_in_every_order(bad: float) -> None:
     groups = [np.array([1.0, bad, 0.0, 0.0]), np.array([2.0, -1e200, 0.0, 0.0]), np.array([3.0, 1.0, 1.0, 0.0])]

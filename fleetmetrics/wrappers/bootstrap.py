@@ -259,10 +259,7 @@ class Bootstrap(Wrapper):
         ids = batch.columns[self.ids]
         if is_paddle(ids) and not namespace(ids).is_eager(ids):
             xp = namespace(ids)
-            ids = xp.asarray(ids, self.ids)
-            if xp.kind(ids) == "f":
-                raise InvalidInputError(f"{self.ids} must hold integers or texts, one per sample, not {ids.dtype}")
-            return words(xp, xp.cast(ids, "int64"), self.seed)
+            return words(xp, xp.cast(xp.asarray(ids, self.ids), "int64"), self.seed)
         if is_static(batch.prediction):
             raise InvalidInputError(
                 f"{self.ids} must be an integer variable of the static program, not an array; texts are not for static "

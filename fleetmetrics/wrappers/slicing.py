@@ -94,9 +94,8 @@ class FixedSlicing(Slicing):
         xp, column, size = batch.xp, batch.columns[self.by], len(self.kept)
         if is_paddle(column) and xp is not numpy_ops:
             column = namespace(column).asarray(column, self.by)
-            if xp.kind(column) == "f" or self.kept.dtype.kind == "U":
-                what = "texts" if self.kept.dtype.kind == "U" else "integers"
-                raise InvalidInputError(f"{self.by} must hold {what}, as keys does, one per sample, not {column.dtype}")
+            if self.kept.dtype.kind == "U":
+                raise InvalidInputError(f"{self.by} must hold texts, as keys does, one per sample, not {column.dtype}")
             keys = xp.integers(self.kept)
             place = xp.position(keys, xp.cast(column, "int64"))
             nearest = xp.minimum(place, xp.full_like(place, size - 1))
@@ -164,9 +163,8 @@ class GrowingSlicing(Slicing):
 
 def _sliced_table(table: Table) -> Table:
     """A table with the slice of each sample; prepares the records of each slice as ``table`` does."""
-    key = None if table.key is None else (table.key, "in slices")
     own = None if table.only_sorts else functools.partial(_prepared, table)
-    return Table(table.name, (*table.columns, KEY), table.order, key, own)
+    return Table(table.name, (*table.columns, KEY), table.order, table.key, own)
 
 
 def _prepared(table: Table, records: Records) -> Records:

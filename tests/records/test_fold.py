@@ -12,6 +12,7 @@ import fleetmetrics as fm
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records import fold
+from fleetmetrics.records.table import Records
 from tests.contract import CASES, batches, draw, feed, first_dtypes, plain
 from tests.fakes import Together, together
 
@@ -49,6 +50,83 @@ def test_whoever_folds_the_bits_are_the_same(name: str, weight: str | None, size
         found = [repr(value) for kind in (Together, Spreading) for value in together([work] * size, kind)]
     assert len(set(found)) == 1, found
     assert "Error" not in found[0]
+
+
+def largest(records: Records) -> Records:
+    """The largest score of each user."""
+    users, place = np.unique(records["user"], return_inverse=True)
+    score = np.full(len(users), -np.inf)
+    np.maximum.at(score, place.reshape(-1), records["score"])
+    return Records({"user": users, "score": score})
+
+
+class Prepared(RecordMetric):
+    """The sum of the users' largest scores; no worker sends more than one of each user, and how many were sent."""
+
+    columns = ("user",)
+
+    def __init__(self, **common: Any) -> None:
+        super().__init__(**common)
+        self.keep_records(("user", "score"), order="user", prepare=largest)
+
+    def batch_records(self, batch: Any) -> Any:
+        return {"user": batch.column("user"), "score": batch.values}
+
+    def start(self) -> Any:
+        return {"best": 0.0, "sent": 0}
+
+    def piece(self, before: Any, records: Any, states: Any) -> Any:
+        assert set(records) == {"user", "score"} and (np.diff(records["user"]) >= 0).all()
+        return {"best": float(largest(records)["score"].sum()), "sent": len(records["user"])}
+
+    def join(self, carry: Any, later: Any) -> Any:
+        return {name: carry[name] + later[name] for name in carry}
+
+    def formula(self, best: Any, sent: Any) -> Any:
+        return best, sent
+
+
+SLICED = {
+    "in pieces": fm.GAUC,
+    "by query": fm.NDCG,
+    "one after the other": fm.ExactAUC,
+    "all at once": fm.SpearmanCorrelation,
+    "prepared": Prepared,
+}
+
+
+@pytest.mark.parametrize("keys", [None, [0, 1, 2]])
+@pytest.mark.parametrize("name", SLICED)
+def test_slices_are_folded_piece_by_piece_like_metrics_of_their_own(name: str, keys: Any) -> None:
+    rng = np.random.default_rng(5)
+    score, label, slot = rng.integers(0, 999, 300) / 999, rng.integers(0, 2, 300), rng.integers(0, 3, 300)
+    columns = {"user": rng.integers(0, 40, 300), "query": rng.integers(0, 40, 300)}
+    parts = [np.arange(0, 140), np.arange(140, 300), np.empty(0, int)]
+
+    def feed_one(metric: Any, own: Any, more: Any) -> None:
+        needed = {each: columns[each][own] for each in columns if each in metric.columns}
+        metric.add(score[own], *([] if name == "prepared" else [label[own]]), **needed, **more)
+
+    def work(channel: Together) -> Any:
+        metric = fm.Sliced(SLICED[name](), keys=keys, name="it")
+        for own in np.array_split(parts[channel.rank], 3):
+            if len(own):
+                feed_one(metric, own, {"slot": slot[own]})
+                feed_one(metric, own, {"slot": slot[own], "mask": np.zeros(len(own), bool)})
+        return metric.compute(communicator=channel)
+
+    for kind in (Together, Spreading):
+        found = together([work] * 3, kind)
+        for key in range(3):
+            alone = SLICED[name]()
+            if name == "prepared":
+                best = largest(Records({"user": columns["user"][slot == key], "score": score[slot == key]}))
+                sent = sum(len(np.unique(columns["user"][own][slot[own] == key])) for own in parts)
+                assert found[0][key] == (pytest.approx(best["score"].sum()), sent)
+            else:
+                feed_one(alone, slot == key, {})
+                assert found[0][key] == pytest.approx(alone.compute(), rel=1e-12)
+        assert repr(found[0]) == repr(found[1]) == repr(found[2])
 
 
 class Sums(RecordMetric):

@@ -92,19 +92,19 @@ def test_replicates_of_hard_labels_are_right_and_the_same_for_every_split(make: 
 
 
 @pytest.mark.parametrize("mode", ["numpy", "dynamic"])
-@pytest.mark.parametrize("shape", ["flat", "matrix", "sliced"])
+@pytest.mark.parametrize("shape", ["flat", "matrix", "sliced", "sliced by keys"])
 def test_a_large_batch_is_taken_in_parts(shape: str, mode: str, monkeypatch: Any) -> None:
     data = DATA
     if shape == "matrix":
         data = Data(P.reshape(-1, 3), Y.reshape(-1, 3), W.reshape(-1, 3)[:, 0], None, {"uid": IDS[: N // 3]})
-    makes = {"flat": fm.AUC, "matrix": fm.R2Score, "sliced": fm.Variance}
+    makes = {"flat": fm.AUC, "matrix": fm.R2Score, "sliced": fm.Variance, "sliced by keys": fm.Variance}
     found = []
     for at_once in (2**20, 50):
         monkeypatch.setattr(bootstrap, "_AT_ONCE", at_once)
         metric: Any = fm.Bootstrap(makes[shape](), 7, ids="uid")
         more = {}
-        if shape == "sliced":
-            metric, more = fm.Sliced(metric), {"slot": IDS % 3}
+        if "sliced" in shape:
+            metric, more = fm.Sliced(metric, keys=[0, 1] if "keys" in shape else None), {"slot": IDS % 3}
         for _ in range(2):
             feed(metric, [data._replace(columns={**data.columns, **more})], mode)
         found.append(metric.compute())
@@ -263,12 +263,14 @@ def test_ids_may_be_texts_or_any_integers(mode: str) -> None:
     assert tensor.compute().drawn.tolist() == drawn([1, 2, 3], 10).sum(axis=0).tolist()
 
 
-def test_tensors_that_must_not_be_waited_for_draw_the_same(monkeypatch: Any) -> None:
+@pytest.mark.parametrize("at_once", [2**20, 50], ids=["one part", "several"])
+def test_tensors_that_must_not_be_waited_for_draw_the_same(at_once: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(paddle_ops, "is_eager", lambda tensor: False)
-    found = []
+    monkeypatch.setattr(bootstrap, "_AT_ONCE", at_once)
+    found, mask = [], RNG.random(N) < 0.8
     for put in (np.asarray, paddle.to_tensor):
-        metric = fm.Bootstrap(fm.Accuracy(), 9, ids="uid")
-        for part in batches(DATA._replace(mask=RNG.random(N) < 2), 50):
+        metric = fm.Bootstrap(fm.Accuracy(), 9, seed=4, ids="uid")
+        for part in batches(DATA._replace(prediction=np.where(mask, P, np.nan), mask=mask), 50):
             uid = put(part.columns["uid"])
             metric.add(put(part.prediction), put(part.label), mask=put(part.mask), uid=uid)
         found.append(metric.compute())
@@ -486,6 +488,14 @@ def test_values_of_changing_shapes_are_an_error() -> None:
         metric.compute()
 
 
+def test_what_buckets_are_too_coarse_for_is_told_once_and_not_by_each_replicate() -> None:
+    metric = fm.Bootstrap(fm.AUC(buckets=16), 5, ids="uid")
+    metric.add(P / 1000, Y, uid=IDS)
+    with pytest.warns(fm.BucketWarning) as told:
+        metric.compute()
+    assert len(told) == 1
+
+
 def test_undefined_replicates_are_told_in_one_warning() -> None:
     metric = fm.Bootstrap(fm.AUC(name="area", tolerance=None), 50, ids="uid")
     metric.add([0.5, 0.25, 0.75, 0.5], [1, 0, 0, 0], uid=[1, 2, 3, 4])
@@ -524,6 +534,24 @@ def test_a_collection_draws_once_and_shares_the_metrics_own_states() -> None:
     value = metrics.compute()
     assert value["auc"] == value["auc ±"].value == value["bounds ±"].value.value
     assert not same(value["auc ±"].replicates, value["seed"].replicates, False)
+
+
+def test_metrics_that_draw_by_other_ids_or_seeds_do_not_draw_alike() -> None:
+    settings = [{"ids": "uid"}, {"ids": "pair"}, {"ids": "uid", "seed": 1}]
+    columns = {"uid": IDS, "pair": IDS // 2}
+    metrics = fm.MetricCollection([fm.Bootstrap(fm.Sum(), 5, name=f"m{i}", **each) for i, each in enumerate(settings)])
+    windows = fm.MetricCollection(
+        [fm.Windowed(fm.Bootstrap(fm.Sum(), 5, **each), 2, name=f"m{i}") for i, each in enumerate(settings)]
+    )
+    for own in np.split(np.arange(N), 3):
+        batch = {name: column[own] for name, column in columns.items()}
+        metrics.add(P[own], **batch)
+        windows.add(P[own], **batch)
+    found, last = metrics.compute(), windows.compute()
+    for number, each in enumerate(settings):
+        for own, result in ((np.arange(N), found[f"m{number}"]), (np.arange(100, N), last[f"m{number}"].window)):
+            times = drawn(columns[each["ids"]][own], 5, each.get("seed", 0))
+            np.testing.assert_allclose(result.replicates, P[own] @ times, 1e-12)
 
 
 @pytest.mark.parametrize("keys", ["whole", None, [0, 1]])

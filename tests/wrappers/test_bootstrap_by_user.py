@@ -127,6 +127,14 @@ def test_the_bits_are_the_same_for_workers_orders_parts_and_pieces(name: str, na
     assert [bits(each) for each in found] == [bits(wanted)] * len(found)
 
 
+def test_the_name_of_the_users_may_be_given_or_not() -> None:
+    one, other = fm.Bootstrap(fm.GAUC(), 5), fm.Bootstrap(fm.GAUC(), 5, ids="user")
+    for metric in (one, other):
+        metric.add([0.1, 0.2, 0.3], [0, 1, 0], user=[1, 1, 1])
+    one.merge(other)
+    assert len(one.compute().replicates) == 5
+
+
 def test_slices_draw_the_same_users() -> None:
     result = fed(fm.Sliced(sure(METRICS["gauc"])), names=("slot",)).compute()
     for slot, each in result.items():

@@ -131,6 +131,22 @@ def test_keys_may_be_arrays_or_tensors_of_any_integers(mode: str, keys: Any, for
         assert all(type(key) is int or key == "other" for key in value)
 
 
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+def test_keys_beyond_the_given_ones_on_either_side_are_of_the_rest(mode: str) -> None:
+    put = np.asarray if mode == "numpy" else paddle.to_tensor
+    for form in (np.asarray, paddle.to_tensor):
+        metric = fm.Sliced(fm.Count(), keys=[2, 4])
+        metric.add(put([0.5] * 6), slot=form(np.array([4, 9, 2**40, 3, -1, 2])))
+        assert metric.compute() == {2: 1, 4: 1, "other": 4}
+
+
+def test_keys_in_a_tensor_of_floats_or_for_texts_are_an_error() -> None:
+    for keys, slot, told in (([1, 2], [1.0], "integers or texts"), (["a"], [1], "texts, as keys does")):
+        metric = fm.Sliced(fm.Count(), keys=keys)
+        with pytest.raises(fm.InvalidInputError, match=f"slot must hold {told}, one per sample, not paddle"):
+            metric.add(paddle.to_tensor([0.5]), slot=paddle.to_tensor(slot))
+
+
 def test_texts_are_sorted_by_code_points() -> None:
     metric = fm.Sliced(fm.Count(), "country")
     metric.add([0.5] * 4, country=["z", "ä", "Z", ""])
@@ -270,6 +286,64 @@ def test_equal_slicings_share_their_states_and_others_do_not() -> None:
     assert sum(state.name.endswith(".correct") for state in two._states()) == 2
 
 
+def test_windows_of_slices_by_other_columns_are_not_one() -> None:
+    metrics = fm.MetricCollection(
+        {by: fm.Windowed(fm.Sliced(fm.Count(), by, keys=[1, 2]), 2, lifetime=False) for by in ("slot", "hour")}
+    )
+    for _ in range(2):
+        metrics.add([0.5, 0.5, 0.5], slot=[1, 1, 1], hour=[2, 2, 1])
+    assert metrics.compute() == {"slot": {1: 6, 2: 0}, "hour": {1: 2, 2: 4}}
+    kinds = {
+        (by, limit): [*fm.Sliced(fm.Count(), by, max_keys=limit).own_states()][-1].kind
+        for by in ("slot", "hour")
+        for limit in (5, 6)
+    }
+    assert len(set(kinds.values())) == 4
+
+
+class Seldom(fm.Metric):
+    """Counts samples, and adds up the values of a batch only if there is one of 1."""
+
+    declared = (fm.metric.Declared("sum", dtype="float64"), fm.metric.Declared("count", dtype="int64"))
+
+    def batch_statistics(self, batch: Any) -> Any:
+        return {"count": batch.total, "sum": batch.weighted_sum(batch.values) if 1 in batch.prediction else None}
+
+    def formula(self, sum: Any, count: Any) -> Any:
+        return sum.item(), count.item()
+
+
+def test_a_state_to_which_a_batch_adds_nothing_follows_the_keys_all_the_same() -> None:
+    metric = fm.Sliced(Seldom())
+    metric.add([1.0, 3.0], slot=[5, 9])
+    metric.add([4.0, 5.0], slot=[1, 7])
+    metric.add([1.0, 2.0], slot=[7, 0])
+    assert metric.compute() == {0: (2.0, 1), 1: (0.0, 1), 5: (1.0, 1), 7: (1.0, 2), 9: (3.0, 1)}
+
+
+@pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
+def test_so_does_a_state_of_replicates() -> None:
+    metric, parts = fm.Sliced(fm.Bootstrap(fm.Max(), 6, ids="uid")), []
+    for values, slot in ([1.5, 3.5], [5, 9]), ([4, 5], [1, 7]), ([1.5, 2.5], [7, 0]):
+        batch = {"uid": slot, "slot": slot}
+        metric.add(values, **batch)
+        parts.append((values, slot))
+    found = metric.compute()
+    for key in (0, 1, 5, 7, 9):
+        alone = fm.Bootstrap(fm.Max(), 6, ids="uid")
+        for values, slot in parts:
+            alone.add([v for v, s in zip(values, slot) if s == key], uid=[s for s in slot if s == key])
+        assert same(found[key], alone.compute(), True)
+
+
+def test_the_order_in_which_keys_are_given_is_no_setting() -> None:
+    one, other = fm.Sliced(fm.Count(), keys=[2, 1]), fm.Sliced(fm.Count(), keys=np.array([1, 2]), max_keys=7)
+    for metric in (one, other):
+        metric.add([0.5, 0.5], slot=[1, 2])
+    one.merge(other)
+    assert one.compute() == {1: 2, 2: 2}
+
+
 def test_states_of_fixed_keys_go_through_the_normal_exchange() -> None:
     metric, listener = fm.Sliced(fm.Accuracy(), keys=[1, 2], name="mine"), Listener()
     add(metric, np.arange(N), slot=SMALL)
@@ -292,6 +366,12 @@ def test_many_undefined_slices_are_told_in_one_warning_that_names_some() -> None
     assert text.startswith("auc of slot 0 is undefined: ")
     assert text.endswith(" (25 of 30 slices by slot have such a warning: also 1, 2, 3, 4, 5 and 19 more)")
     assert told[0].filename == __file__
+    six = fm.Sliced(fm.Precision() + fm.Recall())
+    six.add([0.1] * 6, [0] * 6, slot=range(6))
+    with pytest.warns(fm.UndefinedMetricWarning) as told:
+        six.compute()
+    (text,) = [str(each.message) for each in told]
+    assert text.startswith("precision of slot 0 is undefined") and text.endswith("also 1, 2, 3, 4, 5)")
     of_queries = fm.Sliced(fm.NDCG(), by="country")
     of_queries.add([0.1, 0.2, 0.3], [0, 0, 1], country=["fr", "de", "de"], query=[1, 2, 3])
     with pytest.warns(fm.UndefinedMetricWarning) as told:
@@ -337,6 +417,8 @@ def count(**settings: Any) -> fm.Sliced:
         ({"by": "a b"}, "by must be the name"),
         ({"keys": []}, "keys must be a sequence of integers or of texts, each once, not \\[\\]"),
         ({"keys": [1, 1]}, "each once"),
+        ({"keys": [[1, 2]]}, "each once"),
+        ({"keys": b"fr"}, "each once"),
         ({"keys": [1.5]}, "integers or of texts"),
         ({"keys": [1, "a"]}, "integers or of texts, each once, not \\[1, 'a'\\]"),
         ({"keys": "fr"}, "not 'fr'"),
