@@ -481,6 +481,32 @@ def test_arrays_tuples_and_dicts_have_a_result_for_each_entry() -> None:
     assert (by_class.low <= by_class.high).all()
 
 
+@pytest.mark.parametrize("value", ["a text", None, {"a": "a text"}, np.datetime64("2020-01-01")], ids=repr)
+def test_values_that_are_no_numbers_are_an_error_that_shows_one(value: Any) -> None:
+    class Says(fm.Count):
+        def formula(self, **states: Any) -> Any:
+            return value
+
+    metric = fm.Bootstrap(Says(), 5, name="mine")
+    metric.add([0.5])
+    with pytest.raises(fm.InvalidInputError, match="Bootstrap takes metrics whose value is a number, or an array of"):
+        metric.compute()
+
+
+@pytest.mark.parametrize("ids", [None, "uid"])
+def test_the_interval_is_as_wide_as_the_confidence_says(ids: Any) -> None:
+    widths = []
+    for confidence in (0.5, 0.95):
+        metric = fm.Bootstrap(fm.Accuracy(), 100, confidence=confidence, ids=ids)
+        metric.add(P, Y, **({"uid": IDS} if ids else {}))
+        result = metric.compute()
+        margin = 50 * (1 - confidence)
+        low, high = np.percentile(result.replicates, [margin, 100 - margin])
+        assert (result.low, result.high) == pytest.approx((low, high))
+        widths.append(result.high - result.low)
+    assert widths[0] < widths[1]
+
+
 def test_values_of_changing_shapes_are_an_error() -> None:
     metric = fm.Bootstrap(fm.ROCCurve(), 5)
     metric.add(P, Y)
