@@ -412,6 +412,32 @@ def test_without_strict_a_metric_with_other_settings_is_an_error_all_the_same() 
 
 
 @pytest.mark.numpy_only
+@pytest.mark.parametrize("dtype", ["float64", "int32", "uint64", "uint8"])
+def test_numbers_of_another_type_are_not_taken_for_those_that_were_saved(dtype: str) -> None:
+    saved = counted().state_dict()
+    key = [*saved][-1]
+    assert saved[key].dtype == np.int64
+    with pytest.raises(fm.InvalidInputError, match=f"'{key}' of the checkpoint is malformed"):
+        fm.Count().set_state_dict({**saved, key: saved[key].astype(dtype)})
+
+
+def counted() -> Any:
+    metric = fm.Count()
+    metric.add([0.5] * 3)
+    return metric
+
+
+def test_without_strict_a_metric_alone_or_of_another_class_is_an_error_all_the_same() -> None:
+    class Mine(fm.MetricCollection):
+        pass
+
+    with pytest.raises(fm.InvalidInputError, match=r"threshold.*0\.7|0\.7.*threshold"):
+        fm.Accuracy(threshold=0.7).set_state_dict(fm.Accuracy().state_dict(), strict=False)
+    mine, other = (kind({"a": fm.Count(), "b": fm.Mean()}) for kind in (Mine, fm.MetricCollection))
+    with pytest.raises(fm.InvalidInputError, match="Mine"):
+        mine.set_state_dict(other.state_dict(), strict=False)
+
+
 def test_without_strict_a_dict_may_have_gained_and_lost_metrics(tmp_path: Any) -> None:
     path = tmp_path / "it.fms"
     saved, again, new = fm.Count(), fm.Count(), fm.Count()

@@ -12,6 +12,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError
+from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Closed, _packed
 from tests import contract
 from tests.contract import CASES
@@ -170,6 +171,32 @@ def test_what_does_not_complete_a_metric_is_refused_with_its_name_and_what_does(
         fm.GAUC().close("user", totals=gauc([1, 1]))
     with pytest.raises(InvalidInputError, match="totals must be a metric closed by 'user', not 3"):
         gauc([1, 1], None).close("user", totals=3)
+
+
+class Fails(RecordMetric):
+    """Adds up users, and cannot."""
+
+    columns = ("user",)
+
+    def __init__(self, **common):
+        super().__init__(**common)
+        self.keep_records(("user", "score"), order="user")
+
+    def batch_records(self, batch):
+        return {"user": batch.column("user"), "score": batch.values}
+
+    def start(self):
+        return {}
+
+    def piece(self, before, records, states):
+        raise KeyError("no")
+
+
+def test_where_one_metric_cannot_be_closed_none_is():
+    metrics = gauc([1, 1, 2], None, fails=Fails())
+    with pytest.raises(KeyError):
+        metrics.close("user")
+    assert [table.closed for table in metrics._tables()] == [None, None]
 
 
 def test_totals_closed_by_another_column_are_refused():

@@ -32,6 +32,10 @@ def test_what_is_merged_is_new_and_the_parts_stay_as_they_are():
     parts = [fm.Sum(name="mine"), fm.Sum(), fm.Sum()]
     for part, value in zip(parts, (1.0, 2.0, 4.0)):
         part.add([value])
+    for several in (parts[1:], tuple(parts[1:])):
+        again = copy.deepcopy(parts[0])
+        again.merge(several)
+        assert again.compute() == 7.0
     merged = fm.merge_all(iter(parts))
     merged.add([8.0])
     assert (merged.name, merged.compute()) == ("mine", 15.0)
@@ -152,6 +156,51 @@ def test_many_state_dicts_become_one_a_few_at_a_time(monkeypatch):
     with pytest.raises(InvalidInputError, match="other metric"):
         whole._hold([parts[0].state_dict(), fm.AUC().state_dict()])
     assert held(whole) == held(fm.merge_all(parts))
+
+
+def test_a_state_dict_of_other_settings_or_shapes_among_many_is_refused_and_nothing_is_held():
+    whole, other = fm.Accuracy(), fm.Accuracy(threshold=0.7)
+    for metric in (whole, other):
+        metric.add([0.6, 0.9], [1, 1])
+    good, bad = whole.state_dict(), other.state_dict()
+    with pytest.raises(InvalidInputError, match="a part is of another metric, or other settings, than the first"):
+        whole._hold([good, bad])
+    about = json.loads(good["fleetmetrics"].tobytes())
+    key = [*about["arrays"]][-1]
+    about["arrays"][key][1] = [2]
+    said = np.frombuffer(bytearray(json.dumps(about).encode()), np.uint8)
+    wrong = {**good, "fleetmetrics": said, key: np.zeros(2, good[key].dtype)}
+    for parts in ([good, wrong], [wrong, good], [wrong]):
+        with pytest.raises(InvalidInputError, match=r"\[2\]"):
+            whole._hold(parts)
+    assert whole.compute() == 1.0
+
+
+class Growing(fm.Metric):
+    """Has states that depend on more than its settings."""
+
+    size = 2
+
+    def __init__(self, **common):
+        self.declared = (fm.metric.Declared("cells", (self.size,)),)
+        super().__init__(**common)
+
+    def batch_statistics(self, batch):
+        return {"cells": batch.histogram(batch.xp.cast(batch.prediction, "int64"))}
+
+    def formula(self, cells):
+        return cells
+
+
+def test_states_that_differ_where_the_settings_do_not_are_neither_merged_nor_loaded(monkeypatch):
+    one = Growing(name="one")
+    saved = one.state_dict()
+    monkeypatch.setattr(Growing, "size", 3)
+    other = Growing()
+    with pytest.raises(InvalidInputError, match=r"it is 'one' \(Growing\): its states differ"):
+        other.merge(one)
+    with pytest.raises(InvalidInputError, match="its states are others"):
+        other.set_state_dict(saved)
 
 
 def test_a_sum_keeps_what_rounding_takes_until_it_is_needed():

@@ -35,6 +35,35 @@ def refused(path, columns=COLUMNS, make=fm.AUC, **more):
     return str(caught.value)
 
 
+def test_rows_without_a_value_are_counted_by_column_and_once_each(tmp_path):
+    path = parquet(
+        tmp_path / "it.parquet",
+        p=[None, 0.2, None, 0.4, 0.9],
+        y=[1, None, None, 0, 1],
+        w=[1.0] * 5,
+        slot=["a", "b", "a", "b", "a"],
+    )
+    metrics, read = files.evaluate(path, fm.Count, {**COLUMNS, "weight": "w"}, skip_bad_rows=True)
+    assert metrics.compute() == 2
+    assert (read.rows, read.skipped, read.nulls) == (5, 3, {"p": 2, "y": 2})
+    assert read.examples == (f"{path}: row 0, column 'p': no value",)
+
+
+def test_a_row_of_several_values_is_judged_by_all_of_them(tmp_path):
+    path = tmp_path / "it.parquet"
+    label = pa.array([[1, 0, 1], [0, 1, 7], [0, 7, 0], [0, 0, 1]])
+    score = pa.array([[0.9, 0.2, 0.8], [0.1] * 3, [0.1] * 3, [0.3, 0.4, 2.0]])
+    pq.write_table(pa.table({"p": score, "y": label}), path)
+
+    def make():
+        return fm.Accuracy(task="multilabel", num_labels=3)
+
+    metrics, read = files.evaluate(path, make, COLUMNS, skip_bad_rows=True)
+    assert (read.rows, read.skipped) == (4, 3) and metrics.compute() == 1.0
+    (first, *_) = sorted(read.examples)
+    assert "row 1, column 'y': [0, 1, 7] where label must be" in " ".join(read.examples), (first, read.examples)
+
+
 BAD = {
     "null": ({"p": [0.9, None, 0.7, None]}, {}, "row 1, column 'p': no value"),
     "nan": ({"p": [0.9, 0.2, float("nan"), 0.4]}, {}, "row 2, column 'p': nan where prediction must be a probability"),
