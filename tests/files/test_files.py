@@ -215,3 +215,19 @@ def test_a_long_job_shows_how_far_it_is(table, tmp_path, monkeypatch, capsys):
     assert "files: 1 of 2 done after 0 s" in capsys.readouterr().err
     files.evaluate(tmp_path, fm.AUC, {"prediction": "p", "label": "y"}, processes=1, progress=False)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("kind", ["<f8", ">f4"])
+def test_arrays_of_an_archive_are_read_as_they_lie(tmp_path, order, kind, monkeypatch):
+    monkeypatch.setattr("fleetmetrics.files.formats._FEW", 7)
+    rng = np.random.default_rng(1)
+    score, label = rng.random((40, 3)), rng.integers(0, 3, 40)
+    score /= score.sum(axis=1, keepdims=True)
+    np.savez(tmp_path / "it.npz", p=np.asarray(score, kind, order), y=label)
+    metrics, read = files.evaluate(
+        tmp_path / "it.npz", lambda: fm.Accuracy(num_classes=3), {"prediction": "p", "label": "y"}
+    )
+    alone = fm.Accuracy(num_classes=3)
+    alone.add(score, label)
+    assert metrics.compute() == alone.compute() and read.rows == 40

@@ -7,7 +7,9 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics import files
+from fleetmetrics.batch.keys import Coded
 from fleetmetrics.errors import DataError
+from fleetmetrics.files.passes import Share
 
 pytestmark = pytest.mark.numpy_only
 pa = pytest.importorskip("pyarrow")
@@ -214,3 +216,23 @@ def test_what_ranges_of_scores_cannot_do_is_refused(tmp_path):
         files.evaluate(scored(tmp_path), fm.ExactAUC, {"score": "p"}, complete_by="score")
     with pytest.raises(fm.InvalidInputError, match="complete only by 'user'"):
         files.evaluate(tmp_path, fm.GAUC, {**SCORES, "user": "y"}, complete_by="score")
+
+
+@pytest.mark.parametrize(
+    "prediction", [[0.1, 0.7, np.nan, 0.3], [[0.9, 0.1], [0.3, 0.7], [0.0, np.nan], [0.7, 0.3]]], ids=["one", "two"]
+)
+def test_every_score_is_in_one_range_and_what_is_no_number_in_the_last(prediction):
+    """Of two columns the second is the score."""
+    given = {"prediction": np.array(prediction)}
+    flags = [Share("score", number, 3, [0.1, 0.3]).flags(given).tolist() for number in range(3)]
+    assert flags == [[False] * 4, [True, False, False, False], [False, True, True, True]]
+
+
+@pytest.mark.parametrize("users", [np.arange(999), np.array([f"user {each}" for each in range(999)])])
+def test_every_user_is_in_one_share_of_about_the_same_size(users):
+    again = np.r_[users, users[::-1]]
+    shares = [Share("user", number, 4).flags({"user": again}) for number in range(4)]
+    assert np.sum(shares, axis=0).tolist() == [1] * len(again)
+    assert all((share[:999] == share[999:][::-1]).all() and 200 < share[:999].sum() < 300 for share in shares)
+    coded = Coded(np.r_[np.arange(999), np.arange(999)[::-1]], users)
+    assert all((Share("user", number, 4).flags({"user": coded}) == shares[number]).all() for number in range(4))

@@ -1559,4 +1559,18 @@ MUTATIONS = [
         "level, frame = level, frame.f_back",
         "tests/test_warning.py -k points_at",
     ),
+    Mutation(
+        "rows without a value in two columns are told of one",
+        "files/one_file.py::_Evaluation.add",
+        "np.logical_or.reduce(list(nulls.values()))",
+        "next(iter(nulls.values()))",
+        "tests/files/test_bad_data.py -k once_each",
+    ),
+    Mutation(
+        "an array that lies by columns is read by rows",
+        "files/formats.py::_npz",
+        '.reshape(shape, order="F")',
+        ".reshape(shape)",
+        "tests/files/test_files.py -k as_they_lie",
+    ),
 ]

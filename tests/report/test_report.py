@@ -203,6 +203,8 @@ def test_names_that_are_no_text_do_not_keep_the_page_from_being_written(name: st
     assert "".join(text.encode("utf-8").decode("utf-8")) == text
     [script] = Reader(text).root.all("script", id="result")
     assert json.loads(script.text)["data"]["files"] == [name]
+    if "\x00" not in name:  # elsewhere its bytes can be told
+        assert text.count(name.encode("utf-8", "backslashreplace").decode()) == 2
 
 
 def test_the_page_asks_for_nothing_and_lets_nothing_else_run(page: Element, text: str) -> None:
@@ -380,7 +382,40 @@ def test_each_picture_is_drawn_once_and_only_of_what_has_it() -> None:
     assert len(both.all("figure")) == 3
 
 
-def test_what_this_process_holds_is_drawn_without_asking_other_workers() -> None:
+def test_of_several_metrics_the_first_is_drawn_and_without_a_baseline_none_is_called_new() -> None:
+    found = fm.MetricCollection({"one": fm.AUC(), "two": fm.AUC(buckets=16)})
+    found.add([0.9, 0.1, 0.4], [1, 0, 1])
+    one = report._drawn("roc", {"one": found.metrics["one"]}, None, "")
+    both = report._drawn("roc", dict(found.metrics), None, "")
+    assert len(one.lines) == len(both.lines)
+    page = read({"one": 1.0}, found)
+    assert page.all("figure") and not any("new" in svg.all("title")[0].text for svg in page.all("svg"))
+    assert any("new" in svg.all("title")[0].text for svg in read({"one": 1.0}, found, found).all("svg"))
+
+
+def test_the_scale_of_bars_holds_what_is_beyond_chance_and_has_room_for_an_interval() -> None:
+    def rows(*given: Any) -> list[dict[str, Any]]:
+        names = ("value", "low", "high", "within_chance")
+        return [{"key": 1, "metric": "auc", **dict(zip(names, each))} for each in given]
+
+    sure = rows((0.5, 0.375, 0.625, False), (0.75, 0.625, 0.875, None), (0.0, -9.0, 9.0, True))
+    scale = report._table("slot", sure, {"auc": 0.625})["scale"]
+    assert scale == {"least": 0.25, "width": 0.75, "whole": 0.625}  # the median interval is 0.25 wide
+    narrow = rows((0.0, None, None, False), (0.75, 0.75, 0.75, False))
+    assert report._table("slot", narrow, {"auc": 0.625})["scale"] == {"least": -0.125, "width": 1.0, "whole": 0.625}
+    [alone] = rows((0.5, None, None, False))
+    assert report._table("slot", [alone], {"auc": 0.5})["scale"] == {"least": -0.5, "width": 2.0, "whole": 0.5}
+
+
+def test_places_are_numbers_whatever_json_makes_of_them() -> None:
+    side = report._side(SimpleNamespace(metrics={}), {"at_k": {"recall": {"1": 0.25, "10": 0.5}, "x": {"a": 1.0}}})
+    assert side == {"recall": {1: 0.25, 10: 0.5}}
+
+
+def test_what_this_process_holds_is_drawn_without_asking_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0"}.items():
+        monkeypatch.setenv(name, value)  # nor by the environment, which does not say where they are
+
     class Others(fm.LocalCommunicator):
         def __getattribute__(self, name: str) -> Any:
             assert name.startswith("__"), name
@@ -392,6 +427,9 @@ def test_what_this_process_holds_is_drawn_without_asking_other_workers() -> None
         assert len(read({"auc": 1.0}, collection(1.5)).all("figure")) == 4
 
 
+drawn = report.plot.confusion_matrix
+
+
 def test_a_confusion_matrix_stands_alone(lang: str) -> None:
     metrics = [fm.MetricCollection({"f1": fm.F1(num_classes=3)}) for _ in range(2)]
     for metric in metrics:
@@ -400,6 +438,11 @@ def test_a_confusion_matrix_stands_alone(lang: str) -> None:
     [svg] = page.all("svg")
     assert svg.all("image") and {"en": "true", "zh": "真实"}[lang] in svg.text
     assert page.all("figcaption")[0].text == svg.all("title")[0].text
+    calls: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report.plot, "confusion_matrix", lambda *given: calls.append(given) or drawn(*given))
+        read({"f1": [1.0, 0.5, 0.5]}, *metrics, lang=lang)
+    assert [label for *_, label in calls] == ["new"]
 
 
 def test_errors_and_values_by_k_have_pictures_and_other_histograms_are_not_taken_for_errors(lang: str) -> None:
