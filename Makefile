@@ -139,7 +139,7 @@ fuzz: $(CPU)/.ready $(FUZZER)/.ready  ## try FUZZ=5000 other bytes from a peer i
 		>build/fuzz/$$target.log 2>&1 || { tail -40 build/fuzz/$$target.log >&2; exit 1; }; \
 		grep "^Done" build/fuzz/$$target.log; done
 
-mutations: $(CPU)/.ready  ## break the package in some hundred ways, in copies, and demand that the tests see each
+mutations: $(CPU)/.ready  ## break the package in more than 200 ways, in copies, and demand that the tests see each
 	@$(CPU)/bin/python tests/mutations/mutate.py $(ARGS)
 
 lint: $(DEV)/.ready  ## check style, format, and that nothing is newer than Python 3.8

@@ -61,3 +61,7 @@ def test_a_fault_whose_text_has_moved_fails_the_run_and_stops_no_other(tmp_path)
         file.write("MUTATIONS[:] = [Mutation('lost', 'numbers.py::combine', 'no such text', '', 'tests')]")
     found = subprocess.run([sys.executable, str(tmp_path / "mutate.py"), "--moved"], stdout=subprocess.PIPE, text=True)
     assert found.returncode == 1 and found.stdout.startswith("MOVED       lost") and "1 of 1 have moved" in found.stdout
+
+
+def test_there_are_as_many_faults_as_the_pages_say(tool):
+    assert len(tool.MUTATIONS) == len({each.fault for each in tool.MUTATIONS}) > 200

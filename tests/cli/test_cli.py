@@ -297,6 +297,20 @@ def test_slices_come_worst_first_and_chance_is_called_so(evaluate, data):
     assert "within chance" in text and "beyond chance" in text
 
 
+def test_where_counts_are_drawn_the_value_of_all_rows_is_taken_as_known_and_undefined_slices_come_last(run, tmp_path):
+    rng = np.random.default_rng(0)
+    slot = np.repeat([1, 2, 3], 100)
+    label = np.where(slot == 1, 1, rng.integers(0, 2, 300))  # the area of slot 1 is undefined
+    write(tmp_path / "some.parquet", {"y": label, "p": rng.random(300), "s": slot})
+    found = run("evaluate", tmp_path / "some.parquet", *COLUMNS, "--by", "s", "--metrics", "auc", "--json")
+    first, second, last = found["slices"]["s"]
+    assert last["key"] == 1 and last["value"] is None and last["harm"] is None
+    for each in (first, second):
+        width = each["high"] - each["value"]
+        assert width > 0 and each["difference_high"] - each["difference"] == pytest.approx(width)
+        assert each["difference"] - each["difference_low"] == pytest.approx(width)
+
+
 def test_the_interval_of_a_slice_by_user_is_that_of_the_difference_from_all(evaluate, data):
     found = evaluate("--by", "slot", "--metrics", "log_loss", "--user", "uid", "--ci", "0.95", "--json")
     whole = fm.Bootstrap(fm.LogLoss(), 50, ids="user")

@@ -498,6 +498,33 @@ def test_a_worker_whose_connection_is_lost_before_it_said_a_word_comes_again(pla
     assert found.result(10) == ["of rank 0", "of rank 1"]
 
 
+def test_a_frame_that_an_interruption_kept_from_being_seen_to_counts_in_the_next_call(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    star: Any = play.hub._star
+    see_to, raised = star._sort, []
+
+    def interrupted(peer: Any, frame: Frame, gave_up: list[str]) -> None:
+        if frame.call == 2 and not raised:
+            raised.append(frame)
+            raise KeyboardInterrupt
+        see_to(peer, frame, gave_up)
+
+    monkeypatch.setattr(star, "_sort", interrupted)
+    found = play.begin(timeout=20)
+    play.say(ARRIVAL, 1)
+    assert play.hear().kind == ANSWER
+    play.say(ARRIVAL, 2, made=0)
+    with pytest.raises(KeyboardInterrupt):
+        found.result(10)
+    start = time.monotonic()
+    found = play.begin(timeout=20)
+    assert [play.hear().kind for _ in range(2)] == [ERROR, ANSWER]
+    play.say(ACK, 2, b"")
+    assert found.result(10) == ["of rank 0", "of rank 1"]
+    assert time.monotonic() - start < SLACK
+
+
 def test_who_keeps_sending_holds_rank_0_no_longer_than_its_deadline(play: Play) -> None:
     """Frames of other channels and later exchanges; those that are kept are bounded in number."""
     over = threading.Event()

@@ -198,14 +198,14 @@ MUTATIONS = [
         "numbers.py::_extreme",
         '    function = np.maximum if reduction == "max" else np.minimum\n    result = arrays[0].copy()',
         '    function = np.fmax if reduction == "max" else np.fmin\n    result = arrays[0].copy()',
-        "tests/test_numbers.py -k 'special_values or maxima or leaves_no_trace'",
+        "tests/test_numbers.py -k 'extremes_of_few'",
     ),
     Mutation(
         "0.0 and -0.0 are taken for equal in an extreme",
         "exact_sums.py::sign_zeros",
         "np.copyto(result, np.where(negative, -0.0, 0.0), where=zero)",
         "pass",
-        "tests/test_numbers.py -k 'special_values or maxima or leaves_no_trace'",
+        "tests/test_numbers.py -k 'extremes_of_few'",
     ),
     Mutation(
         "a sum of several workers' integers wraps around",
@@ -1433,6 +1433,13 @@ MUTATIONS = [
         "tests/comm/test_hub.py -k ahead_of_it",
     ),
     Mutation(
+        "what an interruption kept from being seen to is lost",
+        "comm/hub.py::Hub._collect",
+        "if self._interrupted:",
+        "if False:",
+        "tests/comm/test_hub.py -k kept_from_being",
+    ),
+    Mutation(
         "what may be a rival is one",
         "comm/hub.py::Hub._is_alone",
         "if found is not None and found.sure:",
@@ -1515,7 +1522,7 @@ MUTATIONS = [
         "wrappers/slicing.py::SlicedRecords.fold",
         '{**carry["slices"], **self._each(self.metric.fold, carry, records, states)}',
         "self._each(self.metric.fold, carry, records, states)",
-        "tests/records/test_fold.py -k 'folded_piece and after_the'",
+        "tests/records/test_fold.py -k 'folded_piece and other'",
     ),
     Mutation(
         "windows of other lengths in a collection are one",
