@@ -12,7 +12,18 @@ import pytest
 from paddle.io import BatchSampler, DataLoader, Dataset, DistributedBatchSampler
 
 from fleetmetrics.errors import InvalidInputError, UnknownNameError
-from fleetmetrics.sampling import MODES, Dealing, arrange, dealt_indices, kept_count, kept_positions, padding_mask
+from fleetmetrics.sampling import (
+    MODES,
+    Dealing,
+    arrange,
+    dataset_indices,
+    dealt_indices,
+    epoch_under_way,
+    kept_count,
+    kept_positions,
+    padding_mask,
+    remaining_indices,
+)
 
 #: Ranks, batch sizes, numbers of samples. How blocks are dealt does not depend on the shuffling, which is slow.
 WHOLE_SPACE = (range(1, 9), (*range(1, 9), 16), (*range(41), 63, 64))
@@ -447,3 +458,30 @@ def test_kept_count_is_the_number_of_positions_below_the_size():
                 expected = np.flatnonzero(places < size)
                 assert kept_count(mode, counts, rank, size, blocks) == expected.size
                 assert expected.tolist() == list(range(expected.size))  # always the first ones
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_what_remains_of_batches_of_several_blocks_is_what_no_batch_had(shuffle):
+    """As where gradients are accumulated: a batch of a worker is two blocks of three."""
+    sampler = SimpleNamespace(
+        dataset=range(50), batch_size=3, nranks=2, local_rank=0, shuffle=shuffle, drop_last=False, epoch=0, _acc_steps=2
+    )
+    done = [dealt_indices(sampler, rank)[: 6 * number].tolist() for rank, number in enumerate((2, 1))]
+    left = remaining_indices(sampler, [2, 1])
+    assert left.tolist() == sorted({*range(50)} - {*done[0], *done[1]})
+    for batches in ([1], [1, 1, 1], []):
+        with pytest.raises(InvalidInputError, match=r"batches is .*; it must hold a number for each of 2 ranks\."):
+            remaining_indices(sampler, batches)
+
+
+@pytest.mark.numpy_only
+def test_the_pass_under_way_is_the_one_that_began_last_and_parts_of_parts_are_of_the_whole():
+    sampler = SimpleNamespace(dataset=range(9), batch_size=2, nranks=1, local_rank=0, drop_last=False)
+    for shuffle, epoch, found in ((True, 0, 0), (True, 1, 0), (True, 3, 2), (False, 3, 3)):
+        sampler.shuffle, sampler.epoch = shuffle, epoch
+        assert epoch_under_way(sampler) == found  # one that shuffles counts on as it begins a pass
+    assert dataset_indices(sampler) is None
+    part = SimpleNamespace(dataset=range(9), indices=[8, 6, 4, 2])
+    sampler.dataset = SimpleNamespace(dataset=part, indices=[3, 0])
+    assert dataset_indices(sampler).tolist() == [2, 8]

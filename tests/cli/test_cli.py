@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.cli import main
+from fleetmetrics.cli import choices, main, printed
 from tests.fakes import together
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
@@ -547,7 +547,9 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def test_help_is_quick_and_imports_nothing_large():
-    check = "import sys; from fleetmetrics.cli import main; main(['--help']); print([each for each in "
+    check = (
+        "import sys; from fleetmetrics.cli import choices, main, printed; main(['--help']); print([each for each in "
+    )
     check += "('numpy', 'pyarrow', 'paddle', 'rich', 'matplotlib') if each in sys.modules])"
     done = subprocess.run([sys.executable, "-c", check], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]" and "exit status" in done.stdout
@@ -594,3 +596,18 @@ def test_a_report_is_written_whole_beside_the_output(evaluate, tmp_path):
     page = (tmp_path / "r.html").read_text("utf-8")
     assert text.startswith("4,000 rows") and 'lang="zh' in page and "<svg" in page and "<b>news" not in page
     assert [each.name for each in tmp_path.iterdir()] == ["r.html"]
+
+
+def test_numbers_have_six_digits_and_integers_all_of_theirs():
+    found = [printed._number(each) for each in (0.123456789, 1234567.89, 12345678, None)]
+    assert found == ["0.123457", "1.23457e+06", "12,345,678", "undefined"]
+    assert [printed._number(each, "+") for each in (0.5, -0.5, None)] == ["+0.5", "-0.5", "-"]
+
+
+def test_ids_are_joined_by_label_whatever_the_sign_of_its_zero():
+    found = []
+    for label in ([0.0, 1.0], [-0.0, 1.0], [1.0, 0.0]):
+        joined = choices.Joined()
+        joined.add([0.5, 0.5], label, id=[7, 8])
+        found.append(joined.compute().tolist())
+    assert found[0] == found[1] != found[2] and found[0][-1] == 2
