@@ -26,7 +26,7 @@ from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.partial import Partial
 from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.settings import AllArguments, described, raise_if_positional, raise_if_unknown
-from fleetmetrics.state import State, blocks_of
+from fleetmetrics.state import State, add_numbers, blocks_of
 
 __all__ = ["Accumulator"]
 
@@ -177,10 +177,8 @@ class Accumulator(Partial):
                 f"{self.name} was given a label, and its metrics take values without one; give weights by keyword, "
                 "add(values, weight=...)"
             )
-        for leaf in self.leaves():
-            if columns or leaf.columns:
-                self._check_columns(columns)
-                break
+        if columns or self.columns:
+            self._check_columns(columns)
         if prediction is None:
             raise InvalidInputError(f"{type(self).__name__}.add: {self.arguments[0]} is missing")
         try:
@@ -250,6 +248,8 @@ class Accumulator(Partial):
             increments: by state.
             look: whether to look for sums that have overflowed.
         """
+        if add_numbers(increments):  # as most metrics' states are
+            return
         marks = [(state, state.mark()) for state in increments]
         try:
             for state, increment in increments.items():

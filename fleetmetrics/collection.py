@@ -75,6 +75,7 @@ class MetricCollection(Composite):
             self._take(key, metric, shared)
         self._replace(metrics, dict(self.metrics))
         self.takes_label = label_taken(self.metrics.values())
+        self.columns = tuple(dict.fromkeys(name for each in self.metrics.values() for name in each.columns))
 
     def _take(self, key: str, metric: Metric, shared: dict[Any, Any]) -> None:
         if not isinstance(metric, Metric):

@@ -21,6 +21,8 @@ __all__ = ["InPlace", "Lanes", "State", "blocks_of", "name_of", "read"]
 
 #: States of so many entries are looked at with every batch; larger ones when they are read.
 _SHORT = 16
+#: Sums of numbers below this are int64, or finite.
+_SAFE = 2**63
 #: So many entries are sorted, to find those that are touched more than once.
 _SORTED = 2**16
 #: Formulas add the entries of histograms and matrices up, and multiply them by small numbers.
@@ -28,7 +30,8 @@ _MOST_IN_ALL = 2.0**1014
 #: A state of one number is Python's between batches, and moments are a list: a fifth of the time of NumPy's.
 _NUMBERS = frozenset([float, int])
 _ON_HOST = frozenset([*_NUMBERS, list, np.ndarray, np.float64, np.int64, type(None)])
-_SCALARS = frozenset([np.float64, np.int64, *_NUMBERS])
+#: What makes Python's number of one: `item` of a NumPy scalar takes ten times as long.
+_PLAIN = {np.float64: float, np.int64: int, float: float, int: int}
 
 
 @functools.lru_cache(maxsize=256)
@@ -91,8 +94,8 @@ class State:
         """Merge what one batch adds: an array of the state's shape, or `Scattered`; of moments a list too."""
         # Most states are one number, and most batches small: then to look for Paddle's values is half of the time.
         value = self.value
-        if type(value) in _NUMBERS and type(increment) in _SCALARS:
-            self.value = sum_of_numbers(value, increment if type(increment) in _NUMBERS else increment.item())
+        if type(value) in _NUMBERS and type(increment) in _PLAIN:
+            self.value = sum_of_numbers(value, _PLAIN[type(increment)](increment))
         elif type(value) is type(increment) is list:
             self.value = merged_floats(value, increment)
         elif self.static is not None:
@@ -273,6 +276,22 @@ def blocks_of(states: Sequence[State], scope: Any = None) -> list[Block | RowKey
     finally:
         for state, value in zip(states, held):
             state.value = value
+
+
+def add_numbers(increments: Mapping[Any, Any]) -> bool:
+    """Add to states of one number each, as `State.accumulate` does; False: nothing was added, and that must look."""
+    sums = []
+    for state, increment in increments.items():
+        plain = _PLAIN.get(type(increment))
+        if plain is None or type(state.value) not in _NUMBERS:
+            return False
+        total = state.value + plain(increment)
+        if not -_SAFE <= total < _SAFE:  # of floats, far from an overflow; nan is not
+            return False
+        sums.append(total)
+    for state, total in zip(increments, sums):
+        state.value = total
+    return True
 
 
 class InPlace(State):

@@ -67,11 +67,12 @@ class Sums:
         return self.weighted_sum(self.xp.square(values), zero_at_zero=True)
 
     @property
-    @statistic
     def total(self) -> Any:
         """The number (int64) or the weight (float64) of the samples that count."""
-        if self.weight is None:
-            return self.number
+        return self.number if self.weight is None else self._total_weight()
+
+    @statistic
+    def _total_weight(self) -> Any:
         return self.xp.sum(self.weight) if self.lanes is None else self.lanes.sum(self.weight)
 
     @property

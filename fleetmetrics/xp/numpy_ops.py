@@ -24,7 +24,7 @@ from fleetmetrics.xp.kinds import Scattered, of_torch
 from fleetmetrics.xp.score_buckets import log_odds
 
 #: Overflow is checked for afterwards.
-quiet = functools.partial(np.errstate, over="ignore", invalid="ignore", under="ignore", divide="ignore")
+quiet = functools.partial(np.errstate, all="ignore")
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 
@@ -37,7 +37,7 @@ _KEPT = frozenset(_DTYPES.values())
 
 at_least = np.maximum
 concat = np.concatenate
-count = np.size
+count = operator.attrgetter("size")
 filled = np.full  # with a NumPy scalar
 first_zero = np.argmin
 kind = operator.attrgetter("dtype.kind")
@@ -136,7 +136,7 @@ def sum(array: np.ndarray) -> Any:
     if array.dtype == _FLOAT64 and array.size <= _FEW and array.ndim == 1:
         return array.dot(_ONES[array.size])
     if array.dtype.kind == "b":
-        return np.int64(np.count_nonzero(array))  # NumPy 1 counts in Python's integers
+        return np.count_nonzero(array)
     return np.add.reduce(array, None, np.float64 if array.dtype.kind == "f" else np.int64)
 
 
