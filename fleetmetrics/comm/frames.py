@@ -95,18 +95,23 @@ class Frame:
     def ready(self, whole: bool) -> tuple[bytes, list[Buffer]]:
         """Return the head without its seal, and the buffers that follow; made once, however many workers get it."""
         if self._ready is None or self._ready[0] != whole:
-            parts = self.payload if isinstance(self.payload, (list, tuple)) else [self.payload]
-            payload = [memoryview(part).cast("B") for part in parts if len(part)]
-            size = sum(map(len, payload))
-            header = self.header + bytes(-len(self.header) % _ALIGNMENT if size else 0)
-            digest = hashlib.sha256(header)
-            for part in payload if whole else ():
+            body: list[Any] = [self.header] if self.header else []
+            size = 0
+            if len(self.payload):
+                parts = self.payload if isinstance(self.payload, (list, tuple)) else [self.payload]
+                payload = [memoryview(part).cast("B") for part in parts if len(part)]
+                size = sum(map(len, payload))
+                if size and len(self.header) % _ALIGNMENT:
+                    body = [self.header + bytes(-len(self.header) % _ALIGNMENT)]
+                body += payload
+            covered = body if whole else body[: bool(self.header)]
+            digest = hashlib.sha256(covered[0] if covered else b"")
+            for part in covered[1:]:
                 digest.update(part)
             head = _HEAD.pack(
                 _MAGIC, self.kind, whole, self.channel, self.call, self.made, self.remaining, self.timeout,
                 len(self.header), size, digest.digest(),
             )  # fmt: skip
-            body: list[Any] = [part for part in (header, *payload) if len(part)]
             self._ready = whole, head, [b"".join(body)] if 0 < size <= JOINED else body
         return self._ready[1:]
 
@@ -180,7 +185,10 @@ class Stream:
                         return
                     raise Lost(str(error)) from None
             [sent] = gone
-            self._out = ([] if sent == sum(map(len, queue)) else _after(queue, sent)), number, []
+            if sent == sum(map(len, queue)):
+                self._out = [], number, []
+                return
+            self._out = _after(queue, sent), number, []
 
     def keep_unsent(self) -> None:
         """Copy what is queued, so that the caller may change its arrays: the frame is completed later."""
@@ -197,7 +205,7 @@ class Stream:
                     target = self._grow()
                 if not come:
                     try:
-                        come.extend(map(self.sock.recv_into, (target[filled:],)))
+                        come.extend(map(self.sock.recv_into, (target[filled:] if filled else target,)))
                     except OSError as error:
                         if not raised_by_a_socket(error):
                             raise
@@ -217,16 +225,20 @@ class Stream:
         number = self._in[5]
         if not hmac.compare_digest(data[_HEAD.size :], _seal(self._seals[1], number, data[: _HEAD.size])):
             raise Garbled("the frame is not sealed with this connection's key")
-        magic, *head = _HEAD.unpack_from(data)
-        kind, whole, _, _, _, remaining, timeout, header, payload, _ = head
+        head = _HEAD.unpack_from(data)
+        magic, kind, whole, _, _, _, remaining, timeout, header, payload, _ = head
         if magic != _MAGIC or kind not in _KINDS or header > _HEADER_LIMIT or payload > _PAYLOAD_LIMIT:
             raise Garbled("the frame's head makes no sense")
         if not (0 <= remaining < math.inf and 0 <= timeout < math.inf) or (self._whole and not whole):
             raise Garbled("the frame's head makes no sense")
-        size = header + (-header % _ALIGNMENT if payload else 0) + payload
-        # np.empty: aligned for any dtype, and not filled with zeros first
-        target = np.empty(min(size, _AT_ONCE), np.uint8).data if size else _NOTHING
-        self._in = tuple(head), target, size, 0, [], number + 1
+        size, target = header, _NOTHING
+        if payload:
+            size += -header % _ALIGNMENT + payload
+            # np.empty: aligned for any dtype, and not filled with zeros first
+            target = np.empty(min(size, _AT_ONCE), np.uint8).data
+        elif header:
+            target = memoryview(bytearray(header))
+        self._in = head, target, size, 0, [], number + 1
 
     def _grow(self) -> memoryview:
         """Go on in a larger buffer; nothing has come since this one was full."""
@@ -240,8 +252,8 @@ class Stream:
         return larger
 
     def _complete(self, head: tuple[Any, ...]) -> Frame:
-        kind, whole, channel, call, made, remaining, timeout, header, payload, digest = head
-        _, body, size, *_, number = self._in
+        _, kind, whole, channel, call, made, remaining, timeout, header, payload, digest = head
+        _, body, size, _, _, number = self._in
         start = size - payload
         if hashlib.sha256(body if whole else body[:start]).digest() != digest:
             raise Garbled("the frame's contents are not those that its head announces")
@@ -300,6 +312,7 @@ class Poll:
 
     def __init__(self, many: bool = False, workers: int = 0) -> None:
         self._looks = _LOOKS if 0 < workers <= (os.cpu_count() or 1) else 0
+        self._masks: dict[Stream, int] = {}  # what is waited for, of those whose mask was changed
         self._poll: Any = select.poll()
         self._unit = 1000  # milliseconds
         with contextlib.suppress(AttributeError, OSError):  # another system, or no descriptor is left for it
@@ -312,14 +325,19 @@ class Poll:
 
     def modify(self, stream: Stream) -> None:
         """Wait for what a stream receives, and while it has bytes to send, for room to send them."""
-        mask = select.POLLIN | select.POLLOUT * stream.sending
+        mask = select.POLLIN | select.POLLOUT if stream.sending else select.POLLIN
+        if self._masks.get(stream) == mask:
+            return
+        self._masks.pop(stream, None)  # whatever interrupts this, the next call sets it
         try:
             self._poll.modify(stream, mask)
         except FileNotFoundError:  # an interruption came before it was registered
             self._poll.register(stream, mask)
+        self._masks[stream] = mask
 
     def unregister(self, sock: Any) -> None:
         """Wait for it no longer; nothing happens if it was not waited for, or is closed already."""
+        self._masks.pop(sock, None)
         with contextlib.suppress(KeyError, OSError, ValueError):
             self._poll.unregister(sock)
 

@@ -333,8 +333,9 @@ class Spoke(Member):
             self._poll.modify(stream)
             self._poll.wait(leaves_at or gives_up_at)
             now = time.monotonic()  # before the look, so that an answer that is here by then counts
-            with contextlib.suppress(Lost):
-                stream.flush()
+            if stream.sending:
+                with contextlib.suppress(Lost):
+                    stream.flush()
             answer = self._answer_to(frame, stream)
             if answer is None and not leaves_at and now >= gives_up_at:
                 self.tell_all(late())
