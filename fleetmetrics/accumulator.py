@@ -12,9 +12,11 @@ from fleetmetrics import xp as namespaces
 from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
+from fleetmetrics.checkpoint import HeldPass
 from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, began
+from fleetmetrics.comm.failures import Caught
 from fleetmetrics.errors import (
     DuplicateStateError,
     FleetMetricsError,
@@ -25,6 +27,7 @@ from fleetmetrics.errors import (
 from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.partial import Partial
 from fleetmetrics.records.fold import fold_in_order
+from fleetmetrics.sampling import Pass
 from fleetmetrics.settings import AllArguments, described, raise_if_positional, raise_if_unknown
 from fleetmetrics.state import State, add_numbers, blocks_of
 
@@ -51,7 +54,7 @@ class Accumulator(Partial):
     requirements: tuple[str | Requirement, ...] = ()
     #: Names of the further arguments that `add` takes, one value per sample.
     columns: tuple[str, ...] = ()
-    incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share")
+    incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler")
 
     __signature__ = AllArguments()
 
@@ -59,9 +62,18 @@ class Accumulator(Partial):
         """Python says how many arguments are too many; this says which keyword is missing."""
         if given:
             raise_if_positional(cls, given)
+        settings.pop("sampler", None)  # which comes and goes: see `sampler`
         return super().__new__(cls, *given, **settings)
 
-    def __init__(self, *, name: str | None = None, validate: bool = True, share: bool = False, **unknown: Any) -> None:
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        validate: bool = True,
+        share: bool = False,
+        sampler: Any = None,
+        **unknown: Any,
+    ) -> None:
         raise_if_unknown(type(self), unknown)
         name = vars(self).pop("_called_anew", name)
         self._set_name(_default_name(type(self)) if name is None else name)
@@ -69,6 +81,8 @@ class Accumulator(Partial):
         self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
         self.program: Any = None  # the static program that add was called in
         self.states: dict[str, State] = {}
+        self._pass = Pass(sampler)
+        self._held_pass = HeldPass(self._pass)
 
     if not TYPE_CHECKING:  # where every attribute would seem to be there
 
@@ -80,6 +94,16 @@ class Accumulator(Partial):
             raise InvalidInputError(f"name must be a non-empty string or None, not {name!r}")
         self.name = name
         self._check = Check(name)
+
+    @property
+    def sampler(self) -> Any:
+        """What deals the samples; to set it begins a new pass, and keeps what was accumulated."""
+        return self._pass.sampler
+
+    @sampler.setter
+    def sampler(self, sampler: Any) -> None:
+        self._check_is_free()
+        self._pass.follow(sampler)
 
     # -- what it stands on; overridden by what is made of several metrics -----------------------------------
 
@@ -185,6 +209,33 @@ class Accumulator(Partial):
             batch = Batch(prediction, label, weight, mask, columns)
         except (InvalidInputError, IntegerOverflowError) as error:
             raise self._told(error) from None
+        if not self._pass.counts:
+            self._add(batch)
+            return
+        mark = self._pass.mark()
+        try:
+            self._leave_padding_out(batch)
+            self._add(batch)
+        except BaseException:
+            self._pass.back_to(mark)
+            raise
+
+    def _leave_padding_out(self, batch: Batch) -> None:
+        if namespaces.is_static(batch.prediction):
+            raise StaticProgramError(
+                f"{self.name} has a sampler, and in a static program add is called once, not for every batch. Make it "
+                "without, and feed it flags of the samples that count: add(..., mask=flags), where "
+                "fleetmetrics.padding_mask(sampler) says which of this worker's samples are padding"
+            )
+        try:
+            flags = self._pass.take(batch.rows)
+        except InvalidInputError as error:
+            raise self._told(error) from None
+        if flags is not None:
+            batch.leave_out(flags)
+
+    def _add(self, batch: Batch) -> None:
+        """Accumulate a batch, or nothing of it."""
         if batch.empty:
             return
         static = batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.prediction)
@@ -192,8 +243,8 @@ class Accumulator(Partial):
             program = self._enter_program()
         elif self.program is not None:
             raise StaticProgramError(
-                f"{self.name} accumulates inside a static program and was given {type(prediction).__name__}; use a "
-                "metric of its own for arrays"
+                f"{self.name} accumulates inside a static program and was given {type(batch.prediction).__name__}; use "
+                "a metric of its own for arrays"
             )
         with batch.xp.quiet():
             try:
@@ -330,6 +381,7 @@ class Accumulator(Partial):
         util: Any = None,
         communicator: Communicator | None = None,
         timeout: float | None = None,
+        partial: bool = False,
     ) -> Any:
         """The value over the samples of all workers: the same on every worker. A collection's is a dict of values.
 
@@ -340,12 +392,22 @@ class Accumulator(Partial):
             util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: fleetmetrics' channel.
             communicator: None: the one that was set or is chosen automatically.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+            partial: True where a pass of the sampler is left early: a worker may then lack samples that it was dealt.
 
         Raises:
             FleetMetricsError: the same error on every worker, by the deadline.
         """
         channel, trouble = channel_of(communicator, util)
-        call = f"{type(self).__name__} {self.name}"
+        of_pass = ""
+        with Caught(trouble) as caught:
+            of_pass = self._check_pass(channel, not flag_of("partial", partial))
+        return self._computed(channel, scope, timeout, of_pass, caught.error)
+
+    def _computed(
+        self, channel: Communicator, scope: Any, timeout: float | None, of_pass: str = "", trouble: Any = None
+    ) -> Any:
+        """The value over the samples of a channel's workers, who must say the same of the pass."""
+        call = f"{type(self).__name__} {self.name}{of_pass}"
         states, tables = self._states(), self._tables()
 
         def reduced() -> dict[State, np.ndarray]:
@@ -374,7 +436,26 @@ class Accumulator(Partial):
         Args:
             scope: where a static program's variables live; None: the global scope.
         """
-        return self.compute(scope, communicator=LocalCommunicator(), timeout=DEFAULT_TIMEOUT)
+        return self._computed(LocalCommunicator(), scope, DEFAULT_TIMEOUT)
+
+    def _check_pass(self, channel: Communicator, whole: bool) -> str:
+        """What all workers must say of the pass; `InvalidInputError` if this one's is not as it should be."""
+        for part in self._added_through():
+            if part.sampler is not None:
+                raise InvalidInputError(
+                    f"{self.called(part)}: it has a sampler, which is not looked at where {self.name} adds to it; set "
+                    f"that of {self.name} instead"
+                )
+        try:
+            settings = self._pass.check(channel.rank, channel.world_size, whole)
+        except InvalidInputError as error:
+            raise self._told(error) from None
+        told = ", ".join(f"{name} {value}" for name, value in settings.items()) if settings else ""
+        return f" (a pass of a sampler with {told})" if told else ""
+
+    def _added_through(self) -> Iterable[Accumulator]:
+        """The metrics to which it hands its batches on."""
+        return ()
 
     def _raise_if_invalid(self, values: Mapping[State, np.ndarray]) -> None:
         """Raise if a worker met an invalid sample, or a sum has overflowed."""
@@ -399,9 +480,10 @@ class Accumulator(Partial):
             state.reset(scope)
         for table in self._tables():
             table.reset()
+        self._pass.reset()
 
     def fresh(self, name: str | None = None) -> Any:
-        """One that is made with the same arguments, and holds nothing.
+        """One that is made with the same arguments, and holds nothing; its ``sampler`` may be set to another.
 
         Args:
             name: of the new one; None: made up, in the order of creation.
@@ -415,6 +497,8 @@ class Accumulator(Partial):
         new._called_anew = name  # whatever name its class hands on
         new.__init__(*given, **settings)
         new.validate, new.share = self.validate, self.share
+        new._pass.follow(self.sampler)
+        new._pass.counts = self._pass.counts
         return new
 
     def _anew(self, given: Any, name: str | None, made: dict[Accumulator, Accumulator]) -> Any:
@@ -434,7 +518,7 @@ class Accumulator(Partial):
         return None
 
     def _holders(self) -> Sequence[Any]:
-        return [*self._states(), *self._tables()]
+        return [*self._states(), *self._tables(), self._held_pass]
 
     def _called(self) -> str:
         return self.called()

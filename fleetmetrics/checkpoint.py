@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import os
 import re
 import zlib
@@ -26,13 +27,13 @@ from fleetmetrics.comm.deadline import began
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError, CorruptFileError, FileAccessError, InvalidInputError
 from fleetmetrics.numbers import REST
-from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way, remaining_indices
+from fleetmetrics.sampling import Dealing, Part, Pass, dataset_indices, epoch_under_way, remaining_indices
 from fleetmetrics.serial import MISFITS, described_array, misfits_named
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.settings import Told, class_of, described, difference
 from fleetmetrics.xp import to_host
 
-__all__ = ["Checkpointed", "Resumed", "load", "save"]
+__all__ = ["Checkpointed", "HeldPass", "Resumed", "load", "save"]
 
 #: The version of what state dicts and files hold; another one is not read.
 FORMAT = 1
@@ -241,6 +242,43 @@ class Checkpointed(Told):
                 holder.load(held[holder], scope)
 
         return apply
+
+
+class HeldPass:
+    """The pass of a sampler as a holder; of several workers the parts of all."""
+
+    dealt = False
+    name = kind = "pass"
+
+    def __init__(self, of: Pass) -> None:
+        self._pass = of
+
+    def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
+        """The parts of the pass, as JSON."""
+        parts = self._pass.parts()
+        return {"": _bytes(json.dumps(parts).encode())} if parts else {}
+
+    def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
+        """The parts of all."""
+        every = [each for part in parts if part[self] for each in _passes_in(part[self])]
+        return {"": _bytes(json.dumps(every).encode())} if every else {}
+
+    def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
+        """Raise `InvalidInputError` if this was not saved."""
+        with misfits_named():
+            _passes_in(held[self])
+
+    def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
+        """Hold what was saved."""
+        self._pass.hold(_passes_in(held))
+
+
+def _passes_in(held: Mapping[str, np.ndarray]) -> list[Part]:
+    found = json.loads(held[""].tobytes()) if held else []
+    parts = [Part(dict(settings), *map(operator.index, counts)) for settings, *counts in found]
+    if any(len(part) != 4 or min(part[1:]) < 0 for part in parts):
+        raise ValueError("a pass has settings, rank, samples done and samples due")
+    return parts
 
 
 class _Plan(NamedTuple):

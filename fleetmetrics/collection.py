@@ -35,8 +35,8 @@ class MetricCollection(Composite):
             name. They must be new: the collection takes them over.
         prefix: what the keys of the result begin with.
         postfix: what they end with.
-        **common: ``name``, ``validate`` and ``share`` of `Metric`. A sample that breaks a requirement of any member
-            counts for none.
+        **common: ``name``, ``validate``, ``share`` and ``sampler`` of `Metric`. A sample that breaks a requirement of
+            any member counts for none.
 
     Raises:
         InvalidInputError: if an entry is no metric, is used already, or a key comes twice.
@@ -89,6 +89,11 @@ class MetricCollection(Composite):
             raise InvalidInputError(f"metrics has two entries {key!r}; give each a key or a name of its own")
         if metric.program is not None or metric.holds_samples():
             raise InvalidInputError(f"metrics[{key!r}] holds samples already; a collection takes new metrics")
+        if metric.sampler is not None:
+            raise InvalidInputError(
+                f"metrics[{key!r}] has a sampler; make it without, and give it to the collection: "
+                "MetricCollection(..., sampler=sampler)"
+            )
         self.metrics[key] = metric
         if not operand:  # of an expression that has brought it along
             metric.collection = self.name
@@ -141,7 +146,7 @@ class MetricCollection(Composite):
 
     def _parts(self) -> dict[str, tuple[Any, Sequence[Any]]]:
         leaves = {name: (leaf, _holders_of(leaf)) for name, leaf in self._named_leaves().items()}
-        return {"": (None, self._check.states), **leaves}
+        return {"": (None, [*self._check.states, self._held_pass]), **leaves}
 
     def _apart(self, name: str) -> tuple[Sequence[Any], Callable[[], None]]:
         leaf = self._named_leaves()[name]

@@ -27,6 +27,11 @@ class Composite(Accumulator):
     def called(self, of: Any = None) -> str:  # noqa: D102
         return super().called() if of is None else of.called()
 
+    def _added_through(self) -> Iterable[Accumulator]:
+        for part in self.parts():
+            yield part
+            yield from part._added_through()
+
     def own_states(self) -> Iterable[State]:
         """Those of the metrics, each once."""
         return dict.fromkeys(state for leaf in self.leaves() for state in leaf.own_states())

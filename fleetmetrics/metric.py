@@ -46,6 +46,7 @@ class Common(TypedDict, total=False):
     name: str | None
     validate: bool
     share: bool
+    sampler: Any
 
 
 class Settings(Common, total=False):
@@ -133,6 +134,10 @@ class Metric(Accumulator):
             class, bucket or bin that does not exist is left out of the states that would have a place for it.
         share: in a static program, use the variables that a metric of the same name has made already, instead of
             raising `DuplicateStateError`. Of no use to metrics that are not for static programs.
+        sampler: the `paddle.io.DistributedBatchSampler` that deals the samples, or a `paddle.io.DataLoader` with one:
+            each sample then counts once, although it is dealt to two workers. Add every batch of a pass once, and
+            `reset` before the next; see `fleetmetrics.padding_mask`. Not for static programs, and not for a metric
+            inside of a collection, a wrapper or an expression, which has it instead.
 
     Raises:
         InvalidInputError: a setting is not what it should be, unknown, or given without its keyword.
@@ -339,6 +344,11 @@ class Expression(Composite, Metric):
             number = isinstance(operand, (int, float, np.number)) and not isinstance(operand, bool)
             if not number and not isinstance(operand, Metric):
                 raise InvalidInputError(f"{symbol} takes metrics and numbers, not {type(operand).__name__} {operand!r}")
+            if not number and operand.sampler is not None:
+                raise InvalidInputError(
+                    f"{symbol} takes metrics without a sampler, and {operand.name} has one; make them without, and set "
+                    "that of the expression, expression.sampler = sampler, or give it to a MetricCollection"
+                )
         self.symbol, self.function, self.operands = symbol, function, operands
         self._metrics = [operand for operand in operands if isinstance(operand, Metric)]
         self.takes_label = label_taken(self._metrics)

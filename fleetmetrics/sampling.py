@@ -5,29 +5,33 @@ workers, those would count twice. Pure NumPy, no communication. All results are 
 own sampler they come from a formula, without iterating it.
 
 A ``sampler`` is a `paddle.io.DistributedBatchSampler`, a `paddle.io.DataLoader` with one, or an object with its
-attributes ``nranks``, ``local_rank``, ``dataset``, ``batch_size``, ``shuffle``, ``drop_last`` and ``epoch``. If its
-class has an ``__iter__`` of its own, a copy is iterated for every rank, and what it deals must depend only on its
-attributes. ``rank`` is from 0 to ``nranks - 1``; None: the sampler's ``local_rank``. ``epoch`` is from 0 to 2**32 - 1;
-None: that of the pass to come, the sampler's. A sampler that shuffles raises it as a pass begins: the pass under way is
-``sampler.epoch - 1``. Any other sampler, rank or epoch raises `InvalidInputError`.
+attributes ``nranks``, ``local_rank``, ``dataset``, ``batch_size``, ``shuffle``, ``drop_last`` and ``epoch``; PyTorch's
+`DistributedSampler`, or a loader with one, will do, too. If its class has an ``__iter__`` of its own, a copy is
+iterated for every rank, and what it deals must depend only on its attributes. ``rank`` is from 0 to ``nranks - 1``;
+None: the sampler's ``local_rank``. ``epoch`` is from 0 to 2**32 - 1; None: that of the pass to come, the sampler's.
+Paddle's sampler raises it as a pass begins, if it shuffles: `epoch_under_way` is that of the pass under way. Any other
+sampler, rank or epoch raises `InvalidInputError`.
 """
 
 from __future__ import annotations
 
-import copy
-import itertools
-from functools import cached_property, partial
-from typing import Any, Callable, Sequence, Union
+import zlib
+from bisect import bisect_left
+from functools import cached_property
+from typing import Any, NamedTuple, Sequence, Union
 
 import numpy as np
 
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import InvalidInputError, UnknownNameError
 from fleetmetrics.given import at_least, given, optional
+from fleetmetrics.iterated import Iterated, copied, raised_by
 
 __all__ = [
     "MODES",
     "Dealing",
+    "Part",
+    "Pass",
     "arrange",
     "dataset_indices",
     "dealt_indices",
@@ -40,65 +44,112 @@ __all__ = [
 ]
 
 _READ = ("nranks", "local_rank", "dataset", "batch_size", "shuffle", "drop_last", "epoch")
+#: How a sampler calls its number of ranks, and its rank: Paddle, PyTorch.
+_PLACES = (("nranks", "local_rank"), ("num_replicas", "rank"))
 
 
 class Dealing:
     """One pass of a sampler over all ranks."""
 
     def __init__(self, sampler: Any, epoch: int | None = None) -> None:
-        inner = _inner(sampler)
-        kind = next((kind for kind in type(inner).__mro__ if "__iter__" in vars(kind)), None)
-        formula = kind is None or (kind.__name__ == "DistributedBatchSampler" and kind.__module__.startswith("paddle."))
-        missing = [name for name in (_READ if formula else _READ[:2]) if not hasattr(inner, name)]
+        self._outer, self._inner, names = _dealer(sampler)
+        inner = self._inner
+        self.formula = _is_paddles(self._outer)
+        missing = [name for name in (_READ if self.formula else names) if not hasattr(inner, name)]
         if missing:
             raise InvalidInputError(
                 f"sampler is a {type(inner).__name__} without {', '.join(missing)}. Allowed are a"
                 " paddle.io.DistributedBatchSampler, a paddle.io.DataLoader with one as its batch_sampler, and an"
                 f" object with {', '.join(_READ)}. Where samples are dealt in another way, give ids= instead."
             )
-        self.ranks = whole_number_of("sampler.nranks", inner.nranks, 1, 2**31 - 1)
-        self.local_rank: Any = inner.local_rank
+        self._ranks_name, self._rank_name = names
+        self.ranks = whole_number_of(f"sampler.{names[0]}", getattr(inner, names[0]), 1, 2**31 - 1)
+        self.local_rank: Any = getattr(inner, names[1])
         if epoch is None:
-            epoch = 0 if formula and not inner.shuffle else getattr(inner, "epoch", 0)
-        epoch = whole_number_of("epoch", epoch, 0, 2**32 - 1)  # the seeds that RandomState takes
-        names = ("nranks", "batch_size", "shuffle", "drop_last")
-        samples = len(inner.dataset) if hasattr(inner, "dataset") else None
-        #: What must be the same on every worker; fit for JSON.
-        self.settings = {"samples": samples, **{name: getattr(inner, name, None) for name in names}, "epoch": epoch}
-        make: Callable[..., _Formula | _Iterated] = _Formula if formula else _Iterated
-        self._make = partial(make, inner, self.ranks, epoch)
-        self.formula = formula
+            epoch = 0 if self.formula and not inner.shuffle else getattr(inner, "epoch", 0)
+        self.epoch = whole_number_of("epoch", epoch, 0, 2**32 - 1)  # the seeds that RandomState takes
 
     @cached_property
-    def dealt(self) -> _Formula | _Iterated:
+    def settings(self) -> dict[str, Any]:
+        """What must be the same on every worker; fit for JSON."""
+        dataset, of = getattr(self._inner, "dataset", None), dataset_indices(self._inner)
+        found = {"samples": None if dataset is None else len(dataset), "nranks": self.ranks}
+        for name in ("batch_size", "shuffle", "drop_last"):
+            found[name] = getattr(self._inner, name, getattr(self._outer, name, None))
+        found["epoch"] = self.epoch
+        if of is not None:
+            found["subset"] = zlib.crc32(of.data)
+        if isinstance(self.dealt, Iterated):
+            found["order"] = self.dealt.digest
+        return found
+
+    @cached_property
+    def dealt(self) -> _Formula | Iterated:
         """Made when needed: a sampler that shuffles takes a permutation of the data set, another is iterated."""
-        return self._make()
+        if self.formula:
+            return _Formula(self._inner, self.ranks, self.epoch)
+        return Iterated(
+            [copied(self._outer, self._inner, self._rank_name, rank, self.epoch) for rank in range(self.ranks)]
+        )
+
+    @property
+    def batch(self) -> int:
+        """How many samples of a rank a whole batch has."""
+        size = getattr(self._inner, "batch_size", getattr(self._outer, "batch_size", None))
+        return whole_number_of("sampler.batch_size", size, 1) * int(getattr(self._inner, "_acc_steps", 1))
 
     def rank(self, rank: int | None) -> int:
         """The rank, or the sampler's for None; `InvalidInputError` if there is no such rank."""
         return whole_number_of("rank", self.local_rank if rank is None else rank, 0, self.ranks - 1)
 
+    def check(self, rank: int, workers: int) -> None:
+        """Raise `InvalidInputError` unless it deals to this worker of these."""
+        if (self.ranks, self.local_rank) != (workers, rank):
+            raise InvalidInputError(
+                f"the sampler deals to rank {self.local_rank} of {self.ranks}, and this worker is rank {rank} of"
+                f" {workers}; make the sampler with num_replicas={workers} and rank={rank}."
+                " For the value of this worker alone there is compute_local, or evaluate_local"
+            )
+
+
+def _dealer(sampler: Any) -> tuple[Any, Any, tuple[str, str]]:
+    """What is iterated in a pass; what, there or inside of it, knows of several ranks; and how that calls them."""
+    outer = sampler if _names_in(sampler) else getattr(sampler, "batch_sampler", None) or sampler
+    inner = outer if _names_in(outer) else getattr(outer, "sampler", None)
+    if inner is None or not _names_in(inner):
+        return outer, outer, _PLACES[0]
+    return outer, inner, _names_in(inner) or _PLACES[0]
+
+
+def _names_in(sampler: Any) -> tuple[str, str] | None:
+    if hasattr(sampler, _PLACES[0][0]):
+        return _PLACES[0]
+    return _PLACES[1] if all(hasattr(sampler, name) for name in _PLACES[1]) else None
+
+
+def _is_paddles(sampler: Any) -> bool:
+    """Whether Paddle's own sampler deals, or what has its attributes and no way of its own."""
+    kind = next((kind for kind in type(sampler).__mro__ if "__iter__" in vars(kind)), None)
+    return kind is None or (kind.__name__ == "DistributedBatchSampler" and kind.__module__.startswith("paddle."))
+
 
 def epoch_under_way(sampler: Any) -> int:
     """The epoch of the pass that began last."""
-    inner = _inner(sampler)
+    outer, inner, _ = _dealer(sampler)
     epoch = int(getattr(inner, "epoch", 0))
-    return max(0, epoch - 1) if getattr(inner, "shuffle", False) else epoch
+    raised = bool(getattr(inner, "shuffle", False)) if _is_paddles(outer) else raised_by(outer, inner)
+    return max(0, epoch - raised)
 
 
 def dataset_indices(sampler: Any) -> np.ndarray | None:
     """What a sampler's indices are in the whole data set, where it deals a `paddle.io.Subset`; None: the same."""
-    part: Any = getattr(_inner(sampler), "dataset", None)
+    part: Any = getattr(_dealer(sampler)[1], "dataset", None)
     found = None
     while hasattr(part, "indices") and hasattr(part, "dataset"):
         of = np.asarray(part.indices, np.int64)
         found = of if found is None else of[found]
         part = part.dataset
     return found
-
-
-def _inner(sampler: Any) -> Any:
-    return sampler if hasattr(sampler, "nranks") else getattr(sampler, "batch_sampler", sampler)
 
 
 class _Formula:
@@ -116,16 +167,36 @@ class _Formula:
         self.end = (self.dealt - self.rest) * ranks  # of the whole blocks
         self.dtype = position_dtype(self.total)
         self.order: np.ndarray | None = None  # position by place in the order of dealing; None: the same
-        self.stand_ins = self.lost = np.empty(0, self.dtype)
-        if not sampler.shuffle:  # it is the list's end that is dropped: a copy goes before its original, no gap is left
-            return
-        self.order = np.arange(self.total, dtype=self.dtype)
-        np.random.RandomState(epoch).shuffle(self.order)
-        dropped = self.order[self.dealt * ranks :]
-        copies = np.setdiff1d(np.arange(self.samples, self.total, dtype=self.dtype), dropped)
-        copies = copies[np.isin(copies % max(1, self.samples), dropped)]
-        found, first = np.unique(copies % max(1, self.samples), return_index=True)
-        self.stand_ins, self.lost = copies[first], np.setdiff1d(dropped[dropped < self.samples], found)
+        if sampler.shuffle:
+            self.order = np.arange(self.total, dtype=self.dtype)
+            np.random.RandomState(epoch).shuffle(self.order)
+
+    @cached_property
+    def _repeated(self) -> np.ndarray:
+        """The places in the order of dealing at which a sample comes again: in a later step, or later in the list.
+
+        The first ones of the data set are those that the list repeats. Unshuffled, the list's end has the copies.
+        """
+        dealt = self.dealt * self.ranks
+        if self.order is None:
+            return np.arange(self.samples, dealt)
+        near = self.order[:dealt] >= self.samples
+        near |= self.order[:dealt] < self.total - self.samples
+        place = np.flatnonzero(near)
+        position = self.order[place]
+        sample, step = position % max(1, self.samples), place // (self.block * self.ranks)
+        in_turn = np.lexsort((position, step, sample))
+        again = sample[in_turn][1:] == sample[in_turn][:-1]
+        return np.sort(place[in_turn[1:][again]])
+
+    @cached_property
+    def _lost(self) -> np.ndarray:
+        """The samples that no rank is dealt, rising; unshuffled they would leave no gap."""
+        if self.order is None:
+            return np.empty(0, self.dtype)
+        dealt = self.dealt * self.ranks
+        dropped = np.unique(self.order[dealt:] % max(1, self.samples))
+        return dropped[~np.isin(dropped, self.order[:dealt] % max(1, self.samples))] if dropped.size else dropped
 
     def _positions(self, rank: int, dtype: Any) -> np.ndarray:
         result = np.empty(self.dealt, dtype)
@@ -143,7 +214,7 @@ class _Formula:
     @property
     def distinct(self) -> int:
         """How many different samples all ranks are dealt."""
-        return min(self.samples, self.dealt * self.ranks) if self.order is None else self.samples - self.lost.size
+        return min(self.samples, self.dealt * self.ranks) if self.order is None else self.samples - self._lost.size
 
     def count(self, rank: int) -> int:
         """How many samples the rank is dealt, padding included."""
@@ -154,54 +225,222 @@ class _Formula:
         positions = self._positions(rank, dtype)
         return np.remainder(positions, max(1, self.samples), out=positions)
 
+    def repeats(self, rank: int) -> np.ndarray:
+        """Which of the rank's samples are padding, by their places among them, rising."""
+        if self.total == self.samples:
+            return np.empty(0, np.int64)
+        whole, rest = self._repeated[self._repeated < self.end], self._repeated[self._repeated >= self.end] - self.end
+        step, place = np.divmod(whole, self.block * self.ranks)
+        its, of = place // self.block == rank, rest // max(1, self.rest) == rank
+        last = self.dealt - self.rest + rest[of] % max(1, self.rest)
+        return np.concatenate([step[its] * self.block + place[its] % self.block, last])
+
     def mask(self, rank: int) -> np.ndarray:
         """Which of them are padding, bool [n]."""
-        if self.order is None:  # a rank's positions rise, so its padding is its end: count what lies below N
-            rounds, left = divmod(min(self.samples, self.end), self.block * self.ranks)
-            own = rounds * self.block + min(max(left - rank * self.block, 0), self.block)
-            own += min(max(self.samples - self.end - rank * self.rest, 0), self.rest)
-            return np.repeat([False, True], [own, self.dealt - own])
-        positions = self._positions(rank, self.dtype)
-        return (positions >= self.samples) & ~np.isin(positions, self.stand_ins)
+        mask = np.zeros(self.dealt, np.bool_)
+        mask[self.repeats(rank)] = True
+        return mask
 
     def kept(self, rank: int) -> np.ndarray:
         """Where the others belong in the order of the data set, int [m]."""
         kept = self.indices(rank, self.dtype)[~self.mask(rank)]
-        return (kept - np.searchsorted(self.lost, kept)).astype(self.dtype) if self.lost.size else kept
+        return (kept - np.searchsorted(self._lost, kept)).astype(self.dtype) if self._lost.size else kept
 
 
-class _Iterated:
-    """As `_Formula`, of a sampler that deals in its own way: a copy of it is iterated for every rank."""
+class Part(NamedTuple):
+    """What is known of a pass that was left, fit for JSON.
 
-    def __init__(self, sampler: Any, ranks: int, epoch: int) -> None:
-        self.ranks = ranks
-        self.dealt: list[np.ndarray] = []
-        for rank in range(ranks):
-            one = copy.copy(sampler)
-            one.local_rank, one.epoch = rank, epoch
-            self.dealt.append(np.fromiter(itertools.chain.from_iterable(one), np.int64))
-        # By place on the rank, then by rank: numpy.unique takes the first.
-        order = np.argsort(np.concatenate([np.arange(part.size) for part in self.dealt]), kind="stable")
-        self.seen, first = np.unique(np.concatenate(self.dealt)[order], return_index=True)
-        mask = np.ones(order.size, np.bool_)
-        mask[order[first]] = False
-        self.masks = np.split(mask, np.cumsum([part.size for part in self.dealt])[:-1])
+    Args:
+        settings: of the sampler.
+        rank: to which it dealt.
+        done: how many samples of the pass the rank had got.
+        due: how many it was dealt.
+    """
+
+    settings: dict[str, Any]
+    rank: int
+    done: int
+    due: int
+
+
+class _Begun(NamedTuple):
+    """A pass that has begun: what is dealt, to which rank, how many samples, and the places of those that repeat."""
+
+    dealing: Dealing
+    rank: int
+    due: int
+    repeats: list[int]
+
+
+class Pass:
+    """The pass of a sampler that this worker is in: which of the next samples count.
+
+    It begins with its first sample, when the sampler's epoch is known, and lasts until `reset`.
+
+    Args:
+        sampler: see `fleetmetrics.sampling`; None: every sample counts.
+
+    Raises:
+        InvalidInputError: for any other kind of sampler.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> one = Pass(SimpleNamespace(dataset=range(10), batch_size=2, nranks=3, local_rank=2, shuffle=False,
+        ...                            drop_last=False, epoch=0))
+        >>> one.take(2), one.take(2), one.done == one.due
+        (None, array([False, False]), True)
+    """
+
+    def __init__(self, sampler: Any = None) -> None:
+        self.follow(sampler)
+
+    def follow(self, sampler: Any) -> None:
+        """Take samples of this sampler from now on, in a new pass."""
+        if sampler is not None:
+            Dealing(sampler, 0)
+        self.sampler = sampler
+        #: Whether samples must be taken; also where the sampler stayed behind, see `__getstate__`.
+        self.counts = sampler is not None
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the pass: the next sample begins another."""
+        self._begun: _Begun | None = None
+        self.done = 0  #: how many samples of the pass this worker has got
+        self._left: list[Part] = []  # passes of a checkpoint, or of what was merged, that do not go on here
+        self._resumed = False  # whether that was held, and be it nothing
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles, without the sampler, which may hold a data set: whoever goes on sets another."""
+        return {"counts": self.counts, "parts": self.parts()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.follow(None)
+        self.hold(state["parts"])
+        self.counts = state["counts"]
+
+    def __deepcopy__(self, memo: Any) -> Pass:
+        """For copies in this process: they have the same sampler."""
+        other = Pass.__new__(Pass)
+        vars(other).update(vars(self))
+        return other
+
+    def begin(self) -> _Begun:
+        """Begin the pass, unless it has begun: at its beginning, or where a checkpoint left it."""
+        if self._begun is None:
+            if self.sampler is None:
+                raise InvalidInputError(
+                    "the sampler did not come along when this was pickled; set sampler to the one of this worker, or to"
+                    " None if every sample counts"
+                )
+            dealing = Dealing(self.sampler, epoch_under_way(self.sampler))
+            rank, part = dealing.rank(None), self._part_of(dealing)
+            if part is not None:
+                self.done, self._left = part.done, [each for each in self._left if each is not part]
+            dealt = dealing.dealt
+            self._begun = _Begun(dealing, rank, dealt.count(rank), dealt.repeats(rank).tolist())
+        return self._begun
+
+    def _part_of(self, dealing: Dealing) -> Part | None:
+        """What a checkpoint had done of a pass, if it had begun it."""
+        rank = dealing.rank(None)
+        found = (part for part in self._left if (part.settings, part.rank) == (dealing.settings, rank))
+        return next(found, None)
+
+    def take(self, rows: int) -> np.ndarray | None:
+        """Flags of the next samples that this worker is dealt: True for those that count; None if all of them do.
+
+        Args:
+            rows: how many.
+
+        Raises:
+            InvalidInputError: the sampler deals fewer in a pass.
+        """
+        begun = self._begun or self.begin()
+        start, stop = self.done, self.done + rows
+        if stop > begun.due:
+            raise InvalidInputError(
+                f"{stop:,} samples were added, of {begun.due:,} that the sampler deals to rank {begun.rank} in a pass;"
+                " add each batch of a pass once, and reset before the next pass"
+            )
+        self.done, repeats = stop, begun.repeats
+        first = bisect_left(repeats, start)
+        if first == len(repeats) or repeats[first] >= stop:
+            return None
+        flags = np.ones(rows, np.bool_)
+        flags[np.array(repeats[first : bisect_left(repeats, stop)]) - start] = False
+        return flags
+
+    def mark(self) -> Any:
+        """What `back_to` returns to."""
+        return self._begun, self.done, self._left, self._resumed
+
+    def back_to(self, mark: Any) -> None:
+        """Be where it was then."""
+        self._begun, self.done, self._left, self._resumed = mark
 
     @property
-    def distinct(self) -> int:
-        return self.seen.size
+    def dealing(self) -> Dealing | None:
+        """What is dealt in it; before its first sample, in the pass that the sampler began last."""
+        if self.sampler is None:
+            return None
+        return self._begun.dealing if self._begun else Dealing(self.sampler, epoch_under_way(self.sampler))
 
-    def count(self, rank: int) -> int:
-        return self.dealt[rank].size
+    @property
+    def settings(self) -> dict[str, Any] | None:
+        """What must be the same on every worker; fit for JSON. None without a sampler."""
+        return None if self.dealing is None else self.dealing.settings
 
-    def indices(self, rank: int) -> np.ndarray:
-        return self.dealt[rank]
+    @property
+    def due(self) -> int:
+        """How many samples this worker is dealt in it."""
+        dealing = self.dealing
+        return 0 if dealing is None else dealing.dealt.count(dealing.rank(None))
 
-    def mask(self, rank: int) -> np.ndarray:
-        return self.masks[rank]
+    def parts(self) -> list[Part]:
+        """What a checkpoint must know of it, and of those before."""
+        begun = self._begun
+        own = [] if begun is None else [Part(begun.dealing.settings, begun.rank, self.done, begun.due)]
+        return [*self._left, *own]
 
-    def kept(self, rank: int) -> np.ndarray:
-        return np.searchsorted(self.seen, self.dealt[rank][~self.masks[rank]]).astype(position_dtype(self.seen.size))
+    def hold(self, parts: Sequence[Part]) -> None:
+        """Go on from what `parts` said, of one pass or of several."""
+        self.reset()
+        self._left, self._resumed = list(parts), True
+
+    def check(self, rank: int, workers: int, whole: bool = True) -> dict[str, Any] | None:
+        """Raise `InvalidInputError` unless the sampler deals to this worker of these, and it has got all samples.
+
+        Args:
+            rank: of this worker.
+            workers: how many there are.
+            whole: False where the pass may have been left early.
+
+        Returns:
+            What must be the same on every worker; None without a sampler, and right after a checkpoint.
+        """
+        mark = self.mark()
+        try:
+            if self.sampler is not None and (not self._resumed or self._goes_on(self.dealing)):
+                self.begin()
+            if self._begun is not None:
+                self._begun.dealing.check(rank, workers)
+            for part in self.parts() if whole else ():
+                if part.done < part.due:
+                    raise InvalidInputError(
+                        f"{part.done:,} of the {part.due:,} samples that the sampler deals to rank {part.rank} in a"
+                        " pass were added; add all of them, or, where a pass is left early, compute(partial=True)."
+                        " After a checkpoint of other workers, set the metric's sampler to that of the rest"
+                    )
+            return None if self._begun is None else self._begun.dealing.settings
+        finally:
+            self.back_to(mark)
+
+    def _goes_on(self, dealing: Any) -> bool:
+        """Whether this worker had all of its samples before the checkpoint, or gets none; not if parts were merged."""
+        rank = dealing.rank(None)
+        alone = all(part.rank == rank for part in self._left)
+        return alone and (self._part_of(dealing) is not None or not dealing.dealt.count(rank))
 
 
 def position_dtype(total: int) -> np.dtype:
@@ -231,10 +470,10 @@ def dealt_indices(sampler: Any, rank: int | None = None, epoch: int | None = Non
 def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
     """Which of the samples that a rank is dealt in one pass are padding, by default in the pass to come.
 
-    Over all ranks, exactly one entry of every dealt sample is False. Paddle's sampler deals the list ``(0, ..., N - 1,
-    0, ..., p - 1)``, shuffled or not: its entries from position N on are padding. Where ``drop_last`` drops a sample
-    but not its copy, the first copy dealt, in the order of that list, counts. With an ``__iter__`` of its own, the
-    entry counts that is earliest on its rank, then that of the lowest rank.
+    Over all ranks, exactly one entry of every dealt sample is False: that of the earliest step, so that a pass may be
+    left after any step; of one step, that which comes first in the list ``(0, ..., N - 1, 0, ..., p - 1)`` that
+    Paddle's sampler deals, shuffled or not. With an ``__iter__`` of its own, the entry counts that is earliest on its
+    rank, then that of the lowest rank.
 
     Args:
         sampler: a `paddle.io.DistributedBatchSampler`, a `paddle.io.DataLoader` with one, or an object with its
@@ -298,7 +537,7 @@ def remaining_indices(sampler: Any, batches: Sequence[int], epoch: int | None = 
     done = _lengths("batches", batches).tolist()
     if len(done) != dealing.ranks:
         raise InvalidInputError(f"batches is {batches!r}; it must hold a number for each of {dealing.ranks} ranks.")
-    size = _inner(sampler).batch_size * getattr(_inner(sampler), "_acc_steps", 1)
+    size = dealing.batch
     rest = [dealing.dealt.indices(rank)[number * size :] for rank, number in enumerate(done)]
     masks = [dealing.dealt.mask(rank)[number * size :] for rank, number in enumerate(done)]
     return np.sort(np.concatenate(rest)[~np.concatenate(masks)])

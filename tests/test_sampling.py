@@ -58,11 +58,14 @@ def positions_by_rank(batch, ranks, total, shuffle, drop_last, epoch):
     return [np.array(part, int) for part in iterate(make(total, batch, ranks, shuffle, drop_last), epoch)]
 
 
-def padding_by_rank(positions, samples):
-    """True but for the lowest position of each sample that is dealt."""
-    flat = np.sort(np.concatenate(positions))
-    counts = flat[np.unique(flat % max(1, samples), return_index=True)[1]]
-    return [~np.isin(part, counts) for part in positions]
+def padding_by_rank(positions, samples, batch):
+    """True but for the first entry of each sample that is dealt: the earliest step, of that the lowest position."""
+    entries = [(j // batch, g, rank, j) for rank, part in enumerate(positions) for j, g in enumerate(part.tolist())]
+    masks, seen = [np.ones(part.size, bool) for part in positions], set()
+    for _, position, rank, place in sorted(entries):
+        masks[rank][place] = position % samples in seen
+        seen.add(position % samples)
+    return masks
 
 
 def disagreement(samples, batch, ranks, shuffle, drop_last, epoch):
@@ -76,7 +79,7 @@ def disagreement(samples, batch, ranks, shuffle, drop_last, epoch):
         return "count"
     masks = [dealing.dealt.mask(rank) for rank in range(ranks)]
     positions = positions_by_rank(batch, ranks, -(-samples // ranks) * ranks, shuffle, drop_last, epoch)
-    if [mask.tolist() for mask in masks] != [mask.tolist() for mask in padding_by_rank(positions, samples)]:
+    if [mask.tolist() for mask in masks] != [mask.tolist() for mask in padding_by_rank(positions, samples, batch)]:
         return "mask"
     kept = [np.array(part, int)[~mask] for part, mask in zip(real, masks)]
     ordered = np.full(sum(part.size for part in kept), -1)

@@ -34,6 +34,7 @@ class Batch(Sums):
     """
 
     mask: Any = None
+    dealt: Any = None  # flags of the samples that are no padding of a sampler's; None: all
     checked = True  # False: the samples were not validated
     valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not validated
     by_element: str | None = None  # any argument that differs within a row of ``[n, m]``
@@ -55,6 +56,7 @@ class Batch(Sums):
         self.prediction: Any = xp.asarray(prediction, "prediction")
         self.label: Any = None if label is None else xp.asarray(label, "label")
         full = self._flatten()
+        self.rows = full[0]  # how many samples
         self.empty = 0 in full  # adds nothing; Paddle 2.6 can neither repeat nor sum empty tensors
         if weight is not None and not self.empty:
             self.weight = xp.cast(self._per_sample(weight, "weight", full), "float64")
@@ -120,6 +122,11 @@ class Batch(Sums):
         array = xp.reshape(array, [-1]) if len(xp.shape(array)) in (0, 1) else _drop_last_one(xp, array)
         return self._spread(xp, array, argument, full)
 
+    def leave_out(self, flags: np.ndarray) -> None:
+        """Leave out rows without a flag, as a mask does."""
+        own = self.xp.asarray(flags, "sampler")
+        self.dealt = own if self.width == 1 else self.xp.repeat(own, self.width)
+
     # -- the check ---------------------------------------------------------------------------------------
 
     def check(self, requirements: Iterable[str | Requirement], validate: bool) -> None:
@@ -182,9 +189,10 @@ class Batch(Sums):
 
     def _live(self) -> Any:
         """Flags of the samples that are neither masked nor of weight zero; None: all."""
-        if self.mask is None and self.weight is None:
+        given = [array for array in (self.mask, self.weight, self.dealt) if array is not None]
+        if not given:
             return None
-        flags = [self.xp.cast(array, "bool") for array in (self.mask, self.weight) if array is not None]
+        flags = [self.xp.cast(array, "bool") for array in given]
         return functools.reduce(self.xp.logical_and, flags)
 
     # -- views and sums ----------------------------------------------------------------------------------

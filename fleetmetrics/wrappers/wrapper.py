@@ -22,7 +22,7 @@ class Wrapper(Metric):
 
     Args:
         metric: without samples; left unchanged.
-        **common: those of `Metric`; ``validate`` and ``share`` are those of the metric unless given.
+        **common: those of `Metric`; ``validate``, ``share`` and ``sampler`` are those of the metric unless given.
 
     Raises:
         InvalidInputError: if it is not a metric, holds samples, or cannot be wrapped in this one.
@@ -46,10 +46,11 @@ class Wrapper(Metric):
             reason = self.refused.get(type(inner).__name__) or getattr(inner, "unfit", "")
             if reason:
                 raise InvalidInputError(f"{kind} cannot stand around this {type(inner).__name__}: {reason}")
-        own: Common = {"validate": metric.validate, "share": metric.share}
+        own: Common = {"validate": metric.validate, "share": metric.share, "sampler": metric.sampler}
         own.update(common)
         super().__init__(**own)
         self.metric: Metric = metric.fresh(metric.name)
+        self.metric.sampler = None  # which this one has
         self._replace(metric, self.metric)
         self.requirements = metric.requirements
         self.takes_label = metric.takes_label
@@ -106,6 +107,9 @@ class Wrapper(Metric):
 
     def _part_name(self, part: Accumulator, name: str | None) -> str | None:
         return part.name
+
+    def _added_through(self) -> Iterable[Accumulator]:
+        return (self.metric,)
 
     def record_metrics(self) -> Iterable[Any]:
         """Those of the metric."""

@@ -853,18 +853,39 @@ MUTATIONS = [
     ),
     # -- padding and records ------------------------------------------------------------------------------------
     Mutation(
-        "the padding is off by one",
-        "sampling.py::_Formula.mask",
-        "return (positions >= self.samples) & ~",
-        "return (positions > self.samples) & ~",
+        "the padding of an order that is not shuffled is off by one",
+        "sampling.py::_Formula._repeated",
+        "return np.arange(self.samples, dealt)",
+        "return np.arange(self.samples + 1, dealt)",
+        "tests/test_sampling.py -k 'real_sampler and False-0 or example'",
+    ),
+    Mutation(
+        "of what a shuffled pass repeats, that counts which the list has first, also if it comes later",
+        "sampling.py::_Formula._repeated",
+        "np.lexsort((position, step, sample))",
+        "np.lexsort((position, sample))",
         "tests/test_sampling.py -k 'real_sampler and True-0'",
     ),
     Mutation(
-        "the padding of the last, shorter block is off by one",
-        "sampling.py::_Formula.mask",
-        "own += min(max(self.samples - self.end - rank * self.rest, 0), self.rest)",
-        "own += min(max(self.samples - self.end - rank * self.rest + 1, 0), self.rest)",
-        "tests/test_sampling.py -k 'real_sampler and False-0 or example'",
+        "an add that fails has moved the pass on",
+        "accumulator.py::Accumulator.add",
+        "self._pass.back_to(mark)",
+        "pass",
+        "tests/test_sampler.py -k fails",
+    ),
+    Mutation(
+        "a pass that lacks samples is computed",
+        "sampling.py::Pass.check",
+        "if part.done < part.due:",
+        "if part.done > part.due:",
+        "tests/test_sampler.py -k 'too_few or another_number'",
+    ),
+    Mutation(
+        "to ask a sampler for its order seeds the job's generators",
+        "iterated.py::random_states_kept",
+        "yield",
+        "yield stack.pop_all()",
+        "tests/test_sampler.py -k random",
     ),
     Mutation(
         "padding is not trimmed",
@@ -876,7 +897,7 @@ MUTATIONS = [
     Mutation(
         "the epoch of the next pass is taken for that of this one",
         "sampling.py::epoch_under_way",
-        'return max(0, epoch - 1) if getattr(inner, "shuffle", False) else epoch',
+        "return max(0, epoch - raised)",
         "return epoch",
         "tests/test_base_metric.py -k sampler",
     ),
@@ -1173,8 +1194,8 @@ MUTATIONS = [
     Mutation(
         "of a batch of several blocks one is done",
         "sampling.py::remaining_indices",
-        ' * getattr(_inner(sampler), "_acc_steps", 1)',
-        "",
+        "size = dealing.batch",
+        "size = dealing._inner.batch_size",
         "tests/test_resume.py -k several_blocks",
     ),
     Mutation(
@@ -1335,15 +1356,15 @@ MUTATIONS = [
     # -- what is dealt, read and put together in parts --------------------------------------------------------
     Mutation(
         "a sampler of one's own is iterated for its own epoch",
-        "sampling.py::_Iterated.__init__",
-        "one.local_rank, one.epoch = rank, epoch",
-        "one.local_rank = rank",
+        "iterated.py::copied",
+        "        one.epoch = epoch\n",
+        "",
         "tests/test_sampling.py -k 'way_is_iterated or ones_own'",
     ),
     Mutation(
         "a sampler of one's own is asked whether it shuffles",
         "sampling.py::Dealing.__init__",
-        "epoch = 0 if formula and not inner.shuffle else",
+        "epoch = 0 if self.formula and not inner.shuffle else",
         "epoch = 0 if not inner.shuffle else",
         "tests/test_sampling.py -k ones_own",
     ),

@@ -1,0 +1,156 @@
+"""What samplers deal that have a way of their own: copies of them are iterated, one for every rank.
+
+Nothing of the job changes: neither the sampler, nor any random generator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+import sys
+import zlib
+from functools import cached_property
+from typing import Any, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError
+
+__all__ = ["Iterated", "copied", "raised_by", "random_states_kept"]
+
+
+class Iterated:
+    """One pass of copies of a sampler, by rank.
+
+    Of a sample that is dealt twice the entry counts that is earliest on its rank, then that of the lowest rank.
+    """
+
+    def __init__(self, samplers: Sequence[Any]) -> None:
+        with random_states_kept():
+            self.dealt = [_indices(one) for one in map(copy.copy, samplers)]
+            _stir()
+            again = _indices(samplers[0])
+        if not np.array_equal(again, self.dealt[0]):
+            raise InvalidInputError(
+                f"sampler: {type(samplers[0]).__name__} deals in another order each time that it is asked, so it cannot"
+                " be told which samples are padding; let it draw from a generator that its epoch seeds"
+            )
+        # By place on the rank, then by rank: numpy.unique takes the first.
+        order = np.argsort(np.concatenate([np.arange(part.size) for part in self.dealt]), kind="stable")
+        self.seen, first = np.unique(np.concatenate(self.dealt)[order], return_index=True)
+        mask = np.ones(order.size, np.bool_)
+        mask[order[first]] = False
+        self.masks = np.split(mask, np.cumsum([part.size for part in self.dealt])[:-1])
+
+    @cached_property
+    def digest(self) -> int:
+        """Of the order in which all ranks are dealt their samples."""
+        lengths = np.array([part.size for part in self.dealt])
+        return zlib.crc32(np.concatenate([lengths, *self.dealt]).data)
+
+    @property
+    def distinct(self) -> int:
+        """How many different samples all ranks are dealt."""
+        return self.seen.size
+
+    def count(self, rank: int) -> int:
+        """How many samples the rank is dealt, padding included."""
+        return self.dealt[rank].size
+
+    def indices(self, rank: int) -> np.ndarray:
+        """The data set's indices that the rank is dealt, int64 [n]."""
+        return self.dealt[rank]
+
+    def repeats(self, rank: int) -> np.ndarray:
+        """Which of them are padding, by their places, rising."""
+        return np.flatnonzero(self.masks[rank])
+
+    def mask(self, rank: int) -> np.ndarray:
+        """Which of them are padding, bool [n]."""
+        return self.masks[rank]
+
+    def kept(self, rank: int) -> np.ndarray:
+        """Where the others belong in the order of the data set, int [m]."""
+        dtype = np.int32 if self.seen.size < 2**31 else np.int64
+        return np.searchsorted(self.seen, self.dealt[rank][~self.masks[rank]]).astype(dtype)
+
+
+def _indices(sampler: Iterable[Any]) -> np.ndarray:
+    """What a sampler deals: batches of indices, or one by one, as PyTorch's."""
+
+    def each() -> Iterator[Any]:
+        for dealt in sampler:
+            if np.ndim(dealt):
+                yield from dealt
+            else:
+                yield dealt
+
+    return np.fromiter(each(), np.int64)
+
+
+def copied(outer: Any, inner: Any, rank_name: str, rank: int, epoch: int) -> Any:
+    """A copy of what is iterated, with a copy of the sampler in it that deals to a rank in an epoch."""
+    one = copy.copy(inner)
+    for name, value in list(getattr(inner, "__dict__", {}).items()):
+        if hasattr(value, "get_state") or hasattr(value, "getstate") or hasattr(value, "bit_generator"):
+            with contextlib.suppress(Exception):  # what cannot be copied is shared
+                setattr(one, name, copy.deepcopy(value))
+    setattr(one, rank_name, rank)
+    if epoch != getattr(inner, "epoch", 0):
+        if hasattr(one, "set_epoch"):  # it may seed by another attribute
+            consumed = getattr(one, "consumed_samples", None)
+            one.set_epoch(epoch)
+            if consumed is not None:
+                one.consumed_samples = consumed
+        one.epoch = epoch
+    if outer is inner:
+        return one
+    around = copy.copy(outer)
+    around.sampler = one
+    return around
+
+
+def raised_by(outer: Any, inner: Any) -> int:
+    """By how much a sampler raises its epoch as a pass begins: 1 or 0."""
+    rank_name = "local_rank" if hasattr(inner, "local_rank") else "rank"
+    epoch = getattr(inner, "epoch", 0)
+    one = copied(outer, inner, rank_name, getattr(inner, rank_name, 0), epoch)
+    with random_states_kept():
+        next(iter(one), None)
+    return int(getattr(one if outer is inner else one.sampler, "epoch", 0) > epoch)
+
+
+@contextlib.contextmanager
+def random_states_kept() -> Iterator[None]:
+    """Leave the random generators of the process as they were: of Python, NumPy, Paddle and PyTorch."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(np.random.set_state, np.random.get_state())
+        paddle, torch = _loaded("paddle", "get_rng_state"), _loaded("torch", "get_rng_state")
+        if paddle is not None:
+            stack.callback(paddle.set_rng_state, paddle.get_rng_state("cpu"), "cpu")
+            stack.callback(paddle.set_rng_state, paddle.get_rng_state())
+            stack.callback(paddle.set_cuda_rng_state, paddle.get_cuda_rng_state())
+        if torch is not None:
+            stack.callback(torch.set_rng_state, torch.get_rng_state())
+            if torch.cuda.is_initialized():
+                stack.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+        yield
+
+
+def _stir() -> None:
+    """Seed the random generators anew; within `random_states_kept`."""
+    random.seed(1)
+    np.random.seed(1)
+    paddle, torch = _loaded("paddle", "seed"), _loaded("torch", "manual_seed")
+    if paddle is not None:
+        paddle.seed(1)
+    if torch is not None:
+        torch.manual_seed(1)
+
+
+def _loaded(name: str, function: str) -> Any:
+    """A library that the job has imported, else None."""
+    found = sys.modules.get(name)
+    return found if hasattr(found, function) else None
