@@ -34,7 +34,7 @@ _HIDDEN = re.compile("SECRET|TOKEN|PASS|KEY|CREDENTIAL")
 #: Every setting there is; those that can be wrong by themselves have what reads them.
 _SETTINGS: dict[str, Callable[[], Any] | None] = {
     "FLEETMETRICS_BIND": None,
-    "FLEETMETRICS_DIGESTS": handshake._whole_digests,
+    "FLEETMETRICS_DIGESTS": handshake.whole_digests,
     "FLEETMETRICS_ENDPOINT": None,
     "FLEETMETRICS_ENGINE": choose.engine_asked,
     "FLEETMETRICS_LOG": level_asked,

@@ -13,6 +13,8 @@ import mmap
 import os
 from typing import Mapping, NamedTuple
 
+from fleetmetrics.launcher import LAUNCHERS
+
 __all__ = [
     "MARK",
     "SETTING",
@@ -29,17 +31,9 @@ __all__ = [
 
 #: The mark: which worker's environment this is. And the setting: "this" says that this process is the worker.
 MARK, SETTING = "_FLEETMETRICS_WORKER", "FLEETMETRICS_WORKER"
-#: Who a worker is, by its launcher.
-RANKS = (
-    "PADDLE_TRAINER_ID", "RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK",
-    "PALS_RANKID", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID",
-)  # fmt: skip
-#: Which workers it belongs to.
-RUNS = (
-    "FLEETMETRICS_ENDPOINT", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER", "PADDLE_JOB_ID",
-    "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "SLURM_JOB_ID",
-    "SLURM_STEP_ID",
-)  # fmt: skip
+#: Who a worker is, by its launcher; and which workers it belongs to.
+RANKS = tuple(dict.fromkeys(name for row in LAUNCHERS for name in row.rank))
+RUNS = tuple(dict.fromkeys(["FLEETMETRICS_ENDPOINT", "PADDLE_MASTER", *(name for row in LAUNCHERS for name in row.of)]))
 #: What a worker maps until its first exchange is over, and from then on.
 _WAITING, _JOINED = os.path.join(os.path.dirname(__file__), "__init__.pyi"), __file__
 _map: mmap.mmap | None = None
@@ -50,6 +44,11 @@ class Claim(NamedTuple):
 
     rank: tuple[str, ...]
     run: tuple[str, ...]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The variables that name its rank."""
+        return tuple(name for name, text in zip(RANKS, self.rank) if text)
 
     @property
     def digest(self) -> str:

@@ -20,8 +20,8 @@ import runpy
 import zlib  # noqa: F401  # before Paddle, or SciPy crashes where zlib is a shared library
 from typing import Sequence
 
-from fleetmetrics.comm.launchers import LAUNCHERS
 from fleetmetrics.identity import withdraw
+from fleetmetrics.launcher import LAUNCHERS
 from fleetmetrics.patch import patch_fleet
 
 _COMMANDS = {row.command: row.modules[0] for row in LAUNCHERS if row.command}

@@ -8,14 +8,12 @@ Each case is a function that two workers run, forked processes without Paddle; i
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
 import resource
 import select
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -25,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
+from _ports import free_ports  # noqa: E402
 
 import fleetmetrics  # noqa: E402
 
@@ -189,15 +188,6 @@ CASES: list[Callable[[int], None]] = [
     different_secrets, bad_input, overflow, in_compute_metric, forked, no_descriptors, local_util, server,
     no_endpoints, no_trainers_num, mpi,
 ]  # fmt: skip
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that are free now, all different."""
-    with contextlib.ExitStack() as stack:
-        socks = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for sock in socks:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in socks]
 
 
 def work(case: Callable[[int], None], rank: int, ports: list[int], writer: int) -> None:

@@ -11,13 +11,11 @@ Each process sums its rank plus one over the workers.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import select
 import shlex
 import signal
-import socket
 import sys
 from collections import Counter
 from pathlib import Path
@@ -27,9 +25,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
+from _ports import free_ports  # noqa: E402
 
 import fleetmetrics  # noqa: E402
-from fleetmetrics.comm.launchers import LAUNCHERS  # noqa: E402
+from fleetmetrics.launcher import LAUNCHERS  # noqa: E402
 
 for name in ("functional", "comm"):  # once for all
     importlib.import_module(f"fleetmetrics.{name}")
@@ -212,15 +211,6 @@ def variables_of(environment: Environment, rank: int, ports: list[int]) -> dict[
     """The variables of one process."""
     named = dict(zip("abcd", ports), rank=rank)
     return dict(entry.format(**named).split("=", 1) for entry in shlex.split(environment.variables))
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that are free now, all different."""
-    with contextlib.ExitStack() as stack:
-        socks = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for sock in socks:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in socks]
 
 
 def launch(environment: Environment, writer: int) -> None:

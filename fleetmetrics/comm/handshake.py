@@ -35,7 +35,7 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_path
 from fleetmetrics.errors import AuthenticationError, CommunicatorError, InvalidInputError, NoChannelError
 
-__all__ = ["REFUSAL_SECONDS", "Door", "Guest", "NotFound", "connect", "refusal_text"]
+__all__ = ["REFUSAL_SECONDS", "Door", "Guest", "NotFound", "connect", "refusal_text", "whole_digests"]
 
 #: How long a worker and rank 0 go on failing to prove themselves to each other until that is an error.
 REFUSAL_SECONDS = 3.0
@@ -74,7 +74,8 @@ def unproven_text(ranks: list[int]) -> str:
     )
 
 
-def _whole_digests() -> bool:
+def whole_digests() -> bool:
+    """Whether digests cover payloads, too, as FLEETMETRICS_DIGESTS has it; raises `InvalidInputError`."""
     value = os.environ.get("FLEETMETRICS_DIGESTS", "").strip() or "all"
     if value not in ("all", "heads"):
         raise InvalidInputError(
@@ -265,7 +266,7 @@ class Door:
 
     def __init__(self, job: Job, key: Key, poll: Poll) -> None:
         self._job, self._key, self._poll = job, key, poll
-        self._whole = _whole_digests()
+        self._whole = whole_digests()
         self._listener: socket.socket | None = None
         self.guests: dict[int, Guest] = {}  # by descriptor
         #: Until when rank 0 accepts nobody, for it has no file descriptor; 0 if it has.

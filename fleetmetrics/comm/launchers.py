@@ -1,4 +1,4 @@
-"""What starts workers, and what each launcher tells them: one table, which everything that asks for a place reads.
+"""Where a process stands, by what its launcher tells it: the table is in `fleetmetrics.launcher`.
 
 `place_of` finds the row whose variables say how many workers there are. All other variables are heard as well: one
 that names more workers than that row is a contradiction, and one that cannot be used is an error, never one worker.
@@ -10,16 +10,14 @@ import contextlib
 import os
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from fleetmetrics.errors import InvalidInputError, NoChannelError
+from fleetmetrics.launcher import LAUNCHERS, PADDLE, Launcher, Said
 
 __all__ = [
-    "LAUNCHERS",
     "VARIABLES",
-    "Launcher",
     "Place",
     "is_server",
     "parts_of",
@@ -29,141 +27,8 @@ __all__ = [
     "starter_of",
 ]
 
-_Said = Mapping[str, str]
-
 #: The address of rank 0 where all workers are on one machine.
 _LOOPBACK = "127.0.0.1"
-
-
-@dataclass(frozen=True)
-class Launcher:
-    """The environment variables of one launcher; of several for one thing the first that is set counts.
-
-    Args:
-        name: of the launcher.
-        size: how many workers there are.
-        rank: which one this is, from 0.
-        local: how many of them are on this machine: where it is all, they meet on a loopback address.
-        nodes: the list of the machines, in Slurm's notation; rank 0 is on the first.
-        host: the machine of rank 0.
-        run: what sets this run apart from others on the same machines.
-        least: further numbers that the number of workers cannot fall short of, such as that of the machines.
-        lists: lists of workers, or of their machines.
-        command: what is typed to start it, where that is a Python program.
-        modules: the modules that are run for it.
-        mpi: whether MPI could connect its workers.
-        started: whether the variables are those of a process that it has started, by the variables that are set.
-    """
-
-    name: str
-    size: tuple[str, ...]
-    rank: tuple[str, ...]
-    local: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    host: tuple[str, ...] = ()
-    run: tuple[str, ...] = ()
-    least: tuple[str, ...] = ()
-    lists: tuple[str, ...] = ()
-    command: str = ""
-    modules: tuple[str, ...] = ()
-    mpi: bool = False
-    started: Callable[[_Said], bool] = lambda said: True
-
-    @property
-    def variables(self) -> set[str]:
-        """All of them."""
-        groups = (self.size, self.rank, self.local, self.nodes, self.host, self.run, self.least, self.lists)
-        return {name for group in groups for name in group}
-
-
-def _is_a_step(said: _Said) -> bool:
-    """Whether srun has started this process. The script of sbatch and the shell of salloc have variables, too."""
-    if {"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"}.intersection(said):
-        return True
-    return "SLURM_PROCID" in said and (said["SLURM_PROCID"] != "0" or "SLURM_JOB_ID" not in said)
-
-
-#: Each is nearer to the worker than those below it, which may have started it: torchrun under srun.
-LAUNCHERS = (
-    Launcher(
-        "Paddle's launcher",
-        size=("PADDLE_TRAINERS_NUM",),
-        rank=("PADDLE_TRAINER_ID",),
-        run=("PADDLE_JOB_ID",),
-        least=("PADDLE_GLOBAL_SIZE", "PADDLE_NNODES"),
-        lists=("PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS"),
-        command="fleetrun",
-        modules=("paddle.distributed.launch", "paddle.distributed.fleet.launch"),
-    ),
-    Launcher(
-        "torchrun",
-        size=("WORLD_SIZE",),
-        rank=("RANK",),
-        local=("LOCAL_WORLD_SIZE",),
-        host=("MASTER_ADDR",),
-        # Not TORCHELASTIC_RESTART_COUNT: each agent counts the restarts of its own workers.
-        run=("TORCHELASTIC_RUN_ID", "MASTER_PORT"),
-        command="torchrun",
-        modules=("torch.distributed.run", "torch.distributed.launch"),
-    ),
-    Launcher(
-        "horovodrun",
-        size=("HOROVOD_SIZE",),
-        rank=("HOROVOD_RANK",),
-        local=("HOROVOD_LOCAL_SIZE",),
-        run=("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"),
-    ),
-    Launcher(
-        "mpirun of Open MPI",
-        size=("OMPI_COMM_WORLD_SIZE",),
-        rank=("OMPI_COMM_WORLD_RANK",),
-        local=("OMPI_COMM_WORLD_LOCAL_SIZE",),
-        run=("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
-        mpi=True,
-    ),
-    Launcher(
-        "mpirun of MVAPICH",
-        size=("MV2_COMM_WORLD_SIZE",),
-        rank=("MV2_COMM_WORLD_RANK",),
-        local=("MV2_COMM_WORLD_LOCAL_SIZE",),
-        run=("MPIRUN_ID",),
-        mpi=True,
-    ),
-    Launcher(
-        "jsrun",
-        size=("JSM_NAMESPACE_SIZE",),
-        rank=("JSM_NAMESPACE_RANK",),
-        local=("JSM_NAMESPACE_LOCAL_SIZE",),
-        run=("LSB_JOBID", "PMIX_NAMESPACE"),
-        mpi=True,
-    ),
-    Launcher(
-        "mpiexec of Cray PALS",
-        size=("PMI_SIZE",),
-        rank=("PALS_RANKID",),
-        local=("PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
-        run=("PALS_APID",),
-        mpi=True,
-        started=lambda said: any(name.startswith("PALS_") for name in said),
-    ),
-    Launcher(
-        "mpirun of MPICH or Intel MPI",
-        size=("PMI_SIZE",),
-        rank=("PMI_RANK",),
-        local=("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
-        mpi=True,
-    ),
-    Launcher("PMIx", size=("PMIX_SIZE",), rank=("PMIX_RANK",), run=("PMIX_NAMESPACE",), mpi=True),
-    Launcher(
-        "srun",
-        size=("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
-        rank=("SLURM_PROCID",),
-        nodes=("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
-        run=("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEPID"),
-        started=_is_a_step,
-    ),
-)
-_PADDLE = LAUNCHERS[0]
 _SERVERS, _ENDPOINT, _MASTER = "PADDLE_PSERVERS_IP_PORT_LIST", "FLEETMETRICS_ENDPOINT", "MASTER_ADDR"
 #: Where Paddle's own variables have rank 0.
 _WHERE = frozenset({"PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER"})
@@ -217,9 +82,9 @@ def place_of(env: Mapping[str, str]) -> Place:
         return Place(rank, size, row)
     # Of equal numbers, whatever the ranks: these may differ, and all workers must conclude the same.
     same = [row, *(each for each in rows if each is not row and _says(each, size, said))]
-    host = "" if row is _PADDLE and _WHERE.intersection(said) else _host_of(same, size, said)
+    host = "" if row is PADDLE and _WHERE.intersection(said) else _host_of(same, size, said)
     run = [f"{name}={said[name]}" for each in same for name in each.run if name in said]
-    if not host and row is not _PADDLE and _ENDPOINT not in said:
+    if not host and row is not PADDLE and _ENDPOINT not in said:
         raise _nowhere(row, said)
     if not run and host == _LOOPBACK:
         run = [starter_of(os.getpid(), row.rank)]
@@ -228,8 +93,8 @@ def place_of(env: Mapping[str, str]) -> Place:
 
 def paddles_place(env: Mapping[str, str]) -> tuple[int, int]:
     """The rank and the number of workers by Paddle's variables alone, as its samplers and `paddle.Model` have them."""
-    said = {name: env[name].strip() for name in _PADDLE.rank + _PADDLE.size if env.get(name, "").strip()}
-    rank, size = _first(_PADDLE.rank, said), _first(_PADDLE.size, said)
+    said = {name: env[name].strip() for name in PADDLE.rank + PADDLE.size if env.get(name, "").strip()}
+    rank, size = _first(PADDLE.rank, said), _first(PADDLE.size, said)
     return _number(rank, said, 0) if rank else 0, _number(size, said, 1) if size else 1
 
 
@@ -293,11 +158,11 @@ _GROUPS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
 )
 
 
-def _first(names: tuple[str, ...], said: _Said) -> str:
+def _first(names: tuple[str, ...], said: Said) -> str:
     return next((name for name in names if name in said), "")
 
 
-def _number(name: str, said: _Said, lowest: int) -> int:
+def _number(name: str, said: Said, lowest: int) -> int:
     text = said[name]
     if not (text.isascii() and text.isdigit()) or int(text) < lowest:
         raise InvalidInputError(
@@ -306,12 +171,12 @@ def _number(name: str, said: _Said, lowest: int) -> int:
     return int(text)
 
 
-def _least(name: str, said: _Said) -> int:
+def _least(name: str, said: Said) -> int:
     """The number, or the first of a range such as 2:4."""
     return _number(name, {name: said[name].partition(":")[0]} if ":" in said[name] else said, 1)
 
 
-def _claims(row: Launcher, said: _Said) -> Iterator[_Claim]:
+def _claims(row: Launcher, said: Said) -> Iterator[_Claim]:
     """What the variables of a launcher say of the number of workers."""
     size, rank = _first(row.size, said), _first(row.rank, said)
     numbers = [name for name in (size, _first(row.local, said)) if name]
@@ -325,10 +190,10 @@ def _claims(row: Launcher, said: _Said) -> Iterator[_Claim]:
         yield _Claim(number + 1, rank, f"{rank} is {number}, so there are {number + 1} workers or more", row)
 
 
-def _refuse_contradictions(row: Launcher | None, size: int, rows: list[Launcher], said: _Said) -> None:
+def _refuse_contradictions(row: Launcher | None, size: int, rows: list[Launcher], said: Said) -> None:
     """Raise where a variable names more workers than there would be."""
     # What starts all processes of a job has started its servers, too.
-    servers = len(parts_of(said.get(_SERVERS, ""))) if row is _PADDLE else 0
+    servers = len(parts_of(said.get(_SERVERS, ""))) if row is PADDLE else 0
     for each in rows:
         for claim in _claims(each, said):
             of_rank = claim.variable in each.rank and row in (None, each)  # has words of its own
@@ -336,17 +201,17 @@ def _refuse_contradictions(row: Launcher | None, size: int, rows: list[Launcher]
                 raise _contradiction(claim, row or each, size, said)
 
 
-def _contradiction(claim: _Claim, row: Launcher, size: int, said: _Said) -> NoChannelError:
+def _contradiction(claim: _Claim, row: Launcher, size: int, said: Said) -> NoChannelError:
     number = _first(row.size, said)
     told = f"{number} is {size}" if number else f"{row.size[0]} is not set"
     value = "local" if size == 1 else f"that of {size}"
     what = "Start the workers through fleetrun, or set PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID"
-    if number or row is not _PADDLE:
+    if number or row is not PADDLE:
         what = f"Let them agree, or set PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ID and {_ENDPOINT}=host:port (of rank 0)"
     return NoChannelError(f"{claim.words}, but {told}: the number would be {value}. {what}{_alone(claim.variable)}")
 
 
-def _refuse_unknown_number(rows: list[Launcher], said: _Said) -> None:
+def _refuse_unknown_number(rows: list[Launcher], said: Said) -> None:
     """Raise where several workers are spoken of, and nothing says how many."""
     ranks = [name for row in rows for name in row.rank if name in said]
     for name in (*ranks, _SERVERS, _ENDPOINT):
@@ -360,10 +225,10 @@ def _refuse_unknown_number(rows: list[Launcher], said: _Said) -> None:
             )
 
 
-def _rank_in(row: Launcher, size: int, said: _Said) -> int:
+def _rank_in(row: Launcher, size: int, said: Said) -> int:
     name, number = _first(row.rank, said), _first(row.size, said)
     if not name:
-        if size == 1 or row is _PADDLE:
+        if size == 1 or row is PADDLE:
             return 0
         raise _unusable(row, said, f"{row.rank[0]} is not set", f"Set it to the number of each, from 0 to {size - 1}")
     rank = _number(name, said, 0)
@@ -375,13 +240,13 @@ def _rank_in(row: Launcher, size: int, said: _Said) -> int:
     return rank
 
 
-def _says(row: Launcher, size: int, said: _Said) -> bool:
+def _says(row: Launcher, size: int, said: Said) -> bool:
     """Whether a launcher names as many workers."""
     name = _first(row.size, said)
     return bool(name) and _number(name, said, 1) == size
 
 
-def _host_of(rows: list[Launcher], size: int, said: _Said) -> str:
+def _host_of(rows: list[Launcher], size: int, said: Said) -> str:
     """The machine of rank 0, as far as these launchers say it; a loopback address if there is no other machine."""
     nodes = [_first_node(name, said) for row in rows for name in [_first(row.nodes, said)] if name]
     together = [_first(row.local, said) for row in rows]
@@ -392,7 +257,7 @@ def _host_of(rows: list[Launcher], size: int, said: _Said) -> str:
     return next(iter([*hosts, *([said[_MASTER]] if _MASTER in said else []), *(host for host, _ in nodes)]), "")
 
 
-def _first_node(name: str, said: _Said) -> tuple[str, bool]:
+def _first_node(name: str, said: Said) -> tuple[str, bool]:
     """The first machine of a list such as ``node[01-04,7],gpu3``, and whether it is the only one."""
     text = said[name]
     entries = re.findall(r"(?:[^,\[\]]|\[[^\[\]]+\])+", text)
@@ -405,7 +270,7 @@ def _first_node(name: str, said: _Said) -> tuple[str, bool]:
     return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", entries[0]), alone
 
 
-def _nowhere(row: Launcher, said: _Said) -> NoChannelError:
+def _nowhere(row: Launcher, said: Said) -> NoChannelError:
     here, missing = _first(row.local, said), [*row.host, *row.nodes[:1]]
     why = f"{missing[0]} is not set" if missing else "nothing says where rank 0 is"
     if here and not missing:
@@ -413,7 +278,7 @@ def _nowhere(row: Launcher, said: _Said) -> NoChannelError:
     return _unusable(row, said, why, f"Set {_ENDPOINT}=host:port (host of rank 0) on all of them")
 
 
-def _unusable(row: Launcher, said: _Said, why: str, what: str) -> NoChannelError:
+def _unusable(row: Launcher, said: Said, why: str, what: str) -> NoChannelError:
     number, engine = _first(row.size, said), ""
     if row.mpi:
         backend = "fleetmetrics.set_communicator(fleetmetrics.get_dist_backend('mpi4py'))"

@@ -24,10 +24,10 @@ from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began, margin
 from fleetmetrics.comm.failures import Caught, described, late_text, named_error
 from fleetmetrics.comm.job import split_endpoint
-from fleetmetrics.comm.launchers import LAUNCHERS
 from fleetmetrics.comm.slabs import Slab
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
+from fleetmetrics.launcher import LAUNCHERS
 
 __all__ = ["MPICommunicator"]
 

@@ -15,10 +15,11 @@ import time
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-from fleetmetrics.comm.launchers import LAUNCHERS, starter_of
+from fleetmetrics.comm.launchers import starter_of
 from fleetmetrics.comm.secret import folder_of_the_user
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.identity import MARK, RANKS, SETTING, Claim, claim_of, has_joined, is_here, status
+from fleetmetrics.identity import MARK, SETTING, Claim, claim_of, has_joined, is_here, status
+from fleetmetrics.launcher import LAUNCHERS, PADDLE
 
 __all__ = ["Finding", "is_the_worker", "leave_note", "look", "note", "worker_behind"]
 
@@ -76,10 +77,12 @@ def worker_behind() -> str:
 def look() -> Finding | None:
     """Look for two processes on this machine that claim one rank of this process's run."""
     claim = claim_of(os.environ)
-    found: dict[int, Claim] = {}
-    for process, data in _environments() if claim is not None else ():
-        other = claim_of(_parsed(data)) if _may_be_of(claim, data) else None
-        if other is not None and claim is not None and other.run == claim.run and _launched_alike(claim, process):
+    if claim is None:
+        return None
+    mine, found = _with_its_starter(claim, os.getpid()), {}
+    for process, data in _environments():
+        other = claim_of(_parsed(data)) if os.fsencode(max(claim.run, key=len)) in data else None
+        if other is not None and other.run == claim.run and _with_its_starter(other, process).run == mine.run:
             found[process] = other
     waiting: dict[Claim, dict[int, tuple[bool, int]]] = {}
     for process, other in found.items():
@@ -96,13 +99,14 @@ def look() -> Finding | None:
     return None
 
 
-def _launched_alike(claim: Claim, process: int) -> bool:
-    """Whether a process may be of this run by what has started it: another mpirun makes another run.
+def _with_its_starter(claim: Claim, process: int) -> Claim:
+    """The claim with what has started the process: another mpirun makes another run.
 
     What starts workers by Paddle's variables may be several shells, each of which starts one.
     """
-    variables = tuple(name for name, text in zip(RANKS, claim.rank) if text)
-    return RANKS[0] in variables or starter_of(process, variables) == starter_of(os.getpid(), variables)
+    if set(PADDLE.rank).intersection(claim.named):
+        return claim
+    return claim._replace(run=(*claim.run, starter_of(process, claim.named)))
 
 
 def leave_note(text: str) -> None:
@@ -143,10 +147,6 @@ def _environments() -> Iterator[tuple[int, bytes]]:
             if name.isdigit():
                 with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
                     yield int(name), file.read()
-
-
-def _may_be_of(claim: Claim | None, data: bytes) -> bool:
-    return claim is not None and os.fsencode(max(claim.run, key=len)) in data
 
 
 def _parsed(data: bytes) -> dict[str, str]:

@@ -75,7 +75,7 @@ def test_rank_0_says_what_digests_cover(value: str, whole: bool, monkeypatch: py
         def welcome() -> None:
             sock, _ = listener.accept()
             monkeypatch.setenv("FLEETMETRICS_DIGESTS", value)
-            guest = handshake.Guest(sock, b"known to both", job.mark, handshake._whole_digests())
+            guest = handshake.Guest(sock, b"known to both", job.mark, handshake.whole_digests())
             monkeypatch.setenv("FLEETMETRICS_DIGESTS", "all" if value == "heads" else "heads")  # a worker's own
             while not guest.read():
                 pass

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.launchers import LAUNCHERS, Place, is_server, parts_of, place_of, rank_told
+from fleetmetrics.comm.launchers import Place, is_server, parts_of, place_of, rank_told
 from fleetmetrics.errors import InvalidInputError, NoChannelError
-from fleetmetrics.identity import RANKS
+from fleetmetrics.identity import claim_of
+from fleetmetrics.launcher import LAUNCHERS, Launcher
 
 pytestmark = pytest.mark.numpy_only
 
@@ -293,6 +294,18 @@ def test_a_group_of_several_beside_an_environment_of_one_is_said(
     assert Job.from_environment().world_size == 1
 
 
-def test_claims_go_by_the_ranks_of_the_table() -> None:
-    """`identity` has a list of its own, since it is imported with the package, and the table is not."""
-    assert tuple(name for row in LAUNCHERS for name in row.rank) == RANKS
+@pytest.mark.parametrize("row", LAUNCHERS, ids=lambda row: row.name)
+def test_a_process_claims_a_rank_and_a_run_by_every_variable_of_the_table(row: Launcher) -> None:
+    for name in row.rank:
+        claims = [claim_of({name: text}) for text in "12"]
+        assert None not in claims and len({claim.rank for claim in claims if claim}) == 2, name
+    for name in (*row.size, *row.run, *row.host, *row.lists):
+        claims = [claim_of({row.rank[0]: "1", name: text}) for text in "12"]
+        assert len({claim.run for claim in claims if claim}) == 2, name
+
+
+def test_a_worker_that_imports_the_package_loads_the_table_and_nothing_else() -> None:
+    code = "import sys, fleetmetrics; print(*sorted(name for name in sys.modules if name[:5] in ('fleet', 'numpy')))"
+    environment = {**os.environ, "PADDLE_TRAINER_ID": "1"}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["fleetmetrics", "fleetmetrics.identity", "fleetmetrics.launcher"]

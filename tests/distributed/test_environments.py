@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from fleetmetrics.comm.launchers import LAUNCHERS, place_of
+from fleetmetrics.comm.launchers import place_of
+from fleetmetrics.launcher import LAUNCHERS
 from tests.distributed.cluster import ROOT, Job, free_ports
 
 pytestmark = pytest.mark.distributed
@@ -21,9 +22,11 @@ PAGES = [ROOT / "docs" / "guide" / "launchers.md", ROOT / "docs" / "zh" / "guide
 WORKER = Path(__file__).parent / "workers" / "environments.py"
 
 
+sys.path.insert(0, str(SCRIPT.parent))  # for what the scripts share
 spec = importlib.util.spec_from_file_location("environments", SCRIPT)
 script: Any = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(script)
+sys.path.remove(str(SCRIPT.parent))
 
 
 def printed(*arguments: str) -> list[str]:

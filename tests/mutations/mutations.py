@@ -1498,7 +1498,7 @@ MUTATIONS = [
     Mutation(
         "runs of two launchers on one machine are one",
         "comm/rivals.py::look",
-        " and _launched_alike(claim, process)",
+        " and _with_its_starter(other, process).run == mine.run",
         "",
         "tests/comm/test_rivals.py -k other_launchers",
     ),
