@@ -1278,7 +1278,7 @@ MUTATIONS = [
     ),
     Mutation(
         "launchers: the script of sbatch is one of several workers",
-        "comm/launchers.py::_is_a_step",
+        "launcher.py::_is_a_step",
         """(said["SLURM_PROCID"] != "0" or "SLURM_JOB_ID" not in said)""",
         "True",
         "tests/comm/test_launchers.py -k one_process",
