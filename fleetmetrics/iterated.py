@@ -129,7 +129,8 @@ def random_states_kept() -> Iterator[None]:
         stack.callback(np.random.set_state, np.random.get_state())
         paddle, torch = _loaded("paddle", "get_rng_state"), _loaded("torch", "get_rng_state")
         if paddle is not None:
-            stack.callback(paddle.set_rng_state, paddle.get_rng_state("cpu"), "cpu")
+            on_cpu = paddle.base.core.default_cpu_generator()  # Paddle 2.6 cannot set that of a device by name
+            stack.callback(on_cpu.set_state, on_cpu.get_state())
             stack.callback(paddle.set_rng_state, paddle.get_rng_state())
             stack.callback(paddle.set_cuda_rng_state, paddle.get_cuda_rng_state())
         if torch is not None:
