@@ -27,6 +27,8 @@ from fleetmetrics.errors import (
 from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.partial import Partial
 from fleetmetrics.records.fold import fold_in_order
+from fleetmetrics.records.folding import Folding, Folds
+from fleetmetrics.records.table import Table
 from fleetmetrics.sampling import Pass
 from fleetmetrics.settings import AllArguments, described, raise_if_positional, raise_if_unknown
 from fleetmetrics.state import State, add_numbers, blocks_of
@@ -115,7 +117,7 @@ class Accumulator(Partial):
         """The states, in the order of their declaration."""
         return self.states.values()
 
-    def record_metrics(self) -> Iterable[Any]:
+    def record_metrics(self) -> Iterable[Folding]:
         """Those that keep something of every sample."""
         return ()
 
@@ -165,14 +167,12 @@ class Accumulator(Partial):
         """Every state once, those of the checks first."""
         return list(dict.fromkeys([*(state for check in self.checks() for state in check.states), *self.own_states()]))
 
-    def _tables(self) -> dict[Any, list[Any]]:
-        """What is kept of every sample, with the metrics that stand on it."""
-        tables: dict[Any, list[Any]] = {}
+    def _folds(self) -> list[Folds]:
+        """The tables of what is kept of every sample, with all that fold each."""
+        tables: dict[Table, list[Folding]] = {}
         for metric in self.record_metrics():
             tables.setdefault(metric.table, []).append(metric)
-        for table, metrics in tables.items():
-            table.metrics = metrics
-        return tables
+        return [Folds(*each) for each in tables.items()]
 
     # -- add -----------------------------------------------------------------------------------------------
 
@@ -335,7 +335,8 @@ class Accumulator(Partial):
 
     def holds_samples(self) -> bool:
         """Whether batches of arrays or tensors have been added since the last reset."""
-        return any(state.value is not None for state in self._states()) or any(map(len, self._tables()))
+        tables = [folds.table for folds in self._folds()]
+        return any(state.value is not None for state in self._states()) or any(map(len, tables))
 
     def _check_is_free(self) -> None:
         """Overridden where adding could change the states of others."""
@@ -343,10 +344,11 @@ class Accumulator(Partial):
     def _enter_program(self) -> Any:
         from fleetmetrics import static
 
-        for table, metrics in self._tables().items():
+        for folds in self._folds():
+            metric, columns = folds.metrics[0], ", ".join(folds.table.columns)
             raise StaticProgramError(
-                f"{metrics[0].name} ({type(metrics[0]).__name__}) keeps every sample, and a static program has "
-                f"variables of a fixed size only; fetch {', '.join(table.columns)} with exe.run(fetch_list=...) and "
+                f"{metric.name} ({type(metric).__name__}) keeps every sample, and a static program has "
+                f"variables of a fixed size only; fetch {columns} with exe.run(fetch_list=...) and "
                 "give the arrays to add, after each run"
             )
         if any(state.value is not None for state in self._states()):
@@ -408,7 +410,7 @@ class Accumulator(Partial):
     ) -> Any:
         """The value over the samples of a channel's workers, who must say the same of the pass."""
         call = f"{type(self).__name__} {self.name}{of_pass}"
-        states, tables = self._states(), self._tables()
+        states, tables = self._states(), self._folds()
 
         def reduced() -> dict[State, np.ndarray]:
             made = channel.reduce_made(call, lambda: blocks_of(states, scope), timeout=timeout, trouble=trouble)
@@ -478,8 +480,8 @@ class Accumulator(Partial):
         """
         for state in self._states():
             state.reset(scope)
-        for table in self._tables():
-            table.reset()
+        for folds in self._folds():
+            folds.table.reset()
         self._pass.reset()
 
     def fresh(self, name: str | None = None) -> Any:
@@ -518,7 +520,7 @@ class Accumulator(Partial):
         return None
 
     def _holders(self) -> Sequence[Any]:
-        return [*self._states(), *self._tables(), self._held_pass]
+        return [*self._states(), *self._folds(), self._held_pass]
 
     def _called(self) -> str:
         return self.called()

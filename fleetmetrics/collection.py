@@ -11,6 +11,9 @@ from fleetmetrics.arguments import listed
 from fleetmetrics.composite import Composite, about, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Common, Metric
+from fleetmetrics.records.folding import Folding, Folds
+from fleetmetrics.records.table import Table
+from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
 
 if TYPE_CHECKING:
@@ -70,14 +73,14 @@ class MetricCollection(Composite):
         )
         self.metrics: dict[str, Metric] = {}
         self._known: dict[str, Any] = {}  # what does not change once the members are here
-        shared: dict[Any, Any] = {}
+        shared = Shared()
         for key, metric in entries:
             self._take(key, metric, shared)
         self._replace(metrics, dict(self.metrics))
         self.takes_label = label_taken(self.metrics.values())
         self.columns = tuple(dict.fromkeys(name for each in self.metrics.values() for name in each.columns))
 
-    def _take(self, key: str, metric: Metric, shared: dict[Any, Any]) -> None:
+    def _take(self, key: str, metric: Metric, shared: Shared) -> None:
         if not isinstance(metric, Metric):
             raise InvalidInputError(f"metrics[{key!r}] must be a Metric, not {type(metric).__name__}")
         operand = metric.collection == self.name and metric not in self.metrics.values()
@@ -145,7 +148,8 @@ class MetricCollection(Composite):
         return named
 
     def _parts(self) -> dict[str, tuple[Any, Sequence[Any]]]:
-        leaves = {name: (leaf, _holders_of(leaf)) for name, leaf in self._named_leaves().items()}
+        folds = {each.table: each for each in self._folds()}
+        leaves = {name: (leaf, _holders_of(leaf, folds)) for name, leaf in self._named_leaves().items()}
         return {"": (None, [*self._check.states, self._held_pass]), **leaves}
 
     def _apart(self, name: str) -> tuple[Sequence[Any], Callable[[], None]]:
@@ -157,13 +161,13 @@ class MetricCollection(Composite):
             )
         alone = leaf.fresh(leaf.name)
         alone.collection = self.name
-        alone.adopt(f"{self.name}.{name}", {})
+        alone.adopt(f"{self.name}.{name}", Shared())
 
         def attach() -> None:
             vars(leaf).update(vars(alone), name_made_up=leaf.name_made_up)
             self._known.clear()
 
-        return _holders_of(alone), attach
+        return _holders_of(alone, {each.table: each for each in alone._folds()}), attach
 
     def parts(self) -> Iterable[Metric]:
         """The members."""
@@ -181,7 +185,7 @@ class MetricCollection(Composite):
     def leaves(self) -> Sequence[Accumulator]:  # noqa: D102
         return self._once("leaves", super().leaves)
 
-    def record_metrics(self) -> Iterable[Any]:  # noqa: D102
+    def record_metrics(self) -> Iterable[Folding]:  # noqa: D102
         return self._once("record metrics", super().record_metrics)
 
     def _states(self) -> list[State]:
@@ -204,9 +208,9 @@ class MetricCollection(Composite):
         return super().called()
 
 
-def _holders_of(leaf: Accumulator) -> list[Any]:
+def _holders_of(leaf: Accumulator, folds: Mapping[Table, Folds]) -> list[Any]:
     """What a metric holds, but for the checks of samples."""
-    return [*leaf.own_states(), *dict.fromkeys(metric.table for metric in leaf.record_metrics())]
+    return [*leaf.own_states(), *dict.fromkeys(folds[metric.table] for metric in leaf.record_metrics())]
 
 
 def _key(metric: Any) -> str:

@@ -8,6 +8,7 @@ from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.records.folding import Folding
 from fleetmetrics.state import State
 
 __all__ = ["Composite", "about", "label_taken"]
@@ -36,7 +37,7 @@ class Composite(Accumulator):
         """Those of the metrics, each once."""
         return dict.fromkeys(state for leaf in self.leaves() for state in leaf.own_states())
 
-    def record_metrics(self) -> Iterable[Any]:
+    def record_metrics(self) -> Iterable[Folding]:
         """Those of the metrics, each once."""
         return dict.fromkeys(metric for leaf in self.leaves() for metric in leaf.record_metrics())
 

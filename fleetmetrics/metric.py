@@ -30,6 +30,7 @@ from fleetmetrics.composite import Composite, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.given import bare
+from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class Metric(Accumulator):
             raise InvalidInputError(f"{self.name} holds samples already; rename a metric before the first add")
         self._set_name(name)
         self.name_made_up = False
-        self.adopt(self.name, {})
+        self.adopt(self.name, Shared())
         return self
 
     @property
@@ -239,17 +240,17 @@ class Metric(Accumulator):
             f"declared state: {', '.join(self.states) or 'none'}"
         )
 
-    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
+    def adopt(self, prefix: str, shared: Shared) -> None:
         """Become part of a collection: take its names, and share the states that are there already.
 
         Args:
             prefix: what the states' names begin with.
-            shared: states and tables by what they count.
+            shared: what the members have in common.
         """
         for name, state in self.states.items():
             state.name = f"{prefix}.{name}"
             if state.key is not None:
-                self.states[name] = shared.setdefault(state.kind, state)
+                self.states[name] = shared.first(state.kind, state)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         """What a batch adds to each state; written with ``batch.xp``, for all three modes.
@@ -384,7 +385,7 @@ class Expression(Composite, Metric):
             return undefined(f"{self}", "the result is beyond float64, whose largest number is 1.8e308")
         return value
 
-    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:  # noqa: D102
+    def adopt(self, prefix: str, shared: Shared) -> None:  # noqa: D102
         for place, each in enumerate(self.operands):
             if isinstance(each, Metric) and each.collection is None:
                 each.collection = self.collection

@@ -49,7 +49,7 @@ class Partial(Checkpointed):
                     f"other must be a {type(self).__name__} with the settings of {self.name}; it is "
                     f"{getattr(each, 'name', each)!r} ({type(each).__name__}): {differs or 'its states differ'}"
                 )
-        tables = {table: table.with_others(its) for table, *its in zip(*every) if table.dealt}
+        tables = {folds.table: folds.with_others(its) for folds, *its in zip(*every) if folds.dealt}
         parts = [{state: its.saved(scope) for state, its in zip(mine, each) if not state.dealt} for each in every]
         made = {state: state.together(parts) for state in parts[0]}
         for state, held in made.items():
@@ -99,11 +99,12 @@ class Partial(Checkpointed):
         self._check_is_free()
         if not isinstance(complete_by, str):
             raise InvalidInputError(f"complete_by must be the name of a column, not {complete_by!r:.80}")
-        tables = self._tables()
-        for table, metrics in tables.items():
-            if table.order != complete_by:
-                leaf = next(leaf for leaf in self.leaves() if metrics[0] in leaf.record_metrics())
-                how = f"only by {table.order!r}" if table.order else "by nothing: it looks at all samples at once"
+        tables = self._folds()
+        for folds in tables:
+            order = folds.table.order
+            if order != complete_by:
+                leaf = next(leaf for leaf in self.leaves() if folds.metrics[0] in leaf.record_metrics())
+                how = f"only by {order!r}" if order else "by nothing: it looks at all samples at once"
                 raise InvalidInputError(
                     f"{self.called(leaf)}: complete_by is {complete_by!r}, and its samples are complete {how}. Put it "
                     "into a collection of its own; one that is not closed is merged with all of its samples"
@@ -113,15 +114,16 @@ class Partial(Checkpointed):
         values = {state: state.read() for state in self._states()}
         self._raise_if_invalid(values)
         given = None if totals is None else closed_by(totals, complete_by)
-        made = [table.folded(values, given) for table in tables]
-        for table, each in zip(tables, made):
-            table.hold([], each)
+        made = [folds.close(values, given) for folds in tables]
+        for folds, each in zip(tables, made):
+            folds.table.hold([], each)
 
 
 def closed_by(totals: Any, complete_by: str) -> Any:
     """What the first metric of ``totals`` that is closed by this column holds."""
-    asked = totals._tables() if isinstance(totals, Partial) else ()  # type: ignore[attr-defined]
-    closed = [table.closed for table in asked if table.closed and table.order == complete_by]
+    folds = totals._folds() if isinstance(totals, Partial) else ()  # type: ignore[attr-defined]
+    tables = [each.table for each in folds]
+    closed = [table.closed for table in tables if table.closed and table.order == complete_by]
     if not closed:
         raise InvalidInputError(f"totals must be a metric closed by {complete_by!r}, not {totals!r:.60}")
     return closed[0].carries[0]

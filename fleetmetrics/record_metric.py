@@ -40,7 +40,9 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.groups import exact_parts, starts_of
 from fleetmetrics.metric import Metric
 from fleetmetrics.numbers import combine_exactly
+from fleetmetrics.records.folding import Folding
 from fleetmetrics.records.table import Kept, Records, Table
+from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
 from fleetmetrics.xp import numpy_ops
 
@@ -50,7 +52,7 @@ __all__ = ["GroupedMetric", "RecordMetric"]
 _AT_ONCE = 2**18
 
 
-class RecordMetric(Metric):
+class RecordMetric(Metric, Folding):
     """A metric that keeps something of every sample; a worker needs memory for its own.
 
     Not for static programs, whose variables have a fixed size: fetch the predictions, and add the arrays.
@@ -107,10 +109,6 @@ class RecordMetric(Metric):
         """Fold one piece into the carry of those before. Where it is defined, one worker folds all pieces."""
         return self.join(carry, self.piece(carry, records, states))
 
-    def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """The carry of all records where there is one worker, in the order of its adds."""
-        return self.fold(self.start(), records.cached("prepared", self.table.prepare), states)
-
     def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> dict[str, Any]:
         """What a part is folded into that has all samples of some values of the order.
 
@@ -155,11 +153,11 @@ class RecordMetric(Metric):
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
         return self.formula(**{name: values[state] for name, state in self.states.items()}, **carries[self])
 
-    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:  # noqa: D102
+    def adopt(self, prefix: str, shared: Shared) -> None:  # noqa: D102
         super().adopt(prefix, shared)
         self.table.name = prefix
         if self.table.key is not None:
-            self.table = shared.setdefault(self.table.kind, self.table)
+            self.table = shared.first(self.table.kind, self.table)
 
 
 class Draws(NamedTuple):

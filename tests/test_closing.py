@@ -13,7 +13,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError
 from fleetmetrics.record_metric import RecordMetric
-from fleetmetrics.records.table import Closed, _packed
+from fleetmetrics.records.folding import Closed, _packed
 from tests import contract
 from tests.contract import CASES
 from tests.exactness import taken
@@ -48,7 +48,7 @@ def by_trees(parts: Any, seed: int) -> Any:
 def test_closed_parts_in_any_tree_give_what_one_pass_gives(name, weight):
     data = contract.draw(name, contract.first_dtypes(name), weight, samples=300)
     whole, *parts = [CASES[name].make() for _ in range(PARTS + 1)]
-    (table,) = whole._tables()
+    table = whole._folds()[0].table
     column = np.asarray(data.columns[table.order])
     part = np.unique(column, return_inverse=True)[1].reshape(-1) % (PARTS - 1)  # one stays empty
     quiet(lambda: contract.feed(whole, [data], "numpy"))
@@ -370,13 +370,13 @@ def test_what_cannot_have_been_folded_is_refused():
     metric = fm.GAUC()
     metric.add([0.3, 0.4, 0.2], [0, 1, 1], user=[1, 1, 2])
     metric.close("user")
-    (table,) = metric._tables()
-    carries, members = table.closed
+    (folds,) = metric._folds()
+    carries, members = folds.table.closed
     other = [{name: each for name, each in carries[0].items() if name != "drawn"}]
-    table.check({table: _packed(Closed(carries, members))})
+    folds.check({folds: _packed(Closed(carries, members))})
     for wrong in ((carries, members[::-1]), (carries, members[[0, 0, 1]]), (carries, members * 1.0), (other, members)):
         with pytest.raises(InvalidInputError, match="malformed"):
-            table.check({table: _packed(Closed(*wrong))})
+            folds.check({folds: _packed(Closed(*wrong))})
 
 
 def test_a_member_of_a_closed_collection_computes_only_with_it():

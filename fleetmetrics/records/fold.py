@@ -21,7 +21,8 @@ from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError
 from fleetmetrics.logs import progress
-from fleetmetrics.records.table import Closed, Records, Table, joined_records
+from fleetmetrics.records.folding import Closed, Folding, Folds
+from fleetmetrics.records.table import Records, Table, joined_records
 from fleetmetrics.serial.serializer import pack, unpack
 
 __all__ = ["fold_in_order"]
@@ -37,30 +38,31 @@ SKETCH = 4096
 def fold_in_order(
     call: str,
     channel: Communicator,
-    tables: Mapping[Table, Sequence[Any]],
+    tables: Sequence[Folds],
     states: Mapping[Any, np.ndarray],
     deadline: Deadline,
-) -> dict[Any, Any]:
+) -> dict[Folding, Any]:
     """Let the metrics of each table fold the records of all workers; their carries, the same on every worker."""
-    carries: dict[Any, Any] = {}
-    for table, metrics in tables.items():
-        folds = _Folds(table, metrics, table.known(states))
-        made: Any = table.closed
+    carries: dict[Folding, Any] = {}
+    for folds in tables:
+        under_way, made = _UnderWay(folds, folds.known(states)), folds.table.closed
+        carried: Sequence[Any] = under_way.carries
         if channel.world_size > 1:
-            made = _fold_together(f"{call}, records", channel, folds, deadline)
+            found = _fold_together(f"{call}, records", channel, under_way, deadline)
+            made, carried = (found, ()) if isinstance(found, Closed) else (None, found)
         elif made is None:
-            records = Records(table.records())  # what is cached in it goes with it
-            made = folds.each("alone", records) if records else folds.carries
-        carries.update(zip(metrics, table.opened(made, folds.states) if isinstance(made, Closed) else made))
+            records = Records(folds.table.records())  # what is cached in it goes with it
+            carried = under_way.each("alone", records) if records else carried
+        carries.update(zip(folds.metrics, carried if made is None else folds.opened(made, under_way.states)))
     return carries
 
 
-class _Folds:
+class _UnderWay:
     """A table's metrics, and their carries so far."""
 
-    def __init__(self, table: Table, metrics: Sequence[Any], states: Sequence[Mapping[str, np.ndarray]]) -> None:
-        self.table, self.metrics, self.states = table, metrics, states
-        self.carries = [metric.start() for metric in metrics]
+    def __init__(self, folds: Folds, states: Sequence[Mapping[str, np.ndarray]]) -> None:
+        self.folds, self.table, self.metrics, self.states = folds, folds.table, folds.metrics, states
+        self.carries: list[Any] = [metric.start() for metric in folds.metrics]
 
     def each(self, method: str, records: Records, *carries: Any) -> list[Any]:
         """What a method of each metric makes of records; and of carries, if it takes them."""
@@ -74,7 +76,7 @@ class _Folds:
         ]
 
 
-def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: Deadline) -> list[Any] | Closed:
+def _fold_together(call: str, channel: Communicator, folds: _UnderWay, deadline: Deadline) -> list[Any] | Closed:
     table = folds.table
     records, letter = Records({}), Letter(None)
     with Caught() as caught:
@@ -88,7 +90,7 @@ def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: De
             kinds = by_rank(kind for kind, *_ in told)
             raise AgreementError(f"{table.name}: the workers differ, close all of them or none: {kinds}.")
         if closed:
-            return Letter(*pack(["closed", *table.joined_closed(closed)]))
+            return Letter(*pack(["closed", *folds.folds.join_closed(closed)]))
         _check_kinds(table, told)
         return Letter(*pack(["cuts", _cuts(told)]))
 
@@ -106,7 +108,7 @@ def _fold_together(call: str, channel: Communicator, folds: _Folds, deadline: De
     return unpack(*answer)
 
 
-def _round(call: str, channel: Communicator, folds: _Folds, mine: Records, last: bool, deadline: Deadline) -> Letter:
+def _round(call: str, channel: Communicator, folds: _UnderWay, mine: Records, last: bool, deadline: Deadline) -> Letter:
     """Send the records of one piece; rank 0 folds it, and answers after the last one."""
 
     def decide(letters: Sequence[Letter]) -> Letter:
@@ -119,11 +121,11 @@ def _round(call: str, channel: Communicator, folds: _Folds, mine: Records, last:
 
 
 def _fold_spread(
-    call: str, channel: Communicator, folds: _Folds, mine: Sequence[Records], deadline: Deadline
+    call: str, channel: Communicator, folds: _UnderWay, mine: Sequence[Records], deadline: Deadline
 ) -> list[Any]:
     """Fold every so many pieces on each worker; rank 0 joins what comes of them in their order."""
     rank, size = channel.rank, channel.world_size
-    before = _Folds(folds.table, folds.metrics, folds.states)  # looked at on rank 0 only
+    before = _UnderWay(folds.folds, folds.states)  # looked at on rank 0 only
     made: list[Any] = []
     caught = Caught()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetri
 from fleetmetrics.formulas.bootstrap import bootstrap_result
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.record_metric import Draws, GroupedMetric
+from fleetmetrics.shared import Shared
 from fleetmetrics.state import Lanes, State
 from fleetmetrics.warning import muted
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
@@ -30,6 +31,14 @@ __all__ = ["Bootstrap"]
 _AT_ONCE = 2**23
 #: The largest mean of NumPy's Poisson variables; a larger one is cut to it, an error of less than 1e-8.
 _LARGEST = 2**63 - 2**35
+
+
+class _Alike(NamedTuple):
+    """What metrics have in common that draw alike."""
+
+    drawn: Lanes  #: how often each replicate has drawn a sample
+    lanes: dict[State, Lanes]  #: the replicates of each state
+    metrics: list[Metric]
 
 
 class Bootstrap(Wrapper):
@@ -118,7 +127,7 @@ class Bootstrap(Wrapper):
     def _fit(self) -> None:
         for each in self.metric.record_metrics():
             if not isinstance(each, GroupedMetric):
-                self.refuse_records("resample groups of samples outside, one metric for each")
+                raise self.keeps_samples(each, "resample groups of samples outside, one metric for each")
             group = each.table.order
             self.ids = self.ids or group
             if self.ids != group:
@@ -133,7 +142,7 @@ class Bootstrap(Wrapper):
         else:
             self._partition()
 
-    def _adopted(self, prefix: str, shared: dict[Any, Any]) -> Iterable[State]:
+    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
         self.metric.adopt(prefix, shared)
         states = list(self.metric.own_states())
         self._lanes: dict[State, Lanes] = {}
@@ -141,8 +150,8 @@ class Bootstrap(Wrapper):
             return states
         self._kind = ("bootstrap", self.replicates, self.seed, self.ids)
         drawn = self._lanes_of(State("", (), "int64", "sum", "drawn"), f"{prefix}.drawn")
-        alike: tuple[Lanes, dict[State, Lanes], list[Metric]] = shared.setdefault(self._kind, (drawn, {}, []))
-        self._drawn, self._all_lanes, self._metrics = alike  # of all metrics that draw alike
+        alike = shared.first(self._kind, _Alike(drawn, {}, []))
+        self._drawn, self._all_lanes, self._metrics = alike
         self._metrics.append(self.metric)
         for state, name in zip(states, names_of(prefix, states, "_replicates")):
             self._lanes[state] = self._all_lanes.setdefault(state, self._lanes_of(state, name))

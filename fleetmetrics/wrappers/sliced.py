@@ -11,7 +11,9 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.metric import Common, Metric
+from fleetmetrics.records.folding import Folding
 from fleetmetrics.records.table import Table
+from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
 from fleetmetrics.warning import gathered, part_named, warn
 from fleetmetrics.wrappers.keyed import host_keys
@@ -109,17 +111,15 @@ class Sliced(Wrapper):
     def _fit(self) -> None:
         self.columns = tuple(dict.fromkeys((self.by, *self.metric.columns)))
 
-    def _adopted(self, prefix: str, shared: dict[Any, Any]) -> Iterable[State]:
-        if self._slicing.kind not in shared:
-            shared[self._slicing.kind] = self._slicing.fresh(prefix)
-        self._slicing = slicing = shared[self._slicing.kind]
+    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
+        self._slicing = slicing = shared.first(self._slicing.kind, self._slicing.fresh(prefix))
         self.metric.adopt(prefix, slicing.shared)
         self._entries = {state: slicing.state_of(state) for state in self.metric.own_states()}
         self._records = {metric: SlicedRecords(metric, slicing) for metric in self.metric.record_metrics()}
         first = () if slicing.table is None else (slicing.table,)
         return (*first, slicing.samples, *self._entries.values())
 
-    def record_metrics(self) -> Iterable[Any]:
+    def record_metrics(self) -> Iterable[Folding]:
         """Those that keep every sample, by slice."""
         return self._records.values()
 

@@ -6,6 +6,7 @@ The records of a metric that keeps every sample get the key as an additional col
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from typing import Any, Callable, Mapping
 
 import numpy as np
@@ -15,8 +16,9 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.keys import Coded
 from fleetmetrics.batch.lanes import Groups
 from fleetmetrics.errors import InvalidInputError, StaticProgramError
-from fleetmetrics.record_metric import RecordMetric
+from fleetmetrics.records.folding import Folding
 from fleetmetrics.records.table import Records, Table, joined_records
+from fleetmetrics.shared import Shared
 from fleetmetrics.state import Lanes, State
 from fleetmetrics.warning import warn
 from fleetmetrics.wrappers.keyed import KeyTable, Plan, Rows, check_kind, found_in, host_keys
@@ -28,7 +30,7 @@ __all__ = ["KEY", "FixedSlicing", "GrowingSlicing", "SlicedRecords", "Slicing"]
 KEY = "slice key"
 
 
-class Slicing:
+class Slicing(ABC):
     """What `Sliced` metrics of a collection with the same settings share.
 
     Args:
@@ -41,19 +43,26 @@ class Slicing:
     #: The keys, where they grow.
     table: KeyTable | None = None
 
-    # What derives from it says:
-    _new_state: Any  # the state with an entry for each slice of a state
-    _enter: Any  # a batch in lanes, as `enter` returns it
-    keys: Any  # the sorted keys of all workers, from the global states
-
     def __init__(self, by: str, other: str, prefix: str, kept: Any) -> None:
         self.by, self.other, self.prefix, self.kept = by, other, prefix, kept
         #: Slicings of equal kind can replace each other.
         self.kind = ("sliced", by, other, tuple(kept.tolist()) if isinstance(kept, np.ndarray) else kept)
-        self.shared: dict[Any, Any] = {}  # states and tables of the metrics that are sliced, by what they count
+        self.shared = Shared()  # of the metrics that are sliced
         self.tables: dict[Table, Table] = {}
         self._entries: dict[State, State] = {}
         self.samples = self.state_of(State(f"{prefix}.samples", (), "int64", "sum", "samples of the slice"))
+
+    @abstractmethod
+    def _new_state(self, state: State) -> State:
+        """The state with an entry for each slice of a state."""
+
+    @abstractmethod
+    def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
+        """A batch in lanes, as `enter` returns it."""
+
+    @abstractmethod
+    def keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
+        """The sorted keys of all workers, from the global states."""
 
     def fresh(self, prefix: str) -> Slicing:
         """A slicing of the same settings, without states."""
@@ -69,6 +78,7 @@ class Slicing:
         """A batch in lanes, one for each slice of its samples, and any plan for the table; None if no sample counts."""
         return batch.cached(("in slices", self), lambda: self._enter(batch))
 
+    @abstractmethod
     def warn_of_the_rest(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
         """Warn, in the name of the metric ``owner``, if there were too many keys to keep."""
 
@@ -108,6 +118,9 @@ class FixedSlicing(Slicing):
 
     def keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
         return self.kept
+
+    def warn_of_the_rest(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
+        """It keeps what was asked for: no warning."""
 
 
 class GrowingSlicing(Slicing):
@@ -176,19 +189,15 @@ def _prepared(table: Table, records: Records) -> Records:
     return table.sorted(joined_records(table.name, [{**part, KEY: np.full(part.length, key)} for key, part in parts]))
 
 
-class SlicedRecords:
+class SlicedRecords(Folding):
     """Takes the place of a metric that keeps every sample where records are folded, and folds each slice separately."""
 
-    def __init__(self, metric: RecordMetric, slicing: Slicing) -> None:
+    def __init__(self, metric: Folding, slicing: Slicing) -> None:
         self.metric, self.name, self.slicing, self.columns = metric, metric.name, slicing, metric.columns
         self.table = slicing.tables.setdefault(metric.table, _sliced_table(metric.table))
-        self._own = {name: slicing.state_of(state) for name, state in metric.states.items()}
-
-    @property
-    def states(self) -> Mapping[str, State]:
-        """The states that `fold` needs."""
-        own = {f"own {name}": state for name, state in self._own.items()}
-        return own if self.slicing.table is None else {**own, "keys": self.slicing.table}
+        self.states = {f"own {name}": slicing.state_of(each) for name, each in metric.states.items()}
+        if slicing.table is not None:
+            self.states["keys"] = slicing.table
 
     def start(self) -> dict[str, Any]:
         """No slices yet; those that there are have the metric's carry by their place among the keys, or by the key."""
@@ -202,10 +211,6 @@ class SlicedRecords:
     def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Let the metric fold each slice of a piece."""
         return {"slices": {**carry["slices"], **self._each(self.metric.fold, carry, records, states)}}
-
-    def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Fold all records where there is one worker."""
-        return self.fold(self.start(), records.cached("prepared", self.table.prepare), states)
 
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """What the metric makes of each slice of a piece."""
@@ -253,7 +258,7 @@ class SlicedRecords:
         return np.asarray(states["keys"] if "keys" in states else self.slicing.keys({}))
 
     def _states_at(self, states: Mapping[str, np.ndarray], place: int) -> dict[str, np.ndarray]:
-        return {name: states[f"own {name}"][place, ...] for name in self._own}
+        return {name: states[f"own {name}"][place, ...] for name in self.metric.states}
 
     def _slices(self, records: Records, states: Mapping[str, np.ndarray]) -> list[tuple[int, Records, Any]]:
         """The slices in a piece: the place of each key, its samples, and the states of the metric."""

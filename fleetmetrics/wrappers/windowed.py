@@ -12,6 +12,7 @@ from fleetmetrics.arguments import flag_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.numbers import REST, combine_exactly, identity
+from fleetmetrics.shared import Shared
 from fleetmetrics.state import InPlace, State, read, spread
 from fleetmetrics.warning import part_named
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
@@ -79,19 +80,20 @@ class Windowed(Wrapper):
         super().__init__(metric, **common)
 
     def _fit(self) -> None:
-        self.refuse_records("compute it at the end of each window, and reset it")
+        for each in self.metric.record_metrics():
+            raise self.keeps_samples(each, "compute it at the end of each window, and reset it")
         self.refuse_growing("give Sliced keys=[...]")
 
-    def _adopted(self, prefix: str, shared: dict[Any, Any]) -> Iterable[State]:
-        self.metric.adopt(prefix, shared if self.lifetime else shared.setdefault(("window alone", self.last), {}))
-        rings = shared.setdefault(("window", self.last), {})
-        self._turn: Turn = rings.setdefault("turn", Turn(f"{prefix}.turn", self.last))
+    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
+        rings = shared.first(self.last, _Rings(Turn(f"{prefix}.turn", self.last)))
+        self.metric.adopt(prefix, shared if self.lifetime else rings.alone)
+        self._turn = rings.turn
         self._rings: dict[State, Ring] = {}
         own = list(self.metric.own_states())
         for state, name in zip(own, names_of(prefix, own, "_window")):
             raise_if_too_large(f"last={self.last}", (self.last, *state.shape), f"the window of {state.name!r}")
             ring = Ring(state, self._turn, name, ("window", self.last, state.key))
-            self._rings[state] = rings.setdefault(state, ring)
+            self._rings[state] = rings.of.setdefault(state, ring)
         return (self._turn, *self._rings.values(), *(own if self.lifetime else ()))
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
@@ -137,6 +139,15 @@ class Step:
         """A number, tensor or variable; fixed before the turn moves on."""
         current = self.turn.current()
         return namespace(current).remainder(current, self.turn.size)
+
+
+class _Rings:
+    """What windows of equal length have in common."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.of: dict[State, Ring] = {}
+        self.alone = Shared()  #: of metrics whose lifetime nobody asks for
 
 
 class Turn(State):

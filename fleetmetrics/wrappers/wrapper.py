@@ -9,6 +9,8 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Common, Metric
+from fleetmetrics.records.folding import Folding
+from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
 
 if TYPE_CHECKING:
@@ -30,9 +32,6 @@ class Wrapper(Metric):
 
     #: The wrappers that cannot be wrapped in this one, and what to do instead.
     refused: ClassVar[dict[str, str]] = {}
-    # What derives from it says:
-    _fit: Any  # what it adds to the metric's settings; InvalidInputError if it does not fit
-    _adopted: Any  # its states, after the metric has been adopted; as `adopt`
     #: Why it cannot be wrapped, or what must change first; any metric may have one.
     unfit = ""
 
@@ -58,9 +57,17 @@ class Wrapper(Metric):
         self.columns = metric.columns
         self.metric.adopt(metric.name, {})  # operands share what they count alike, which `_fit` looks at
         self._fit()
-        self.adopt(self.name, {})
+        self.adopt(self.name, Shared())
 
-    def adopt(self, prefix: str, shared: dict[Any, Any]) -> None:
+    def _fit(self) -> None:
+        """Look whether the metric fits, and say what this asks for beside it; InvalidInputError if it does not."""
+        raise NotImplementedError
+
+    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
+        """Adopt the metric, as `adopt` does, and return the states of both."""
+        raise NotImplementedError
+
+    def adopt(self, prefix: str, shared: Shared) -> None:
         self.metric.collection = self.collection
         self.states = {state.name: state for state in self._adopted(prefix, shared)}
 
@@ -92,13 +99,12 @@ class Wrapper(Metric):
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "metric": self.metric}
 
-    def refuse_records(self, instead: str) -> None:
-        """Raise if the metric keeps every sample; ``instead`` is what the caller can do."""
-        for each in self.metric.record_metrics():
-            raise InvalidInputError(
-                f"{type(self).__name__} takes metrics whose states are sums, and {each.name} ({type(each).__name__}) "
-                f"keeps every sample; {instead}"
-            )
+    def keeps_samples(self, metric: Folding, instead: str) -> InvalidInputError:
+        """The error for a metric that keeps every sample; ``instead`` is what the caller can do."""
+        return InvalidInputError(
+            f"{type(self).__name__} takes metrics whose states are sums, and {metric.name} ({type(metric).__name__}) "
+            f"keeps every sample; {instead}"
+        )
 
     def refuse_growing(self, instead: str) -> None:
         """Raise if a state of the metric grows; ``instead`` is what the caller can do."""
@@ -111,7 +117,7 @@ class Wrapper(Metric):
     def _added_through(self) -> Iterable[Accumulator]:
         return (self.metric,)
 
-    def record_metrics(self) -> Iterable[Any]:
+    def record_metrics(self) -> Iterable[Folding]:
         """Those of the metric."""
         return self.metric.record_metrics()
 

@@ -117,7 +117,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a user in two closed parts is not found",
-        "records/table.py::Table.joined_closed",
+        "records/folding.py::Folds.join_closed",
         "twice = np.unique(members[1:][members[1:] == members[:-1]])",
         "twice = members[:0]",
         "tests/test_closing.py -k two_parts",
@@ -131,7 +131,7 @@ MUTATIONS = [
     ),
     Mutation(
         "open and closed parts merge",
-        "records/table.py::Table.with_others",
+        "records/folding.py::Folds._joined",
         "if closed and len(closed) < len(filled):\n            raise",
         "if False:\n            raise",
         "tests/test_closing.py -k never_fed",
@@ -600,8 +600,8 @@ MUTATIONS = [
     Mutation(
         "reset forgets the records",
         "accumulator.py::Accumulator.reset",
-        "            table.reset()",
-        "            table.name",
+        "            folds.table.reset()",
+        "            folds.table.name",
         "tests/test_contract.py -k 'reset_forgets_everything and exact'",
     ),
     Mutation(
@@ -1399,8 +1399,8 @@ MUTATIONS = [
     Mutation(
         "a batch that is refused stays among the samples that are kept",
         "records/table.py::Table.back_to",
-        "del self._batches[mark:]",
-        "del self._batches[mark + 1 :]",
+        "del self.batches[mark:]",
+        "del self.batches[mark + 1 :]",
         "tests/test_atomic.py -k samples_that_others",
     ),
     Mutation(

@@ -254,5 +254,5 @@ def test_wrappers_can_be_copied_with_what_they_hold(copied: Any) -> None:
 
 def snapshot(metrics: Any) -> list[Any]:
     return [(state.name, state.read().tobytes()) for state in metrics._states()] + [
-        len(table) for table in metrics._tables()
+        len(folds.table) for folds in metrics._folds()
     ]

@@ -202,7 +202,7 @@ def test_metrics_that_keep_every_sample_are_sliced_too(keys: Any) -> None:
     metrics = fm.MetricCollection({name: fm.Sliced(make(), keys=keys) for name, make in makes.items()})
     for part in np.array_split(np.arange(N), 7):
         metrics.add(P[part], Y[part], W[part], slot=slot[part], user=user[part])
-    tables = {table.columns for table in metrics._tables()}
+    tables = {folds.table.columns for folds in metrics._folds()}
     assert len(tables) == 3 and ("user", "score", "label", "weight", "slice key") in tables
     value = metrics.compute()
     for name, make in makes.items():

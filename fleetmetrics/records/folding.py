@@ -1,0 +1,222 @@
+"""Folding: what metrics make of the records of a table, piece by piece, and what they keep of a part that is closed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics.batch.hashing import integer_ids
+from fleetmetrics.errors import InvalidInputError, RecordError
+from fleetmetrics.formulas.groups import starts_of
+from fleetmetrics.records.table import Kept, Records, Table
+from fleetmetrics.serial import MISFITS
+from fleetmetrics.serial.serializer import pack, unpack
+
+if TYPE_CHECKING:
+    from fleetmetrics.state import State
+
+__all__ = ["Carry", "Closed", "Folding", "Folds"]
+
+#: What a metric has made of some records, by name; it goes to other workers and into checkpoints.
+Carry = Dict[str, Any]
+
+
+class Folding(ABC):
+    """What folds the records of a table: a metric, or the slices of one.
+
+    Every method is abstract but where all kinds share it, so that no kind misses one that is new.
+    """
+
+    name: str
+    table: Table
+    columns: tuple[str, ...]  #: the further arguments of ``add`` that it asks for
+    states: dict[str, State]  #: those that its methods are given, by name
+
+    @property
+    @abstractmethod
+    def spreads(self) -> bool:
+        """Whether each piece can be folded on another worker."""
+
+    @abstractmethod
+    def start(self) -> Carry:
+        """The carry for the first piece."""
+
+    @abstractmethod
+    def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> Carry | None:
+        """What `piece` must know of an earlier piece, quickly found; None: nothing."""
+
+    @abstractmethod
+    def piece(self, before: Carry, records: Records, states: Mapping[str, np.ndarray]) -> Carry:
+        """The carry of one piece; ``before`` is what `ahead` tells of the pieces before, joined."""
+
+    @abstractmethod
+    def join(self, carry: Carry, later: Carry) -> Carry:
+        """The carry of all pieces so far, and of the piece that follows, as one."""
+
+    @abstractmethod
+    def fold(self, carry: Carry, records: Records, states: Mapping[str, np.ndarray]) -> Carry:
+        """Fold one piece into the carry of those before."""
+
+    @abstractmethod
+    def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> Carry:
+        """What a part is folded into that has all samples of some values of the table's order."""
+
+    @abstractmethod
+    def join_closed(self, carry: Carry, other: Carry) -> Carry:
+        """Two closed parts, in any order, as one."""
+
+    @abstractmethod
+    def of_closed(self, carry: Carry, states: Mapping[str, np.ndarray]) -> Carry:
+        """The carry for the value, from all closed parts together."""
+
+    def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> Carry:
+        """The carry of all records where there is one worker, in the order of its adds."""
+        return self.fold(self.start(), records.cached("prepared", self.table.prepare), states)
+
+
+class Closed(NamedTuple):
+    """What is left of the samples of a part that has all of its users'."""
+
+    carries: list[Any]  #: of the table's metrics, in their order
+    members: np.ndarray  #: the users: int64, sorted, of texts a hash
+
+
+class Folds:
+    """A table and all that fold it: what a checkpoint saves of them, and what merging puts together.
+
+    It is a holder, as a `fleetmetrics.state.State` is one. Two of the same table are equal, as long as all that fold
+    the table are in both: a closed table has a carry of each.
+    """
+
+    dealt = True
+
+    def __init__(self, table: Table, metrics: Sequence[Folding]) -> None:
+        self.table, self.metrics = table, metrics
+        self.name = table.name
+        #: Those of equal kind can replace each other.
+        self.kind = table.kind
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Folds) and other.table is self.table
+
+    def __hash__(self) -> int:
+        return id(self.table)
+
+    def known(self, values: Mapping[Any, np.ndarray]) -> list[dict[str, np.ndarray]]:
+        """The states of each of the metrics, by name."""
+        return [{name: values[state] for name, state in metric.states.items()} for metric in self.metrics]
+
+    # -- closing
+
+    def close(self, values: Mapping[Any, np.ndarray], totals: Any) -> Closed:
+        """What the metrics make of all that was kept; see `fleetmetrics.partial.Partial.close`. Nothing changes."""
+        table = self.table
+        if table.closed is not None:
+            return table.closed
+        records, members = Records(table.records()), np.empty(0, np.int64)
+        carries = [metric.closed(records, own, totals) for metric, own in zip(self.metrics, self.known(values))]
+        if records and table.order is not None and table.order in self.metrics[0].columns:
+            column = records.cached("prepared", table.prepare)[table.order]
+            members = np.unique(integer_ids(column[starts_of(column)]))
+        return Closed(carries, members)
+
+    def join_closed(self, parts: Sequence[Closed]) -> Closed:
+        """Several as one; InvalidInputError if two have samples of one user."""
+        members = np.sort(np.concatenate([part.members for part in parts]))
+        twice = np.unique(members[1:][members[1:] == members[:-1]])
+        if len(twice):
+            raise InvalidInputError(
+                f"{self.name}: {len(twice)} values of {self.table.order!r} are in two parts that are closed by it, "
+                f"such as {twice[0]} (of a text, this is the hash); all samples of a value must be in one part"
+            )
+        carries = parts[0].carries
+        for part in parts[1:]:
+            carries = [metric.join_closed(*both) for metric, *both in zip(self.metrics, carries, part.carries)]
+        return Closed(carries, members)
+
+    def opened(self, closed: Closed, states: Sequence[Any]) -> list[Any]:
+        """The carries, for the metrics' values."""
+        if len(closed.carries) != len(self.metrics):
+            raise InvalidInputError(f"{self.name} was closed in a collection; compute that")
+        return [metric.of_closed(*both) for metric, *both in zip(self.metrics, closed.carries, states)]
+
+    # -- merging
+
+    def with_others(self, others: Sequence[Folds]) -> tuple[list[Kept], Closed | None]:
+        """What these hold together, for `Table.hold`; they stay as they are."""
+        return self._joined([self.table, *(each.table for each in others)])
+
+    def _joined(self, tables: Sequence[Table]) -> tuple[list[Kept], Closed | None]:
+        filled = [each for each in tables if len(each)]
+        closed = [each.closed for each in filled if each.closed is not None]
+        if closed and len(closed) < len(filled):
+            raise InvalidInputError(
+                f"{self.name}: some parts are closed and others are not; close all of them, or none"
+            )
+        return [kept for each in filled for kept in each.batches], self.join_closed(closed) if closed else None
+
+    # -- checkpoints: as for `fleetmetrics.state.State`
+
+    def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
+        """The table's columns but for those of all ones, copied; none without samples."""
+        table = self.table
+        if table.closed is not None:
+            return _packed(table.closed)
+        return {name: column.copy() for name, column in table.records().items() if column is not None and len(column)}
+
+    def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
+        """What several tables hold together, one after the other."""
+        whole, *others = [Folds(self.table.fresh(), self.metrics) for _ in range(1 + len(parts))]
+        for other, part in zip(others, parts):
+            other.load(part[self])
+        whole.table.hold(*whole.with_others(others))
+        return whole.saved()
+
+    def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
+        """Raise InvalidInputError if it cannot `load` this."""
+        columns, table = held[self], self.table
+        if _LAYOUT in columns:
+            self._check_closed(columns)
+            return
+        known = set(columns) == {table.packed} or set(columns) <= set(table.columns)
+        shapes = {column.shape for column in columns.values()}
+        if not known or len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+            told = ", ".join(f"{name} {list(column.shape)}" for name, column in columns.items())
+            raise InvalidInputError(f"{self.name} must hold {', '.join(table.columns)} of equal length, not {told}")
+
+    def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
+        """Hold what was `saved`."""
+        table = self.table
+        if not held or _LAYOUT in held:
+            table.hold([], _unpacked(held) if held else None)
+        else:
+            columns = held if table.packed in held else {**dict.fromkeys(table.columns), **held}
+            table.hold([Kept(None, None, Records(columns))], None)
+
+    def _check_closed(self, held: Mapping[str, np.ndarray]) -> None:
+        empty = [metric.closed(Records({}), {}, None) for metric in self.metrics]
+        with contextlib.suppress(*MISFITS, RecordError):
+            carries, members = _unpacked(held)
+            fits = members.dtype == np.int64 and members.ndim == 1 and (members[1:] > members[:-1]).all()
+            if fits and [each.keys() for each in carries] == [each.keys() for each in empty]:
+                return
+        raise InvalidInputError(f"{self.name} is closed in the checkpoint, and what it was folded into is malformed")
+
+
+#: What a closed table has instead of columns, whose names have no spaces.
+_LAYOUT, _PAYLOAD = "closed layout", "closed payload"
+
+
+def _packed(closed: Closed) -> dict[str, np.ndarray]:
+    packed = pack([closed.carries, closed.members])
+    layout = json.dumps(packed.layout).encode()
+    return {_LAYOUT: np.frombuffer(layout, np.uint8), _PAYLOAD: np.frombuffer(b"".join(packed.buffers), np.uint8)}
+
+
+def _unpacked(held: Mapping[str, np.ndarray]) -> Closed:
+    carries, members = unpack(json.loads(held[_LAYOUT].tobytes()), held[_PAYLOAD].tobytes())
+    return Closed(carries, members)
