@@ -13,7 +13,8 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError
 from fleetmetrics.record_metric import RecordMetric
-from fleetmetrics.records.folding import Closed, _packed
+from fleetmetrics.records.folding import _packed
+from fleetmetrics.records.table import Closed
 from tests import contract
 from tests.contract import CASES
 from tests.exactness import taken
@@ -196,7 +197,7 @@ def test_where_one_metric_cannot_be_closed_none_is():
     metrics = gauc([1, 1, 2], None, fails=Fails())
     with pytest.raises(KeyError):
         metrics.close("user")
-    assert [table.closed for table in metrics._tables()] == [None, None]
+    assert [folds.table.closed for folds in metrics._folds()] == [None, None]
 
 
 def test_totals_closed_by_another_column_are_refused():

@@ -21,8 +21,8 @@ from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError
 from fleetmetrics.logs import progress
-from fleetmetrics.records.folding import Closed, Folding, Folds
-from fleetmetrics.records.table import Records, Table, joined_records
+from fleetmetrics.records.folding import Folding, Folds
+from fleetmetrics.records.table import Closed, Records, Table, joined_records
 from fleetmetrics.serial.serializer import pack, unpack
 
 __all__ = ["fold_in_order"]

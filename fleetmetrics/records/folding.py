@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence
 
 import numpy as np
 
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.errors import InvalidInputError, RecordError
 from fleetmetrics.formulas.groups import starts_of
-from fleetmetrics.records.table import Kept, Records, Table
+from fleetmetrics.records.table import Closed, Kept, Records, Table
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.serializer import pack, unpack
 
 if TYPE_CHECKING:
     from fleetmetrics.state import State
 
-__all__ = ["Carry", "Closed", "Folding", "Folds"]
+__all__ = ["Carry", "Folding", "Folds"]
 
 #: What a metric has made of some records, by name; it goes to other workers and into checkpoints.
 Carry = Dict[str, Any]
@@ -76,13 +76,6 @@ class Folding(ABC):
     def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> Carry:
         """The carry of all records where there is one worker, in the order of its adds."""
         return self.fold(self.start(), records.cached("prepared", self.table.prepare), states)
-
-
-class Closed(NamedTuple):
-    """What is left of the samples of a part that has all of its users'."""
-
-    carries: list[Any]  #: of the table's metrics, in their order
-    members: np.ndarray  #: the users: int64, sorted, of texts a hash
 
 
 class Folds:

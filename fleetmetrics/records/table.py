@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -11,10 +11,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.serial import small
 from fleetmetrics.xp import to_host, together_to_host
 
-if TYPE_CHECKING:
-    from fleetmetrics.records.folding import Closed
-
-__all__ = ["Kept", "Records", "Table", "joined_records"]
+__all__ = ["Closed", "Kept", "Records", "Table", "joined_records"]
 
 
 class Records(Dict[str, Any]):
@@ -46,6 +43,13 @@ class Kept(NamedTuple):
     xp: Any  #: the batch's namespace
     keep: Any  #: flags of the samples that count; None: all
     records: Mapping[str, Any]  #: arrays or tensors ``[n]`` by column; None for a column of ones
+
+
+class Closed(NamedTuple):
+    """What is left of the samples of a part that has all of its users'."""
+
+    carries: list[Any]  #: of the table's metrics, in their order
+    members: np.ndarray  #: the users: int64, sorted, of texts a hash
 
 
 class Table:

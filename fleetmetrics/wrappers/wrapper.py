@@ -55,7 +55,7 @@ class Wrapper(Metric):
         self.takes_label = metric.takes_label
         self.arguments = metric.arguments
         self.columns = metric.columns
-        self.metric.adopt(metric.name, {})  # operands share what they count alike, which `_fit` looks at
+        self.metric.adopt(metric.name, Shared())  # operands share what they count alike, which `_fit` looks at
         self._fit()
         self.adopt(self.name, Shared())
 

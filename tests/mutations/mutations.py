@@ -1526,10 +1526,10 @@ MUTATIONS = [
     ),
     Mutation(
         "the users of joined parts are not sorted, and one in two parts is not found",
-        "records/table.py::Table.joined_closed",
+        "records/folding.py::Folds.join_closed",
         "np.sort(np.concatenate([part.members for part in parts]))",
         "np.concatenate([part.members for part in parts])",
-        "tests/records/test_table.py -k among_the_others",
+        "tests/records/test_folding.py -k among_the_others",
     ),
     Mutation(
         "the records of slices are prepared without the slice",
@@ -1548,8 +1548,8 @@ MUTATIONS = [
     Mutation(
         "windows of other lengths in a collection are one",
         "wrappers/windowed.py::Windowed._adopted",
-        'shared.setdefault(("window", self.last), {})',
-        'shared.setdefault("window", {})',
+        "shared.first(self.last, _Rings(",
+        'shared.first("window", _Rings(',
         "tests/wrappers/test_windowed.py -k 'side_by_side and numpy'",
     ),
     Mutation(

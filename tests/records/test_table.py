@@ -1,4 +1,4 @@
-"""Tables: what is kept of every sample, joined once, sorted, closed, saved and loaded."""
+"""Tables: what is kept of every sample, joined once, and sorted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.table import Closed, Kept, Records, Table, _packed, joined_records
+from fleetmetrics.records.table import Kept, Records, Table, joined_records
 from fleetmetrics.xp import numpy_ops
 
 pytestmark = pytest.mark.numpy_only
@@ -77,7 +77,7 @@ def test_what_the_owner_writes_into_a_tensor_or_a_mask_later_is_not_in_the_table
     found = table()
     found.accumulate(Kept(DeviceOps, keep, {"user": users, "score": score, "weight": None}))
     users[:], score.value[:], keep[:] = 7, 7.0, True
-    ((_, mask, records),) = found._batches
+    ((_, mask, records),) = found.batches
     assert mask.tolist() == [True, False] and records["user"].tolist() == [1, 2]
     assert records["score"].value.tolist() == [0.1, 0.2] and records["weight"] is None
 
@@ -160,145 +160,9 @@ def test_tables_with_other_keys_orders_or_columns_do_not_replace_each_other() ->
     assert len({Table("mine", *each).kind for each in given}) == 4
 
 
-# -- saved and loaded ---------------------------------------------------------------------------------------------
-
-
-def test_what_is_saved_is_loaded_and_is_not_what_the_table_holds() -> None:
-    for batch in (([1, 2], [0.1, 0.2]), ([1, 2], [0.1, 0.2], [0.5, 2.0])):
-        one, other = filled(batch), table()
-        saved = one.saved()
-        assert set(saved) == {"user", "score", *(["weight"] if len(batch) > 2 else [])}
-        other.check({other: saved})
-        other.load(saved)
-        assert lists(other.records()) == lists(one.records())
-        saved["score"][:] = 9
-        assert lists(one.records())["score"] == [0.1, 0.2]
-    assert table().saved() == filled(([], [])).saved() == {}
-
-
-def test_a_table_that_has_loaded_nothing_is_empty() -> None:
-    found = filled(([1], [0.1]))
-    found.load({})
-    assert len(found) == 0 and found.records() == {}
-    assert lists(found.with_others([filled(([2], [0.2]))])[0][0].records)["user"] == [2]
-
-
-@pytest.mark.parametrize(
-    "held",
-    [
-        {"user": np.zeros(2), "score": np.zeros(3)},
-        {"user": np.zeros((2, 1)), "score": np.zeros((2, 1))},
-        {"user": np.zeros(2), "age": np.zeros(2)},
-        {"user": np.array(1)},
-    ],
-)
-def test_columns_of_a_checkpoint_that_do_not_fit_are_an_error(held: dict[str, np.ndarray]) -> None:
-    mine = table()
-    with pytest.raises(InvalidInputError, match=r"mine must hold user, score, weight of equal length, not user \["):
-        mine.check({mine: held})
-
-
-def test_pickles_and_copies_have_the_samples_and_no_metrics() -> None:
+def test_pickles_and_copies_have_the_samples() -> None:
     metric = fm.GAUC()
     metric.add([0.1, 0.2], [0, 1], user=[1, 1])
-    (mine,) = metric._tables()
     metric.compute()
-    assert mine.metrics
-    for other in (pickle.loads(pickle.dumps(mine)), copy.copy(mine)):
-        assert other.metrics == () and other.records()["user"].tolist() == [1, 1]
-
-
-# -- closed -------------------------------------------------------------------------------------------------------
-
-
-def closed(users: Any) -> tuple[Any, Table]:
-    metric = fm.GAUC(name="it")
-    if len(users):
-        metric.add(np.arange(len(users)) / 7, np.arange(len(users)) % 2, user=users)
-    metric.close(complete_by="user")
-    (mine,) = metric._tables()
-    return metric, mine
-
-
-def test_a_closed_table_holds_something_and_folds_no_more() -> None:
-    metric, mine = closed([4, 4, 5])
-    assert len(mine) == 1 and mine.folded({}, None) is mine.closed
-    metric.reset()
-    assert len(mine) == 0 and mine.closed is None
-
-
-@pytest.mark.parametrize(("one", "other"), [([1, 9], [3, 1]), ([5, 9], [1, 9]), ([1, 2], [2, 3])])
-def test_a_user_in_two_parts_is_found_wherever_it_is_among_the_others(one: list[int], other: list[int]) -> None:
-    first, second = closed(one)[0], closed(other)[0]
-    (twice,) = {*one} & {*other}
-    with pytest.raises(InvalidInputError, match=f"1 values of 'user' are in two parts .*, such as {twice} "):
-        first.merge(second)
-
-
-def test_a_closed_table_takes_no_samples_and_is_not_joined_with_an_open_one() -> None:
-    metric, mine = closed([4, 4, 5])
-    with pytest.raises(InvalidInputError, match="is closed, and takes no more samples; reset it, or add to a new one"):
-        mine.accumulate(kept([1], [0.1]))
-    open_ = fm.GAUC(name="it")
-    open_.add([0.1, 0.2], [0, 1], user=[1, 1])
-    for one, other in ((metric, open_), (open_, metric)):
-        before = repr(one.state_dict())
-        with pytest.raises(InvalidInputError, match="some parts are closed and others are not; close all of them, or"):
-            one.merge(other)
-        assert repr(one.state_dict()) == before
-    batches, joined = mine.with_others([mine.fresh(), mine.fresh()])  # those without samples are neither
-    assert batches == [] and joined is not None and joined.members.tolist() == [4, 5]
-
-
-def test_tables_together_hold_the_samples_of_all() -> None:
-    tables = [filled(([1], [0.1])), table(), filled(([2], [0.2]), ([3], [0.3]))]
-    mine = table()
-    mine.hold(*mine.with_others(tables))
-    assert lists(mine.records())["user"] == [1, 2, 3] and mine.closed is None
-    found = mine.together([{mine: each.saved()} for each in tables])
-    assert {name: column.tolist() for name, column in found.items()} == {"user": [1, 2, 3], "score": [0.1, 0.2, 0.3]}
-    (_, one), (_, other) = closed([4, 4]), closed([5])
-    both = one.fresh()
-    both.metrics = one.metrics
-    both.load(one.together([{one: one.saved()}, {one: other.saved()}]))
-    assert both.closed is not None and both.closed.members.tolist() == [4, 5]
-    assert len(both.closed.carries) == 1
-
-
-def test_the_users_of_joined_parts_are_sorted() -> None:
-    metric = closed([5, 9, 5])[0]
-    metric.merge(closed([7, 1, 7])[0])
-    (mine,) = metric._tables()
-    assert mine.closed.members.tolist() == [1, 5, 7, 9]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"members": np.array([1.0, 2.0])},
-        {"members": np.array([[1], [2]])},
-        {"members": np.array([1, 2], np.int32)},
-        {"members": np.array([2, 1])},
-        {"members": np.array([1, 1])},
-        {"carries": []},
-        {"carries": [{}]},
-        {"carries": [[]]},
-        {"carries": [{}, {}]},
-    ],
-    ids=repr,
-)
-def test_a_closed_table_of_a_checkpoint_that_is_malformed_is_an_error(change: dict[str, Any]) -> None:
-    _, mine = closed([1, 1, 2])
-    assert mine.closed is not None
-    other = closed([])[1]
-    other.check({other: _packed(mine.closed)})  # as it is
-    with pytest.raises(InvalidInputError, match="closed in the checkpoint, and what it was folded into is malformed"):
-        other.check({other: _packed(mine.closed._replace(**change))})
-
-
-def test_what_was_closed_in_a_collection_is_computed_there() -> None:
-    _, mine = closed([1, 1, 2])
-    assert mine.closed is not None
-    twice = Closed(mine.closed.carries * 2, mine.closed.members)
-    with pytest.raises(InvalidInputError, match="was closed in a collection; compute that"):
-        mine.opened(twice, [{}, {}])
+    for other in (pickle.loads(pickle.dumps(metric.table)), copy.copy(metric.table)):
+        assert other.records()["user"].tolist() == [1, 1]
