@@ -294,7 +294,7 @@ MUTATIONS = [
     ),
     Mutation(
         "compute gives the local value",
-        "accumulator.py::Accumulator.compute",
+        "accumulator.py::Accumulator._computed",
         "            self._raise_if_invalid(values)\n            return values",
         "            values = {state: state.read(scope) for state in states}\n            return values",
         "tests/test_metric.py -k over_all_workers",
@@ -671,8 +671,8 @@ MUTATIONS = [
     Mutation(
         "the mask is ignored",
         "batch/batch.py::Batch._live",
-        "for array in (self.mask, self.weight) if array is not None]",
-        "for array in (self.weight,) if array is not None] or [self.xp.cast(self.xp.ones_like(self._each), 'bool')]",
+        "given = [array for array in (self.mask, self.weight, self.dealt) if array is not None]",
+        "given = [array for array in (self.weight, self.dealt) if array is not None]",
         "tests/batch/test_batch.py tests/test_contract.py -k 'dropped_sample or empty_batch'",
     ),
     Mutation(
