@@ -12,7 +12,6 @@ from fleetmetrics import xp as namespaces
 from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
-from fleetmetrics.checkpoint import HeldPass
 from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, began
@@ -32,6 +31,7 @@ from fleetmetrics.records.table import Table
 from fleetmetrics.sampling import Pass
 from fleetmetrics.settings import AllArguments, described, raise_if_positional, raise_if_unknown
 from fleetmetrics.state import State, add_numbers, blocks_of
+from fleetmetrics.state_dicts import HeldPass
 
 __all__ = ["Accumulator"]
 

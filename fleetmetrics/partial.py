@@ -12,9 +12,9 @@ from typing import Any, Iterable, Mapping
 import numpy as np
 
 from fleetmetrics.arguments import listed
-from fleetmetrics.checkpoint import Checkpointed
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.settings import described, difference
+from fleetmetrics.state_dicts import Checkpointed
 
 __all__ = ["merge_all"]
 

@@ -194,7 +194,7 @@ class State:
             self.static.reset(scope)
         self.value = self.rest = None
 
-    # -- checkpoints and merging: what it holds as arrays, none at the identity; see `fleetmetrics.checkpoint`
+    # -- checkpoints and merging: what it holds as arrays, none at the identity; see `fleetmetrics.state_dicts`
 
     #: Whether a job that resumes with another number of workers deals the parts out, instead of making one of them.
     dealt: ClassVar[bool] = False

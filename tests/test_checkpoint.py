@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.checkpoint import ABOUT
+from fleetmetrics.state_dicts import ABOUT
 from tests.cases.regression import tweedie
 from tests.contract import CASES, StaticFeed, batches, draw, feed, first_dtypes, same, state_bytes
 from tests.fakes import Together, together

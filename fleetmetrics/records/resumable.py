@@ -8,7 +8,6 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.checkpoint import Checkpointed
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.ledger import Ledger
@@ -18,6 +17,7 @@ from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way
 from fleetmetrics.serial import misfits_named
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.settings import Told
+from fleetmetrics.state_dicts import Checkpointed
 
 __all__ = ["Resumable", "plain_settings"]
 
@@ -87,7 +87,7 @@ class Resumable(Checkpointed):
 
 
 class Kept:
-    """The records of its owner as a holder; see `fleetmetrics.checkpoint`."""
+    """The records of its owner as a holder; see `fleetmetrics.state_dicts`."""
 
     dealt = True
     name = kind = "records"

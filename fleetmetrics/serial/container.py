@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 import struct
-from typing import Any, BinaryIO, Callable, Dict, Iterator, NoReturn, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterator, Mapping, NoReturn, Tuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
         raise
 
 
-def write_arrays(path: str, arrays: Arrays, note: Any) -> int:
+def write_arrays(path: str, arrays: Mapping[tuple[str, str], np.ndarray], note: Any) -> int:
     """Write plain arrays and a note, fit for JSON, or leave the file as it is; returns the number of bytes."""
     packed = [pack_arrays([small(array)]) for array in arrays.values()]
     digests = [hashlib.sha256() for _ in packed]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import math
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +41,22 @@ def test_the_final_value_is_that_without_the_break(
     assert all(report["error"] == pytest.approx(whole["error"], rel=1e-14) for report in reports)
     assert all(report["order"] == whole["order"] == list(range(61)) for report in reports)
     assert all(report["evaluated"] == whole["evaluated"] for report in reports)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_without_strict_workers_take_what_both_sides_have(
+    workers: int, folder: str, broken_off: dict[str, Any]
+) -> None:
+    before = ast.literal_eval(broken_off["values"])
+    reports = run(WORKER, workers, args={"folder": folder, "phase": "goes on otherwise"})
+    for report in reports:
+        assert report["strict"].startswith("InvalidInputError: on ranks 0"), report["strict"]
+        assert "holds 'evaluator', 'metrics', 'order'; given are 'metrics', 'new'" in report["strict"]
+        assert report["differing"] == reports[0]["differing"] and "Error: " in report["differing"]
+        assert report["held"] == [False, False]
+        assert ast.literal_eval(report["values"]) == {
+            name: before[name] for name in ("exact", "auc", "count", "by user")
+        }
+        assert math.isnan(report["undefined"]) and report["new"] == 0
+        assert sorted(report["missing"]) == ["metrics.mean", "new"]
+        assert sorted(report["unexpected"]) == ["evaluator", "metrics.error", "metrics.gauc", "order"]

@@ -162,3 +162,40 @@ def test_a_thread_that_waits_out_its_deadline_says_so_and_the_next_calls_work(po
     assert seconds < 0.5 + SLACK
     assert zero[1][0] == text
     assert after_zero == after_one == [3]
+
+
+def test_no_call_of_another_thread_comes_between_the_exchanges_of_a_save(port: int, tmp_path: Path) -> None:
+    """On rank 0 the other thread is in line while the first exchange goes on, on rank 1 it comes after the save."""
+    saved = tmp_path / "saved"
+
+    def work(rank: int) -> Any:
+        comm = member(rank, 2, port)
+        count, other = (metric(fm.Sum, name, rank, times) for name, times in (("saved", 1), ("other", 10)))
+        over = threading.Event()
+
+        def save() -> Any:
+            if rank == 1:
+                wait_for(tmp_path / "in line")
+            try:
+                return outcome(lambda: fm.save(saved, count, communicator=comm, timeout=20))
+            finally:
+                over.set()
+
+        def call() -> Any:
+            if rank == 1:
+                assert over.wait(20)
+            else:
+                in_line(comm, 1)
+            return outcome(lambda: other.compute(communicator=comm, timeout=20))
+
+        def look() -> None:
+            if rank == 0:
+                in_line(comm, 2)
+                (tmp_path / "in line").touch()
+
+        results = side_by_side(save, call, look)
+        again = metric(fm.Sum, "saved", rank, 7)
+        fm.load(saved, again, communicator=comm, timeout=20)
+        return results, again.compute(communicator=comm, timeout=20)
+
+    assert run(2, work) == [([None, 30.0, None], 3.0)] * 2

@@ -58,7 +58,7 @@ MUTATIONS = [
     # -- collections that have gained a metric ----------------------------------------------------------------
     Mutation(
         "a metric that a collection has gained takes the samples that another has counted",
-        "checkpoint.py::Checkpointed._plan",
+        "state_dicts.py::Checkpointed._plan",
         "if any(taken.get(holder, key) != key for holder, key in zip(holders, keys)):",
         "if False:",
         "tests/test_checkpoint.py -k 'gained_and_lost and mse-1'",
@@ -170,6 +170,20 @@ MUTATIONS = [
         "return held_of(np.array(self._whole(scope)), self.rest) if filled else {}",
         "return held_of(self._whole(scope), self.rest) if filled else {}",
         "tests/test_checkpoint.py -k is_a_copy",
+    ),
+    Mutation(
+        "a fresh expression makes a metric that stands twice twice",
+        "accumulator.py::Accumulator._anew",
+        "made[given] = given._made_anew(self._part_name(given, name), made)",
+        "made[given] = given._made_anew(self._part_name(given, name), {})",
+        "tests/test_expression.py -k which_operands_are_one",
+    ),
+    Mutation(
+        "a worker keeps to itself that it was given no communicator",
+        "comm/choose.py::channel_of",
+        "return get_communicator(), trouble or error",
+        "raise error from None",
+        "tests/distributed/test_channel.py -k what_is_no_communicator",
     ),
     Mutation(
         "a file's arrays are not looked at",
@@ -1179,10 +1193,17 @@ MUTATIONS = [
     ),
     Mutation(
         "an unfinished part of a checkpoint passes",
-        "checkpoint.py::save",
+        "checkpoint.py::_write",
         " or os.path.getsize(part) != letter.note",
         "",
         "tests/test_resume.py -k rank_0_does",
+    ),
+    Mutation(
+        "another thread's call comes between the two exchanges of a save",
+        "checkpoint.py::save",
+        'channel.together(written, deadline, "save")',
+        "written()",
+        "tests/distributed/test_threads.py -k save",
     ),
     Mutation(
         "parts of a checkpoint that changed places load",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import paddle
-from cluster import arguments, report
+from cluster import arguments, error_text, report
 
 import fleetmetrics as fm
 from fleetmetrics.evaluator import Evaluator
@@ -101,6 +101,33 @@ def main(rank: int, folder: str, phase: str) -> None:
         report(order=metrics["order"].compute(), evaluated=metrics["evaluator"].evaluate())
 
 
+def go_on_otherwise(rank: int, folder: str) -> None:
+    """What went on has gained a metric and lost others, in its collection and beside it."""
+    sampler = paddle.io.DistributedBatchSampler(Samples(), SIZE, shuffle=True)
+    members = {**job(sampler)["metrics"].metrics, "mean": fm.MeanAbsoluteError()}
+    kept = {name: members[name].fresh() for name in ("mean", "exact", "auc", "count", "by user")}
+    metrics = {"metrics": fm.MetricCollection(kept, name="all"), "new": fm.Count(name="new")}
+    report(
+        strict=error_text(lambda: fm.load(folder, metrics)),
+        differing=error_text(lambda: fm.load(folder, metrics, strict=rank > 0)),
+        held=[metrics["metrics"].holds_samples(), metrics["new"].holds_samples()],
+    )
+    done = fm.load(folder, metrics, strict=False)
+    values = metrics["metrics"].compute()
+    undefined = values.pop("mean")
+    report(
+        missing=list(done.missing),
+        unexpected=list(done.unexpected),
+        values=repr(plain(values)),
+        undefined=undefined,
+        new=metrics["new"].compute(),
+    )
+
+
 if __name__ == "__main__":
     communicator = fm.get_communicator()
-    main(communicator.rank, **arguments())
+    given = arguments()
+    if given["phase"] == "goes on otherwise":
+        go_on_otherwise(communicator.rank, given["folder"])
+    else:
+        main(communicator.rank, **given)
