@@ -1596,7 +1596,7 @@ MUTATIONS = [
     ),
     Mutation(
         "without strict a metric alone takes what one with other settings held",
-        "checkpoint.py::Checkpointed._plan",
+        "state_dicts.py::Checkpointed._plan",
         "len(mine) > 1 and class_of",
         "class_of",
         "tests/test_checkpoint.py -k alone_or_of",
