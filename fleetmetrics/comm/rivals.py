@@ -18,7 +18,7 @@ from typing import Iterator, NamedTuple
 from fleetmetrics.comm.launchers import starter_of
 from fleetmetrics.comm.secret import folder_of_the_user
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.identity import MARK, SETTING, Claim, claim_of, has_joined, is_here, status
+from fleetmetrics.identity import MARK, RUNS, SETTING, Claim, claim_of, has_joined, is_here, status
 from fleetmetrics.launcher import LAUNCHERS, PADDLE
 
 __all__ = ["Finding", "is_the_worker", "leave_note", "look", "note", "worker_behind"]
@@ -80,8 +80,9 @@ def look() -> Finding | None:
     if claim is None:
         return None
     mine, found = _with_its_starter(claim, os.getpid()), {}
+    written = os.fsencode(max((os.environ.get(name, "") for name in RUNS), key=len))
     for process, data in _environments():
-        other = claim_of(_parsed(data)) if os.fsencode(max(claim.run, key=len)) in data else None
+        other = claim_of(_parsed(data)) if written in data else None
         if other is not None and other.run == claim.run and _with_its_starter(other, process).run == mine.run:
             found[process] = other
     waiting: dict[Claim, dict[int, tuple[bool, int]]] = {}

@@ -125,6 +125,26 @@ def test_rivals_of_another_run_are_not_of_this_one(processes: Processes, name: s
     assert rivals.look() is None
 
 
+def test_rivals_of_one_launcher_are_found_by_all_that_it_says_of_its_run(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the run by two variables, and no environment holds both in one piece."""
+    said = {
+        "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,127.0.0.1:2",
+        "PADDLE_GLOO_RENDEZVOUS": "3",
+        "PADDLE_GLOO_FS_PATH": "/tmp/" + "a" * 200,
+        "POD_NAME": "b" * 200,
+    }
+    for name, text in said.items():
+        monkeypatch.setenv(name, text)
+    processes.start(HERE, **said)
+    assert rivals.look() is None
+    processes.start(HERE, **{**said, "POD_NAME": "c" * 200})
+    assert rivals.look() is None
+    processes.start(HERE, **said)
+    assert rivals.look() is not None
+
+
 def test_rivals_of_another_rank_of_this_run_are_found_and_named_by_it(processes: Processes) -> None:
     for _ in range(2):
         processes.start(HERE, PADDLE_TRAINER_ID="0")
