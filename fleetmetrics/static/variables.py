@@ -16,6 +16,7 @@ from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNot
 from fleetmetrics.numbers import REDUCTIONS, identity
 from fleetmetrics.static.claims import BY_COUNTER, Claim, claims_of, renew
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
+from fleetmetrics.static.threads import locked, stat_var_names
 from fleetmetrics.warning import warn
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
@@ -330,8 +331,8 @@ def _watch() -> None:
 
     checked_run.by_fleetmetrics = True  # type: ignore[attr-defined]
     executor.run = checked_run
-    executor.train_from_dataset = _one_thread_only(executor.train_from_dataset)
-    executor.infer_from_dataset = _one_thread_only(executor.infer_from_dataset)
+    executor.train_from_dataset = _counting_right(executor.train_from_dataset)
+    executor.infer_from_dataset = _counting_right(executor.infer_from_dataset)
 
 
 def _plain(program: Any) -> Any:
@@ -355,18 +356,29 @@ def _initialised(program: Any, scope: Any) -> list[str]:
     return names
 
 
-def _one_thread_only(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
+def _counting_right(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run_from_dataset)
     def checked(self: Any, *given: Any, **named: Any) -> Any:
         call = inspect.signature(run_from_dataset).bind(self, *given, **named).arguments
         threads = max(call.get("thread", 0), getattr(call.get("dataset"), "thread_num", 1))
-        counted = [state.name for state in states(_plain(call.get("program")))] if threads > 1 else []
-        if counted:
+        program, scope = _plain(call.get("program")), call.get("scope") or paddle.static.global_scope()
+        counted = _initialised(program, scope)
+        if counted and kind_of(program) is not Legacy:
+            raise StaticProgramError(
+                f"this program accumulates into {counted[0]}, and {run_from_dataset.__name__} takes no program of "
+                "Paddle 3 (PIR). Read the data in a loop, and give each batch to exe.run"
+            )
+        counted += [name for name in stat_var_names(program) if name not in counted]
+        if not counted or threads == 1:
+            return run_from_dataset(self, *given, **named)
+        if not isinstance(self.place, paddle.CPUPlace) or program._pipeline_opt or program._heter_pipeline_opt:
             raise StaticProgramError(
                 f"this program accumulates into {counted[0]}, and {threads} threads would lose batches: two of them "
-                "read the same old value, and one update is gone. Give the dataset thread_num=1 (for a QueueDataset "
-                "thread=1 does not do); or train a program without metrics, and count with another in a loop of exe.run"
+                "read the same old value, and one update is gone. That can be helped on the CPU alone, and not in a "
+                "pipeline. Give the dataset thread_num=1 (for a QueueDataset thread=1 does not do); or train a program "
+                "without metrics, and count with another in a loop of exe.run"
             )
-        return run_from_dataset(self, *given, **named)
+        with locked(program, counted, scope):
+            return run_from_dataset(self, *given, **named)
 
     return checked

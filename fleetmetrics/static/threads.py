@@ -1,0 +1,132 @@
+"""Right counts where several threads run one program: in ``train_from_dataset`` and ``infer_from_dataset``.
+
+Paddle's threads share the persistable variables of a program and do not lock them: two read the same old count, and one
+update is gone. What is in the strategy's ``stat_var_names`` is meant to be counted by each thread apart and added up in
+the end. Where it lies on the workers' own device, the CPU, no thread gets one of its own, and the common one is added
+to itself, once for each thread but the first: 2**15 times too much for 16.
+
+So, while the program runs, one lock is around the operations that update its counters. Paddle's blocking queue is that
+lock: it holds one token, which a thread takes out and puts back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import Any, Iterable, Iterator
+
+import numpy as np
+import paddle
+from paddle.base import core
+
+from fleetmetrics.errors import StaticProgramError
+
+__all__ = ["locked", "stat_var_names"]
+
+#: The operations that fail for no values of a batch.
+_NEVER_FAIL = ("assign", "elementwise_add", "elementwise_max", "elementwise_min")
+
+#: No two runs share a lock, nor a lock a name with what is in the scope.
+_locks = itertools.count()
+
+
+def stat_var_names(program: Any) -> list[str]:
+    """The variables of a legacy program that its strategy lets Paddle merge over threads."""
+    return list((getattr(program, "_fleet_opt", None) or {}).get("stat_var_names") or ())
+
+
+@contextlib.contextmanager
+def locked(program: Any, counters: Iterable[str], scope: Any) -> Iterator[None]:
+    """Let one thread at a time update counters of a legacy program, inside of the ``with`` statement.
+
+    Args:
+        program: that threads are about to run on the CPU.
+        counters: names of variables of it. Those in its ``stat_var_names`` are taken off, for good.
+        scope: that the run is to have.
+
+    Raises:
+        StaticProgramError: a counter is updated inside of a branch or a loop, where there can be no lock.
+    """
+    counted = set(counters)
+    original, changed = program.desc, core.ProgramDesc(program.desc)
+    name = f"fleetmetrics.lock_{next(_locks)}"
+    block = changed.block(0)
+    for first, last in reversed(_sections(changed, counted)):
+        _guard(block, first, last, name)
+        _rehearse(block, first, last)
+    merged = stat_var_names(program)
+    if counted.intersection(merged):
+        program._fleet_opt["stat_var_names"] = [each for each in merged if each not in counted]
+    queue = core.init_lod_tensor_blocking_queue(scope.var(name), 1, False)
+    token = core.LoDTensor()
+    token.set(np.zeros(1), paddle.CPUPlace())
+    tokens = core.LoDTensorArray()
+    tokens.append(token)
+    queue.push(tokens)
+    program.desc = changed
+    try:
+        yield
+        scope.erase([name])  # not after an error of one thread: others may still be waiting
+    finally:
+        program.desc = original
+
+
+def _guard(block: Any, first: int, last: int, queue: str) -> None:
+    """Let a section begin by taking the token out of the queue, and end by putting it back."""
+    token = f"{queue}.token"
+    block.var(token.encode()).set_type(core.VarDesc.VarType.LOD_TENSOR)
+    for place, kind in ((last + 1, "enqueue"), (first, "dequeue")):
+        operation = block._insert_op(place)
+        operation.set_type(kind)
+        operation._set_attr("queue_name", queue)
+        if kind == "enqueue":
+            operation.set_input("X", [token])
+        else:
+            operation.set_output("Out", [token])
+
+
+def _rehearse(block: Any, first: int, last: int) -> None:
+    """Let the operations of a section run before it, too, into variables of the thread, unless they cannot fail.
+
+    What a batch makes fail, such as a score over 1, then fails in a thread without the token: the others would wait for
+    it for ever.
+    """
+    if all(block.op(place + 1).type() in _NEVER_FAIL for place in range(first, last + 1)):  # behind the dequeue
+        return
+    renamed: dict[str, str] = {}
+    for number in range(last + 1 - first):
+        operation = block._insert_op(first + number)
+        operation.copy_from(block.op(first + 2 * number + 2))
+        for name in set(operation.input_arg_names()) & set(renamed):
+            operation._rename_input(name, renamed[name])
+        for name in operation.output_arg_names():
+            renamed[name] = f"{name}@rehearsed"
+            block.var(renamed[name].encode()).set_type(core.VarDesc.VarType.LOD_TENSOR)
+            operation._rename_output(name, renamed[name])
+
+
+def _sections(program: Any, counters: set[str]) -> list[tuple[int, int]]:
+    """From where to where operations update counters: the first and the last place of each section, in their order."""
+    for number in range(1, program.num_blocks()):
+        inside = program.block(number)
+        for place in range(inside.op_size()):
+            found = counters.intersection(inside.op(place).output_arg_names())
+            if found:
+                raise StaticProgramError(
+                    f"this program updates {min(found)} inside of a branch or a loop, where threads cannot be kept "
+                    "apart: some updates would be lost. Update it outside, with weights of 0 or 1, or give the dataset "
+                    "thread_num=1"
+                )
+    block = program.block(0)
+    read: dict[str, int] = {}  # since its last update, where first
+    sections: list[tuple[int, int]] = []
+    for place in range(block.op_size()):
+        operation = block.op(place)
+        for name in counters.intersection(operation.input_arg_names()):
+            read.setdefault(name, place)
+        for name in counters.intersection(operation.output_arg_names()):
+            first, last = read.pop(name, place), place
+            while sections and sections[-1][1] >= first - 1:  # they overlap or touch
+                first = min(first, sections.pop()[0])
+            sections.append((first, last))
+    return sections
