@@ -16,7 +16,7 @@ import fleetmetrics as fm
 from fleetmetrics import static
 from tests.contract import new_programs
 from tests.nursery import Nursery
-from tests.paddle_version import on_legacy_graph
+from tests.paddle_version import on_legacy_graph, on_pir
 from tests.static.test_variables import Program, fresh
 
 
@@ -164,26 +164,54 @@ def from_dataset(
 
 @on_legacy_graph
 @pytest.mark.parametrize("name", ["train_from_dataset", "infer_from_dataset"])
-def test_threads_are_refused_over_a_program_with_states_and_one_thread_counts_right(name, nursery, tmp_path):
+@pytest.mark.parametrize("threads", [1, 16])
+def test_any_number_of_threads_counts_each_batch_once(name, threads, nursery, tmp_path):
     then = f"""
     run = executor.{name}
-    told = [error(lambda: run(main, dataset)), error(lambda: run(main, dataset, thread=1))]
-    dataset = from_files(1)
-    told.append(error(lambda: run(main, dataset, None, 2)))
-    before = count("total")
-    run(main, dataset)
-    print([*told, before, count("total")])
+    text, described = str(main), main.desc.serialize_to_string()
+    for _ in range(3):
+        run(main, dataset)
+    untouched = (str(main), main.desc.serialize_to_string()) == (text, described)
+    left = [each for each in ("0", "1", "2") if paddle.static.global_scope().find_var("fleetmetrics.lock_" + each)]
+    print([count("total"), count(stat_pos.name), untouched, left, main._fleet_opt["stat_var_names"]])
     """
-    by_dataset, in_spite_of_argument, by_argument, before, after = from_dataset(nursery, tmp_path, then)
-    assert by_dataset.startswith("this program accumulates into total, and 4 threads would lose batches")
-    assert "Give the dataset thread_num=1" in by_dataset and "and 2 threads" in by_argument
-    assert in_spite_of_argument == by_dataset  # Paddle starts four
-    assert (before, after) == (0, 1)
+    total, stat_pos, untouched, left, merged = from_dataset(nursery, tmp_path, then, threads, ("state", "stat_pos"))
+    assert (total, stat_pos) == (3, 3)
+    assert untouched and not left
+    assert merged == [] if threads > 1 else len(merged) == 2
 
 
 @on_legacy_graph
-def test_what_is_refused_would_lose_samples(nursery, tmp_path):
-    """The reason: there is no lock, and sooner or later two threads meet: sooner in long files."""
+def test_metrics_and_the_drop_in_auc_count_what_one_thread_would_in_any_scope_and_from_memory(nursery, tmp_path):
+    then = """
+    n, most = fm.Count(name="n"), fm.static.create_state("most", dtype="float64", reduction="max")
+    n.add(x)
+    fm.static.accumulate(most, paddle.cast(paddle.max(x), "float64"))
+    auc = fm.AUC(buckets=64, name="auc")
+    auc.add(x, paddle.cast(x, "int64"))
+    _, _, [batch_pos, _, mine, _] = fm.static.auc(x, paddle.cast(x, "int64"), slide_steps=2)
+    scope = paddle.static.Scope()
+    executor.run(startup, scope=scope)
+    held = paddle.distributed.InMemoryDataset()
+    held.init(batch_size=3, thread_num=8, use_var=[x])
+    held.set_filelist([str(number) for number in range(FILES)])
+    held.load_into_memory()
+    for data in (dataset, held):
+        executor.train_from_dataset(main, data, scope=scope)
+    with paddle.static.scope_guard(scope):
+        twice = n.compute(), int(fm.sum(mine).sum()), count("total"), float(fm.max("most"))
+        histogram = sum(int(np.array(scope.find_var(each.name).get_tensor()).sum()) for each in fm.static.states()
+                        if each.name.startswith("auc.") and each.reduction == "sum" and each.shape)
+    print([*twice, histogram])
+    """
+    samples, mine, total, most, histogram = from_dataset(nursery, tmp_path, then, threads=8, lines=300)
+    assert (samples, mine, total, most) == (4800, 4800, 2, 1.0)
+    assert histogram % 4800 == 0 and histogram > 0
+
+
+@on_legacy_graph
+def test_without_the_lock_samples_are_lost(nursery, tmp_path):
+    """The reason: sooner or later two threads meet: sooner in long files."""
     then = """
     lost = 1
     for _ in range(50):
@@ -195,6 +223,63 @@ def test_what_is_refused_would_lose_samples(nursery, tmp_path):
     print(lost)
     """
     assert 0 < from_dataset(nursery, tmp_path, then, threads=8, lines=5000) < 1
+
+
+@on_legacy_graph
+def test_a_batch_that_fails_is_an_error_and_not_a_thread_that_the_others_wait_for(nursery, tmp_path):
+    then = """
+    open("3", "a").write("1 7\\n")
+    try:
+        executor.train_from_dataset(main, dataset)
+    except SystemError as error:
+        print(["predict data must less or equal 1" in str(error)], flush=True)
+    import os
+    os._exit(0)  # Paddle's own data set would not end
+    """
+    assert from_dataset(nursery, tmp_path, then, threads=8, names=("stat_pos",), lines=100) == [True]
+
+
+@on_legacy_graph
+def test_where_threads_cannot_be_kept_apart_they_are_refused(nursery, tmp_path):
+    then = """
+    told = []
+    main._pipeline_opt = {"section_program": main}
+    told.append(error(lambda: executor.train_from_dataset(main, dataset)))
+    main._pipeline_opt = None
+    def more():
+        paddle.assign(state.variable + 1, state.variable)
+    paddle.static.nn.cond(paddle.sum(x) > 0, more, lambda: None)
+    told.append(error(lambda: executor.train_from_dataset(main, dataset)))
+    told.append(error(lambda: executor.train_from_dataset(main, from_files(1), None, 2)))
+    print([*told, count("total"), main._fleet_opt["stat_var_names"]])
+    """
+    pipeline, branch, by_argument, before, merged = from_dataset(nursery, tmp_path, then, names=("state",))
+    assert pipeline.startswith("this program accumulates into total, and 4 threads would lose batches")
+    assert "Give the dataset thread_num=1" in pipeline
+    assert branch.startswith("this program updates total inside of a branch or a loop") and by_argument == branch
+    assert before == 0 and merged == ["total"]
+
+
+@on_legacy_graph
+def test_a_run_from_a_dataset_before_the_startup_program_is_told_so_too(nursery, tmp_path):
+    then = """
+    try:
+        executor.train_from_dataset(main, dataset, paddle.static.Scope())
+    except fm.StateNotFoundError as error:
+        print([str(error)])
+    """
+    (told,) = from_dataset(nursery, tmp_path, then)
+    assert "Run the startup program first" in told
+
+
+@on_pir
+def test_paddle_3_takes_no_program_with_states_from_a_dataset_and_that_is_said():
+    program = Program()
+    dataset = paddle.distributed.QueueDataset()
+    with pytest.raises(fm.StaticProgramError, match=r"train_from_dataset takes no program of Paddle 3 \(PIR\)"):
+        program.executor.train_from_dataset(program.main, dataset, program.scope)
+    with pytest.raises(AttributeError, match="_pipeline_opt"):  # what Paddle says of its own programs
+        program.executor.train_from_dataset(paddle.static.Program(), dataset)
 
 
 @on_legacy_graph
