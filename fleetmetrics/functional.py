@@ -226,7 +226,8 @@ def _read(value: Any, scope: Any, argument: str) -> np.ndarray:
             much = f"{threads} threads count {2 ** (threads - 1)} times too much" if threads else "all count too much"
             warn(
                 f"{argument}: {value.name!r} is one of the strategy's stat_var_names, which train_from_dataset doubles "
-                f"for each thread but the first: {much}. Train with one, or take it off"
+                f"for each thread but the first: {much}. Train with one, or "
+                "count with fleetmetrics.static.auc or a metric in the program"
             )
     return read(value, scope, argument)
 

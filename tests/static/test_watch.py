@@ -190,22 +190,25 @@ def test_metrics_and_the_drop_in_auc_count_what_one_thread_would_in_any_scope_an
     auc = fm.AUC(buckets=64, name="auc")
     auc.add(x, paddle.cast(x, "int64"))
     _, _, [batch_pos, _, mine, _] = fm.static.auc(x, paddle.cast(x, "int64"), slide_steps=2)
+    recent = fm.Windowed(fm.Count(), 64, name="recent")
+    recent.add(x)
     scope = paddle.static.Scope()
     executor.run(startup, scope=scope)
     held = paddle.distributed.InMemoryDataset()
     held.init(batch_size=3, thread_num=8, use_var=[x])
     held.set_filelist([str(number) for number in range(FILES)])
     held.load_into_memory()
-    for data in (dataset, held):
-        executor.train_from_dataset(main, data, scope=scope)
+    executor.train_from_dataset(main, dataset, scope=scope)  # in batches of one
+    window = recent.compute(scope).window
+    executor.train_from_dataset(main, held, scope=scope)
     with paddle.static.scope_guard(scope):
         twice = n.compute(), int(fm.sum(mine).sum()), count("total"), float(fm.max("most"))
         histogram = sum(int(np.array(scope.find_var(each.name).get_tensor()).sum()) for each in fm.static.states()
                         if each.name.startswith("auc.") and each.reduction == "sum" and each.shape)
-    print([*twice, histogram])
+    print([*twice, histogram, window])
     """
-    samples, mine, total, most, histogram = from_dataset(nursery, tmp_path, then, threads=8, lines=300)
-    assert (samples, mine, total, most) == (4800, 4800, 2, 1.0)
+    samples, mine, total, most, histogram, window = from_dataset(nursery, tmp_path, then, threads=8, lines=300)
+    assert (samples, mine, total, most, window) == (4800, 4800, 2, 1.0, 64)
     assert histogram % 4800 == 0 and histogram > 0
 
 
