@@ -7,6 +7,7 @@ import hmac
 import select
 import socket
 import struct
+import time
 import tracemalloc
 from typing import Any, Iterator
 
@@ -103,3 +104,25 @@ def test_a_wait_of_any_length_is_a_wait(many: bool) -> None:
         poll.unregister(one)  # once more does nothing
     poll.close()
     poll.unregister(one)  # nor when all is closed
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_stream_is_waited_for_with_room_to_send_only_while_it_has_bytes_to_send(
+    ends: tuple[socket.socket, Stream], many: bool
+) -> None:
+    other, stream = ends
+    stream.sock.setblocking(False)
+    poll = frames.Poll(many)
+    poll.register(stream)
+    for _ in range(2):
+        stream.send(Frame(ANSWER, 1, payload=bytes(2**24)))
+        poll.modify(stream)
+        assert stream.sending
+        while stream.sending:
+            other.recv(2**20)
+            if poll.wait() == [(stream.fileno(), select.POLLOUT)]:
+                stream.flush()
+        assert poll.wait(time.monotonic() + 5)  # as long as nobody says that all is sent
+        poll.modify(stream)
+        assert poll.wait() == []
+    poll.close()
