@@ -114,7 +114,8 @@ class Dealing:
 
 def _dealer(sampler: Any) -> tuple[Any, Any, tuple[str, str]]:
     """What is iterated in a pass; what, there or inside of it, knows of several ranks; and how that calls them."""
-    outer = sampler if _names_in(sampler) else getattr(sampler, "batch_sampler", None) or sampler
+    within = getattr(sampler, "batch_sampler", None)  # which is false where it deals no batch
+    outer = sampler if within is None or _names_in(sampler) else within
     inner = outer if _names_in(outer) else getattr(outer, "sampler", None)
     if inner is None or not _names_in(inner):
         return outer, outer, _PLACES[0]
@@ -137,6 +138,8 @@ def epoch_under_way(sampler: Any) -> int:
     """The epoch of the pass that began last."""
     outer, inner, _ = _dealer(sampler)
     epoch = int(getattr(inner, "epoch", 0))
+    if not epoch:
+        return 0
     raised = bool(getattr(inner, "shuffle", False)) if _is_paddles(outer) else raised_by(outer, inner)
     return max(0, epoch - raised)
 

@@ -181,6 +181,13 @@ def test_a_data_loader_stands_for_its_sampler():
     assert kept_positions(loader, 0).tolist() == [0, 1, 6, 7]
 
 
+def test_a_loader_whose_sampler_deals_no_batch_stands_for_it_too():
+    """Such a sampler has no length, and is false."""
+    sampler = make(5, batch=4, ranks=3, drop_last=True)
+    loader = SimpleNamespace(batch_sampler=sampler)
+    assert not sampler and dealt_indices(loader).tolist() == dealt_indices(sampler).tolist() == []
+
+
 def test_an_object_with_the_attributes_of_the_sampler_will_do():
     for shuffle, drop_last in itertools.product((False, True), repeat=2):
         real, like = make(23, 3, 4, shuffle, drop_last), described(23, 3, 4, shuffle, drop_last)
