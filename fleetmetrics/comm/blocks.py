@@ -195,7 +195,7 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read]) -> list[
         try:
             found.append(read(one))
         except RecordError as error:
-            raise RecordError(f"what rank {rank} sent cannot be read: {error}") from error
+            raise RecordError(f"what rank {rank} sent cannot be read: {readable(str(error))}") from error
         except FleetMetricsError:
             raise
         except Exception as error:

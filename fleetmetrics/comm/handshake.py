@@ -29,7 +29,7 @@ from concurrent import futures
 from typing import Any, Callable
 
 from fleetmetrics.comm.deadline import begun
-from fleetmetrics.comm.failures import ranks_text
+from fleetmetrics.comm.failures import ranks_text, readable
 from fleetmetrics.comm.frames import Key, Keys, Poll, Stream, raised_by_a_socket
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_path
@@ -485,7 +485,7 @@ def _greet(job: Job, key: Key, host: str, port: int, step: float, deadline: floa
         if not hmac.compare_digest(proof, talk.prove(b"rank 0" + code + why)):
             raise ConnectionRefusedError("not rank 0 of this job")
         if code == OTHER_RUN:
-            raise OtherRun(other_run_text(f"{host}:{port}", why.decode(errors="replace"), job.title))
+            raise OtherRun(other_run_text(f"{host}:{port}", readable(why.decode(errors="replace")), job.title))
         if code != WELCOME:
             raise CommunicatorError(refusal_text(code, job.rank, job.world_size))
         return Stream(sock, talk.keys(at_rank_0=False)), time.monotonic() - said

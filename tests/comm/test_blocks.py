@@ -29,7 +29,7 @@ from fleetmetrics.comm.blocks import (
 )
 from fleetmetrics.comm.communicator import Communicator, Decide
 from fleetmetrics.comm.frames import joined
-from fleetmetrics.errors import CommunicatorError
+from fleetmetrics.errors import CommunicatorError, RecordError
 
 EDGES = [
     (0, "1"),
@@ -160,3 +160,14 @@ def test_parts_are_as_many_and_as_long_as_announced() -> None:
             divided(Letter(note, b"xyz"), number)
     with pytest.raises(ValueError, match="3 bytes, where there are 4"):
         split(b"xyz", [1, 3])
+
+
+def test_an_unreadable_letter_is_quoted_escaped_and_cut() -> None:
+    def unreadable(letter: str) -> None:
+        raise RecordError(f"a layout of {letter}")
+
+    with pytest.raises(RecordError) as caught:
+        read_each(["\x1b]0;owned\x07\nrank 0 is well" + "x" * 2_000_000], unreadable)
+    said = str(caught.value)
+    assert said.startswith(r"what rank 0 sent cannot be read: a layout of \x1b]0;owned\x07\nrank 0 is well")
+    assert said.isprintable() and len(said) < 11_000

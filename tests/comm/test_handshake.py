@@ -426,7 +426,7 @@ def test_a_worker_goes_on_where_another_run_listens_if_there_are_other_places(mo
         handshake.connect(several, Key(b"k"), time.monotonic() + 0.6)
 
 
-def test_what_rank_0_says_of_another_run_is_cut(entry: Entry) -> None:
+def test_what_rank_0_says_of_another_run_is_escaped_and_cut(entry: Entry) -> None:
     found: list[str] = []
 
     def come() -> None:
@@ -438,9 +438,10 @@ def test_what_rank_0_says_of_another_run_is_cut(entry: Entry) -> None:
     thread = threading.Thread(target=come)
     thread.start()
     (guest,) = entry.turns(0.3)
-    entry.door.refuse(guest, handshake.OTHER_RUN, "x" * 5000)
+    entry.door.refuse(guest, handshake.OTHER_RUN, "\n\u202e" + "o" * 5000)
     thread.join()
-    assert found and found[0].count("x") == handshake._TEXT_BYTES and not entry.door.guests
+    assert found and r"(\n\u202eooo" in found[0] and found[0].isprintable()
+    assert found[0].count("ooo") < handshake._TEXT_BYTES / 3 and not entry.door.guests
 
 
 @pytest.mark.parametrize("collective", [True, False])
