@@ -136,7 +136,7 @@ def sum(array: np.ndarray) -> Any:
     if array.dtype == _FLOAT64 and array.size <= _FEW and array.ndim == 1:
         return array.dot(_ONES[array.size])
     if array.dtype.kind == "b":
-        return np.count_nonzero(array)
+        return np.int64(np.count_nonzero(array))  # NumPy 1 counts in Python's integers
     return np.add.reduce(array, None, np.float64 if array.dtype.kind == "f" else np.int64)
 
 
