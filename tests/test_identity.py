@@ -27,7 +27,7 @@ def maps() -> bytes:
 def unmarked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in (*identity.RANKS, *identity.RUNS, "POD_NAME", MARK):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(identity, "_map", None)
+    identity.withdraw()  # what a test before has left
     yield
     identity.withdraw()
 

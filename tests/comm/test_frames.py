@@ -114,15 +114,17 @@ def test_a_stream_is_waited_for_with_room_to_send_only_while_it_has_bytes_to_sen
     stream.sock.setblocking(False)
     poll = frames.Poll(many)
     poll.register(stream)
+    size = 2**24
     for _ in range(2):
-        stream.send(Frame(ANSWER, 1, payload=bytes(2**24)))
+        stream.send(Frame(ANSWER, 1, payload=bytes(size)))
         poll.modify(stream)
         assert stream.sending
-        while stream.sending:
-            other.recv(2**20)
+        came = 0
+        while came < size + frames._HEAD.size + 32:
+            came += len(other.recv(2**20))
             if poll.wait() == [(stream.fileno(), select.POLLOUT)]:
                 stream.flush()
-        assert poll.wait(time.monotonic() + 5)  # as long as nobody says that all is sent
+        assert not stream.sending and poll.wait(time.monotonic() + 5)  # as long as nobody says that all is sent
         poll.modify(stream)
         assert poll.wait() == []
     poll.close()
