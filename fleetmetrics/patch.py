@@ -1,4 +1,4 @@
-"""``patch_fleet``: fleetmetrics behind ``paddle.distributed.fleet.metrics``, for scripts that nobody may edit."""
+"""``patch_fleet``: fleetmetrics behind ``fleet.metrics`` and ``fleet.util``, for scripts that nobody may edit."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ import inspect
 import os
 import sys
 from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Callable
+
+import numpy as np
 
 from fleetmetrics import functional
 from fleetmetrics._version import __version__
+from fleetmetrics.arguments import choice_of, flag_of
+from fleetmetrics.comm import Block, communicator_for
 from fleetmetrics.comm.launchers import is_server, rank_told
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.numbers import REDUCTIONS
+from fleetmetrics.state import read
 
 __all__ = ["patch_fleet"]
 
-_THEIRS = "paddle.distributed.fleet.metrics.metric"
+_METRICS = "paddle.distributed.fleet.metrics.metric"
+_UTIL = "paddle.distributed.fleet.base.util_factory"
 
 _active: list[patch_fleet] = []
-_originals: dict[str, tuple[Any, Any, Any]] = {}
+#: By module and function: code, defaults, keyword defaults.
+_originals: dict[str, dict[str, tuple[CodeType, Any, Any]]] = {}
 
 
 class patch_fleet:
@@ -32,19 +41,27 @@ class patch_fleet:
 
     It is a context manager, too. Two at a time are as one, which ends with the last.
 
+    Args:
+        util: whether ``all_reduce``, ``all_gather`` and ``barrier`` of ``fleet.util`` go through the channel, too:
+            right without Gloo, and under the collective launcher. A sum is int64 or float64. What servers take part in,
+            by ``comm_world``, stays Paddle's.
+
     Examples:
         >>> from paddle.distributed import fleet
         >>> import fleetmetrics, numpy as np
-        >>> with fleetmetrics.patch_fleet():
-        ...     fleet.metrics.sum(np.array([16777217.0])).dtype
-        dtype('float64')
+        >>> with fleetmetrics.patch_fleet(util=True):
+        ...     fleet.metrics.sum(np.array([16777217.0])).dtype, fleet.util.all_reduce([3, 4], "max")
+        (dtype('float64'), array([3, 4]))
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, util: bool = False) -> None:
+        self.modules = [_METRICS, _UTIL] if flag_of("util", util) else [_METRICS]
+        self._awaited = {name for name in self.modules if name not in sys.modules}
         _active.append(self)
-        if _THEIRS in sys.modules:
-            _exchange(sys.modules[_THEIRS])
-        else:
+        for name in self.modules:
+            if name not in self._awaited:
+                _exchange(sys.modules[name])
+        if self._awaited:
             sys.meta_path.insert(0, self)
 
     def undo(self) -> None:
@@ -53,11 +70,11 @@ class patch_fleet:
             _active.remove(self)
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-        if not _active and _originals:
-            for name, original in _originals.items():
-                function = getattr(sys.modules[_THEIRS], name)
+        for module in [each for each in _originals if not any(each in other.modules for other in _active)]:
+            functions = _functions(sys.modules[module])
+            for name, original in _originals.pop(module).items():
+                function = functions[name]
                 function.__code__, function.__defaults__, function.__kwdefaults__ = original
-            _originals.clear()
 
     def __enter__(self) -> patch_fleet:
         return self
@@ -66,40 +83,56 @@ class patch_fleet:
         self.undo()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Find Paddle's module as Python does, once, and see to it that its functions are exchanged as it is loaded."""
-        if name != _THEIRS:
+        """Find a module of Paddle as Python does, once; its functions are exchanged as soon as it is loaded."""
+        if name not in self._awaited:
             return None
-        sys.meta_path.remove(self)
+        self._awaited.remove(name)
+        if not self._awaited:
+            sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
             def load_and_exchange(module: ModuleType) -> None:
                 load(module)
-                if _active:
+                if self in _active:
                     _exchange(module)
 
             spec.loader.exec_module = load_and_exchange  # type: ignore[method-assign]
         return spec
 
 
+def _functions(module: ModuleType) -> dict[str, Any]:
+    """The functions of a module of Paddle that are exchanged."""
+    if module.__name__ == _UTIL:
+        return {name: getattr(module.UtilBase, name) for name in _UTIL_ANSWERS}
+    return {name: getattr(module, name) for name in functional.__all__}
+
+
 def _exchange(module: ModuleType) -> None:
     """Exchange the code of the functions, not their names in the module: then who has imported a name follows."""
-    if _originals:
+    if module.__name__ in _originals:
         return
-    for name in functional.__all__:
-        function = getattr(module, name)
-        _originals[name] = function.__code__, function.__defaults__, function.__kwdefaults__
-        function.__code__, function.__defaults__, function.__kwdefaults__ = _ours.__code__, None, {"_name": name}
+    functions, ours = _functions(module), _ours_of_util if module.__name__ == _UTIL else _ours
+    kept = _originals[module.__name__] = {}
+    for name, function in functions.items():
+        kept[name] = function.__code__, function.__defaults__, function.__kwdefaults__
+        function.__code__, function.__defaults__, function.__kwdefaults__ = ours.__code__, None, {"_name": name}
     if rank_told(os.environ) == 0 and not is_server(os.environ):
-        which = f"paddle.distributed.fleet.metrics: {', '.join(functional.__all__)}"
-        print(f"fleetmetrics {__version__} answers for {which}", file=sys.stderr)
+        where = "fleet.util" if module.__name__ == _UTIL else "paddle.distributed.fleet.metrics"
+        print(f"fleetmetrics {__version__} answers for {where}: {', '.join(functions)}", file=sys.stderr)
 
 
 def _ours(*given: Any, _name: str, **named: Any) -> Any:
     from fleetmetrics import patch  # this code runs with the globals of Paddle's module
 
     return patch.answer(_name, given, named)
+
+
+def _ours_of_util(*given: Any, _name: str, **named: Any) -> Any:
+    from fleetmetrics import patch
+
+    return patch.answer_of_util(_name, given, named)
 
 
 def answer(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -109,3 +142,50 @@ def answer(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
     if type(call.arguments.get("util")) is getattr(sys.modules["paddle.distributed.fleet"], "UtilBase", None):
         call.arguments["util"] = None
     return function(*call.args, **call.kwargs)
+
+
+# -- fleet.util --------------------------------------------------------------------------------------------
+
+
+def answer_of_util(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """What fleetmetrics gives for a call of a method of ``fleet.util``, and Paddle where servers take part."""
+    function = _UTIL_ANSWERS[name]
+    call = inspect.signature(function).bind(*given, **named)
+    call.apply_defaults()
+    if choice_of("comm_world", call.arguments["comm_world"], ("worker", "server", "all")) == "worker":
+        return function(*call.args, **call.kwargs)
+    code, defaults, by_name = _originals[_UTIL][name]
+    theirs = FunctionType(code, vars(sys.modules[_UTIL]), name, defaults)
+    theirs.__kwdefaults__ = by_name
+    return theirs(*given, **named)
+
+
+def _all_reduce(self: Any, input: Any, mode: str = "sum", comm_world: str = "worker") -> np.ndarray:
+    reduced: np.ndarray = getattr(functional, choice_of("mode", mode, REDUCTIONS))(input)
+    return reduced
+
+
+def _all_gather(self: Any, input: Any, comm_world: str = "worker") -> list[Any]:
+    channel = communicator_for(None)
+
+    def collect() -> list[Block]:
+        number = read(input)
+        if number.size != 1:
+            raise InvalidInputError(
+                f"input must be one number, as Paddle's all_gather takes, not {number.size} of them"
+            )
+        return [Block("input", "sum", np.where(np.arange(channel.world_size) == channel.rank, number.ravel(), 0))]
+
+    gathered: list[Any] = channel.reduce_made("all_gather", collect)[0].tolist()
+    return gathered
+
+
+def _barrier(self: Any, comm_world: str = "worker") -> None:
+    communicator_for(None).barrier()
+
+
+_UTIL_ANSWERS: dict[str, Callable[..., Any]] = {
+    "all_gather": _all_gather,
+    "all_reduce": _all_reduce,
+    "barrier": _barrier,
+}

@@ -4,6 +4,8 @@
     python -m fleetmetrics.run fleetrun --server_num=2 --worker_num=2 train.py --epochs 2
     python -m fleetmetrics.run -m paddle.distributed.launch --nproc_per_node=2 train.py --epochs 2
 
+``--util`` in front means ``patch_fleet(util=True)``: ``fleet.util.all_reduce`` and its like are of all workers, too.
+
 See `fleetmetrics.patch_fleet`.
 """
 
@@ -30,6 +32,8 @@ _MODULES = {name for row in LAUNCHERS for name in row.modules}
 
 def main(arguments: Sequence[str]) -> None:
     """Run the script, the module after ``-m``, or the launcher, as Python would, with the arguments that follow."""
+    util = list(arguments[:1]) == ["--util"]
+    arguments = arguments[util:]
     if not arguments or arguments[0] in ("-h", "--help") or list(arguments) == ["-m"]:
         raise SystemExit(__doc__)
     is_module = arguments[0] == "-m"
@@ -37,10 +41,10 @@ def main(arguments: Sequence[str]) -> None:
     if os.path.basename(name) in _COMMANDS and not is_module:
         is_module, name = True, _COMMANDS[os.path.basename(name)]
     if is_module and name in _MODULES:
-        given = _with_this_file(given)
+        given = _with_this_file(given, util)
         withdraw()  # this process starts workers, and is none
     elif is_module or os.path.exists(name):
-        patch_fleet()
+        patch_fleet(util=util)
     else:
         raise SystemExit(f"fleetmetrics.run: there is no script {name!r} in {os.getcwd()}")
     sys.argv[:] = [name, *given]
@@ -51,11 +55,11 @@ def main(arguments: Sequence[str]) -> None:
         runpy.run_path(name, run_name="__main__")
 
 
-def _with_this_file(given: list[str]) -> list[str]:
+def _with_this_file(given: list[str], util: bool) -> list[str]:
     """A launcher's arguments with this file in front of the script: each process then comes through here."""
     for place, argument in enumerate(given):
         if argument.endswith(".py"):
-            return [*given[:place], os.path.abspath(__file__), *given[place:]]
+            return [*given[:place], os.path.abspath(__file__), *["--util"][:util], *given[place:]]
     raise SystemExit(f"fleetmetrics.run: none of the launcher's arguments is a script that ends in .py: {given}")
 
 

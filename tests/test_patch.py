@@ -106,6 +106,77 @@ def test_rank_0_says_so_in_one_line_and_nobody_else_does(monkeypatch, capsys):
         assert len(err.splitlines()) == lines
 
 
+# -- fleet.util --------------------------------------------------------------------------------------------
+
+UTIL = {"all_reduce": ([2**24 + 1, -1],), "all_gather": (2.5,), "barrier": ()}
+
+
+def insides():
+    return [(f.__code__, f.__defaults__, f.__kwdefaults__) for f in (getattr(fleet.UtilBase, name) for name in UTIL)]
+
+
+def test_fleet_util_is_left_alone_unless_it_is_asked_for():
+    before = insides()
+    with fm.patch_fleet():
+        assert insides() == before
+
+
+def test_fleet_util_answers_through_the_channel_also_by_a_name_taken_before_and_is_given_back(monkeypatch):
+    monkeypatch.delenv("PADDLE_TRAINERS_NUM", raising=False)
+    before, taken = insides(), fleet.util.all_reduce
+    with fm.patch_fleet(util=True), fm.patch_fleet() as inner:
+        for reduce in (taken, fleet.util.all_reduce, fleet.UtilBase().all_reduce):
+            assert (
+                reduce([2**24 + 1, -1]).tolist() == reduce(np.array([2**24 + 1, -1]), "max").tolist() == [16777217, -1]
+            )
+            assert reduce((0.1,), mode="min", comm_world="worker").tolist() == [0.1]
+        assert (fleet.util.all_gather(2.5), fleet.util.all_gather(np.int64(3)), fleet.util.barrier()) == (
+            [2.5],
+            [3],
+            None,
+        )
+        inner.undo()
+        assert insides() != before and not of_paddle()
+    assert insides() == before and of_paddle()
+
+
+def test_of_two_patches_the_one_without_util_keeps_fleet_metrics_only(monkeypatch):
+    before = insides()
+    with fm.patch_fleet():
+        with fm.patch_fleet(util=True):
+            pass
+        assert insides() == before and not of_paddle()
+
+
+@pytest.mark.parametrize(
+    "call, told",
+    [
+        (lambda: fleet.util.all_reduce([1], "mean"), "mode must be .*'sum'.*, not 'mean'"),
+        (lambda: fleet.util.all_reduce([1], comm_world="workers"), "comm_world must be .*'worker'.*, not 'workers'"),
+        (
+            lambda: fleet.util.all_gather([1, 2]),
+            "input must be one number, as Paddle's all_gather takes, not 2 of them",
+        ),
+        (lambda: fleet.util.all_reduce([[1, 2], [3]]), "input"),
+        (lambda: fm.patch_fleet(util="yes"), "util must be"),
+    ],
+)
+def test_what_fleet_util_cannot_do_is_named(call, told, monkeypatch):
+    monkeypatch.delenv("PADDLE_TRAINERS_NUM", raising=False)
+    with fm.patch_fleet(util=True), pytest.raises(fm.InvalidInputError, match=told):
+        call()
+    assert of_paddle()
+
+
+def test_what_servers_take_part_in_stays_paddles(monkeypatch):
+    """Without `fleet.init` there is no role maker, which Paddle's own methods ask."""
+    monkeypatch.setattr(fleet.util, "role_maker", None)
+    with fm.patch_fleet(util=True):
+        for world in ("server", "all"):
+            with pytest.raises(AttributeError, match="_all_reduce"):
+                fleet.util.all_reduce([1], "sum", world)
+
+
 # -- python -m fleetmetrics.run ----------------------------------------------------------------------------
 
 SCRIPT = """
@@ -153,17 +224,29 @@ def test_a_module_runs_and_so_does_a_script_through_the_file_itself(folder, monk
     assert done.stdout == "0.5 False ['train.py', '0'] __main__ scripts 7\n", done.stderr
 
 
+def test_a_script_runs_with_fleet_util_behind_the_channel_too(folder, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (folder / "reduce.py").write_text(
+        "import sys; from paddle.distributed import fleet; print(fleet.util.all_reduce([2**24 + 1.0]), sys.argv)"
+    )
+    done = start("-m", "fleetmetrics.run", "--util", "reduce.py", "--util", cwd=folder)
+    assert done.stdout == "[16777217.] ['reduce.py', '--util']\n", done.stderr
+    assert "answers for fleet.util: all_gather, all_reduce, barrier" in done.stderr
+
+
 def test_a_launcher_is_given_this_file_before_the_script(monkeypatch):
     ran = []
     monkeypatch.setattr(run.runpy, "run_module", lambda name, **_: ran.append((name, list(sys.argv))))
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     run.main(["/usr/bin/fleetrun", "--server_num=2", "train.py", "--config", "other.py"])
     run.main(["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "train.py"])
+    run.main(["--util", "fleetrun", "train.py", "--util"])
     file = str(Path(run.__file__).resolve())
     options = ["--server_num=2", file, "train.py", "--config", "other.py"]
     assert ran == [
         ("paddle.distributed.launch", ["paddle.distributed.launch", *options]),
         ("paddle.distributed.launch", ["paddle.distributed.launch", "--nproc_per_node", "2", file, "train.py"]),
+        ("paddle.distributed.launch", ["paddle.distributed.launch", file, "--util", "train.py", "--util"]),
     ]
     assert of_paddle()  # the launcher itself computes nothing
 

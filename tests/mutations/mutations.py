@@ -661,6 +661,20 @@ MUTATIONS = [
         "tests/static/test_variables.py -k starts_at_the_identity",
     ),
     Mutation(
+        "fleet.util stays fleetmetrics' as long as another patch is active",
+        "patch.py::patch_fleet.undo",
+        "if not any(each in other.modules for other in _active)",
+        "if not _active",
+        "tests/test_patch.py -k of_two_patches",
+    ),
+    Mutation(
+        "what fleet.util asks of servers is answered for the workers",
+        "patch.py::answer_of_util",
+        '== "worker":',
+        "!= None:",
+        "tests/test_patch.py -k servers_take_part",
+    ),
+    Mutation(
         "two programs share a state that neither asked to share",
         "static/variables.py::_check_sharing",
         "    if not share:\n        raise DuplicateStateError(",
