@@ -38,16 +38,23 @@ def results_of(
         return
     waiting: Iterator[Any] = iter(letters or tasks)
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    here: list[threading.Thread] = []
     with contextlib.ExitStack() as workers:
         workers.callback(list, waiting)  # or threads would go on with what is left
         for _ in range(processes if letters else threads):
             process = _start() if letters else None
-            if process is not None:
+            thread = threading.Thread(target=_work, args=(function, process, waiting, done), daemon=True)
+            if process is None:
+                here.append(thread)
+            else:
                 workers.callback(process.kill)
-            threading.Thread(target=_work, args=(function, process, waiting, done), daemon=True).start()
+            thread.start()
         for _ in tasks:
             result = done.get()
             if isinstance(result, Exception):
+                list(waiting)
+                for thread in here:  # no thread works for a call that has raised
+                    thread.join()
                 raise result
             yield result
 

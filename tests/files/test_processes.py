@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -40,6 +41,23 @@ def test_what_a_task_raises_is_raised_and_a_process_that_dies_is_told():
         list(results_of(int, [("1",), ("one",)], 2))
     with pytest.raises(RuntimeError, match="a process that read files ended with status 3"):
         list(results_of(os._exit, [(3,), (3,)], 2))
+
+
+def test_no_thread_works_for_a_call_that_has_raised():
+    under_way, raised, ended = threading.Event(), threading.Event(), []
+
+    def fail():
+        under_way.wait(60)
+        raise ValueError("not this one")
+
+    def work():
+        under_way.set()
+        ended.append(raised.wait(0.3))
+
+    with pytest.raises(ValueError, match="not this one"):
+        list(results_of(lambda task: task(), [(fail,), (work,), (work,)], 1, threads=2))
+    raised.set()
+    assert ended == [False]  # it ended before the error came; the third never began
 
 
 SCRIPT = """
