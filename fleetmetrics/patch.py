@@ -1,4 +1,4 @@
-"""``patch_fleet``: fleetmetrics behind ``fleet.metrics`` and ``fleet.util``, for scripts that nobody may edit."""
+"""``patch_fleet``: fleetmetrics behind ``fleet.metrics`` and ``fleet.util``, for scripts that you cannot edit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import numpy as np
 from fleetmetrics import functional
 from fleetmetrics._version import __version__
 from fleetmetrics.arguments import choice_of, flag_of
-from fleetmetrics.comm import Block, communicator_for
+from fleetmetrics.comm import communicator_for
+from fleetmetrics.comm.failures import Caught
 from fleetmetrics.comm.launchers import is_server, rank_told
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers import REDUCTIONS
@@ -166,18 +167,15 @@ def _all_reduce(self: Any, input: Any, mode: str = "sum", comm_world: str = "wor
 
 
 def _all_gather(self: Any, input: Any, comm_world: str = "worker") -> list[Any]:
-    channel = communicator_for(None)
-
-    def collect() -> list[Block]:
+    number = np.empty(1)
+    with Caught() as caught:
         number = read(input)
         if number.size != 1:
             raise InvalidInputError(
                 f"input must be one number, as Paddle's all_gather takes, not {number.size} of them"
             )
-        return [Block("input", "sum", np.where(np.arange(channel.world_size) == channel.rank, number.ravel(), 0))]
-
-    gathered: list[Any] = channel.reduce_made("all_gather", collect)[0].tolist()
-    return gathered
+    gathered = communicator_for(None).all_gather(number.reshape(-1), trouble=caught.error)
+    return [each.item() for each in gathered]
 
 
 def _barrier(self: Any, comm_world: str = "worker") -> None:

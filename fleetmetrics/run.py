@@ -1,4 +1,4 @@
-"""Run a script that nobody may edit, or a launcher with one, with fleetmetrics behind its ``fleet.metrics``.
+"""Run a script that you cannot edit, or a launcher with one, with fleetmetrics behind its ``fleet.metrics``.
 
     python -m fleetmetrics.run train.py --epochs 2
     python -m fleetmetrics.run fleetrun --server_num=2 --worker_num=2 train.py --epochs 2

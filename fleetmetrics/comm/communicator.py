@@ -170,12 +170,15 @@ class Communicator:
             told = self.consult(call, decide, payload=written(pieces), timeout=deadline.left)
             read_each([joined(told.payload)], functools.partial(put, pieces))
 
-    def all_gather(self, array: Any, *, timeout: float | None = None) -> list[np.ndarray]:
+    def all_gather(
+        self, array: Any, *, timeout: float | None = None, trouble: BaseException | None = None
+    ) -> list[np.ndarray]:
         """Give every worker's array to every worker.
 
         Args:
             array: numbers, booleans, or bytes or text of fixed width; lengths of the first axis may differ by rank.
             timeout: seconds to wait.
+            trouble: what went wrong here before; then every worker raises it.
 
         Returns:
             The arrays by rank, of one dtype: the one to which NumPy promotes the workers' dtypes.
@@ -183,7 +186,7 @@ class Communicator:
         Raises:
             AgreementError: if the dtypes have nothing in common, or the shapes beyond the first axis differ.
         """
-        return self._gather("all_gather", array, None, timeout)
+        return self._gather("all_gather", array, None, timeout, trouble)
 
     def broadcast(self, array: Any, source: int = 0, *, timeout: float | None = None) -> np.ndarray:
         """Give one worker's array to every worker.
@@ -202,9 +205,16 @@ class Communicator:
         """
         return self._gather("broadcast", array, source, timeout)[source]
 
-    def _gather(self, call: str, array: Any, source: int | None, timeout: float | None) -> list[np.ndarray]:
+    def _gather(
+        self,
+        call: str,
+        array: Any,
+        source: int | None,
+        timeout: float | None,
+        trouble: BaseException | None = None,
+    ) -> list[np.ndarray]:
         """Give the arrays of all workers, or that of the source, to every worker."""
-        deadline, trouble = began(timeout)
+        deadline, trouble = began(timeout, trouble)
         column = np.empty(0)
         with Caught(trouble) as caught:
             if source is not None and source not in range(self.world_size):

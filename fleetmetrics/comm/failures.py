@@ -18,6 +18,7 @@ __all__ = [
     "raise_trouble",
     "ranks_text",
     "readable",
+    "readable_lines",
 ]
 
 #: The name of an error's class, and its text; fit for JSON.
@@ -37,6 +38,12 @@ def readable(text: str) -> str:
         end = f" ... (cut: {len(text)} characters)"
         text = text[: _LONGEST_TEXT - len(end)] + end
     return text
+
+
+def readable_lines(text: str) -> str:
+    """As `readable`, of a text of several lines such as a traceback, whose last lines say most."""
+    cut = f"(cut: {len(text)} characters) ...\n" if len(text) > _LONGEST_TEXT else ""
+    return cut + "\n".join(readable(line) for line in text[-_LONGEST_TEXT:].split("\n"))
 
 
 class Caught:

@@ -22,7 +22,7 @@ from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.failures import described, named_error
+from fleetmetrics.comm.failures import described, named_error, readable_lines
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError
 from fleetmetrics.logs import progress
@@ -372,4 +372,4 @@ def _outcome(letter: Letter, allow_pickle: bool) -> list[Any]:
     if "form" in letter.note:
         with contextlib.suppress(Exception):  # its class may be missing here
             error = _made_from(letter.note["form"], letter.payload, allow_pickle)
-    raise error from FleetMetricsError("this was raised on rank 0:\n" + letter.note["trace"])
+    raise error from FleetMetricsError("this was raised on rank 0:\n" + readable_lines(letter.note["trace"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleetmetrics.comm.failures import described, late_text, named_error, raise_trouble, ranks_text
+from fleetmetrics.comm.failures import described, late_text, named_error, raise_trouble, ranks_text, readable_lines
 from fleetmetrics.errors import CommunicatorError, InvalidInputError
 
 
@@ -42,3 +42,10 @@ def test_all_in_trouble_are_named_with_the_class_of_the_first() -> None:
     with pytest.raises(InvalidInputError, match=r"^on ranks 1, 3: no; on rank 2: b$"):
         raise_trouble([None, ("InvalidInputError", "no"), ("RecordError", "b"), ("InvalidInputError", "no")])
     raise_trouble([None, None])
+
+
+def test_lines_of_a_peer_are_escaped_and_of_too_many_the_last_are_kept() -> None:
+    assert readable_lines("Traceback:\n  \x1b[2J\n") == "Traceback:\n  \\x1b[2J\n"
+    text = readable_lines("x\n" * 1_000_000 + "ValueError: the end")
+    assert text.startswith("(cut: 2000019 characters) ...\n")
+    assert text.endswith("\nx\nValueError: the end") and len(text) < 11_000

@@ -124,7 +124,7 @@ def test_a_stream_is_waited_for_with_room_to_send_only_while_it_has_bytes_to_sen
             came += len(other.recv(2**20))
             if poll.wait() == [(stream.fileno(), select.POLLOUT)]:
                 stream.flush()
-        assert not stream.sending and poll.wait(time.monotonic() + 5)  # as long as nobody says that all is sent
+        assert not stream.sending and poll.wait(time.monotonic() + 5)  # for room to send, until modify
         poll.modify(stream)
         assert poll.wait() == []
     poll.close()

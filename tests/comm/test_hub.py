@@ -186,11 +186,7 @@ def test_who_speaks_on_another_channel_with_the_answer_in_hand_confirms_it(play:
 
 
 def test_workers_that_parted_are_together_again_after_they_were_told(play: Play) -> None:
-    found = play.begin()
-    play.say(ARRIVAL, 1)
-    play.hear()
-    play.say(ACK, 1, b"")
-    found.result(10)
+    play.meet()
     found = play.begin()
     play.say(ARRIVAL, 2, made=0)
     told = play.hear()
@@ -326,11 +322,7 @@ def test_who_is_interrupted_before_it_confirms_is_not_waited_for(play: Play) -> 
 def test_who_has_closed_the_channel_is_not_waited_for(play: Play, when: str) -> None:
     start = time.monotonic()
     if when == "before":
-        found = play.begin(timeout=20)
-        play.say(ARRIVAL, 1)
-        play.hear()
-        play.say(ACK, 1, b"")
-        found.result(10)
+        play.meet()
         play.say(CLOSED, 1, b"")
     found = play.begin(timeout=20)
     if when == "while":
@@ -406,11 +398,7 @@ def test_what_a_worker_says_of_the_next_exchange_ahead_of_it_ends_that_at_once(p
 
 
 def test_an_exchange_that_rank_0_never_began_is_told_and_counted(play: Play) -> None:
-    found = play.begin()
-    play.say(ARRIVAL, 1)
-    play.hear()
-    play.say(ACK, 1, b"")
-    found.result(10)
+    play.meet()
     play.hub.miss("auc", KeyboardInterrupt())
     told = play.hear()
     assert told.call == 2 and b"rank 0 was interrupted (KeyboardInterrupt) at exchange 2 (auc)." in told.header

@@ -1461,7 +1461,7 @@ MUTATIONS = [
         "tests/comm/test_hub.py -k too_late_for_a_worker",
     ),
     Mutation(
-        "nobody is told of who was lost after the answer",
+        "nobody hears that a worker was lost after the answer",
         "comm/hub.py::Hub._confirm",
         "meeting.lost.setdefault(rank, why or _gone(peer))",
         "pass",

@@ -12,6 +12,7 @@ import fleetmetrics as fm
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import FleetMetricsError
+from fleetmetrics.records.gather import _outcome
 from fleetmetrics.serial import pack_chunks
 
 pytestmark = pytest.mark.numpy_only
@@ -96,3 +97,12 @@ def test_columns_that_no_worker_has_are_refused_by_rank(kinds: Any) -> None:
 
     with pytest.raises(FleetMetricsError, match="rank 1"):
         value(note=changed)
+
+
+def test_the_trace_of_rank_0_is_quoted_escaped_and_cut() -> None:
+    trace = "Traceback (most recent call last):\n" + "x" * 1_000_000 + "\x1b[2J\nValueError: no"
+    with pytest.raises(FleetMetricsError, match="no") as caught:
+        _outcome(Letter({"error": ["ValueError", "no"], "trace": trace}), False)
+    cause = str(caught.value.__cause__)
+    assert cause.startswith("this was raised on rank 0:\n(cut:") and cause.endswith("x\\x1b[2J\nValueError: no")
+    assert len(cause) < 11_000
