@@ -16,6 +16,7 @@ from typing import Any, Iterable, Iterator, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.numbers import position_dtype
 
 __all__ = ["Iterated", "copied", "raised_by", "random_states_kept"]
 
@@ -72,8 +73,8 @@ class Iterated:
 
     def kept(self, rank: int) -> np.ndarray:
         """Where the others belong in the order of the data set, int [m]."""
-        dtype = np.int32 if self.seen.size < 2**31 else np.int64
-        return np.searchsorted(self.seen, self.dealt[rank][~self.masks[rank]]).astype(dtype)
+        kept = np.searchsorted(self.seen, self.dealt[rank][~self.masks[rank]])
+        return kept.astype(position_dtype(self.seen.size))
 
 
 def _indices(sampler: Iterable[Any]) -> np.ndarray:
@@ -111,9 +112,8 @@ def copied(outer: Any, inner: Any, rank_name: str, rank: int, epoch: int) -> Any
     return around
 
 
-def raised_by(outer: Any, inner: Any) -> int:
+def raised_by(outer: Any, inner: Any, rank_name: str) -> int:
     """By how much a sampler raises its epoch as a pass begins: 1 or 0."""
-    rank_name = "local_rank" if hasattr(inner, "local_rank") else "rank"
     epoch = getattr(inner, "epoch", 0)
     one = copied(outer, inner, rank_name, getattr(inner, rank_name, 0), epoch)
     with random_states_kept():

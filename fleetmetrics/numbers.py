@@ -26,6 +26,7 @@ __all__ = [
     "combine_exactly",
     "held_of",
     "identity",
+    "position_dtype",
     "sum_of_numbers",
     "widen",
 ]
@@ -255,3 +256,8 @@ def _extremes_of_few(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray
             value = -0.0 if both([math.copysign(1.0, x) < 0 for x in column]) else 0.0
         found.append(value)
     return np.array(found).reshape(arrays[0].shape)
+
+
+def position_dtype(total: int) -> np.dtype:
+    """The integers that hold positions among ``total`` records."""
+    return np.dtype(np.int32 if total < 2**31 else np.int64)

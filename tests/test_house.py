@@ -26,6 +26,7 @@ BELOW = {
     "exact_sums": {"arguments", "numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
     "numbers": {"formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
     "formulas": {"sampling", "batch", "xp", "state", "comm", "static", "metric", "metrics", "records"},
+    "dealing": {"sampling", "batch", "xp", "state", "comm", "static", "metric", "metrics", "records"},
     "sampling": {"batch", "xp", "state", "comm", "static", "metric", "metrics", "records"},
     "xp": {"batch", "state", "static", "metric", "metrics", "records", "comm", "serial"},
     "serial": {"arguments", "numbers", "batch", "state", "static", "comm", "metric", "metrics", "records", "wrappers"},

@@ -242,9 +242,7 @@ class Batch(Sums):
 
     def probability(self, from_logits: bool) -> Any:
         """`probabilities`, of logits by the logistic function; of ``[n, 2]`` logits by softmax, the last class's."""
-        if from_logits:
-            return self._sigmoid()
-        return self._last_scores() if self.classes else self.values
+        return self._sigmoid() if from_logits else self.probabilities
 
     @statistic
     def _sigmoid(self) -> Any:

@@ -55,12 +55,10 @@ class Share:
         """Raise `InvalidInputError` unless the sampler dealt this worker one sample per record."""
         if self.dealing is None:
             return
-        if (self.dealing.ranks, self.dealing.local_rank) != (workers, rank):
-            raise InvalidInputError(
-                f"{self.name}: the sampler deals to rank {self.dealing.local_rank} of {self.dealing.ranks}, and this"
-                f" worker is rank {rank} of {workers}; make the sampler with num_replicas={workers} and rank={rank}."
-                " For the value of this worker alone there is compute_local, or evaluate_local"
-            )
+        try:
+            self.dealing.check(rank, workers)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{self.name}: {error}") from None
         dealt = self.dealing.dealt
         held, due, distinct = len(self.records), dealt.count(rank), dealt.distinct
         if held != due and not self.uses_calls(self.metric._ledger.note(held), rank):

@@ -882,14 +882,14 @@ MUTATIONS = [
     # -- padding and records ------------------------------------------------------------------------------------
     Mutation(
         "the padding of an order that is not shuffled is off by one",
-        "sampling.py::_Formula._repeated",
+        "dealing.py::_Formula._repeated",
         "return np.arange(self.samples, dealt)",
         "return np.arange(self.samples + 1, dealt)",
         "tests/test_sampling.py -k 'real_sampler and False-0 or example'",
     ),
     Mutation(
         "of what a shuffled pass repeats, that counts which the list has first, also if it comes later",
-        "sampling.py::_Formula._repeated",
+        "dealing.py::_Formula._repeated",
         "np.lexsort((position, step, sample))",
         "np.lexsort((position, sample))",
         "tests/test_sampling.py -k 'real_sampler and True-0'",
@@ -924,7 +924,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the epoch of the next pass is taken for that of this one",
-        "sampling.py::epoch_under_way",
+        "dealing.py::epoch_under_way",
         "return max(0, epoch - raised)",
         "return epoch",
         "tests/test_base_metric.py -k sampler",
@@ -1235,7 +1235,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the indices of a part of a part are those of the part",
-        "sampling.py::dataset_indices",
+        "dealing.py::dataset_indices",
         "found = of if found is None else of[found]",
         "found = of if found is None else found",
         "tests/test_resume.py -k part_of_a_part",
@@ -1398,7 +1398,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a sampler of one's own is asked whether it shuffles",
-        "sampling.py::Dealing.__init__",
+        "dealing.py::Dealing.__init__",
         "epoch = 0 if self.formula and not inner.shuffle else",
         "epoch = 0 if not inner.shuffle else",
         "tests/test_sampling.py -k ones_own",

@@ -1,0 +1,221 @@
+"""What a sampler deals to each rank in one pass: Paddle's own by a formula, any other by iterating copies of it."""
+
+from __future__ import annotations
+
+import zlib
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics.arguments import whole_number_of
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.iterated import Iterated, copied, raised_by
+from fleetmetrics.numbers import position_dtype
+
+__all__ = ["Dealing", "dataset_indices", "epoch_under_way"]
+
+_READ = ("nranks", "local_rank", "dataset", "batch_size", "shuffle", "drop_last", "epoch")
+#: How a sampler calls its number of ranks, and its rank: Paddle, PyTorch.
+_PLACES = (("nranks", "local_rank"), ("num_replicas", "rank"))
+
+
+class Dealing:
+    """One pass of a sampler over all ranks."""
+
+    def __init__(self, sampler: Any, epoch: int | None = None) -> None:
+        self._outer, self._inner, names = _dealer(sampler)
+        inner = self._inner
+        self.formula = _is_paddles(self._outer)
+        missing = [name for name in (_READ if self.formula else names) if not hasattr(inner, name)]
+        if missing:
+            raise InvalidInputError(
+                f"sampler is a {type(inner).__name__} without {', '.join(missing)}. Allowed are a"
+                " paddle.io.DistributedBatchSampler, a paddle.io.DataLoader with one as its batch_sampler, and an"
+                f" object with {', '.join(_READ)}. Where samples are dealt in another way, give ids= instead."
+            )
+        self._rank_name = names[1]
+        self.ranks = whole_number_of(f"sampler.{names[0]}", getattr(inner, names[0]), 1, 2**31 - 1)
+        self.local_rank: Any = getattr(inner, names[1])
+        if epoch is None:
+            epoch = 0 if self.formula and not inner.shuffle else getattr(inner, "epoch", 0)
+        self.epoch = whole_number_of("epoch", epoch, 0, 2**32 - 1)  # the seeds that RandomState takes
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same on every worker; fit for JSON."""
+        dataset, of = getattr(self._inner, "dataset", None), dataset_indices(self._inner)
+        found = {"samples": None if dataset is None else len(dataset), "nranks": self.ranks}
+        for name in ("batch_size", "shuffle", "drop_last"):
+            found[name] = getattr(self._inner, name, getattr(self._outer, name, None))
+        found["epoch"] = self.epoch
+        if of is not None:
+            found["subset"] = zlib.crc32(of.data)
+        if isinstance(self.dealt, Iterated):
+            found["order"] = self.dealt.digest
+        return found
+
+    @cached_property
+    def dealt(self) -> _Formula | Iterated:
+        """Made when needed: a sampler that shuffles takes a permutation of the data set, another is iterated."""
+        if self.formula:
+            return _Formula(self._inner, self.ranks, self.epoch)
+        return Iterated(
+            [copied(self._outer, self._inner, self._rank_name, rank, self.epoch) for rank in range(self.ranks)]
+        )
+
+    @property
+    def batch(self) -> int:
+        """How many samples of a rank a whole batch has."""
+        size = getattr(self._inner, "batch_size", getattr(self._outer, "batch_size", None))
+        return whole_number_of("sampler.batch_size", size, 1) * int(getattr(self._inner, "_acc_steps", 1))
+
+    def rank(self, rank: int | None) -> int:
+        """The rank, or the sampler's for None; `InvalidInputError` if there is no such rank."""
+        return whole_number_of("rank", self.local_rank if rank is None else rank, 0, self.ranks - 1)
+
+    def check(self, rank: int, workers: int) -> None:
+        """Raise `InvalidInputError` unless it deals to this worker of these."""
+        if (self.ranks, self.local_rank) != (workers, rank):
+            raise InvalidInputError(
+                f"the sampler deals to rank {self.local_rank} of {self.ranks}, and this worker is rank {rank} of"
+                f" {workers}; make the sampler with num_replicas={workers} and rank={rank}."
+                " For the value of this worker alone there is compute_local, or evaluate_local"
+            )
+
+
+def _dealer(sampler: Any) -> tuple[Any, Any, tuple[str, str]]:
+    """What is iterated in a pass; what, there or inside of it, knows of several ranks; and how that calls them."""
+    within = getattr(sampler, "batch_sampler", None)  # which is false where it deals no batch
+    outer = sampler if within is None or _names_in(sampler) else within
+    inner = outer if _names_in(outer) else getattr(outer, "sampler", None)
+    names = None if inner is None else _names_in(inner)
+    return (outer, outer, _PLACES[0]) if names is None else (outer, inner, names)
+
+
+def _names_in(sampler: Any) -> tuple[str, str] | None:
+    if hasattr(sampler, _PLACES[0][0]):
+        return _PLACES[0]
+    return _PLACES[1] if all(hasattr(sampler, name) for name in _PLACES[1]) else None
+
+
+def _is_paddles(sampler: Any) -> bool:
+    """Whether Paddle's own sampler deals, or what has its attributes and no way of its own."""
+    kind = next((kind for kind in type(sampler).__mro__ if "__iter__" in vars(kind)), None)
+    return kind is None or (kind.__name__ == "DistributedBatchSampler" and kind.__module__.startswith("paddle."))
+
+
+def epoch_under_way(sampler: Any) -> int:
+    """The epoch of the pass that began last."""
+    outer, inner, names = _dealer(sampler)
+    epoch = int(getattr(inner, "epoch", 0))
+    if not epoch:
+        return 0
+    raised = bool(getattr(inner, "shuffle", False)) if _is_paddles(outer) else raised_by(outer, inner, names[1])
+    return max(0, epoch - raised)
+
+
+def dataset_indices(sampler: Any) -> np.ndarray | None:
+    """What a sampler's indices are in the whole data set, where it deals a `paddle.io.Subset`; None: the same."""
+    part: Any = getattr(_dealer(sampler)[1], "dataset", None)
+    found = None
+    while hasattr(part, "indices") and hasattr(part, "dataset"):
+        of = np.asarray(part.indices, np.int64)
+        found = of if found is None else of[found]
+        part = part.dataset
+    return found
+
+
+class _Formula:
+    """One pass of Paddle's own sampler: position q of the padded list stands for sample q % N."""
+
+    def __init__(self, sampler: Any, ranks: int, epoch: int) -> None:
+        self.samples, self.ranks = len(sampler.dataset), ranks
+        each = getattr(sampler, "num_samples", -(-self.samples // ranks))  # fixed when the sampler was made
+        self.total = each * ranks
+        block = whole_number_of("sampler.batch_size", sampler.batch_size, 1)
+        # In auto-parallel a worker's batch is several blocks; what is dropped is less than a batch.
+        self.dealt = each - (each % (block * getattr(sampler, "_acc_steps", 1)) if sampler.drop_last else 0)
+        self.block = max(1, min(block, each))
+        self.rest = self.dealt % self.block  # in a last, shorter block
+        self.end = (self.dealt - self.rest) * ranks  # of the whole blocks
+        self.dtype = position_dtype(self.total)
+        self.order: np.ndarray | None = None  # position by place in the order of dealing; None: the same
+        if sampler.shuffle:
+            self.order = np.arange(self.total, dtype=self.dtype)
+            np.random.RandomState(epoch).shuffle(self.order)
+
+    @cached_property
+    def _repeated(self) -> np.ndarray:
+        """The places in the order of dealing at which a sample comes again: in a later step, or later in the list.
+
+        The first ones of the data set are those that the list repeats. Unshuffled, the list's end has the copies.
+        """
+        dealt = self.dealt * self.ranks
+        if self.order is None:
+            return np.arange(self.samples, dealt)
+        near = self.order[:dealt] >= self.samples
+        near |= self.order[:dealt] < self.total - self.samples
+        place = np.flatnonzero(near)
+        position = self.order[place]
+        sample, step = position % max(1, self.samples), place // (self.block * self.ranks)
+        in_turn = np.lexsort((position, step, sample))
+        again = sample[in_turn][1:] == sample[in_turn][:-1]
+        return np.sort(place[in_turn[1:][again]])
+
+    @cached_property
+    def _lost(self) -> np.ndarray:
+        """The samples that no rank is dealt, rising; unshuffled they would leave no gap."""
+        if self.order is None:
+            return np.empty(0, self.dtype)
+        dealt = self.dealt * self.ranks
+        dropped = np.unique(self.order[dealt:] % max(1, self.samples))
+        return dropped[~np.isin(dropped, self.order[:dealt] % max(1, self.samples))] if dropped.size else dropped
+
+    def _positions(self, rank: int, dtype: Any) -> np.ndarray:
+        result = np.empty(self.dealt, dtype)
+        blocks, rest = result[: self.dealt - self.rest].reshape(-1, self.block), result[self.dealt - self.rest :]
+        start = self.end + rank * self.rest
+        if self.order is None:
+            starts = np.arange(rank * self.block, self.end, self.block * self.ranks, dtype=dtype)
+            np.add(starts[:, None], np.arange(self.block, dtype=dtype), out=blocks)
+            rest[:] = np.arange(start, start + self.rest, dtype=dtype)
+        else:
+            blocks[:] = self.order[: self.end].reshape(-1, self.ranks, self.block)[:, rank]
+            rest[:] = self.order[start : start + self.rest]
+        return result
+
+    @property
+    def distinct(self) -> int:
+        """How many different samples all ranks are dealt."""
+        return min(self.samples, self.dealt * self.ranks) if self.order is None else self.samples - self._lost.size
+
+    def count(self, rank: int) -> int:
+        """How many samples the rank is dealt, padding included."""
+        return self.dealt
+
+    def indices(self, rank: int, dtype: Any = np.int64) -> np.ndarray:
+        """The data set's indices that the rank is dealt, int64 [n]."""
+        positions = self._positions(rank, dtype)
+        return np.remainder(positions, max(1, self.samples), out=positions)
+
+    def repeats(self, rank: int) -> np.ndarray:
+        """Which of the rank's samples are padding, by their places among them, rising."""
+        if self.total == self.samples:
+            return np.empty(0, np.int64)
+        whole, rest = self._repeated[self._repeated < self.end], self._repeated[self._repeated >= self.end] - self.end
+        step, place = np.divmod(whole, self.block * self.ranks)
+        its, of = place // self.block == rank, rest // max(1, self.rest) == rank
+        last = self.dealt - self.rest + rest[of] % max(1, self.rest)
+        return np.concatenate([step[its] * self.block + place[its] % self.block, last])
+
+    def mask(self, rank: int) -> np.ndarray:
+        """Which of them are padding, bool [n]."""
+        mask = np.zeros(self.dealt, np.bool_)
+        mask[self.repeats(rank)] = True
+        return mask
+
+    def kept(self, rank: int) -> np.ndarray:
+        """Where the others belong in the order of the data set, int [m]."""
+        kept = self.indices(rank, self.dtype)[~self.mask(rank)]
+        return (kept - np.searchsorted(self._lost, kept)).astype(self.dtype) if self._lost.size else kept
