@@ -174,6 +174,14 @@ class Accumulator(Partial):
             tables.setdefault(metric.table, []).append(metric)
         return [Folds(*each) for each in tables.items()]
 
+    def _read(self) -> Mapping[State, np.ndarray]:
+        values = {state: state.read() for state in self._states()}
+        self._raise_if_invalid(values)
+        return values
+
+    def _called_of(self, metric: Folding) -> str:
+        return self.called(next(leaf for leaf in self.leaves() if metric in leaf.record_metrics()))
+
     # -- add -----------------------------------------------------------------------------------------------
 
     def add(

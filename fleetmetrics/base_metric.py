@@ -68,7 +68,7 @@ class BaseMetric(Recorder, Resumable):
         {'share': 0.5}
     """
 
-    _fed_by, _computed_by = ("add", "_records", samples_added), "compute_metric"
+    _fed_by, _computed_by = ("add", samples_added), "compute_metric"
 
     def __init__(
         self,
@@ -135,6 +135,12 @@ class BaseMetric(Recorder, Resumable):
     @_results.setter
     def _results(self, records: list[Any]) -> None:
         self._records = records
+
+    def _appended(self) -> list[Any]:
+        return self._records
+
+    def _value_of(self, results: Any) -> Any:
+        return self.compute_metric(results)
 
     def add(self, *columns: Any, ids: Any = None, **named: Any) -> None:
         """Append a batch, one record per sample; or override it, and append records to ``self._results``.

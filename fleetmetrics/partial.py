@@ -7,13 +7,15 @@ into a few numbers, which are all that another part needs of it.
 from __future__ import annotations
 
 import copy
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from fleetmetrics.arguments import listed
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.settings import described, difference
+from fleetmetrics.state import State
 from fleetmetrics.state_dicts import Checkpointed
 
 __all__ = ["merge_all"]
@@ -25,7 +27,25 @@ _AT_ONCE = 64
 class Partial(Checkpointed):
     """What is merged with others of its kind."""
 
-    def merge(self: Any, other: Any, scope: Any = None) -> None:
+    name: str
+
+    def _folds(self) -> Sequence[Folds]:
+        """The tables of what is kept of every sample, with all that fold each."""
+        raise NotImplementedError
+
+    def _read(self) -> Mapping[State, np.ndarray]:
+        """What the states hold on this worker; raises if a sample was invalid, or a sum has overflowed."""
+        raise NotImplementedError
+
+    def _called_of(self, metric: Folding) -> str:
+        """How errors call the one of its metrics that this is, or belongs to."""
+        raise NotImplementedError
+
+    def _check_is_free(self) -> None:
+        """Raise if changing it could change the states of others."""
+        raise NotImplementedError
+
+    def merge(self, other: Any, scope: Any = None) -> None:
         """Add what another accumulator of the same kind holds; the other one stays as it is.
 
         Sums keep beside them what rounding takes: any tree of merges gives what `fleetmetrics.merge_all` gives.
@@ -57,7 +77,7 @@ class Partial(Checkpointed):
         for table, content in tables.items():
             table.hold(*content)
 
-    def _hold(self: Any, states: Iterable[Mapping[str, np.ndarray]]) -> None:
+    def _hold(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
         """Hold what several state dicts hold together, as `merge` makes it, with few of them in memory at a time."""
         plan: Any = None
         holders = self._holders()
@@ -71,7 +91,7 @@ class Partial(Checkpointed):
                 parts = [{holder: holder.together(parts) for holder in holders}]
         self._prepared(parts, parts, None, plan, same=False)()
 
-    def close(self: Any, complete_by: str, *, totals: Any = None) -> None:
+    def close(self, complete_by: str, *, totals: Any = None) -> None:
         """Fold the samples that are kept into a few numbers; no other part may have a sample of the same users.
 
         Of each user 8 bytes are kept (an integer itself, of a text a hash), so that a user in two parts is found when
@@ -103,16 +123,15 @@ class Partial(Checkpointed):
         for folds in tables:
             order = folds.table.order
             if order != complete_by:
-                leaf = next(leaf for leaf in self.leaves() if folds.metrics[0] in leaf.record_metrics())
                 how = f"only by {order!r}" if order else "by nothing: it looks at all samples at once"
                 raise InvalidInputError(
-                    f"{self.called(leaf)}: complete_by is {complete_by!r}, and its samples are complete {how}. Put it "
-                    "into a collection of its own; one that is not closed is merged with all of its samples"
+                    f"{self._called_of(folds.metrics[0])}: complete_by is {complete_by!r}, and its samples are "
+                    f"complete {how}. Put it into a collection of its own; one that is not closed is merged with "
+                    "all of its samples"
                 )
         if not tables:
             return
-        values = {state: state.read() for state in self._states()}
-        self._raise_if_invalid(values)
+        values = self._read()
         given = None if totals is None else closed_by(totals, complete_by)
         made = [folds.close(values, given) for folds in tables]
         for folds, each in zip(tables, made):
@@ -121,7 +140,7 @@ class Partial(Checkpointed):
 
 def closed_by(totals: Any, complete_by: str) -> Any:
     """What the first metric of ``totals`` that is closed by this column holds."""
-    folds = totals._folds() if isinstance(totals, Partial) else ()  # type: ignore[attr-defined]
+    folds = totals._folds() if isinstance(totals, Partial) else ()
     tables = [each.table for each in folds]
     closed = [table.closed for table in tables if table.closed and table.order == complete_by]
     if not closed:

@@ -61,7 +61,7 @@ class BaseMetric(Recorder):
         {'positive/share': 0.5}
     """
 
-    _fed_by, _computed_by = ("process", "results", samples_processed), "compute_metrics"
+    _fed_by, _computed_by = ("process", samples_processed), "compute_metrics"
     #: The prefix where none is given.
     default_prefix: str | None = None
 
@@ -86,6 +86,12 @@ class BaseMetric(Recorder):
         self.prefix = prefix or self.default_prefix
         if self.prefix is None:
             logger.warning("The prefix is not set in metric class %s.", type(self).__name__)
+
+    def _appended(self) -> list[Any]:
+        return self.results
+
+    def _value_of(self, results: Any) -> Any:
+        return self.compute_metrics(results)
 
     def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
         """Append one record per sample to ``self.results``.

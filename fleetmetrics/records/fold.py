@@ -21,7 +21,7 @@ from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError
 from fleetmetrics.logs import progress
-from fleetmetrics.records.folding import Folding, Folds
+from fleetmetrics.records.folding import Carry, Folding, Folds
 from fleetmetrics.records.table import Closed, Records, Table, joined_records
 from fleetmetrics.serial.serializer import pack, unpack
 
@@ -52,7 +52,7 @@ def fold_in_order(
             made, carried = (found, ()) if isinstance(found, Closed) else (None, found)
         elif made is None:
             records = Records(folds.table.records())  # what is cached in it goes with it
-            carried = under_way.each("alone", records) if records else carried
+            carried = under_way.alone(records) if records else carried
         carries.update(zip(folds.metrics, carried if made is None else folds.opened(made, under_way.states)))
     return carries
 
@@ -62,14 +62,23 @@ class _UnderWay:
 
     def __init__(self, folds: Folds, states: Sequence[Mapping[str, np.ndarray]]) -> None:
         self.folds, self.table, self.metrics, self.states = folds, folds.table, folds.metrics, states
-        self.carries: list[Any] = [metric.start() for metric in folds.metrics]
+        self.carries: list[Carry] = [metric.start() for metric in folds.metrics]
 
-    def each(self, method: str, records: Records, *carries: Any) -> list[Any]:
-        """What a method of each metric makes of records; and of carries, if it takes them."""
-        every = zip(self.metrics, self.states, *carries)
-        return [getattr(metric, method)(*carry, records, states) for metric, states, *carry in every]
+    def alone(self, records: Records) -> list[Carry]:
+        return [metric.alone(records, states) for metric, states in zip(self.metrics, self.states)]
 
-    def join(self, later: Sequence[Any]) -> None:
+    def ahead(self, records: Records) -> list[Carry | None]:
+        return [metric.ahead(records, states) for metric, states in zip(self.metrics, self.states)]
+
+    def piece(self, before: Sequence[Carry], records: Records) -> list[Carry]:
+        every = zip(self.metrics, before, self.states)
+        return [metric.piece(carry, records, states) for metric, carry, states in every]
+
+    def fold(self, records: Records) -> None:
+        every = zip(self.metrics, self.carries, self.states)
+        self.carries = [metric.fold(carry, records, states) for metric, carry, states in every]
+
+    def join(self, later: Sequence[Carry | None]) -> None:
         self.carries = [
             carry if more is None else metric.join(carry, more)
             for metric, carry, more in zip(self.metrics, self.carries, later)
@@ -114,7 +123,7 @@ def _round(call: str, channel: Communicator, folds: _UnderWay, mine: Records, la
     def decide(letters: Sequence[Letter]) -> Letter:
         piece = _together(folds.table, letters)
         if piece.length:
-            folds.carries = folds.each("fold", piece, folds.carries)
+            folds.fold(piece)
         return Letter(*pack(folds.carries)) if last else Letter(None)
 
     return channel.consult(call, decide, *_written(mine), timeout=deadline.left)
@@ -150,10 +159,10 @@ def _fold_spread(
         nothing = [None] * len(folds.metrics)
         with caught:
             piece = _together(folds.table, letters)
-            letter = Letter(*pack(folds.each("ahead", piece) if piece.length else nothing))
+            letter = Letter(*pack(folds.ahead(piece) if piece.length else nothing))
         told = channel.consult(call, look_ahead, *letter, timeout=deadline.left, trouble=caught.error)
         with caught:
-            made.append(folds.each("piece", piece, unpack(*told)[rank]) if piece.length else nothing)
+            made.append(folds.piece(unpack(*told)[rank], piece) if piece.length else nothing)
     letter = Letter(None)
     with caught:
         letter = Letter(*pack(made))

@@ -6,7 +6,7 @@ import contextvars
 import functools
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Any, Callable
+from typing import Any, Callable, Protocol, Sequence
 
 import numpy as np
 
@@ -48,15 +48,25 @@ class Ledger:
         return {"samples": sum(n for n, _ in self.calls) if known else None, "calls": runs, "nested": self.nested}
 
 
-def counted(method: Any, kept_in: str, count: Callable[..., int | None]) -> Any:
+class Counting(Protocol):
+    """A metric whose calls a ledger counts."""
+
+    _ledger: Ledger
+
+    def _appended(self) -> Sequence[Any]:
+        """The records that the calls have appended."""
+        ...
+
+
+def counted(method: Callable[..., Any], count: Callable[..., int | None]) -> Callable[..., Any]:
     """The method, each call of which is entered in the metric's ledger unless it raises."""
 
     @functools.wraps(method)
-    def call(self: Any, *args: Any, **named: Any) -> Any:
+    def call(self: Counting, *args: Any, **named: Any) -> Any:
         ledger, (batch, inside) = self._ledger, _under_way.get() or ([count(*args, **named)], ())
         if ledger in inside:  # what a subclass hands on to super()
             return method(self, *args, **named)
-        before = len(getattr(self, kept_in))
+        before = len(self._appended())
         if before < ledger.records:  # they were cleared from outside
             ledger.cut(0)
         token = _under_way.set((batch, (*inside, ledger)))
@@ -64,7 +74,7 @@ def counted(method: Any, kept_in: str, count: Callable[..., int | None]) -> Any:
             value = method(self, *args, **named)
         finally:
             _under_way.reset(token)
-        ledger.enter(batch, len(getattr(self, kept_in)) - before, bool(inside))
+        ledger.enter(batch, len(self._appended()) - before, bool(inside))
         return value
 
     return call

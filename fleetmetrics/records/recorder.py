@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
@@ -22,7 +23,7 @@ __all__ = ["Recorder", "States", "checked_states", "combine_states"]
 States = Mapping[str, "tuple[str, np.ndarray]"]
 
 
-class Recorder(Told):
+class Recorder(Told, ABC):
     """What a metric over records has, however its records are added."""
 
     incidental = (
@@ -38,14 +39,14 @@ class Recorder(Told):
 
     #: The method that computes the value from records, set by the class that users derive from.
     _computed_by: str
-    #: The method that takes a batch, the list that it appends to, and what tells how many samples it is given.
-    _fed_by: tuple[str, str, Callable[..., int | None]]
+    #: The method that takes a batch, and what tells how many samples it is given.
+    _fed_by: tuple[str, Callable[..., int | None]]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        name, kept_in, count = cls._fed_by
+        name, count = cls._fed_by
         if inspect.isfunction(vars(cls).get(name)) and "_fed_by" not in vars(cls):  # a user's
-            setattr(cls, name, counted(vars(cls)[name], kept_in, count))
+            setattr(cls, name, counted(vars(cls)[name], count))
 
     def __init__(self, collect_dir: str | None, collect_dir_shared: bool, allow_pickle: bool) -> None:
         own = self._own_methods()
@@ -105,6 +106,14 @@ class Recorder(Told):
                 f"summarize of {name} returned None, and it does not define {self._computed_by} for that case"
             )
         return self.compute_from(combine_states(name, [checked_states(name, states)]))
+
+    @abstractmethod
+    def _appended(self) -> list[Any]:
+        """The records that the method which takes a batch has appended."""
+
+    @abstractmethod
+    def _value_of(self, results: Any) -> Any:
+        """The value from records, by the method that users define."""
 
     def _finished(self, value: Any) -> Any:
         """The value as users get it."""

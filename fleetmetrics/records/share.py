@@ -112,7 +112,7 @@ class Share:
 
     def value(self, results: Any) -> Any:
         """The value, from the records of all workers."""
-        return self.metric._finished(getattr(self.metric, self.metric._computed_by)(results))
+        return self.metric._finished(self.metric._value_of(results))
 
     def value_from(self, states: Sequence[States | None]) -> Any:
         """The value, from the states of each worker; None for one without records."""
