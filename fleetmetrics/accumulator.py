@@ -56,7 +56,9 @@ class Accumulator(Partial):
     requirements: tuple[str | Requirement, ...] = ()
     #: Names of the further arguments that `add` takes, one value per sample.
     columns: tuple[str, ...] = ()
-    incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler")
+    #: The axis of scores that holds the classes; None: the last.
+    class_axis: int | None = None
+    incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler", "class_axis")
 
     __signature__ = AllArguments()
 
@@ -214,7 +216,7 @@ class Accumulator(Partial):
         if prediction is None:
             raise InvalidInputError(f"{type(self).__name__}.add: {self.arguments[0]} is missing")
         try:
-            batch = Batch(prediction, label, weight, mask, columns)
+            batch = Batch(prediction, label, weight, mask, columns, self.class_axis)
         except (InvalidInputError, IntegerOverflowError) as error:
             raise self._told(error) from None
         if not self._pass.counts:
@@ -229,7 +231,7 @@ class Accumulator(Partial):
             raise
 
     def _leave_padding_out(self, batch: Batch) -> None:
-        if namespaces.is_static(batch.prediction):
+        if namespaces.is_static(batch.each):
             raise StaticProgramError(
                 f"{self.name} has a sampler, and in a static program add is called once, not for every batch. Make it "
                 "without, and feed it flags of the samples that count: add(..., mask=flags), where "
@@ -246,7 +248,7 @@ class Accumulator(Partial):
         """Accumulate a batch, or nothing of it."""
         if batch.empty:
             return
-        static = batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.prediction)
+        static = batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.each)
         if static:
             program = self._enter_program()
         elif self.program is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.arguments import listed
-from fleetmetrics.composite import Composite, about, label_taken
+from fleetmetrics.composite import Composite, about, axis_taken, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.records.folding import Folding, Folds
@@ -79,6 +79,7 @@ class MetricCollection(Composite):
         self._replace(metrics, dict(self.metrics))
         self.takes_label = label_taken(self.metrics.values())
         self.columns = tuple(dict.fromkeys(name for each in self.metrics.values() for name in each.columns))
+        self.class_axis = axis_taken(self.metrics.values())
 
     def _take(self, key: str, metric: Metric, shared: Shared) -> None:
         if not isinstance(metric, Metric):

@@ -11,7 +11,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.folding import Folding
 from fleetmetrics.state import State
 
-__all__ = ["Composite", "about", "label_taken"]
+__all__ = ["Composite", "about", "axis_taken", "label_taken"]
 
 
 class Composite(Accumulator):
@@ -80,6 +80,19 @@ def about(error: InvalidInputError, metric: Accumulator) -> InvalidInputError:
     """The error, with the metric that it is about."""
     error.about = metric
     return error
+
+
+def axis_taken(by: Iterable[Accumulator]) -> int | None:
+    """`Accumulator.class_axis` of what adds the same scores to several others.
+
+    Raises:
+        InvalidInputError: they look for the classes on different axes.
+    """
+    said = {each.class_axis: each for each in by if each.class_axis is not None}
+    if len(said) > 1:
+        told = ", ".join(f"{each.name} has class_axis={axis}" for axis, each in said.items())
+        raise InvalidInputError(f"all metrics are given the same scores, but {told}; give each the same class_axis")
+    return next(iter(said), None)
 
 
 def label_taken(by: Iterable[Accumulator]) -> bool | None:

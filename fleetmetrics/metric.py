@@ -26,7 +26,7 @@ from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.arguments import raise_if_too_large, zero_division_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check
-from fleetmetrics.composite import Composite, label_taken
+from fleetmetrics.composite import Composite, axis_taken, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.given import bare
@@ -353,6 +353,7 @@ class Expression(Composite, Metric):
         self.symbol, self.function, self.operands = symbol, function, operands
         self._metrics = [operand for operand in operands if isinstance(operand, Metric)]
         self.takes_label = label_taken(self._metrics)
+        self.class_axis = axis_taken(self._metrics)
         super().__init__()
         self.requirements = tuple(dict.fromkeys(rule for each in self._metrics for rule in each.requirements))
         self.columns = tuple(dict.fromkeys(name for each in self._metrics for name in each.columns))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 from typing import Any, Iterable, Mapping
 
 import numpy as np
@@ -11,9 +12,10 @@ import numpy as np
 from fleetmetrics.batch.keys import Coded, coded_of, keys_of
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.batch.rules import FLAGS, Requirement, applicable, raise_unless
+from fleetmetrics.batch.scores import Table, axis_of_classes, fits, without_ones
 from fleetmetrics.batch.sums import Sums, statistic
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.xp import is_paddle, namespace, numpy_ops, to_host
+from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, to_host
 
 __all__ = ["Batch", "statistic"]
 
@@ -22,12 +24,13 @@ class Batch(Sums):
     """What one call of ``add`` brings, in one array namespace.
 
     Args:
-        prediction: ``[n]``, ``[n, 1]``, ``[]`` or any shape equal to the label's; or ``[n, classes]`` scores
-            beside labels ``[n]`` or ``[n, 1]``. Bools, integers or floats.
+        prediction: ``[n]``, ``[n, 1]``, ``[]`` or any shape equal to the label's; or scores, with one axis more than
+            the label: ``[n, classes]`` beside labels ``[n]`` or ``[n, 1]``. Bools, integers or floats.
         label: as above, or None for metrics that take values only.
         weight: None, one number, one number per sample, or one per element; at least 0.
         mask: the same shapes; False (or 0) drops the sample: it leaves no trace, whatever it holds.
         columns: further columns by name: integers or texts ``[n]`` or ``[n, 1]``, such as user ids.
+        class_axis: the axis of the classes among the scores; None: the last.
 
     Raises:
         InvalidInputError: if the shapes do not match or the dtypes are not numbers.
@@ -35,6 +38,8 @@ class Batch(Sums):
 
     mask: Any = None
     dealt: Any = None  # flags of the samples that are no padding of a sampler's; None: all
+    table: Table | None = None  # scores that are too many to be copied; None: `prediction` has them all
+    full: tuple[int, ...] | None = None  # the shape before it was flattened; None: [n]
     checked = True  # False: the samples were not validated
     valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not validated
     by_element: str | None = None  # any argument that differs within a row of ``[n, m]``
@@ -49,13 +54,14 @@ class Batch(Sums):
         weight: Any = None,
         mask: Any = None,
         columns: Mapping[str, Any] | None = None,
+        class_axis: int | None = None,
     ) -> None:
         self.xp: Any = namespace(prediction, label, weight, mask)
         xp = self.xp
         self.memo: dict[Any, Any] = {}
-        self.prediction: Any = xp.asarray(prediction, "prediction")
+        self.by_sample: dict[Any, Any] = {}
         self.label: Any = None if label is None else xp.asarray(label, "label")
-        full = self._flatten()
+        full = self._flatten(xp.unwidened(prediction, "prediction"), class_axis)
         self.rows = full[0]  # how many samples
         self.empty = 0 in full  # adds nothing; Paddle 2.6 can neither repeat nor sum empty tensors
         if weight is not None and not self.empty:
@@ -64,39 +70,65 @@ class Batch(Sums):
             self.mask = self._per_sample(mask, "mask", full)
         self.columns = {name: self._column(value, name, full) for name, value in columns.items()} if columns else {}
 
-    def _flatten(self) -> tuple[int, ...]:
-        """Flatten prediction and label to one axis (scores to two); return their original shape."""
+    def _flatten(self, prediction: Any, class_axis: int | None) -> tuple[int, ...]:
+        """Flatten prediction and label to one axis (scores to two); return the shape that they have in common."""
         xp = self.xp
-        full = xp.shape(self.prediction)
-        if len(full) == 1 and (self.label is None or xp.shape(self.label) == full):
-            return full
-        prediction = _drop_last_one(xp, self.prediction)
         full = tuple(xp.shape(prediction))
+        shape = full if self.label is None else tuple(xp.shape(self.label))
+        if len(full) == 1 and shape == full:
+            self.prediction = xp.widened(prediction, "prediction")
+            return full
+        axis = axis_of_classes(full, shape, class_axis)
+        if axis is not None:
+            full = self._flatten_scores(prediction, axis)
+        else:
+            prediction = _drop_last_one(xp, xp.widened(prediction, "prediction"))
+            full = tuple(xp.shape(prediction))
+            if self.label is not None:
+                _same_size(full, tuple(xp.shape(_drop_last_one(xp, self.label))), "prediction", "label")
+            self.prediction = xp.reshape(prediction, [-1])
         if self.label is not None:
-            label = _drop_last_one(xp, self.label)
-            shape = tuple(xp.shape(label))
-            if len(full) == len(shape) + 1 == 2:
-                self.classes = full[1]
-                if not self.classes:
-                    raise InvalidInputError(f"prediction has shape {list(full)}, which is no score for any class")
-                _same_size(full[:1], shape, "prediction", "label")
-                full = full[:1]
-            else:
-                _same_size(full, shape, "prediction", "label")
-            self.label = xp.reshape(label, [-1])
-        self.width = int(np.prod(full[1:]))
-        self.prediction = xp.reshape(prediction, [-1, self.classes] if self.classes else [-1])
+            self.label = xp.reshape(self.label, [-1])
+        self.full, self.width = full if len(full) > 1 else None, int(np.prod(full[1:]))
+        return full
+
+    def _flatten_scores(self, prediction: Any, axis: int) -> tuple[int, ...]:
+        """Take scores whose classes are on this axis; return the shape of the labels."""
+        xp = self.xp
+        shape = list(xp.shape(prediction))
+        full = without_ones([*shape[:axis], *shape[axis + 1 :]])
+        if shape[axis] < 1:
+            raise InvalidInputError(
+                f"prediction has shape {shape}, "
+                + (
+                    "which is no score for any class"
+                    if not shape[axis]
+                    else f"and axis {axis}, the classes, must have a size that the program knows"
+                )
+            )
+        if shape[axis] == 1:  # one number for each label
+            self.prediction = xp.reshape(xp.widened(prediction, "prediction"), [-1])
+            return full
+        self.classes = shape[axis]
+        if not is_static(prediction) and Table.pays(xp, math.prod(shape)):
+            self.table = Table(xp, prediction, axis)
+            return full
+        prediction = xp.widened(prediction, "prediction")
+        if axis < len(shape) - 1:
+            prediction = xp.moveaxis(prediction, axis, -1)
+        self.prediction = xp.reshape(prediction, [-1, self.classes])
         return full
 
     def _per_sample(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
         xp = self.xp
         array = xp.asarray(value, argument)
         given = tuple(xp.shape(array))
-        if len(given) > len(full) or (len(given) == len(full) > 1 and given[-1] == 1 != full[-1]):
+        by_row = len(given) > 1 and given != full and not any(size != 1 for size in given[1:])
+        if by_row or len(given) > len(full) or (len(given) == len(full) > 1 and given[-1] == 1 != full[-1]):
             array = _drop_last_one(xp, array)  # [n, 1] is one per sample, next to a matrix too
         shape = xp.shape(array)
         if len(shape) == 0:
-            return xp.multiply(xp.full_like(self._each, 1.0, "float64"), xp.cast(array, "float64"))
+            return xp.multiply(xp.full_like(self.each, 1.0, "float64"), xp.cast(array, "float64"))
         self.by_element = argument if len(shape) > 1 else self.by_element
         return self._spread(xp, array, argument, full)
 
@@ -105,6 +137,11 @@ class Batch(Sums):
         shape = tuple(xp.shape(array))
         if len(shape) == 1 < len(full):
             _same_size(full[:1], shape, "prediction", argument)
+            if self.width < 0:
+                raise InvalidInputError(
+                    f"{argument} has one entry per row, and the program leaves the shape of a row open: {list(full)}; "
+                    "give one entry for each label"
+                )
             return xp.repeat(array, self.width)
         _same_size(full, shape, "prediction", argument)
         return xp.reshape(array, [-1])
@@ -175,13 +212,18 @@ class Batch(Sums):
             self.columns = {name: to_host(column)[keep] for name, column in self.columns.items()}
         else:
             return
-        for part in ("prediction", "label", "weight"):
+        if self.table is not None:
+            vars(self).pop("prediction", None)
+            self.table = self.table.only(keep)
+        for part in ("label", "weight") if self.table is not None else ("prediction", "label", "weight"):
             array = getattr(self, part)
             if array is not None:
                 setattr(self, part, array[keep] if xp.FILTERS else self._zero_unless(keep, array))
+        for key, array in self.by_sample.items():
+            self.by_sample[key] = array[keep] if xp.FILTERS else xp.zero_unless(keep, array)
 
     def _zero_unless(self, keep: Any, array: Any) -> Any:
-        if array is self.prediction and self.classes:
+        if array is not self.label and array is not self.weight and self.classes:
             return self.xp.zero_unless(self.xp.reshape(keep, [-1, 1]), array)
         if self.xp.kind(array) == "i":
             return self.xp.multiply(self.ones_of(keep), array)  # cheaper: the ones are needed for the count
@@ -195,6 +237,12 @@ class Batch(Sums):
         flags = [self.xp.cast(array, "bool") for array in given]
         return functools.reduce(self.xp.logical_and, flags)
 
+    def given(self, argument: str, place: int) -> Any:
+        """What an argument holds for one of the samples, before any was dropped."""
+        if argument == "prediction" and self.table is not None:
+            return next(self.xp.host(scores)[place - at.start] for at, scores in self.blocks() if place < at.stop)
+        return self.xp.host(getattr(self, argument))[place]
+
     # -- views and sums ----------------------------------------------------------------------------------
 
     @property
@@ -205,7 +253,11 @@ class Batch(Sums):
                 f"prediction has shape [n, {self.classes}]; allowed are [n], [n, 1], the label's shape, or [n, 2] "
                 "probabilities of two classes"
             )
-        return self.prediction[:, 1] if self.classes else self.prediction
+        return self.of_class(1) if self.classes else self.prediction
+
+    def of_class(self, place: int) -> Any:
+        """The scores of one class: ``[n]``."""
+        return self.prediction[:, place] if self.table is None else self.of_rows(lambda scores: scores[:, place])
 
     @property
     def probabilities(self) -> Any:
@@ -248,7 +300,7 @@ class Batch(Sums):
     def _sigmoid(self) -> Any:
         logits = self.xp.cast(self.scores, "float64")
         if self.classes:
-            logits = self.xp.subtract(logits, self.xp.cast(self.prediction[:, 0], "float64"))
+            logits = self.xp.subtract(logits, self.xp.cast(self.of_class(0), "float64"))
         return self.xp.sigmoid(logits)
 
     @property
@@ -267,10 +319,10 @@ class Batch(Sums):
         if self._index is not None:
             return self._index
         if xp.FILTERS:
-            length = len(self.prediction) if self._dropped is None else len(self._dropped)
+            length = len(self.each) if self._dropped is None else len(self._dropped)
             index = np.tile(np.arange(self.width), length // self.width)
             return index if self._dropped is None else index[self._dropped]
-        zeros = xp.cast(xp.zeros_like(self._each), "int64")
+        zeros = xp.cast(xp.zeros_like(self.each), "int64")
         return xp.reshape(xp.add(xp.reshape(zeros, [-1, self.width]), xp.arange(self.width)), [-1])
 
     def by_row(self, flags: Any) -> Any:
@@ -305,7 +357,7 @@ class Batch(Sums):
     def part(self, place: Any) -> Batch:
         """Whole rows of elements by their places along `prediction`, without lanes; not in static programs."""
         batch = copy.copy(self)
-        batch.lanes, batch.memo = None, {}
+        batch.lanes, batch.memo, batch.by_sample, batch.table, batch.full = None, {}, {}, None, None
         for name in ("prediction", "label", "weight", "keep"):
             array = getattr(self, name)
             setattr(batch, name, None if array is None else array[place])
@@ -317,18 +369,14 @@ class Batch(Sums):
 
 def _drop_last_one(xp: Any, array: Any) -> Any:
     """``[n, 1]``, or ``[n, 1, 1]``, as ``[n]``, and ``[]`` as ``[1]``."""
-    shape = list(xp.shape(array))
-    if not shape:
-        return xp.reshape(array, [1])
-    axes = len(shape)
-    while axes > 1 and shape[axes - 1] == 1:
-        axes -= 1
-    return array if axes == len(shape) else xp.reshape(array, [-1, *shape[1:axes]])
+    shape = tuple(xp.shape(array))
+    kept = without_ones(shape)
+    return array if kept == shape else xp.reshape(array, [-1, *kept[1:]] if shape else [1])
 
 
 def _same_size(expected: tuple[int, ...], given: tuple[int, ...], one: str, other: str) -> None:
     """Raise unless two shapes agree; a static program's open sizes (-1) agree with any."""
-    if len(expected) != len(given) or any(a != b for a, b in zip(expected, given) if -1 not in (a, b)):
+    if not fits(expected, given):
         raise InvalidInputError(
             f"{other} has shape {list(given)} but {one} has {list(expected)}; they must be equal, one entry per sample"
         )

@@ -41,7 +41,11 @@ def _finite(batch: Any, array: Any) -> Any:
 
 
 def _finite_prediction(batch: Any) -> Any:
-    return _finite(batch, batch.prediction)
+    if batch.table is None:
+        return _finite(batch, batch.prediction)
+    if all(batch.xp.known_finite(scores) for _, scores in batch.blocks()):
+        return None
+    return batch.of_rows(lambda scores: batch.xp.all_rows(batch.xp.isfinite(scores)))
 
 
 def _finite_label(batch: Any) -> Any:
@@ -111,11 +115,12 @@ def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch
     if not broken.any():
         return
     first = int(broken.argmax())
-    value = xp.host(getattr(batch, requirement.argument))[first]
+    value = batch.given(requirement.argument, first)
+    place = first if batch.full is None else list(map(int, np.unravel_index(first, batch.full)))
     way = "make flags of it, such as mask > 0.5" if requirement is FLAGS else "mask such samples"
     error = InvalidInputError(
         f"{requirement.argument} must be {requirement.allowed}; {broken.sum()} of {broken.size} samples "
-        f"are not, the first at position {first}: {value}. Nothing of this batch was added; {way}, or "
+        f"are not, the first at position {place}: {value}. Nothing of this batch was added; {way}, or "
         "pass validate=False to skip the check"
     )
     error.broken = requirement.argument, requirement.allowed, broken

@@ -31,7 +31,8 @@ class Sums:
 
     xp: Any
     memo: dict[Any, Any]
-    prediction: Any
+    by_sample: dict[Any, Any]
+    table: Any = None
     label: Any
     weight: Any = None
     keep: Any = None  # flags of the samples that count; None: all of these
@@ -39,9 +40,34 @@ class Sums:
     classes = 0
 
     @property
-    def _each(self) -> Any:
+    def each(self) -> Any:
         """An array with an entry per sample."""
         return self.label if self.classes else self.prediction
+
+    @functools.cached_property
+    def prediction(self) -> Any:
+        """``[n]``, or scores ``[n, classes]``; of a `table` a copy, for metrics that do not look at it by `of_rows`."""
+        return self.xp.concat([scores for _, scores in self.table.blocks()])
+
+    def blocks(self) -> Any:
+        """Pieces of the samples, and their scores ``[samples, classes]``."""
+        return [(slice(None), self.prediction)] if self.table is None else self.table.blocks()
+
+    def of_rows(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        """``function(scores, *arrays)``, an entry per sample, of scores ``[samples, classes]`` and arrays.
+
+        It is called for one block of the scores after the other, where they are too many to be copied.
+        """
+        if self.table is None:
+            return function(self.prediction, *arrays)
+        parts = [function(scores, *[each[place] for each in arrays]) for place, scores in self.table.blocks()]
+        return parts[0] if len(parts) == 1 else self.xp.concat(parts)
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """An array with an entry per sample, made once; unlike what is `cached` it stays when samples are dropped."""
+        if key not in self.by_sample:
+            self.by_sample[key] = make()
+        return self.by_sample[key]
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
         """The value of ``make()``, computed once per batch for all metrics."""
@@ -81,7 +107,7 @@ class Sums:
         """The number of the samples that count, whatever their weight: int64."""
         if self.lanes is not None:
             return self.lanes.sum(None if self.keep is None else self.ones_of(self.keep))
-        return self.xp.count(self._each) if self.keep is None else self.number_of(self.keep)
+        return self.xp.count(self.each) if self.keep is None else self.number_of(self.keep)
 
     def histogram(self, *indices: Any, amount: Any = None) -> Scattered:
         """Add an amount (None: 1) times its weight to ``state[indices]`` for each sample.
@@ -133,7 +159,8 @@ class Sums:
         """A batch with an element for each score, labelled by whether its class (`label_index`) is the true one."""
         xp, classes = self.xp, self.classes
         batch: Any = copy.copy(self)
-        batch.memo, batch.columns, batch._dropped = {}, {}, None
+        batch.memo, batch.by_sample, batch.columns, batch._dropped = {}, {}, {}, None
+        batch.table = None
         batch.classes, batch.width = 0, classes
         batch.prediction = xp.reshape(self.prediction, [-1])
         batch.label = xp.reshape(xp.equal(xp.arange(classes), xp.reshape(self.label, [-1, 1])), [-1])
@@ -147,7 +174,7 @@ class Sums:
         """What each sample counts for, float64 ``[n]``."""
         if self.weight is not None:
             return self.weight
-        return self.xp.cast(self.xp.ones_like(self._each) if self.keep is None else self.keep, "float64")
+        return self.xp.cast(self.xp.ones_like(self.each) if self.keep is None else self.keep, "float64")
 
     def ones_of(self, flags: Any) -> Any:
         """Flags as an int64 of zeros and ones."""

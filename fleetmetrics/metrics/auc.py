@@ -142,7 +142,9 @@ class AUC(_Area):
             never warns, as with ``bounds=True``.
         from_logits: predictions are logits: the sigmoid is applied, for several classes (and ``[n, 2]``) the softmax.
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
-        ignore_index: samples (for ``"multilabel"``: single labels) with this label do not count.
+        ignore_index: samples (for ``"multilabel"``: single labels) with this label, or one of several in a list, do
+            not count.
+        class_axis: as for `fleetmetrics.Precision`.
 
     Raises:
         InvalidInputError: an argument is invalid or contradicts another one, or the histograms would exceed 8 GiB; in

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Literal
+from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
 
 import numpy as np
 
@@ -48,7 +48,9 @@ def _probabilities(batch: Batch, task: Task, flags: Any) -> Any:
             return tasks.zero_unless(batch, flags, batch.scores)
         return batch.probability(True) if flags is None else xp.sigmoid(tasks.logits(batch, task))
     if task.from_logits:
-        table = tasks.scores(batch, task)
+        table = xp.cast(batch.prediction, "float64")
+        if flags is not None:
+            table = xp.where(xp.reshape(flags, [-1, 1]), table, xp.zeros_like(table))
         odds = xp.exp(xp.subtract(table, xp.reshape(xp.largest_of_rows(table), [-1, 1])))
         return xp.reshape(xp.divide(odds, xp.reshape(xp.sum_of_rows(odds), [-1, 1])), [-1])
     rows = flags if flags is None else xp.reshape(flags, [-1, 1])
@@ -153,7 +155,8 @@ class ClassSettings(HistogramSettings, total=False):
     num_classes: int | None
     num_labels: int | None
     average: Literal["macro", "weighted", "micro", "none"] | None
-    ignore_index: int | None
+    ignore_index: int | Sequence[int] | None
+    class_axis: int | None
 
 
 class ClassHistograms(ScoreHistogram):
@@ -166,11 +169,13 @@ class ClassHistograms(ScoreHistogram):
         num_classes: int | None = None,
         num_labels: int | None = None,
         average: Literal["macro", "weighted", "micro", "none"] | None = "macro",
-        ignore_index: int | None = None,
+        ignore_index: int | Sequence[int] | None = None,
+        class_axis: int | None = None,
         **settings: Unpack[HistogramSettings],
     ) -> None:
         self.task = tasks.task_of(task, num_classes, num_labels, ignore_index=ignore_index)
         super().__init__(**settings)
+        self.class_axis = tasks.class_axis_of(class_axis)
         choice_of("average", average, ("macro", "weighted", "micro", "none", None))
         kind = self.task.kind
         if average != "macro" and kind == "binary":

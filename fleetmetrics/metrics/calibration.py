@@ -15,7 +15,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import TOTAL, Common, Declared, Metric, formula_of
 from fleetmetrics.metrics.buckets import OfProbabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores, probability_rules_of
-from fleetmetrics.metrics.classification.task import task_of
+from fleetmetrics.metrics.classification.task import class_axis_of, task_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -63,12 +63,16 @@ def _confidence(batch: Batch, from_logits: bool, top_label: bool) -> Any:
     xp = batch.xp
     if not top_label:
         return batch.probability(from_logits)
-    scores = xp.cast(batch.prediction, "float64")
-    largest = xp.largest_of_rows(scores)
-    if not from_logits:
-        return largest
-    odds = xp.sum_of_rows(xp.exp(xp.subtract(scores, xp.reshape(largest, [-1, 1]))))
-    return xp.divide(xp.ones_like(odds), odds)
+
+    def of_best(scores: Any) -> Any:
+        scores = xp.cast(scores, "float64")
+        largest = xp.largest_of_rows(scores)
+        if not from_logits:
+            return largest
+        odds = xp.sum_of_rows(xp.exp(xp.subtract(scores, xp.reshape(largest, [-1, 1]))))
+        return xp.divide(xp.ones_like(odds), odds)
+
+    return batch.of_rows(of_best)
 
 
 @statistic
@@ -77,7 +81,7 @@ def _outcome(batch: Batch, top_label: bool) -> Any:
     xp = batch.xp
     if not top_label:
         return xp.cast(batch.positive, "int64")
-    before = xp.rank_of_label(batch.prediction, batch.labels)
+    before = batch.of_rows(xp.rank_of_label, batch.labels)
     return xp.cast(xp.logical_not(xp.cast(before, "bool")), "int64")
 
 
@@ -197,6 +201,7 @@ class ExpectedCalibrationError(_Binned):
         task: ``"binary"`` or ``"multiclass"``; None: multiclass with ``num_classes`` or scores of three or more
             classes, else binary.
         num_classes: the number of classes, at least 2; with ``"multiclass"`` only. None: that of the scores.
+        class_axis: as for `Precision`.
         from_logits: predictions are logits: the sigmoid or the softmax is applied.
 
     Examples:
@@ -215,6 +220,7 @@ class ExpectedCalibrationError(_Binned):
         norm: Literal["l1", "l2", "max"] = "l1",
         task: Literal["binary", "multiclass"] | None = None,
         num_classes: int | None = None,
+        class_axis: int | None = None,
         from_logits: bool = False,
         zero_division: float = math.nan,
         **common: Unpack[Common],
@@ -225,6 +231,7 @@ class ExpectedCalibrationError(_Binned):
         super().__init__(bins=bins, from_logits=from_logits, **common)
         self.zero_division = zero_division_of(zero_division)
         self.settle(**self.task.settings)
+        self.class_axis = class_axis_of(class_axis)
         self.norm = choice_of("norm", norm, ("l1", "l2", "max"))
         self.requirements = probability_rules_of(self.task, 3 if self.top_label else 0)
 

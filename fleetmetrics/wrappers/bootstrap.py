@@ -187,7 +187,7 @@ class Bootstrap(Wrapper):
                     "of a further argument of add that identifies the samples"
                 )
             return pairs
-        if not self._lanes or (batch.xp.FILTERS and not len(batch.prediction)):
+        if not self._lanes or (batch.xp.FILTERS and not len(batch.each)):
             return pairs
         own = [self._drawn, *self._lanes.values()]
         done: dict[State, Any] = batch.cached(("replicates", self._kind), dict)  # also those of metrics that draw alike
@@ -203,12 +203,12 @@ class Bootstrap(Wrapper):
                 _asked(metric, batch)
                 metrics.append(metric)
         hashes, groups = self._words(batch), batch.lanes
-        samples = batch.xp.shape(batch.prediction)[0]
+        samples = batch.xp.shape(batch.each)[0]
         floats = batch.weight is not None or any(
             lanes.declared_dtype == "float64" for lanes in self._all_lanes.values()
         )
         step = max(1, _AT_ONCE // ((8 if floats else 1) * self.replicates * batch.width)) * batch.width
-        if samples <= step or is_static(batch.prediction):
+        if samples <= step or is_static(batch.each):
             return self._increments(metrics, self._resampled(batch, hashes))
         assert not isinstance(groups, (Nested, Replicates))
         if groups is None or batch.xp is not numpy_ops:
@@ -269,7 +269,7 @@ class Bootstrap(Wrapper):
         if is_paddle(ids) and not namespace(ids).is_eager(ids):
             xp = namespace(ids)
             return words(xp, xp.cast(xp.asarray(ids, self.ids), "int64"), self.seed)
-        if is_static(batch.prediction):
+        if is_static(batch.each):
             raise InvalidInputError(
                 f"{self.ids} must be an integer variable of the static program, not an array; texts are not for static "
                 "programs: fetch what add takes, and give it the arrays after each run"

@@ -95,7 +95,7 @@ class FixedSlicing(Slicing):
         return Lanes(state.name, shape, state.declared_dtype, state.reduction, (*self.kind, state.key))
 
     def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
-        if batch.xp.FILTERS and not len(batch.prediction):
+        if batch.xp.FILTERS and not len(batch.each):
             return None
         return batch.in_lanes(Groups(batch.xp, self._index(batch), len(self.kept) + 1)), None
 
@@ -110,7 +110,7 @@ class FixedSlicing(Slicing):
             place = xp.position(keys, xp.cast(column, "int64"))
             nearest = xp.minimum(place, xp.full_like(place, size - 1))
             return xp.where(xp.equal(xp.take(keys, nearest), column), place, xp.full_like(place, size))
-        if is_static(batch.prediction):
+        if is_static(batch.each):
             raise InvalidInputError(f"{self.by} must be a variable of the static program, not an array")
         keys = host_keys(column, self.by)
         check_kind(self.kept, keys, self.by)
@@ -138,7 +138,7 @@ class GrowingSlicing(Slicing):
         return Rows(state, self.table, state.name, (*self.kind, state.key))
 
     def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
-        if is_static(batch.prediction):
+        if is_static(batch.each):
             raise StaticProgramError(
                 f"{self.prefix}: states that grow with the keys of {self.by} cannot live in a static program; list the "
                 "keys, Sliced(..., keys=[...]); or fetch what add takes, and give it the arrays after each run"

@@ -110,9 +110,9 @@ class Windowed(Wrapper):
         """Where the batch goes; None if none of its samples counts."""
         xp, one = batch.xp, np.int64(1)
         if batch.keep is None:
-            if 0 in xp.shape(batch.prediction):
+            if 0 in xp.shape(batch.each):
                 return None
-            return Step(self._turn, xp.asarray(one, "one") if is_static(batch.prediction) else one, None)
+            return Step(self._turn, xp.asarray(one, "one") if is_static(batch.each) else one, None)
         if xp.is_eager(batch.keep):
             return Step(self._turn, one, None) if xp.host(batch.keep).any() else None
         counts = xp.cast(xp.cast(batch.number_of(batch.keep), "bool"), "int64")

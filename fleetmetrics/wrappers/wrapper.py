@@ -55,6 +55,7 @@ class Wrapper(Metric):
         self.takes_label = metric.takes_label
         self.arguments = metric.arguments
         self.columns = metric.columns
+        self.class_axis = metric.class_axis
         self.metric.adopt(metric.name, Shared())  # operands share what they count alike, which `_fit` looks at
         self._fit()
         self.adopt(self.name, Shared())

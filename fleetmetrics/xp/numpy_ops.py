@@ -38,6 +38,7 @@ _KEPT = frozenset(_DTYPES.values())
 at_least = np.maximum
 concat = np.concatenate
 count = operator.attrgetter("size")
+moveaxis = np.moveaxis
 filled = np.full  # with a NumPy scalar
 first_zero = np.argmin
 kind = operator.attrgetter("dtype.kind")
@@ -48,21 +49,24 @@ shape = operator.attrgetter("shape")
 sum_by = np.bincount
 take = operator.getitem
 all_rows = functools.partial(np.all, axis=1)
-highest_of_rows = functools.partial(np.argmax, axis=1)
 largest_of_rows = functools.partial(np.max, axis=1)
 sum_of_rows = functools.partial(np.sum, axis=1)
 repeat = functools.partial(np.repeat, axis=0)
 
 
 def asarray(value: Any, argument: str) -> np.ndarray:
-    if type(value) is not np.ndarray:
-        value = _as_array(value, argument)
-    if value.dtype in _KEPT:
+    return widened(unwidened(value, argument), argument)
+
+
+def widened(array: np.ndarray, argument: str) -> np.ndarray:
+    if array.dtype in _KEPT:
+        return array
+    return array.astype(np.float32) if array.dtype == np.float16 else widen(array, argument)
+
+
+def unwidened(value: Any, argument: str) -> np.ndarray:
+    if type(value) is np.ndarray:
         return value
-    return value.astype(np.float32) if value.dtype == np.float16 else widen(value, argument)
-
-
-def _as_array(value: Any, argument: str) -> np.ndarray:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputError(f"{argument} is a masked array; give its data, and mask=~array.mask, to add")
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's
@@ -113,7 +117,7 @@ def known_finite(array: np.ndarray) -> bool:
     """Whether all entries are known to be finite; False: some may not be."""
     if array.dtype.kind != "f":
         return True
-    flat = array if array.ndim == 1 else array.reshape(-1)
+    flat = array if array.ndim == 1 else array.ravel("K")  # in the order of the memory, without a copy
     return math.isfinite(flat.dot(flat))  # the fastest pass; an overflow leaves it open
 
 
@@ -245,12 +249,37 @@ def log_odds_bucket(score: np.ndarray, buckets: int) -> np.ndarray:
     return index
 
 
-def rank_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
-    label = label.astype(np.int64, copy=False)[:, None]
+def highest_of_rows(array: np.ndarray) -> np.ndarray:
+    if array.shape[1] > _FEW or array.strides[0] != array.itemsize:
+        return array.argmax(axis=1)
+    # A view of images, say, which NumPy would transpose: a class leads if it is above all before it.
+    best, place = array[:, 0].copy(), np.zeros(len(array), np.int64)
+    for column in range(1, array.shape[1]):
+        scores = array[:, column]
+        place[scores > best] = column
+        np.maximum(best, scores, out=best)
+    return place
+
+
+def score_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
+    label = label.astype(np.int64, copy=False)
+    rows = np.arange(len(scores))
     try:
-        own = np.take_along_axis(scores, label, axis=1)
-    except IndexError:  # an invalid label, with the check switched off
-        own = np.take_along_axis(scores, label.clip(0, scores.shape[1] - 1), axis=1)
+        return scores[rows, label]
+    except IndexError:  # an invalid label, which the check tells of if it is not switched off
+        return scores[rows, label.clip(0, scores.shape[1] - 1)]
+
+
+def log_sum_of_rows(scores: np.ndarray) -> np.ndarray:
+    top = scores.max(axis=1).astype(np.float64, copy=False)
+    odds = np.subtract(scores, top[:, None], dtype=np.float64)
+    np.exp(odds, out=odds)
+    return top + np.log(odds.sum(axis=1))
+
+
+def rank_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
+    own = score_of_label(scores, label)[:, None]
+    label = label.astype(np.int64, copy=False)[:, None]
     lower = np.arange(scores.shape[1]) < label
     return np.sum((scores > own) | ((scores == own) & lower), axis=1)
 

@@ -32,6 +32,7 @@ FILTERS = False
 moments = None
 
 absolute = paddle.abs
+moveaxis = paddle.moveaxis
 concat = paddle.concat  # of tensors, along an axis
 first_zero = paddle.argmin  # the position among an int64's zeros and ones; 0 if there is none
 take = paddle.gather  # the entries at these positions of the first axis; valid ones only
@@ -228,16 +229,29 @@ def _lowest_scores(buckets: int, device: str) -> Any:
     return paddle.to_tensor(values) if paddle.in_dynamic_mode() else constant(values)
 
 
-def rank_of_label(scores: Any, label: Any) -> Any:
-    """How many classes come before the label's: higher scores, then equal ones of a lower class.
+def score_of_label(scores: Any, label: Any) -> Any:
+    """The score of each label, an int64, in its row; of an invalid label some score.
 
-    Labels are compared, since ``take_along_axis`` with an invalid class crashes the process on 2.6.
+    ``take_along_axis`` with an invalid class would crash the process on 2.6.
     """
     scores = cast(scores, "int64") if kind(scores) == "b" else scores
-    label = paddle.reshape(cast(label, "int64"), [-1, 1])
-    classes = paddle.arange(scores.shape[1], dtype="int64")
-    of_label = paddle.where(paddle.equal(classes, label), scores, paddle.zeros_like(scores))
-    own = paddle.sum(of_label, axis=1, keepdim=True)
+    place = paddle.clip(paddle.reshape(label, [-1, 1]), 0, scores.shape[1] - 1)
+    return paddle.reshape(paddle.take_along_axis(scores, place, axis=1), [-1])
+
+
+def log_sum_of_rows(scores: Any) -> Any:
+    """The logarithm of the sum of the exponentials of each row of a matrix, float64."""
+    scores = cast(scores, "float64")
+    top = largest_of_rows(scores)
+    return paddle.add(top, paddle.log(sum_of_rows(paddle.exp(paddle.subtract(scores, paddle.unsqueeze(top, 1))))))
+
+
+def rank_of_label(scores: Any, label: Any) -> Any:
+    """How many classes come before the label's: higher scores, then equal ones of a lower class."""
+    scores = cast(scores, "int64") if kind(scores) == "b" else scores
+    label = cast(label, "int64")
+    own = paddle.unsqueeze(score_of_label(scores, label), 1)
+    label, classes = paddle.unsqueeze(label, 1), paddle.arange(scores.shape[1], dtype="int64")
     tied_before = paddle.logical_and(paddle.greater_equal(scores, own), paddle.less_than(classes, label))
     before = paddle.logical_or(paddle.greater_than(scores, own), tied_before)
     return paddle.sum(paddle.cast(before, "int64"), axis=1)

@@ -25,6 +25,11 @@ def asarray(value: Any, argument: str) -> Any:
 
     Other dtypes are widened to these without loss: few of Paddle's functions take them all.
     """
+    return widened(unwidened(value, argument), argument)
+
+
+def unwidened(value: Any, argument: str) -> Any:
+    """A tensor, variable or value of any dtype that can be widened."""
     if is_eager_tensor(value):
         value = value.detach()
     elif not is_static(value):
@@ -40,6 +45,11 @@ def asarray(value: Any, argument: str) -> Any:
             )
     if value.dtype not in _KINDS:
         raise InvalidInputError(f"{argument} must hold numbers or bools, not {value.dtype}")
+    return value
+
+
+def widened(value: Any, argument: str) -> Any:
+    """As bool, int64, float32 or float64."""
     if kind(value) == "i":
         if value.dtype == paddle.int8 and is_static(value) and isinstance(value, paddle.static.Variable):
             raise InvalidInputError(

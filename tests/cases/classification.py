@@ -53,6 +53,19 @@ def many_logits(rng: Rng, samples: int, dtype: str, label_dtype: str) -> tuple[A
     return prediction.reshape(-1, LABELS), label.reshape(-1, LABELS)
 
 
+def positions(draw: Callable[..., Any], *, class_axis: int = 1, ignored: Any = ()) -> Callable[..., Any]:
+    """Rows of four positions, each with the scores of six classes on this axis."""
+
+    def drawn(rng: Rng, samples: int, dtype: str, label_dtype: str) -> tuple[Any, Any]:
+        prediction, label = draw(rng, samples * 4, dtype, label_dtype)
+        if ignored:
+            label = np.where(rng.random(label.shape) < 0.3, rng.choice(ignored, label.shape), label).astype(label_dtype)
+        dense = np.moveaxis(prediction.reshape(samples, 2, 2, -1), -1, class_axis)
+        return np.ascontiguousarray(dense), label.reshape(samples, 2, 2)
+
+    return drawn
+
+
 # -- references ------------------------------------------------------------------------------------------
 
 
@@ -65,7 +78,7 @@ def hard(p: Any) -> Any:
     return (p > 0.5).astype(int) if p.dtype.kind == "f" else p.astype(int)
 
 
-def sklearn(name: str, ignored: int | None = None, value: Callable[[Any], Any] = float, **options: Any) -> Any:
+def sklearn(name: str, ignored: Any = None, value: Callable[[Any], Any] = float, **options: Any) -> Any:
     """scikit-learn's function of predicted classes; it is imported when it is needed, which workers never do."""
 
     def reference(p: Any, y: Any, w: Any) -> Any:
@@ -73,7 +86,7 @@ def sklearn(name: str, ignored: int | None = None, value: Callable[[Any], Any] =
 
         y = y.astype(int)
         if ignored is not None:
-            keep = y != ignored
+            keep = ~np.isin(y, ignored)
             p, y, w = p[keep], y[keep], None if w is None else w[keep]
         return value(getattr(metrics, name)(y, hard(p), sample_weight=w, **options))
 
@@ -97,6 +110,16 @@ def negatives(p: Any, y: Any, w: Any) -> float:
 
     tn, fp, _, _ = multilabel_confusion_matrix(y.astype(int), hard(p), sample_weight=w).reshape(-1, 4).T
     return float(np.mean(tn / (tn + fp)))
+
+
+def each_position(function: Callable[..., Any], class_axis: int = 1) -> Callable[..., Any]:
+    """A reference of all positions, each with the weight of its row."""
+
+    def reference(p: Any, y: Any, w: Any) -> Any:
+        p = np.moveaxis(p, class_axis, -1)
+        return function(p.reshape(-1, p.shape[-1]), y.reshape(-1), None if w is None else np.repeat(w, y[0].size))
+
+    return reference
 
 
 def by_label(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -231,6 +254,34 @@ CASES = {
         kinds="i",
         undefined=np.zeros((5, 5)),
         warnings=0,
+    ),
+    "accuracy of positions": Case(
+        functools.partial(fm.Accuracy, class_axis=-1),
+        positions(scores, class_axis=3),
+        each_position(sklearn("accuracy_score"), 3),
+        exact=True,
+        shapes=("[n]",),
+        kinds="fi",
+        by_row=True,
+    ),
+    "confusion matrix of pixels, without some": Case(
+        made(fm.ConfusionMatrix, "multiclass", class_axis=1, ignore_index=[5, 77]),
+        positions(scores, ignored=(5, 77)),
+        each_position(sklearn("confusion_matrix", ignored=(5, 77), value=np.asarray, labels=range(6))),
+        exact=True,
+        shapes=("[n]",),
+        kinds="fi",
+        by_row=True,
+        undefined=np.zeros((6, 6)),
+        warnings=0,
+    ),
+    "log loss of positions": Case(
+        functools.partial(fm.LogLoss, from_logits=True, class_axis=-3),
+        positions(functools.partial(normals, columns=6)),
+        each_position(of_logits),
+        shapes=("[n]",),
+        kinds="f",
+        by_row=True,
     ),
     "confusion matrix of labels": Case(
         made(fm.ConfusionMatrix, "multilabel"),

@@ -272,7 +272,7 @@ def test_nothing_to_average_is_one_warning_or_what_was_asked_for(kind, average):
             {"task": "multilabel", "num_labels": 2, "average": "samples"},
             "average must be one of 'macro', 'weighted', 'micro', 'none', None, not 'samples'",
         ),
-        ({"task": "multilabel", "num_labels": 2, "ignore_index": 0.5}, "ignore_index must be an integer or None"),
+        ({"task": "multilabel", "num_labels": 2, "ignore_index": 0.5}, "ignore_index must be an integer, several"),
         (
             {"task": "multiclass", "num_classes": 200_000},
             r"num_classes=200000 with buckets=4096 would be 1638400000 numbers; at most 1073741824 \(8 GiB\) are "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Sequence
 
 import numpy as np
 
@@ -41,8 +41,9 @@ class Accuracy(OfTask):
     Formula: ``sum(w * [correct]) / sum(w)``. The number of classes need not be given: without ``num_classes``, the
     inputs of ``add(prediction, label)`` decide what is correct:
 
-    - floats ``[n, classes]`` and integer labels ``[n]`` or ``[n, 1]``: fewer than ``top_k`` classes come before
-      the label's. Of equal scores the lower class comes first, as in ``numpy.argmax``;
+    - floats with one axis more than the integer labels, ``[n, classes]`` or ``[n, positions, classes]`` (see
+      ``class_axis``): fewer than ``top_k`` classes come before the label's. Of equal scores the lower class comes
+      first, as in ``numpy.argmax``;
     - floats of the label's shape: probabilities of class 1, correct if ``(p > threshold) == label``;
     - integers or bools of the label's shape: predicted classes, correct if equal.
 
@@ -64,6 +65,7 @@ class Accuracy(OfTask):
             class or label.
         from_logits: as for `Precision`.
         ignore_index: as for `Precision`.
+        class_axis: as for `Precision`.
 
     Examples:
         >>> metric = Accuracy(top_k=2)
@@ -84,10 +86,12 @@ class Accuracy(OfTask):
         num_labels: int | None = None,
         average: Literal["micro", "macro", "weighted", "none"] | None = "micro",
         from_logits: bool = False,
-        ignore_index: int | None = None,
+        ignore_index: int | Sequence[int] | None = None,
+        class_axis: int | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
+        self.class_axis = tasks.class_axis_of(class_axis)
         choice_of("average", average, ("micro", "macro", "weighted", "none", None))
         self.average = average
         self.settle(average=average or "none")
@@ -100,9 +104,10 @@ class Accuracy(OfTask):
             self.requirements = self.task.rules
             if self.task.kind == "binary" and average != "micro":
                 raise InvalidInputError(f"average must be 'micro' with task='binary', not {average!r}")
-        elif average != "micro" or ignore_index is not None:
-            given = f"average={average!r}" if average != "micro" else f"ignore_index={ignore_index!r}"
-            raise InvalidInputError(f"{given} needs num_classes=, num_labels= or task='binary'")
+        elif average != "micro":
+            raise InvalidInputError(f"average={average!r} needs num_classes=, num_labels= or task='binary'")
+        else:
+            self.requirements = tuple(tasks.unless_ignored(rule, self.task.ignore_index) for rule in self.requirements)
         self.settle(**self.task.settings)
         if self.task.size and (self.task.top_k == 1 or average != "micro"):
             self.declare("confusion", self.task.shape, statistic=tasks.confusion, settings=("task",))
@@ -119,7 +124,9 @@ class Accuracy(OfTask):
                 f"prediction has the label's shape; top_k={self.task.top_k} of several classes needs scores "
                 "[n, classes]"
             )
-        return ("finite_label",) if predicted_classes else self.requirements
+        if predicted_classes:
+            return (tasks.unless_ignored("finite_label", self.task.ignore_index),)
+        return self.requirements
 
     def formula(self, **states: np.ndarray) -> Any:
         if "confusion" in states:
@@ -175,7 +182,7 @@ class ExactMatch(OfTask):
         num_labels: int | None = None,
         threshold: float = 0.5,
         from_logits: bool = False,
-        ignore_index: int | None = None,
+        ignore_index: int | Sequence[int] | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Settings, Undefinable, formula_of
-from fleetmetrics.metrics.classification.task import TASKS, Task, average_of, confusion, task_of
+from fleetmetrics.metrics.classification.task import TASKS, Task, average_of, class_axis_of, confusion, task_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -29,7 +29,8 @@ class TaskSettings(Settings, total=False):
     num_labels: int | None
     threshold: float
     from_logits: bool
-    ignore_index: int | None
+    ignore_index: int | Sequence[int] | None
+    class_axis: int | None
     top_k: int
 
 
@@ -68,11 +69,13 @@ class ConfusionMetric(OfTask):
         num_labels: int | None = None,
         threshold: float = 0.5,
         from_logits: bool = False,
-        ignore_index: int | None = None,
+        ignore_index: int | Sequence[int] | None = None,
+        class_axis: int | None = None,
         top_k: int = 1,
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
+        self.class_axis = class_axis_of(class_axis)
         allowed = type(self).tasks
         self.task = task_of(
             task, num_classes, num_labels, threshold, from_logits, ignore_index, top_k=top_k, allowed=allowed
@@ -111,8 +114,9 @@ class Precision(_Averaged):
 
     - ``"binary"``: probabilities of class 1 of the label's shape or ``[n, 2]`` of both classes, where class 1 is
       predicted above ``threshold``; or predicted classes, integers or bools; labels 0 or 1. ``[n, 1]`` equals ``[n]``;
-    - ``"multiclass"``: scores ``[n, num_classes]`` with labels ``[n]``: the class of the highest score is predicted,
-      the lowest class if several tie (see ``top_k``); or predicted classes of the label's shape;
+    - ``"multiclass"``: scores ``[n, num_classes]`` with labels ``[n]``, or of more axes, with one more than the label
+      (see ``class_axis``): the class of the highest score is predicted, the lowest class if several tie (see
+      ``top_k``); or predicted classes of the label's shape;
     - ``"multilabel"``: probabilities, or 0 and 1, ``[n, num_labels]`` with labels 0 or 1 of the same shape.
 
     Undefined for a class that was never predicted, and without samples; averages leave such a class out, or take
@@ -132,9 +136,13 @@ class Precision(_Averaged):
             or label. Leave it out for the binary task, which is about class 1 alone.
         from_logits: predictions are logits: their sigmoid is compared with the threshold; without effect on
             the highest of several scores.
-        ignore_index: samples (for ``"multilabel"``: single labels) with this label do not count, whatever their
-            prediction; it may be negative or one of the classes. In a collection, members without it count such
-            labels or reject them.
+        ignore_index: samples (for ``"multilabel"``: single labels) with this label, or one of several in a list, do
+            not count, whatever their prediction; it may be any integer, negative or one of the classes. In a
+            collection, members without it count such labels or reject them.
+        class_axis: the axis of the scores that holds the classes; None: the last. 1 for images ``[n, num_classes,
+            height, width]`` with labels ``[n, height, width]``. Each position then counts as a sample, and weights and
+            masks are per row ``[n]`` or per position. Members of a collection are given the same scores: the axis that
+            one of them names holds for all.
         top_k: a label among the ``top_k`` highest of the scores ``[n, num_classes]`` counts as predicted, otherwise
             the class of the highest score does; at least 1, more than 1 with ``"multiclass"`` only.
 

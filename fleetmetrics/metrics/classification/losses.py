@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Sequence
 
 import numpy as np
 
@@ -31,11 +31,15 @@ _ROUNDING = {True: 2.0**-11.5, False: 2.0**-7}
 
 def _is_distribution(batch: Batch) -> Any:
     xp = batch.xp
-    values = xp.cast(batch.prediction, "float64")
-    within = xp.is_probability(values)
-    rounding = _ROUNDING["64" in str(batch.prediction.dtype)]
-    total = xp.sum_of_rows(xp.where(within, values, xp.zeros_like(values)))
-    return xp.logical_and(xp.all_rows(within), xp.logical_not(xp.greater(xp.absolute(total - 1), rounding)))
+
+    def adds_up(scores: Any) -> Any:
+        values = xp.cast(scores, "float64")
+        within = xp.is_probability(values)
+        total = xp.sum_of_rows(xp.where(within, values, xp.zeros_like(values)))
+        rounding = _ROUNDING["64" in str(scores.dtype)]
+        return xp.logical_and(xp.all_rows(within), xp.logical_not(xp.greater(xp.absolute(total - 1), rounding)))
+
+    return batch.of_rows(adds_up)
 
 
 DISTRIBUTION = Requirement(
@@ -67,20 +71,12 @@ def _log_likelihoods(batch: Batch, task: Task) -> Any:
     """The log-probability of each label; 0 where it is ignored."""
     xp = batch.xp
     if task.kind == "multiclass":
-        own = _of_label(batch, task)
-        if task.from_logits:
-            table = tasks.scores(batch, task)
-            top = xp.largest_of_rows(table)
-            below = xp.sum_of_rows(xp.exp(xp.subtract(table, xp.reshape(top, [-1, 1]))))
-            values = xp.subtract(xp.subtract(own, top), xp.log(below))
-        else:
-            values = xp.log(xp.at_least(own, LOWEST))
+        values = tasks.of_scores(batch, task, log_softmax if task.from_logits else _log_of_label)
     elif task.from_logits:
         own = _signed(batch, task, tasks.logits(batch, task))
         values = log_sigmoid(xp, own)
     else:
-        p = tasks.scores(batch, task)
-        p = p[:, 1] if batch.classes else p
+        p = tasks.of_scores(batch, task, _second) if batch.classes else tasks.numbers(batch, task)
         own = xp.where(xp.cast(tasks.label_classes(batch, task), "bool"), p, 1.0 - p)
         values = xp.log(xp.at_least(own, LOWEST))
     return tasks.zero_unless(batch, tasks.counted(batch, task), values)
@@ -101,17 +97,22 @@ def _signed(batch: Batch, task: Task, values: Any) -> Any:
     return batch.xp.where(batch.xp.cast(tasks.label_classes(batch, task), "bool"), values, -values)
 
 
-def _is_label(batch: Batch, task: Task) -> Any:
-    """Labels one-hot: flags ``[n, classes]``."""
-    xp = batch.xp
-    return xp.equal(xp.arange(task.size), xp.reshape(tasks.label_classes(batch, task), [-1, 1]))
+def log_softmax(xp: Any, logits: Any, label: Any) -> Any:
+    """The logarithm of the probability that logits ``[n, classes]`` give the label, float64 ``[n]``."""
+    return xp.subtract(_of_label(xp, logits, label), xp.log_sum_of_rows(logits))
 
 
-@statistic
-def _of_label(batch: Batch, task: Task) -> Any:
+def _log_of_label(xp: Any, probabilities: Any, label: Any) -> Any:
+    return xp.log(xp.at_least(_of_label(xp, probabilities, label), LOWEST))
+
+
+def _of_label(xp: Any, scores: Any, label: Any) -> Any:
     """The score of the label's class, float64 ``[n]``."""
-    xp, table = batch.xp, tasks.scores(batch, task)
-    return xp.sum_of_rows(xp.where(_is_label(batch, task), table, xp.zeros_like(table)))
+    return xp.cast(xp.score_of_label(scores, label), "float64")
+
+
+def _second(xp: Any, scores: Any, _: Any) -> Any:
+    return xp.cast(scores[:, 1], "float64")
 
 
 class _OfScores(Undefinable):
@@ -134,7 +135,8 @@ class LogLoss(_OfScores):
 
     - ``"binary"``: probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or ``[n, 2]``
       probabilities of both classes that add up to 1, and labels 0 or 1;
-    - ``"multiclass"``: probabilities ``[n, classes]`` that add up to 1, and labels ``[n]``;
+    - ``"multiclass"``: probabilities ``[n, classes]`` that add up to 1, and labels ``[n]``; or of more axes, with one
+      more than the label (see ``class_axis``);
     - ``"multilabel"``: probabilities ``[n, num_labels]`` with labels 0 or 1 of the same shape.
 
     Undefined without samples.
@@ -151,7 +153,9 @@ class LogLoss(_OfScores):
         average: of several labels: ``"macro"``, the mean of their losses; ``"micro"``, each label of each sample
             counting once; or None (or ``"none"``), an array of their losses.
         from_logits: predictions are logits: the sigmoid is applied, for several classes (and ``[n, 2]``) the softmax.
-        ignore_index: samples (for ``"multilabel"``: single labels) with this label do not count.
+        ignore_index: samples (for ``"multilabel"``: single labels) with this label, or one of several in a list, do
+            not count.
+        class_axis: as for `Precision`.
 
     Examples:
         >>> metric = LogLoss()
@@ -170,11 +174,13 @@ class LogLoss(_OfScores):
         num_labels: int | None = None,
         average: Literal["micro", "macro", "none"] | None = "macro",
         from_logits: bool = False,
-        ignore_index: int | None = None,
+        ignore_index: int | Sequence[int] | None = None,
+        class_axis: int | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
         self.task = tasks.task_of(task, num_classes, num_labels, 0.5, from_logits, ignore_index, by_shape=True)
+        self.class_axis = tasks.class_axis_of(class_axis)
         choice_of("average", average, ("micro", "macro", "none", None))
         if average != "macro" and self.task.kind != "multilabel":
             raise InvalidInputError("average belongs to task='multilabel'; without num_labels= there is one loss")
@@ -209,16 +215,22 @@ def check_scores(task: Task, batch: Batch) -> Task:
 @statistic
 def _hinge(batch: Batch, task: Task, squared: bool) -> Any:
     xp, task = batch.xp, task.of(batch)
-    values = tasks.scores(batch, task)
     if task.kind == "multiclass":
-        others = xp.where(_is_label(batch, task), xp.full_like(values, -math.inf), values)
-        margin = xp.subtract(_of_label(batch, task), xp.largest_of_rows(others))
+        margin = tasks.of_scores(batch, task, _margin)
     else:
         margin = _signed(batch, task, tasks.logits(batch, task))
     loss = xp.at_least(1.0 - margin, 0.0)
     return batch.weighted_sum(
         tasks.zero_unless(batch, tasks.counted(batch, task), xp.square(loss) if squared else loss)
     )
+
+
+def _margin(xp: Any, scores: Any, label: Any) -> Any:
+    """The score of the label less the highest of the others."""
+    scores = xp.cast(scores, "float64")
+    is_label = xp.equal(xp.arange(scores.shape[1]), xp.reshape(label, [-1, 1]))
+    others = xp.where(is_label, xp.full_like(scores, -math.inf), scores)
+    return xp.subtract(_of_label(xp, scores, label), xp.largest_of_rows(others))
 
 
 class HingeLoss(_OfScores):
@@ -240,7 +252,8 @@ class HingeLoss(_OfScores):
         task: ``"binary"`` or ``"multiclass"``; None: as for `LogLoss`.
         num_classes: as for `LogLoss`.
         squared: whether to square each sample's loss.
-        ignore_index: samples with this label do not count.
+        ignore_index: samples with this label, or one of several in a list, do not count.
+        class_axis: as for `Precision`.
 
     Examples:
         >>> metric = HingeLoss()
@@ -257,7 +270,8 @@ class HingeLoss(_OfScores):
         task: Literal["binary", "multiclass"] | None = None,
         num_classes: int | None = None,
         squared: bool = False,
-        ignore_index: int | None = None,
+        ignore_index: int | Sequence[int] | None = None,
+        class_axis: int | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
@@ -265,6 +279,7 @@ class HingeLoss(_OfScores):
         self.task = tasks.task_of(
             task, num_classes, from_logits=True, ignore_index=ignore_index, allowed=allowed, by_shape=True
         )
+        self.class_axis = tasks.class_axis_of(class_axis)
         self.squared = flag_of("squared", squared)
         self.settle(**self.task.settings)
         self.requirements = probability_rules_of(self.task, 0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence, Tuple, Union
+
+import numpy as np
 
 from fleetmetrics.arguments import (
     MOST_ENTRIES,
@@ -19,6 +21,8 @@ from fleetmetrics.batch.rules import REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
 
 TASKS = ("binary", "multiclass", "multilabel")
+#: The labels that do not count.
+Ignored = Union[int, Tuple[int, ...], None]
 
 
 class Task(NamedTuple):
@@ -28,7 +32,7 @@ class Task(NamedTuple):
     size: int  # classes or labels; 0: that of the scores
     threshold: float = 0.5
     from_logits: bool = False
-    ignore_index: int | None = None
+    ignore_index: Ignored = None
     top_k: int = 1  # a label among the top_k highest scores counts as predicted
 
     def of(self, batch: Batch) -> Task:
@@ -117,7 +121,7 @@ class _Class(NamedTuple):
 
     argument: str
     classes: int
-    ignore_index: int | None
+    ignore_index: Ignored
 
     def __call__(self, batch: Batch) -> Any:
         flags = batch.xp.is_class(getattr(batch, self.argument), self.classes)
@@ -128,21 +132,25 @@ class _Tolerant(NamedTuple):
     """Which samples meet a requirement, or have an ignored label; equal ones share one check."""
 
     rule: Requirement
-    ignore_index: int
+    ignore_index: Ignored
 
     def __call__(self, batch: Batch) -> Any:
         return _or_ignored(batch, self.rule.holds(batch), self.ignore_index)
 
 
 @functools.lru_cache(maxsize=None)
-def _class_rule(argument: str, classes: int, more: str, ignore_index: int | None) -> Requirement:
+def _class_rule(argument: str, classes: int, more: str, ignore_index: Ignored) -> Requirement:
     if ignore_index is not None and argument == "label":
-        more = f", or ignore_index={ignore_index}"
+        more = f", or ignore_index={_text(ignore_index)}"
     holds: Any = _Class(argument, classes, ignore_index)
     return Requirement(argument, f"a class: a whole number from 0 to {classes - 1}{more}", holds)
 
 
-def unless_ignored(rule: Requirement | str, ignore_index: int | None) -> Requirement | str:
+def _text(ignore_index: Ignored) -> str:
+    return str(list(ignore_index) if isinstance(ignore_index, tuple) else ignore_index)
+
+
+def unless_ignored(rule: Requirement | str, ignore_index: Ignored) -> Requirement | str:
     """The requirement, which samples with an ignored label always meet."""
     if ignore_index is None:
         return rule
@@ -151,21 +159,46 @@ def unless_ignored(rule: Requirement | str, ignore_index: int | None) -> Require
 
 
 @functools.lru_cache(maxsize=None)
-def _tolerant(rule: Requirement, ignore_index: int) -> Requirement:
+def _tolerant(rule: Requirement, ignore_index: Ignored) -> Requirement:
     holds: Any = _Tolerant(rule, ignore_index)
-    return rule._replace(holds=holds)
+    more = f", or ignore_index={_text(ignore_index)}" if rule.argument == "label" else ""
+    return rule._replace(holds=holds, allowed=rule.allowed + more)
 
 
-def _or_ignored(batch: Batch, flags: Any, ignore_index: int | None) -> Any:
+def _or_ignored(batch: Batch, flags: Any, ignore_index: Ignored) -> Any:
     if flags is None or ignore_index is None:
         return flags
     return batch.xp.logical_or(flags, _ignored(batch, ignore_index))
 
 
-def _ignored(batch: Batch, ignore_index: int) -> Any:
+def _ignored(batch: Batch, ignore_index: Ignored) -> Any:
+    """Which samples have one of these labels."""
     xp = batch.xp
     labels = xp.cast(batch.labels, "int64") if xp.kind(batch.labels) == "b" else batch.labels
-    return xp.equal(labels, xp.full_like(labels, ignore_index))
+    several = ignore_index if isinstance(ignore_index, tuple) else (ignore_index,)
+    return functools.reduce(xp.logical_or, [xp.equal(labels, xp.full_like(labels, each)) for each in several])
+
+
+def ignored_of(ignore_index: Any) -> Ignored:
+    """The argument ``ignore_index``: an integer, or several, of which one is as if it were given alone."""
+    if ignore_index is None:
+        return None
+    listed = isinstance(ignore_index, (list, tuple, set, frozenset, range)) or np.ndim(ignore_index) == 1
+    several = list(ignore_index) if listed else [ignore_index]
+    if not all(is_whole(each) and -(2**63) <= each < 2**63 for each in several):
+        raise InvalidInputError(f"ignore_index must be an integer, several in a list, or None, not {ignore_index!r}")
+    found = sorted(set(map(int, several)))
+    return tuple(found) if len(found) > 1 else found[0] if found else None
+
+
+def class_axis_of(class_axis: Any) -> int | None:
+    """The argument ``class_axis``."""
+    if class_axis is None or is_whole(class_axis):
+        return None if class_axis is None else int(class_axis)
+    raise InvalidInputError(
+        f"class_axis must be the number of an axis of the scores, such as 1 or -1, or None for the last, not "
+        f"{class_axis!r}"
+    )
 
 
 def task_of(
@@ -174,7 +207,7 @@ def task_of(
     num_labels: int | None = None,
     threshold: float = 0.5,
     from_logits: bool = False,
-    ignore_index: int | None = None,
+    ignore_index: int | Sequence[int] | None = None,
     *,
     top_k: int = 1,
     allowed: tuple[str, ...] = TASKS,
@@ -207,14 +240,12 @@ def task_of(
             raise InvalidInputError(
                 f"{name} belongs to task={owner!r}; with task={task!r} it must be None, not {value!r}"
             )
-    if ignore_index is not None and not (is_whole(ignore_index) and -(2**63) <= ignore_index < 2**63):
-        raise InvalidInputError(f"ignore_index must be an integer or None, not {ignore_index!r}")
     bound = number_of("threshold", threshold, 0, 1)
     if whole_number_of("top_k", top_k, 1) > 1 and task != "multiclass" and not left_open:
         raise InvalidInputError(f"top_k={top_k!r} needs task='multiclass', not {task!r}")
     if task == "multiclass":
         bound = 0.5  # the highest score needs no threshold
-    ignored = None if ignore_index is None else int(ignore_index)
+    ignored = ignored_of(ignore_index)
     if left_open:
         return Task(kind, 0, bound, flag_of("from_logits", from_logits), ignored, int(top_k))
     size = {"binary": 2, "multiclass": num_classes, "multilabel": num_labels}[task]  # type: ignore[index]
@@ -245,7 +276,7 @@ def counted(batch: Batch, task: Task) -> Any:
 
 
 @statistic
-def _not_ignored(batch: Batch, ignore_index: int) -> Any:
+def _not_ignored(batch: Batch, ignore_index: Ignored) -> Any:
     return batch.xp.logical_not(_ignored(batch, ignore_index))
 
 
@@ -275,24 +306,48 @@ def label_classes(batch: Batch, task: Task) -> Any:
 
 
 @statistic
-def scores(batch: Batch, task: Task) -> Any:
-    """Predictions as float64, ``[n]`` or one column per class; 0 where the label is ignored."""
-    xp = batch.xp
-    values, flags = xp.cast(batch.prediction, "float64"), counted(batch, task)
-    return zero_unless(batch, xp.reshape(flags, [-1, 1]) if batch.classes and flags is not None else flags, values)
+def numbers(batch: Batch, task: Task) -> Any:
+    """Predictions of one number for each label, float64 ``[n]``; 0 where the label is ignored."""
+    return zero_unless(batch, counted(batch, task), batch.xp.cast(batch.prediction, "float64"))
+
+
+def of_scores(batch: Batch, task: Task, function: Callable[..., Any]) -> Any:
+    """``function(xp, scores, labels)``, an entry per sample, of scores ``[samples, classes]``.
+
+    The scores are those that were given, and 0 where the label is ignored, as is the label.
+    """
+    xp, flags = batch.xp, counted(batch, task)
+
+    def of_block(scores: Any, labels: Any, flags: Any = None) -> Any:
+        if flags is not None:
+            scores = xp.where(xp.reshape(flags, [-1, 1]), scores, xp.zeros_like(scores))
+        return function(xp, scores, labels)
+
+    arrays = [label_classes(batch, task), *([] if flags is None else [flags])]
+    return batch.of_rows(of_block, *arrays)
+
+
+def _difference(xp: Any, scores: Any, _: Any) -> Any:
+    return xp.subtract(xp.cast(scores[:, 1], "float64"), xp.cast(scores[:, 0], "float64"))
 
 
 @statistic
 def logits(batch: Batch, task: Task) -> Any:
     """Predictions as logits of class 1, float64 ``[n]``: the difference of two columns."""
-    values = scores(batch, task)
-    return batch.xp.subtract(values[:, 1], values[:, 0]) if batch.classes else values
+    return of_scores(batch, task, _difference) if batch.classes else numbers(batch, task)
 
 
 @statistic
 def among_highest(batch: Batch, task: Task) -> Any:
     """Which labels are among the ``top_k`` highest scores; of equal scores the lower class comes first."""
-    return batch.xp.rank_of_label(batch.prediction, label_classes(batch, task)) < task.top_k
+    if task.top_k == 1 and batch.table is not None:
+        return batch.xp.equal(_highest(batch), label_classes(batch, task))
+    return batch.of_rows(batch.xp.rank_of_label, label_classes(batch, task)) < task.top_k
+
+
+def _highest(batch: Batch) -> Any:
+    """The class of the highest score."""
+    return batch.once(_highest, lambda: batch.of_rows(batch.xp.highest_of_rows))
 
 
 @statistic
@@ -301,7 +356,7 @@ def predicted_classes(batch: Batch, task: Task) -> Any:
     xp = batch.xp
     if task.kind == "multiclass":
         if batch.classes:
-            best = xp.highest_of_rows(batch.prediction)
+            best = _highest(batch)
             return best if task.top_k == 1 else xp.where(among_highest(batch, task), label_classes(batch, task), best)
         return xp.cast(zero_unless(batch, counted(batch, task), batch.prediction), "int64")
     if task.from_logits:
