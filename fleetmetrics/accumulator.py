@@ -253,7 +253,7 @@ class Accumulator(Partial):
             program = self._enter_program()
         elif self.program is not None:
             raise StaticProgramError(
-                f"{self.name} accumulates inside a static program and was given {type(batch.prediction).__name__}; use "
+                f"{self.name} accumulates inside a static program and was given {type(batch.each).__name__}; use "
                 "a metric of its own for arrays"
             )
         with batch.xp.quiet():

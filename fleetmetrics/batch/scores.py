@@ -18,7 +18,7 @@ def fits(one: Sequence[int], other: Sequence[int]) -> bool:
     return len(one) == len(other) and all(a == b or -1 in (a, b) for a, b in zip(one, other))
 
 
-def axis_of_classes(full: Sequence[int], shape: Sequence[int], class_axis: int | None) -> int | None:
+def axis_of_classes(full: tuple[int, ...], shape: tuple[int, ...], class_axis: int | None) -> int | None:
     """The axis of a prediction of shape ``full`` that holds a score for each class, beside labels of this shape.
 
     Args:
@@ -32,6 +32,8 @@ def axis_of_classes(full: Sequence[int], shape: Sequence[int], class_axis: int |
     Raises:
         InvalidInputError: the prediction does not have that axis.
     """
+    if class_axis is None and full and full[:-1] == shape:  # as nearly always
+        return len(full) - 1
     if fits(full, shape):
         return None
     axes = len(full)

@@ -202,3 +202,14 @@ def test_what_a_requirement_has_computed_is_forgotten_when_samples_are_dropped()
     batch = Batch([1.0, 9.0, 3.0, 4.0], [0, 1, 1, 0], mask=[1, 0, 1, 1])
     batch.check([below], True)
     assert batch.values.tolist() == [1.0, 3.0, 4.0] and batch.targets.tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("form", ["numpy", "dynamic"])
+def test_what_is_made_once_loses_what_is_dropped(form):
+    make = FORMS[form]
+    batch = Batch(make(np.eye(3)), make(np.array([0, 1, 2])), mask=make(np.array([True, False, True])))
+    best = batch.once("best", lambda: batch.of_rows(batch.xp.highest_of_rows))
+    assert np.asarray(best).tolist() == [0, 1, 2]
+    batch.check([], validate=True)
+    again = batch.once("best", lambda: pytest.fail("it was made twice"))
+    assert np.asarray(again).tolist() == ([0, 2] if form == "numpy" else [0, 0, 2])

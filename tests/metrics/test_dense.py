@@ -217,6 +217,20 @@ def test_one_ignored_label_in_a_list_is_that_label():
     assert one.settings() == {**listed.settings()}
 
 
+@pytest.mark.numpy_only
+def test_metrics_of_several_tasks_share_the_number_of_labels_that_are_not_ignored():
+    scores, label = drawn("logits")
+    losses = {"log": fm.LogLoss(from_logits=True, ignore_index=2), "hinge": fm.HingeLoss(num_classes=5, ignore_index=2)}
+    alone = {key: loss.fresh() for key, loss in losses.items()}
+    together = fm.MetricCollection({**losses, "accuracy": fm.Accuracy(ignore_index=2)})
+    together.add(scores, label)
+    values = together.compute()
+    for key, loss in alone.items():
+        loss.add(scores, label)
+        assert values[key] == loss.compute()
+    assert len({id(loss.states["total"]) for loss in together.metrics.values()}) == 1
+
+
 # -- bad input -----------------------------------------------------------------------------------------
 
 
@@ -255,3 +269,19 @@ def test_scores_that_are_no_numbers_are_counted_and_located(mode, block):
         fm.InvalidInputError, match=r"a finite number; 2 of 72 samples are not, the first at position \[1, 1, 1\]: \["
     ):
         fm.Accuracy().add(*given(mode, scores, label))
+
+
+# -- with a sampler --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["numpy", "dynamic"])
+def test_padding_of_a_sampler_is_left_out_of_dense_scores(mode, block):
+    scores, label = drawn("logits", (5, 4, 3))
+    parts = []
+    for rank in range(2):
+        sampler = paddle.io.DistributedBatchSampler(range(5), 2, num_replicas=2, rank=rank)
+        metric = fm.Accuracy(sampler=sampler)
+        for places in sampler:
+            metric.add(*given(mode, scores[places], label[places]))
+        parts.append(metric)
+    assert fm.merge_all(parts).compute() == np.mean(scores.argmax(-1) == label)

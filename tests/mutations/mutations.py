@@ -1636,4 +1636,25 @@ MUTATIONS = [
         ".reshape(shape)",
         "tests/files/test_files.py -k as_they_lie",
     ),
+    Mutation(
+        "blocks of scores forget which samples a mask has dropped",
+        "batch/scores.py::blocks",
+        "scores if keep.all() else scores[keep]",
+        "scores",
+        "tests/metrics/test_dense.py -k flat_batch",
+    ),
+    Mutation(
+        "a part of a row of scores begins where its row does",
+        "batch/scores.py::_pieces",
+        "row * inner + first, row * inner + last",
+        "row * inner, row * inner + last - first",
+        "tests/metrics/test_dense.py -k flat_batch",
+    ),
+    Mutation(
+        "what was made of scores that are dropped later stays",
+        "batch/batch.py::_drop",
+        "self.by_sample[key] = array[keep] if",
+        "self.by_sample[key] = array if",
+        "tests/batch/test_batch.py -k made_once",
+    ),
 ]

@@ -288,10 +288,15 @@ def zero_unless(batch: Batch, flags: Any, values: Any) -> Any:
 @statistic
 def counted_total(batch: Batch, task: Task) -> Any:
     """The number or weight of the samples whose label is not ignored; for multilabel ``[labels]``."""
-    flags = counted(batch, task)
     if task.kind == "multilabel":
-        return batch.histogram(batch.label_index, amount=flags)
-    return batch.total if flags is None else batch.weighted_sum(flags)
+        return batch.histogram(batch.label_index, amount=counted(batch, task))
+    return batch.total if task.ignore_index is None else _total_without(batch, task.ignore_index)
+
+
+@statistic
+def _total_without(batch: Batch, ignore_index: Ignored) -> Any:
+    """Of all tasks that ignore the same labels, which share it."""
+    return batch.weighted_sum(_not_ignored(batch, ignore_index))
 
 
 def total_key(task: Task) -> Any:
