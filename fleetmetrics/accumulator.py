@@ -31,7 +31,7 @@ from fleetmetrics.records.table import Table
 from fleetmetrics.sampling import Pass
 from fleetmetrics.settings import AllArguments, described, raise_if_positional, raise_if_unknown
 from fleetmetrics.state import State, add_numbers, blocks_of
-from fleetmetrics.state_dicts import HeldPass
+from fleetmetrics.state_dicts import HeldPass, Holder
 
 __all__ = ["Accumulator"]
 
@@ -529,7 +529,7 @@ class Accumulator(Partial):
         """The name of a fresh metric in the place of one that it was given; ``name`` is that of the whole."""
         return None
 
-    def _holders(self) -> Sequence[Any]:
+    def _holders(self) -> Sequence[Holder]:
         return [*self._states(), *self._folds(), self._held_pass]
 
     def _called(self) -> str:

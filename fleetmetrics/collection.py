@@ -15,6 +15,7 @@ from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.records.table import Table
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
+from fleetmetrics.state_dicts import Holder
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -148,12 +149,12 @@ class MetricCollection(Composite):
             named.update({name: leaf for name, leaf in own.items() if leaf not in named.values()})
         return named
 
-    def _parts(self) -> dict[str, tuple[Any, Sequence[Any]]]:
+    def _parts(self) -> dict[str, tuple[Any, Sequence[Holder]]]:
         folds = {each.table: each for each in self._folds()}
         leaves = {name: (leaf, _holders_of(leaf, folds)) for name, leaf in self._named_leaves().items()}
         return {"": (None, [*self._check.states, self._held_pass]), **leaves}
 
-    def _apart(self, name: str) -> tuple[Sequence[Any], Callable[[], None]]:
+    def _apart(self, name: str) -> tuple[Sequence[Holder], Callable[[], None]]:
         leaf = self._named_leaves()[name]
         if self.program is not None:
             raise InvalidInputError(
@@ -209,7 +210,7 @@ class MetricCollection(Composite):
         return super().called()
 
 
-def _holders_of(leaf: Accumulator, folds: Mapping[Table, Folds]) -> list[Any]:
+def _holders_of(leaf: Accumulator, folds: Mapping[Table, Folds]) -> Sequence[Holder]:
     """What a metric holds, but for the checks of samples."""
     return [*leaf.own_states(), *dict.fromkeys(folds[metric.table] for metric in leaf.record_metrics())]
 

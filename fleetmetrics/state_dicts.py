@@ -1,8 +1,6 @@
 """State dicts: what metrics hold as plain arrays, and the plan by which others like them take it back.
 
-What accumulates is made of holders: states, tables, records. Each says what it holds as arrays by name (``saved``, none
-if that is nothing), makes one of several (``together``), and takes it back (``check``, then ``load``); see
-`fleetmetrics.state.State`. All else is here, once.
+What accumulates is made of holders: states, tables, records; see `Holder`. All else is here, once.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import json
 import operator
 import os
 import re
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Protocol, Sequence
 
 import numpy as np
 
@@ -24,7 +22,7 @@ from fleetmetrics.serial import MISFITS, described_array, misfits_named
 from fleetmetrics.settings import Told, class_of, described, difference
 from fleetmetrics.xp import to_host
 
-__all__ = ["ABOUT", "Checkpointed", "HeldPass", "Plan", "is_of_a_state"]
+__all__ = ["ABOUT", "Checkpointed", "HeldPass", "Holder", "Plan", "is_of_a_state"]
 
 #: The version of what state dicts and files hold; another one is not read.
 FORMAT = 1
@@ -46,25 +44,53 @@ def _begins(key: str, start: str) -> bool:
     return key.startswith(start) if start.endswith(":") else key in (start, start + REST)
 
 
-def _key(place: int, holder: Any, name: str) -> str:
+def _key(place: int, holder: Holder, name: str) -> str:
     return f"{place}:{name}" if holder.dealt else f"{place}.{holder.name.rpartition('.')[2]}{name}"
+
+
+class Holder(Protocol):
+    """What holds something that is saved and merged: a state, a table with its metrics, records, a pass."""
+
+    @property
+    def name(self) -> str:
+        """What its keys in a state dict are made of."""
+
+    @property
+    def kind(self) -> Any:
+        """What must be equal for one holder to take what another has saved."""
+
+    @property
+    def dealt(self) -> bool:
+        """Whether another number of workers deals the parts out, instead of making one of them."""
+
+    def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
+        """What it holds, as copied arrays by name; none if it holds nothing."""
+
+    def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
+        """What several hold together, from what each and those beside it have `saved`, by holder."""
+
+    def check(self, held: Any, scope: Any = None) -> None:
+        """Raise InvalidInputError if it cannot `load` its own of this."""
+
+    def load(self, held: Mapping[str, Any], scope: Any = None) -> None:
+        """Hold what was `saved`; cannot fail after `check`."""
 
 
 class Checkpointed(Told):
     """What can be saved and resumed."""
 
-    def _holders(self) -> Sequence[Any]:
+    def _holders(self) -> Sequence[Holder]:
         """What it is made of, in an order that its class and settings determine."""
         raise NotImplementedError
 
     def _called(self) -> str:
         return type(self).__name__
 
-    def _parts(self) -> dict[str, tuple[Any, Sequence[Any]]]:
+    def _parts(self) -> dict[str, tuple[Any, Sequence[Holder]]]:
         """What can be loaded without the rest, by name: its settings, and which holders it is made of."""
         return {"": (None, self._holders())}
 
-    def _apart(self, name: str) -> tuple[Sequence[Any], Callable[[], None]]:
+    def _apart(self, name: str) -> tuple[Sequence[Holder], Callable[[], None]]:
         """Holders of its own for a part, in the place of those that it shares; and what gives them to it."""
         raise NotImplementedError
 
@@ -170,7 +196,7 @@ class Checkpointed(Told):
         if differs:
             raise InvalidInputError(f"{wrong}: {differs:.300}")
         plan = Plan(of, {}, list(mine), [])
-        taken: dict[Any, str | None] = {}
+        taken: dict[Holder, str | None] = {}
         for name, (_, holders) in mine.items():
             keys = list(theirs[name][1]) if name in theirs else [None] * len(holders)
             if any(taken.get(holder, key) != key for holder, key in zip(holders, keys)):
@@ -284,7 +310,7 @@ class Plan(NamedTuple):
     """
 
     of: Any
-    keys: dict[Any, str | None]
+    keys: dict[Holder, str | None]
     parts: list[str]
     attached: list[Callable[[], None]]
 

@@ -17,7 +17,7 @@ from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way
 from fleetmetrics.serial import misfits_named
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.settings import Told
-from fleetmetrics.state_dicts import Checkpointed
+from fleetmetrics.state_dicts import Checkpointed, Holder
 
 __all__ = ["Resumable", "plain_settings"]
 
@@ -52,7 +52,7 @@ class Resumable(Checkpointed):
         """How many samples of the pass this worker had got before the checkpoint."""
         return self._passed[1] if self._passed and self._passed[0] == dealing.settings else 0
 
-    def _holders(self) -> list[Kept]:
+    def _holders(self) -> Sequence[Holder]:
         return [vars(self).setdefault("_kept", Kept(self))]
 
     def _numbered(self, columns: Columns, whole: bool = True) -> Columns:

@@ -1,0 +1,45 @@
+"""The page on the design names every part of the package, and words that the source uses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.numpy_only
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "fleetmetrics"
+PAGE = (ROOT / "docs" / "design.md").read_text()
+HOUSE = PAGE.partition("## The house")[2].partition("## Decisions")[0]
+ROOMS = HOUSE.partition("The rooms of `comm/`")[2]
+WORDS = [
+    word
+    for row in re.findall(r"^\| ([a-z][a-z ,]*) \|", PAGE.partition("## The house")[0], re.MULTILINE)
+    for word in row.split(", ")
+    if word != "word"
+]
+
+
+def parts_of(folder):
+    """The modules and folders that a reader sees in the listing of a folder."""
+    return {
+        path.name + "/" * path.is_dir()
+        for path in folder.iterdir()
+        if path.name != "_version.py" and (path.is_dir() or path.suffix == ".py") and not path.name.startswith("__init")
+    } - {"__pycache__/"}
+
+
+def test_the_house_is_all_there_and_nothing_else():
+    assert set(re.findall(r"`([a-z_]+(?:\.py|/))`", HOUSE.partition("The rooms of `comm/`")[0])) == parts_of(PACKAGE)
+
+
+def test_the_rooms_of_the_channel_are_all_there():
+    assert set(re.findall(r"`([a-z_]+\.py)`", ROOMS)) - {"identity.py"} == parts_of(PACKAGE / "comm")
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_source_uses_the_words_of_the_glossary(word):
+    source = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    assert re.search(rf"\b{word}(s|d|ed)?\b", source, re.IGNORECASE)
