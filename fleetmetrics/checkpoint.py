@@ -21,7 +21,7 @@ from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.failures import Caught, by_rank
+from fleetmetrics.comm.failures import Caught, by_rank, ranks_text
 from fleetmetrics.errors import AgreementError, CorruptFileError, FileAccessError, InvalidInputError
 from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way, remaining_indices
 from fleetmetrics.serial import MISFITS
@@ -199,8 +199,8 @@ def _write(path: str, share: _Share, channel: Communicator, alone: bool, caught:
             part = _part(path, token, rank)
             if not os.path.isfile(part) or os.path.getsize(part) != letter.note:
                 raise InvalidInputError(
-                    f"path: rank 0 does not see the {letter.note} bytes that rank {rank} wrote to {part}; it must lie "
-                    "on a file system that all workers share"
+                    f"path: {ranks_text([0])} does not see the {letter.note} bytes that {ranks_text([rank])} wrote to {part}; "
+                    "it must lie on a file system that all workers share"
                 )
         if not alone:
             with _told_of(path):

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import Counter
-from typing import Any, Generator, Iterable, TypeVar
+from typing import Any, Generator, Iterable, Sequence, TypeVar
 
 from fleetmetrics.errors import InvalidInputError
 
@@ -33,8 +33,13 @@ def level_asked() -> str:
     raise InvalidInputError(text)
 
 
-def watch(rank: int) -> Watch | None:
-    """What logs a worker's exchanges; None if nobody wants to read it. Raises if FLEETMETRICS_LOG is no level."""
+def watch(rank: int, ranks: Sequence[int] = ()) -> Watch | None:
+    """What logs a worker's exchanges; None if nobody wants to read it. Raises if FLEETMETRICS_LOG is no level.
+
+    Args:
+        rank: of this worker; in a group its place.
+        ranks: the group's, in the job; () for the whole job.
+    """
     level = level_asked()
     if level:
         logger.setLevel(level)
@@ -42,7 +47,7 @@ def watch(rank: int) -> Watch | None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
-    return Watch(rank) if level or _asked() else None
+    return Watch(rank, ranks) if level or _asked() else None
 
 
 def _asked() -> bool:
@@ -53,8 +58,9 @@ def _asked() -> bool:
 class Watch:
     """Logs the exchanges of one worker; rank 0's sees when the others come."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, ranks: Sequence[int] = ()) -> None:
         self.rank = rank
+        self._names = ranks or range(sys.maxsize)  # what the workers are called: their ranks in the job
         self._last: list[tuple[int, float]] = []  # who came last where somebody was late, and how late
         self._came: dict[int, float] = {}
         self._waits = self._received = 0.0
@@ -72,13 +78,13 @@ class Watch:
         """Log an exchange: its label, this worker's payload, rank 0's (None: an error), and how long it took."""
         told = "an error" if answer is None else f"{_size(answer)} bytes"
         sizes = f"{_size(sent)} bytes out, {told} in" if self.rank else f"{self._received:.0f} bytes in, {told} to each"
-        text = f"fleetmetrics: rank {self.rank}, {label}: {sizes}, {1000 * seconds:.1f} ms"
+        text = f"fleetmetrics: rank {self._names[self.rank]}, {label}: {sizes}, {1000 * seconds:.1f} ms"
         if self._came and not self._waits:
-            text += "; rank 0 came last"  # by how much, the others see
+            text += f"; rank {self._names[0]} came last"  # by how much, the others see
         elif self._came:
             order = sorted([(self._waits, 0), *((when, rank) for rank, when in self._came.items())])
             (when, last), (middle, _) = order[-1], order[(len(order) - 1) // 2]
-            text += f"; rank {last} came last, {1000 * (when - middle):.1f} ms after the middle one"
+            text += f"; rank {self._names[last]} came last, {1000 * (when - middle):.1f} ms after the middle one"
             self._count(last, when - middle)
         self._came, self._waits, self._received = {}, 0.0, 0.0
         logger.info(text)
@@ -93,7 +99,7 @@ class Watch:
         seconds = sum(late for each, late in self._last if each == rank)
         if times >= 0.8 * LATE_EXCHANGES:
             logger.warning(
-                f"fleetmetrics: rank {rank} came last at {times} of the last {LATE_EXCHANGES} exchanges at which a"
+                f"fleetmetrics: rank {self._names[rank]} came last at {times} of the last {LATE_EXCHANGES} exchanges at which a"
                 f" worker was late, by {seconds:.1f} s in all: look at what it does besides, and how its samples and"
                 " its machine differ"
             )

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from fleetmetrics.comm.failures import by_rank, readable
+from fleetmetrics.comm.failures import by_rank, ranks_text, readable
 from fleetmetrics.comm.frames import JOINED, Buffer, joined
 from fleetmetrics.errors import (
     AgreementError,
@@ -195,13 +195,14 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read]) -> list[
         try:
             found.append(read(one))
         except RecordError as error:
-            raise RecordError(f"what rank {rank} sent cannot be read: {readable(str(error))}") from error
+            raise RecordError(f"what {ranks_text([rank])} sent cannot be read: {readable(str(error))}") from error
         except FleetMetricsError:
             raise
         except Exception as error:
             why = readable(f"{type(error).__name__}: {error}")
             raise CommunicatorError(
-                f"what rank {rank} sent cannot be read ({why}); do all workers run the same version of fleetmetrics?"
+                f"what {ranks_text([rank])} sent cannot be read ({why}); do all workers run the same version of"
+                " fleetmetrics?"
             ) from error
     return found
 

@@ -12,6 +12,7 @@ from fleetmetrics.comm.blocks import Block, Decide, Letter, RowKeys, divided, re
 from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.comm.frames import Payload, joined
+from fleetmetrics.comm.groups import ranks_of
 from fleetmetrics.comm.slabs import Piece, Slab, letters_of, put, reduced, written
 from fleetmetrics.comm.unions import ByKey
 from fleetmetrics.errors import AgreementError, InvalidInputError
@@ -82,6 +83,37 @@ class Communicator:
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
         raise NotImplementedError(f"{type(self).__name__} has no consult, by which the workers reach each other")
+
+    def among(self, group: Any) -> Communicator:
+        """The channel of some of the workers: theirs alone, whatever the others do in the meantime.
+
+        Args:
+            group: a ``Group`` of Paddle's; a list of ranks, this worker's among them;
+                ``fleet.get_hybrid_communicate_group()`` for the workers that see other samples than this one, those
+                along its data and sharding axes; or None for all workers.
+
+        Returns:
+            The same communicator for the same workers: ``rank`` and ``world_size`` are the place in the group and its
+            size. Errors name the workers by their ranks in the job.
+
+        Raises:
+            InvalidInputError: if it is no such group, or without this worker; nothing is sent then.
+            NoChannelError: if nothing says on which machine the first rank of the group is.
+
+        Examples:
+            >>> from fleetmetrics import LocalCommunicator
+            >>> LocalCommunicator().among([0]).world_size
+            1
+        """
+        if group is None:
+            return self
+        ranks = ranks_of(group, self.rank, self.world_size)
+        return self if ranks == tuple(range(self.world_size)) else self._among(ranks)
+
+    def _among(self, ranks: tuple[int, ...]) -> Communicator:
+        raise InvalidInputError(
+            f"group is {list(ranks)}, and {type(self).__name__} has no groups; leave out group, or util and communicator"
+        )
 
     def together(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
         """Run a function whose exchanges belong together: those of other threads of this worker wait for its end.

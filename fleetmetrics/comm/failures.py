@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextvars import ContextVar
 from typing import Any, Iterable, Sequence, Tuple
 
 from fleetmetrics import errors
@@ -12,7 +13,10 @@ __all__ = [
     "Caught",
     "Trouble",
     "by_rank",
+    "called",
+    "calling",
     "described",
+    "in_words",
     "late_text",
     "named_error",
     "raise_trouble",
@@ -44,6 +48,29 @@ def readable_lines(text: str) -> str:
     """As `readable`, of a text of several lines such as a traceback, whose last lines say most."""
     cut = f"(cut: {len(text)} characters) ...\n" if len(text) > _LONGEST_TEXT else ""
     return cut + "\n".join(readable(line) for line in text[-_LONGEST_TEXT:].split("\n"))
+
+
+#: What the workers of the exchange under way are called, by their place in it: nothing where the ranks are the job's.
+_names: ContextVar[Sequence[int]] = ContextVar("names", default=())
+
+
+class calling:
+    """Inside of it errors call workers by these ranks, those of the job, where the exchange is that of a group."""
+
+    def __init__(self, ranks: Sequence[int]) -> None:
+        self._ranks = ranks
+
+    def __enter__(self) -> None:
+        self._token = _names.set(self._ranks)
+
+    def __exit__(self, *_: object) -> None:
+        _names.reset(self._token)
+
+
+def called(rank: int) -> int:
+    """The rank in the job of a worker of the exchange under way."""
+    names = _names.get()
+    return names[rank] if rank < len(names) else rank
 
 
 class Caught:
@@ -100,10 +127,21 @@ def by_rank(texts: Iterable[str]) -> str:
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
-    """Say which ranks; four and more in a row as a range.
+    """Say which workers of the exchange under way, by their ranks in the job; see `in_words`.
 
     Examples:
-        >>> ranks_text([1, 2, 256, 257, 258, 259])
+        >>> with calling([4, 6]):
+        ...     ranks_text([1])
+        'rank 6'
+    """
+    return in_words(map(called, ranks))
+
+
+def in_words(ranks: Iterable[int]) -> str:
+    """Say which ranks of the job; four and more in a row as a range.
+
+    Examples:
+        >>> in_words([1, 2, 256, 257, 258, 259])
         'ranks 1, 2, 256 to 259'
     """
     runs: list[list[int]] = []

@@ -68,8 +68,8 @@ _TEXT_BYTES = 1000
 def unproven_text(ranks: list[int]) -> str:
     """Say which ranks could not prove themselves."""
     return (
-        f"{ranks_text(ranks)} could not prove to rank 0 that {'they know' if len(ranks) > 1 else 'it knows'} the job's"
-        " secret. Set FLEETMETRICS_SECRET to the same text on all workers; without it, workers of one user on one"
+        f"{ranks_text(ranks)} could not prove to {ranks_text([0])} that {'they know' if len(ranks) > 1 else 'it knows'}"
+        " the job's secret. Set FLEETMETRICS_SECRET to the same text on all workers; without it, workers of one user on one"
         f" machine share the file {secret_path('<uid>')}."
     )
 
@@ -186,15 +186,15 @@ def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.so
                 raise
             if job.bind and isinstance(error, socket.gaierror):
                 raise InvalidInputError(
-                    f"the environment variable FLEETMETRICS_BIND holds {job.bind!r}; it must be an address of rank 0's"
-                    f" machine, without a port, such as 10.0.0.1 or 0.0.0.0 ({error.strerror})."
+                    f"the environment variable FLEETMETRICS_BIND holds {job.bind!r}; it must be an address of"
+                    f" {ranks_text([0])}'s machine, without a port, such as 10.0.0.1 or 0.0.0.0 ({error.strerror})."
                 ) from None
             failures.append(f"{job.bind or host}:{port} ({error.strerror})")
             if error.errno == errno.EADDRNOTAVAIL and not job.bind:
                 failures[-1] += ": if the others reach this machine by that name all the same, set FLEETMETRICS_BIND"
     raise NoChannelError(
-        f"rank 0 cannot listen for the other {job.world_size - 1} workers: {', '.join(failures)}. Set"
-        " FLEETMETRICS_ENDPOINT=host:port on all workers to an address of rank 0's machine that is free."
+        f"{ranks_text([0])} cannot listen for the other {job.world_size - 1} workers: {', '.join(failures)}. Set"
+        " FLEETMETRICS_ENDPOINT=host:port on all workers to an address of its machine that is free."
     )
 
 
@@ -255,7 +255,7 @@ def check_descriptors(world_size: int) -> None:
     if needed > soft:
         if hard != resource.RLIM_INFINITY and needed > hard:
             raise NoChannelError(
-                f"rank 0 needs {needed} file descriptors for {world_size} workers ({opened} are open), and may have"
+                f"{ranks_text([0])} needs {needed} file descriptors for {world_size} workers ({opened} are open), and may have"
                 f" {hard}; raise the limit: ulimit -Hn {needed}."
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
@@ -435,8 +435,8 @@ def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str)
                     raise CommunicatorError(why) from None
             except _Stranger:
                 why = why or (
-                    f"At {host}:{port} listens somebody who does not know this worker: a stranger, or rank 0 of another"
-                    " job."
+                    f"At {host}:{port} listens somebody who does not know this worker: a stranger, or"
+                    f" {ranks_text([0])} of another job."
                 )
             except OSError as error:
                 if not raised_by_a_socket(error):
@@ -498,17 +498,17 @@ def refusal_text(code: bytes, rank: int, world_size: int) -> str:
     """Say why a worker that has proved itself cannot come in; the same on both sides."""
     if code == TAKEN:
         return (
-            f"two processes say that they are rank {rank}: of two runs with the same endpoints, or of one. Each worker"
+            f"two processes say that they are {ranks_text([rank])}: of two runs with the same endpoints, or of one. Each worker"
             " needs a PADDLE_TRAINER_ID of its own, and each run endpoints or a PADDLE_JOB_ID of its own."
         )
-    what = f"a worker says that it is rank {rank} of {world_size}"
-    return f"{what}, and rank 0 was told otherwise; PADDLE_TRAINERS_NUM must be the same on all workers."
+    what = f"a worker says that it is {ranks_text([rank])} of {world_size}"
+    return f"{what}, and {ranks_text([0])} was told otherwise; PADDLE_TRAINERS_NUM must be the same on all workers."
 
 
 def other_run_text(where: str, theirs: str, ours: str) -> str:
     """Say whom a worker, or rank 0, has met in place of its own run."""
     return (
-        f"at {where} listens rank 0 of another run ({theirs}), and this worker belongs to {ours}. What names a run must"
+        f"at {where} listens {ranks_text([0])} of another run ({theirs}), and this worker belongs to {ours}. What names a run must"
         " be the same on all its workers, and the endpoints of runs that go on at the same time must differ."
     )
 

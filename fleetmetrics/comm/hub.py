@@ -167,7 +167,7 @@ class Hub(Member):
         channel.calls += 1
         told = error
         if not isinstance(told, FleetMetricsError):
-            told = CommunicatorError(interruption(0, error, channel.label_of(call)))
+            told = CommunicatorError(interruption(0, error, self.label_of(channel.calls, call)))
         self._abandon(error_frame(channel.number, channel.calls, told))
 
     def tell_all(self, frame: Frame) -> None:
@@ -195,7 +195,9 @@ class Hub(Member):
         except FleetMetricsError:
             raise
         except Exception as error:
-            raise CommunicatorError(readable(f"rank 0 failed to combine: {type(error).__name__}: {error}")) from error
+            raise CommunicatorError(
+                readable(f"{ranks_text([0])} failed to combine: {type(error).__name__}: {error}")
+            ) from error
 
     def _say_who_parted(self, meeting: _Meeting, made: list[int]) -> NoReturn:
         last = max(made)
@@ -286,7 +288,9 @@ class Hub(Member):
         if gave_up:
             raise DeadlineError(gave_up[0])
         if time.monotonic() > meeting.last_moment:  # somebody has given up, so all must
-            raise DeadlineError(f"rank 0 needed more than the {meeting.timeout:g} s that there are at {meeting.label}.")
+            raise DeadlineError(
+                f"{ranks_text([0])} needed more than the {meeting.timeout:g} s that there are at {meeting.label}."
+            )
 
     def _absent(self, meeting: _Meeting) -> list[int]:
         return [rank for rank in range(self.job.world_size) if rank not in meeting.frames]
@@ -299,7 +303,7 @@ class Hub(Member):
         if strangers:
             text += f" Of another run {ranks_text(strangers)} came and was sent away; this one is {self.job.title}."
         if self._door.deaf_until:
-            text += " Rank 0 has no file descriptor left to accept anybody: close files, or raise ulimit -n."
+            text += f" {ranks_text([0]).capitalize()} has no file descriptor left to accept anybody: close files, or raise ulimit -n."
         return text
 
     def _sort(self, peer: _Peer, frame: Frame, gave_up: list[str]) -> None:
@@ -318,8 +322,8 @@ class Hub(Member):
             if peer.rank not in meeting.frames:
                 meeting.shunned = True
                 gave_up.append(
-                    f"rank {peer.rank} gave up before rank 0 arrived, and is at a later call already; every worker must"
-                    " call the same metrics in the same order."
+                    f"{ranks_text([peer.rank])} gave up before {ranks_text([0])} arrived, and is at a later call already;"
+                    " every worker must call the same metrics in the same order."
                 )
         elif frame.kind in (ARRIVAL, TROUBLE):
             meeting.arrive(peer, frame)
@@ -340,7 +344,7 @@ class Hub(Member):
             raise CommunicatorError(meeting.left)
         for rank in self._closed.get(meeting.channel.number, ()):
             if rank not in meeting.frames:
-                raise CommunicatorError(f"rank {rank} has gone away: it closed the channel.")
+                raise CommunicatorError(f"{ranks_text([rank])} has gone away: it closed the channel.")
 
     def _receive(self, end: float, gave_up: list[str]) -> bool:
         """Handle what happens until then; False if nothing did."""
@@ -368,7 +372,7 @@ class Hub(Member):
         try:
             frame = peer.stream.last or peer.stream.receive()
         except Garbled as error:
-            self._lose(peer, f"what rank {peer.rank} sends to rank 0 cannot be trusted: {error}.")
+            self._lose(peer, f"what {ranks_text([peer.rank])} sends to {ranks_text([0])} cannot be trusted: {error}.")
         except Lost:
             if peer.stream.heard:
                 self._lose(peer, _gone(peer))
@@ -412,7 +416,7 @@ class Hub(Member):
             self._door.open(meeting.end)
         except NotFound as error:
             raise DeadlineError(
-                f"rank 0 did not listen within {meeting.timeout:g} s at {meeting.label}: {error}"
+                f"{ranks_text([0])} did not listen within {meeting.timeout:g} s at {meeting.label}: {error}"
             ) from None
         except CommunicatorError as error:
             noted = self.noted()
@@ -502,7 +506,7 @@ class Hub(Member):
                     unsent.unregister(descriptor)
                     del waiting[descriptor]
         for peer in waiting.values():
-            lost[peer.rank] = f"rank {peer.rank} stopped in the middle of an answer."
+            lost[peer.rank] = f"{ranks_text([peer.rank])} stopped in the middle of an answer."
 
     def _confirm(self, meeting: _Meeting) -> None:
         """Wait until one of the others has the answer: if none has, nobody may have a result."""
@@ -548,8 +552,8 @@ def _words_of(peer: _Peer, frame: Frame) -> str:
     """What a worker says of its leaving."""
     with contextlib.suppress(UnicodeDecodeError):
         return readable(frame.header.decode())
-    return f"rank {peer.rank} left, and what it said cannot be read."
+    return f"{ranks_text([peer.rank])} left, and what it said cannot be read."
 
 
 def _gone(peer: _Peer) -> str:
-    return f"rank {peer.rank} has gone away: its process ended, or it closed the channel. Look at its log."
+    return f"{ranks_text([peer.rank])} has gone away: its process ended, or it closed the channel. Look at its log."

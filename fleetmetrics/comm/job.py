@@ -7,10 +7,11 @@ import json
 import os
 import struct
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Mapping
+from typing import Mapping, Sequence
 
+from fleetmetrics.comm.failures import in_words
 from fleetmetrics.comm.launchers import is_server, parts_of, place_of, refuse_groups
 from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError
 from fleetmetrics.identity import launch_of
@@ -54,6 +55,8 @@ class Job:
         run: what sets this run apart from others on the same machines, by what the launcher says, or "".
         reserved: ports that the environment promises to others.
         claimed: whether this process says so by its environment, as others of this machine may, too.
+        ranks: of a group of a job's workers their ranks in the job; `rank` and `world_size` are then those in the group.
+            (): the whole job.
 
     Examples:
         >>> Job.from_environment({"PADDLE_TRAINERS_NUM": "1"}).world_size
@@ -72,6 +75,7 @@ class Job:
     run: str = ""
     reserved: frozenset[int] = frozenset()
     claimed: bool = field(default=False, compare=False)
+    ranks: tuple[int, ...] = ()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Job:
@@ -110,6 +114,23 @@ class Job:
             job.candidates()
         return job
 
+    def among(self, ranks: Sequence[int]) -> Job:
+        """A group of this job's workers as a job of its own, with another name and other ports.
+
+        Args:
+            ranks: of this job, each once, with this process's among them; the first one takes the part of rank 0.
+
+        Raises:
+            NoChannelError: if nothing says on which machine the first one is.
+        """
+        if tuple(ranks) == tuple(range(self.world_size)):
+            return self
+        bind = self.bind if ranks[0] == 0 or self.bind in ("0.0.0.0", "::") else ""  # it is of rank 0's machine
+        place = ranks.index(self.rank)
+        group = replace(self, rank=place, world_size=len(ranks), bind=bind, claimed=False, ranks=tuple(ranks))
+        group.candidates()
+        return group
+
     @cached_property
     def name(self) -> bytes:
         """What sets this run apart from all others, as it is written; no secret."""
@@ -121,7 +142,8 @@ class Job:
         return hashlib.sha256(b"mark" + self._written()).digest()
 
     def _written(self) -> bytes:
-        return json.dumps((self.endpoint, self.endpoints, self.master, self.host, self.run)).encode()
+        whole = (self.endpoint, self.endpoints, self.master, self.host, self.run)
+        return json.dumps((*whole, self.ranks) if self.ranks else whole).encode()
 
     @property
     def title(self) -> str:
@@ -133,16 +155,23 @@ class Job:
             ("the host", self.host),
         )
         where = [f"{name} {textwrap.shorten(value.replace(',', ', '), 200)}" for name, value in said if value]
-        return ", ".join([*self.run.split("|")[1:], *where])
+        return ", ".join([*self.run.split("|")[1:], *where, *filter(None, [self.group])])
+
+    @property
+    def group(self) -> str:
+        """How errors call the group; "" for the whole job."""
+        return f"the group of {in_words(self.ranks)}" if self.ranks else ""
 
     @property
     def on_one_machine(self) -> bool:
         """Whether all workers share a machine: they reach rank 0 by a loopback address, or have one host in common."""
         host, hosts = self.candidates()[0][0], {part.rpartition(":")[0] for part in parts_of(self.endpoints)}
-        return host in ("localhost", "::1") or host.startswith("127.") or len(hosts) == 1
+        return _is_loopback(host) or len(hosts) == 1
 
     def candidates(self) -> list[tuple[str, int]]:
         """Return the addresses where rank 0 may listen, best first, the same list on every rank."""
+        if self.ranks:
+            return self._derived(self._machine_of(self.ranks[0]))
         if self.endpoint:
             return [split_endpoint(self.endpoint, "FLEETMETRICS_ENDPOINT")]
         parts = parts_of(self.endpoints)
@@ -160,9 +189,27 @@ class Job:
         endpoints = [split_endpoint(part, "PADDLE_TRAINER_ENDPOINTS") for part in parts]
         firsts = endpoints[:1] or ([split_endpoint(self.master, "PADDLE_MASTER")] if self.master else [])
         host = firsts[0][0] if firsts else self.host
-        derived = [(host, _FIRST_PORT + word % _PORTS) for word in _EIGHT_WORDS.unpack(self.name)]
+        derived = self._derived(host)
         # In collective mode Paddle itself may want the first trainer endpoint (its store; NCCL in static mode).
         return derived if self.collective else [*firsts, *derived]
+
+    def _derived(self, host: str) -> list[tuple[str, int]]:
+        return [(host, _FIRST_PORT + word % _PORTS) for word in _EIGHT_WORDS.unpack(self.name)]
+
+    def _machine_of(self, rank: int) -> str:
+        """The machine of a worker of the whole job."""
+        parts = parts_of(self.endpoints)
+        if parts and (rank or not self.endpoint):
+            return split_endpoint(parts[rank], "PADDLE_TRAINER_ENDPOINTS")[0]
+        said = ((self.endpoint, "FLEETMETRICS_ENDPOINT"), (self.master, "PADDLE_MASTER"))
+        first = next((split_endpoint(*each)[0] for each in said if each[0]), self.host)
+        if rank and not _is_loopback(first):
+            raise NoChannelError(
+                f"rank {rank} comes first in {self.group}, and nothing says on which machine it is. Set"
+                " PADDLE_TRAINER_ENDPOINTS to host:port of every worker, by comma, on all of them; or take rank 0 into"
+                " the group"
+            )
+        return first
 
 
 def refuse_server(env: Mapping[str, str]) -> None:
@@ -172,6 +219,10 @@ def refuse_server(env: Mapping[str, str]) -> None:
             "this process is a parameter server (TRAINING_ROLE=PSERVER), which holds no samples; compute metrics"
             " on the workers only, for example inside `if fleet.is_worker():`."
         )
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _ports_in(env: Mapping[str, str]) -> frozenset[int]:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Sequence, TypeVar
 from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline
-from fleetmetrics.comm.failures import described
+from fleetmetrics.comm.failures import calling, described, ranks_text
 from fleetmetrics.comm.frames import ANSWER, ARRIVAL, TROUBLE, Frame, joined
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Job, split_endpoint
@@ -68,6 +68,7 @@ class SocketCommunicator(Communicator):
         self._star = _star_of(self._job)
         self.authenticated = self._star.secret.known
         self._channel = self._star.open(channel)
+        self._groups: dict[tuple[int, ...], SocketCommunicator] = {}
 
     def _consult(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
@@ -82,7 +83,8 @@ class SocketCommunicator(Communicator):
 
     def _in_turn(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
         star, channel = self._star, self._channel
-        return star.turns.take(work, deadline, call, lambda error: star.skip(channel, call, error))
+        with calling(self._job.ranks):
+            return star.turns.take(work, deadline, call, lambda error: star.skip(channel, call, error))
 
     def _alone(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
@@ -90,7 +92,7 @@ class SocketCommunicator(Communicator):
         """Take part in one exchange, no other thread of this process beside it."""
         star, channel = self._star, self._channel
         number = channel.calls + 1
-        label = f"exchange {number} ({call})"
+        label = star.label_of(number, call)
         if trouble is None:
             frame = Frame(ARRIVAL, number, _header(call, mine.note), mine.payload)
         else:
@@ -127,8 +129,19 @@ class SocketCommunicator(Communicator):
         """Count an exchange that this worker gave up before it knew where rank 0 is; the others hear why."""
         self._star.skip(self._channel, call, error)
 
+    def _among(self, ranks: tuple[int, ...]) -> Communicator:
+        if self._job.ranks:
+            raise InvalidInputError(f"communicator is that of {self._job.group} already; give that of the whole job.")
+        found = self._groups.get(ranks)
+        if found is None or found._channel.closed:
+            found = SocketCommunicator(self._job.among(ranks), channel=self._channel.name)
+            self._groups[ranks] = found
+        return found
+
     def close(self) -> None:
-        """Close the channel; a second call does nothing, and neither does one in a forked child."""
+        """Close the channel, and those of its groups; a second call does nothing, and neither does one in a forked child."""
+        for group in self._groups.values():
+            group.close()
         if not self._channel.closed and self._star.process == os.getpid():
             self._star.shut(self._channel)
 
@@ -140,8 +153,8 @@ class SocketCommunicator(Communicator):
             )
         if self._star.inside[0] == threading.get_ident():
             raise CommunicatorError(
-                f"{self._star.inside[1]} is not over: what runs inside of it, such as compute_metric, runs on rank 0"
-                " alone and cannot call the other workers."
+                f"{self._star.inside[1]} is not over: what runs inside of it, such as compute_metric, runs on"
+                f" {ranks_text([0])} alone and cannot call the other workers."
             )
         if self._channel.closed:
             raise CommunicatorError("the workers' channel is closed; make a new communicator on every worker.")

@@ -15,7 +15,7 @@ from typing import Callable, Sequence
 from fleetmetrics import identity
 from fleetmetrics.comm import rivals
 from fleetmetrics.comm.deadline import Deadline, margin
-from fleetmetrics.comm.failures import described, late_text, named_error, readable
+from fleetmetrics.comm.failures import described, late_text, named_error, ranks_text, readable
 from fleetmetrics.comm.frames import (
     ACK,
     ANSWER,
@@ -54,13 +54,9 @@ class Channel:
 
     def __init__(self, name: str) -> None:
         self.number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") or 1
-        self.title = f"channel {name!r}"
+        self.name, self.title = name, f"channel {name!r}"
         self.calls = 0
         self.closed = False
-
-    def label_of(self, call: str) -> str:
-        """How errors call the exchange that is counted last."""
-        return f"exchange {self.calls} ({call})"
 
 
 class Member(ABC):
@@ -79,7 +75,11 @@ class Member(ABC):
         self.made, self.label = 0, ""
         self.joined = False  # whether an exchange of this run has ended with a result
         self.inside = (0, "")  # which thread is in an exchange, and in which
-        self.watch = watch(job.rank)  # logs each exchange; None: nobody wants to know
+        self.watch = watch(job.rank, job.ranks)  # logs each exchange; None: nobody wants to know
+
+    def label_of(self, number: int, call: str) -> str:
+        """How errors call a channel's exchange."""
+        return f"exchange {number} ({call})" + (f" in {self.job.group}" if self.job.ranks else "")
 
     def open(self, name: str | None) -> Channel:
         """Return a channel of this name; None: the next one of this process."""
@@ -164,7 +164,7 @@ def error_frame(channel: int, call: int, error: FleetMetricsError, broken: bool 
 
 def interruption(rank: int, error: BaseException, label: str) -> str:
     """Say that a worker left an exchange by Ctrl-C, sys.exit or the like."""
-    return f"rank {rank} was interrupted ({type(error).__name__}) at {label}."
+    return f"{ranks_text([rank])} was interrupted ({type(error).__name__}) at {label}."
 
 
 def after(label: str, on: str, others: str) -> str:
@@ -179,13 +179,13 @@ def error_in(frame: Frame, sender: int = 0) -> tuple[str, str, bool]:
     with contextlib.suppress(ValueError, TypeError, RecursionError):
         name, text, *broken = json.loads(frame.header)
         return readable(str(name)), readable(str(text)), any(broken)
-    return "CommunicatorError", f"rank {sender} sent a report that cannot be read.", False
+    return "CommunicatorError", f"{ranks_text([sender])} sent a report that cannot be read.", False
 
 
 def _gone(label: str, before: str) -> str:
     """Say that rank 0 is lost, and who may have parted by that, now or at the exchange before."""
     text = (
-        f"rank 0 has gone away at {label}: its process ended, or it closed the channel. Look at its log. Other ranks"
+        f"{ranks_text([0])} has gone away at {label}: its process ended, or it closed the channel. Look at its log. Other ranks"
         " may have a result of this exchange."
     )
     return text + after(before, "this rank", "others")
@@ -244,7 +244,9 @@ class Spoke(Member):
                 except _Closed:  # it has a new one for the channels that are open
                     self._disconnect(stream)
                 except Garbled as error:
-                    self._break(f"what rank 0 sends to rank {self.job.rank} cannot be trusted: {error}.")
+                    self._break(
+                        f"what {ranks_text([0])} sends to {ranks_text([self.job.rank])} cannot be trusted: {error}."
+                    )
                 except Lost:
                     if stream.heard:
                         self._break(_gone(label, self.label))
@@ -272,7 +274,7 @@ class Spoke(Member):
         channel.calls += 1
         kind, text = GAVE_UP, str(error)
         if not isinstance(error, FleetMetricsError):
-            kind, text = LEFT, interruption(self.job.rank, error, channel.label_of(call))
+            kind, text = LEFT, interruption(self.job.rank, error, self.label_of(channel.calls, call))
         self._tell(Frame(kind, channel.calls, text.encode(errors="replace"), channel=channel.number))
 
     def _tell(self, verdict: Frame) -> None:
@@ -372,7 +374,7 @@ class Spoke(Member):
             if mine in self._verdicts:
                 return self._verdicts.pop(mine)
             if asked.channel in self._closed:
-                raise CommunicatorError("rank 0 has gone away: it closed the channel.")
+                raise CommunicatorError(f"{ranks_text([0])} has gone away: it closed the channel.")
             frame = stream.last or stream.receive()  # the last one, if an interruption kept this from seeing to it
             if frame is None:
                 return None

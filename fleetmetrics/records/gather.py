@@ -22,7 +22,7 @@ from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.failures import described, named_error, readable_lines
+from fleetmetrics.comm.failures import described, named_error, ranks_text, readable_lines
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError
 from fleetmetrics.logs import progress
@@ -320,7 +320,9 @@ class _Collected:
     def _results(self) -> Any:
         for rank, (taken, positions) in enumerate(zip(self._taken, self._positions)):
             if taken < number_of(positions):
-                raise RecordError(f"rank {rank} has sent {taken} records, where there are {number_of(positions)}")
+                raise RecordError(
+                    f"{ranks_text([rank])} has sent {taken} records, where there are {number_of(positions)}"
+                )
         columns = self._in_order.taken()
         if not columns:
             return []
@@ -372,4 +374,6 @@ def _outcome(letter: Letter, allow_pickle: bool) -> list[Any]:
     if "form" in letter.note:
         with contextlib.suppress(Exception):  # its class may be missing here
             error = _made_from(letter.note["form"], letter.payload, allow_pickle)
-    raise error from FleetMetricsError("this was raised on rank 0:\n" + readable_lines(letter.note["trace"]))
+    raise error from FleetMetricsError(
+        f"this was raised on {ranks_text([0])}:\n" + readable_lines(letter.note["trace"])
+    )

@@ -1,0 +1,94 @@
+"""Which workers a group holds: Paddle's groups, lists of ranks, and the topology of a hybrid job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics.comm.failures import in_words
+from fleetmetrics.errors import InvalidInputError
+
+__all__ = ["DATA_AXES", "copies_of", "ranks_of"]
+
+#: Along these axes of a hybrid job workers see different samples; along all others they have copies, or parts, of a model.
+DATA_AXES = ("data", "sharding")
+_ALLOWED = (
+    "a Group of paddle.distributed.new_group, a list of ranks, fleet.get_hybrid_communicate_group(), or None for all"
+    " workers"
+)
+
+
+def ranks_of(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
+    """The ranks of a group in its order, this worker's among them: rising, or in a topology as samplers deal to them.
+
+    Args:
+        group: see `Communicator.among`.
+        rank: of this worker, in the job.
+        world_size: of the job.
+
+    Raises:
+        InvalidInputError: if it is no group of this job's workers, or one without this worker.
+
+    Examples:
+        >>> ranks_of([3, 1], rank=1, world_size=4)
+        (1, 3)
+    """
+    if _is_topology(group):
+        return _along(group, DATA_AXES, rank, world_size)
+    return _checked(group, rank, world_size)
+
+
+def copies_of(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
+    """The ranks that see the same samples as this one: of a topology those along all other axes, else the group."""
+    if _is_topology(group):
+        names = group.topology().get_hybrid_group_names()
+        return _along(group, [name for name in names if name not in DATA_AXES], rank, world_size)
+    return _checked(group, rank, world_size)
+
+
+def _is_topology(group: Any) -> bool:
+    return callable(getattr(group, "topology", None))
+
+
+def _along(group: Any, axes: Any, rank: int, world_size: int) -> tuple[int, ...]:
+    """The workers that differ from this one in these axes only."""
+    topology = group.topology()
+    if topology.world_size() != world_size:
+        raise InvalidInputError(
+            f"group is a topology of {topology.world_size()} workers, and the job has {world_size}; give that of"
+            " fleet.get_hybrid_communicate_group() after fleet.init"
+        )
+    known = [name for name in axes if name in topology.get_hybrid_group_names()]
+    found = next(ranks for ranks in topology.get_fused_ranks(known) if rank in ranks)
+    return tuple(map(int, found))
+
+
+def _checked(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
+    given = getattr(group, "ranks", group)
+    if isinstance(given, (set, frozenset, range, np.ndarray)):
+        given = list(given)
+    if not isinstance(given, (list, tuple)) or not all(map(_is_rank, given)):
+        raise InvalidInputError(f"group is {group!r:.80}; it must be {_ALLOWED}")
+    ranks = sorted(map(int, given))
+    shown = in_words(ranks)
+    if not ranks:
+        raise InvalidInputError(f"group is empty; it must be {_ALLOWED}, with one rank at least")
+    twice = [each for each, times in Counter(ranks).items() if times > 1]
+    if twice:
+        raise InvalidInputError(f"group holds {in_words(twice)} more than once; name each rank once")
+    outside = [each for each in ranks if not 0 <= each < world_size]
+    if outside:
+        of = f"the ranks 0 to {world_size - 1}" if world_size > 1 else "rank 0 alone"
+        raise InvalidInputError(f"group holds {in_words(outside)}, and this job has {of}")
+    if rank not in ranks:
+        raise InvalidInputError(
+            f"group is that of {shown}, and this worker is rank {rank}, which is not in it; call this on the members"
+            " alone, or give each worker the group that it is in"
+        )
+    return tuple(ranks)
+
+
+def _is_rank(given: Any) -> bool:
+    return isinstance(given, (int, np.integer)) and not isinstance(given, bool)
