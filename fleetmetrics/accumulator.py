@@ -392,6 +392,7 @@ class Accumulator(Partial):
         *,
         util: Any = None,
         communicator: Communicator | None = None,
+        group: Any = None,
         timeout: float | None = None,
         partial: bool = False,
     ) -> Any:
@@ -403,13 +404,14 @@ class Accumulator(Partial):
             scope: where a static program's variables live; None: the global scope.
             util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: fleetmetrics' channel.
             communicator: None: the one that was set or is chosen automatically.
+            group: of which workers; only these call it, see `fleetmetrics.Communicator.among`. None: all.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
             partial: True where a pass of the sampler is left early: a worker may then lack samples that it was dealt.
 
         Raises:
             FleetMetricsError: the same error on every worker, by the deadline.
         """
-        channel, trouble = channel_of(communicator, util)
+        channel, trouble = channel_of(communicator, util, group=group)
         of_pass = ""
         with Caught(trouble) as caught:
             of_pass = self._check_pass(channel, not flag_of("partial", partial))

@@ -169,7 +169,7 @@ class BaseMetric(Recorder, Resumable):
         """
         return self._summarized(results)
 
-    def compute(self, size: int | None = None, *, timeout: float | None = None) -> Any:
+    def compute(self, size: int | None = None, *, group: Any = None, timeout: float | None = None) -> Any:
         """The value over the samples of all workers: the same on every worker.
 
         Every worker must call it; nothing that was accumulated changes.
@@ -177,6 +177,7 @@ class BaseMetric(Recorder, Resumable):
         Args:
             size: the number of samples in the whole data set. Any further ones, in the order of the collect mode, are
                 dropped as padding. None: only what the sampler or the ids identify as repeated is dropped.
+            group: of which workers; only these call it, see `fleetmetrics.Communicator.among`. None: all.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
         Returns:
@@ -188,7 +189,7 @@ class BaseMetric(Recorder, Resumable):
             FleetMetricsError: the same error on every worker, by the deadline.
             Exception: what ``compute_metric`` raised, on every worker.
         """
-        return gather(self.name, lambda: [self._share(size)], self.dist_comm, timeout)[0]
+        return gather(self.name, lambda: [self._share(size)], self.dist_comm.among(group), timeout)[0]
 
     def compute_local(self) -> Any:
         """The value over what was added on this worker, padding included; no communication."""

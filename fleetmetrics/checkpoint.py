@@ -86,6 +86,7 @@ def save(
     batches: int | None = None,
     scope: Any = None,
     communicator: Communicator | None = None,
+    group: Any = None,
     timeout: float | None = None,
 ) -> None:
     """Write what metrics have accumulated: a file, or with several workers a folder with a part of each.
@@ -100,6 +101,8 @@ def save(
         batches: how many batches of the sampler this worker has added.
         scope: where a static program's variables live; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
+        group: of which workers, whose checkpoint needs a path of its own; see `fleetmetrics.Communicator.among`.
+            None: all.
         timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
     Raises:
@@ -117,7 +120,7 @@ def save(
         0.6666666666666666
     """
     deadline, trouble = began(timeout)
-    channel, trouble = channel_of(communicator, trouble=trouble)
+    channel, trouble = channel_of(communicator, trouble=trouble, group=group)
     share, target, alone = _Share({}, [""], None, None, None), "", False
     with Caught(trouble) as caught:
         target = os.path.abspath(path_of("path", path))
@@ -199,8 +202,8 @@ def _write(path: str, share: _Share, channel: Communicator, alone: bool, caught:
             part = _part(path, token, rank)
             if not os.path.isfile(part) or os.path.getsize(part) != letter.note:
                 raise InvalidInputError(
-                    f"path: {ranks_text([0])} does not see the {letter.note} bytes that {ranks_text([rank])} wrote to {part}; "
-                    "it must lie on a file system that all workers share"
+                    f"path: {ranks_text([0])} does not see the {letter.note} bytes that {ranks_text([rank])} wrote to "
+                    f"{part}; it must lie on a file system that all workers share"
                 )
         if not alone:
             with _told_of(path):
@@ -218,6 +221,7 @@ def load(
     strict: bool = True,
     scope: Any = None,
     communicator: Communicator | None = None,
+    group: Any = None,
     timeout: float | None = None,
 ) -> Resumed:
     """Let metrics hold what `save` wrote, on as many workers as there were, or on another number.
@@ -233,6 +237,7 @@ def load(
             that it lacks hold nothing.
         scope: where a static program's variables live; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
+        group: of which workers, as for `save`; None: all.
         timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
     Returns:
@@ -245,7 +250,7 @@ def load(
             held before, on all workers.
     """
     deadline, trouble = began(timeout)
-    channel, trouble = channel_of(communicator, trouble=trouble)
+    channel, trouble = channel_of(communicator, trouble=trouble, group=group)
     ready: list[Callable[[], None]] = []
     resumed, token = Resumed(1, None, None, None), None
     with Caught(trouble) as caught, _told_of(path):

@@ -11,7 +11,8 @@ values that have a name, and names. Integers are summed as integers, an overflow
 rounded sum.
 
 ``scope`` is where a variable's name is looked up (None: ``paddle.static.global_scope()``), ``util`` an object with
-``all_reduce(input, mode)``, such as ``fleet.util`` (None: fleetmetrics' channel).
+``all_reduce(input, mode)``, such as ``fleet.util`` (None: fleetmetrics' channel). ``group`` says of which workers, and
+only these call it: see `fleetmetrics.Communicator.among` (None: all).
 
 `acc`, `mae`, `mse` and `rmse` take a sum over this worker's samples and their number, each one number in any shape; of
 a longer array the first entry is taken, as in Paddle, with a warning. Without samples on any worker the result is nan,
@@ -39,13 +40,14 @@ from fleetmetrics.warning import warn
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
 
 
-def sum(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
+def sum(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> np.ndarray:
     """Element-wise sum over all workers.
 
     Args:
         input: what this worker has; bools, integers or floats of any shape, the same on every worker.
         scope: see the module.
         util: see the module.
+        group: see the module.
 
     Returns:
         An array of the input's shape: int64 for bools and integers, else float64.
@@ -54,60 +56,64 @@ def sum(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
         >>> sum([16777216, 1])
         array([16777216,        1])
     """
-    return _reduce("sum", input, scope, util)
+    return _reduce("sum", input, scope, util, group)
 
 
-def max(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
+def max(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> np.ndarray:
     """Element-wise maximum over all workers; nan if any worker has nan there. Arguments and result: see `sum`.
 
     Examples:
         >>> max([-5.0, 3.0])
         array([-5.,  3.])
     """
-    return _reduce("max", input, scope, util)
+    return _reduce("max", input, scope, util, group)
 
 
-def min(input: Any, scope: Any = None, util: Any = None) -> np.ndarray:
+def min(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> np.ndarray:
     """Element-wise minimum over all workers; nan if any worker has nan there. Arguments and result: see `sum`.
 
     Examples:
         >>> min([-5, 3])
         array([-5,  3])
     """
-    return _reduce("min", input, scope, util)
+    return _reduce("min", input, scope, util, group)
 
 
-def acc(correct: Any, total: Any, scope: Any = None, util: Any = None) -> float:
+def acc(correct: Any, total: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
     """Global accuracy, ``sum(correct) / sum(total)`` over all workers.
 
     Examples:
         >>> acc(3, 4)
         0.75
     """
-    return formulas.accuracy.bare(*_totals("acc", scope, util, correct=correct, total=total))
+    return formulas.accuracy.bare(*_totals("acc", scope, util, group, correct=correct, total=total))
 
 
-def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
+def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
     """Global mean absolute error, ``sum(abserr) / sum(total_ins_num)`` over all workers.
 
     Examples:
         >>> mae(6.0, 4)
         1.5
     """
-    return formulas.mean_absolute_error.bare(*_totals("mae", scope, util, abserr=abserr, total_ins_num=total_ins_num))
+    return formulas.mean_absolute_error.bare(
+        *_totals("mae", scope, util, group, abserr=abserr, total_ins_num=total_ins_num)
+    )
 
 
-def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
+def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
     """Global mean squared error, ``sum(sqrerr) / sum(total_ins_num)`` over all workers.
 
     Examples:
         >>> mse(16.0, 4)
         4.0
     """
-    return formulas.mean_squared_error.bare(*_totals("mse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num))
+    return formulas.mean_squared_error.bare(
+        *_totals("mse", scope, util, group, sqrerr=sqrerr, total_ins_num=total_ins_num)
+    )
 
 
-def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:
+def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
     """Global root mean squared error, ``sqrt(sum(sqrerr) / sum(total_ins_num))`` over all workers.
 
     Examples:
@@ -115,11 +121,11 @@ def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -
         2.0
     """
     return formulas.root_mean_squared_error.bare(
-        *_totals("rmse", scope, util, sqrerr=sqrerr, total_ins_num=total_ins_num)
+        *_totals("rmse", scope, util, group, sqrerr=sqrerr, total_ins_num=total_ins_num)
     )
 
 
-def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> float:
+def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
     """Global area under the ROC curve from the workers' histograms; see `fleetmetrics.formulas.auc_from_histogram`.
 
     Args:
@@ -129,6 +135,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> fl
         stat_neg: the same for the samples labelled 0, equally long.
         scope: see the module.
         util: see the module.
+        group: see the module.
 
     Returns:
         A fraction; 0.5 with `UndefinedMetricWarning` if no worker has samples of one of the classes, as in Paddle.
@@ -152,7 +159,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> fl
                 )
         return [Block("stat_pos", "sum", positive), Block("stat_neg", "sum", negative)]
 
-    positive, negative = _reduced(_call("auc", stat_pos, stat_neg), collect, util)
+    positive, negative = _reduced(_call("auc", stat_pos, stat_neg), collect, util, group)
     positive, negative = _newest_window(positive, negative)
     return formulas.auc_from_histogram.bare(positive.ravel(), negative.ravel())
 
@@ -176,22 +183,22 @@ def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarr
     return positive, negative
 
 
-def _reduce(reduction: str, value: Any, scope: Any, util: Any) -> np.ndarray:
+def _reduce(reduction: str, value: Any, scope: Any, util: Any, group: Any) -> np.ndarray:
     def collect() -> list[Block]:
         return [Block("input", reduction, _read(value, scope, "input"))]
 
-    return _reduced(_call(reduction, value), collect, util)[0]
+    return _reduced(_call(reduction, value), collect, util, group)[0]
 
 
-def _totals(call: str, scope: Any, util: Any, **totals: Any) -> Any:
+def _totals(call: str, scope: Any, util: Any, group: Any, **totals: Any) -> Any:
     def collect() -> list[Block]:
         return [Block(name, "sum", _one_number(name, value, scope)) for name, value in totals.items()]
 
-    return _reduced(_call(call, *totals.values()), collect, util)
+    return _reduced(_call(call, *totals.values()), collect, util, group)
 
 
-def _reduced(call: str, collect: Callable[[], list[Block]], util: Any) -> list[np.ndarray]:
-    channel, trouble = channel_of(util=util)
+def _reduced(call: str, collect: Callable[[], list[Block]], util: Any, group: Any) -> list[np.ndarray]:
+    channel, trouble = channel_of(util=util, group=group)
     return channel.reduce_made(call, collect, trouble=trouble)
 
 

@@ -179,13 +179,17 @@ def checked_communicator(communicator: Any) -> Communicator:
 
 
 def channel_of(
-    communicator: Any = None, util: Any = None, trouble: BaseException | None = None
+    communicator: Any = None, util: Any = None, trouble: BaseException | None = None, group: Any = None
 ) -> tuple[Communicator, BaseException | None]:
-    """The communicator of a call, and the call's trouble: the others, who wait, must hear that an argument is none."""
+    """The communicator of a call, and the call's trouble: the others, who wait, must hear that an argument is none.
+
+    A ``group`` that is none is raised here, before anything is sent: nobody knows who waits.
+    """
     try:
-        return (communicator_for(util) if communicator is None else checked_communicator(communicator)), trouble
+        channel = communicator_for(util) if communicator is None else checked_communicator(communicator)
     except InvalidInputError as error:
-        return get_communicator(), trouble or error
+        channel, trouble = get_communicator(), trouble or error
+    return channel.among(group), trouble
 
 
 def communicator_for(util: Any = None) -> Communicator:

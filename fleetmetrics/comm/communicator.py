@@ -112,7 +112,7 @@ class Communicator:
 
     def _among(self, ranks: tuple[int, ...]) -> Communicator:
         raise InvalidInputError(
-            f"group is {list(ranks)}, and {type(self).__name__} has no groups; leave out group, or util and communicator"
+            f"group is {list(ranks)}, and {type(self).__name__} has no groups; leave out group, or communicator"
         )
 
     def together(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:

@@ -12,7 +12,8 @@ from fleetmetrics.errors import InvalidInputError
 
 __all__ = ["DATA_AXES", "copies_of", "ranks_of"]
 
-#: Along these axes of a hybrid job workers see different samples; along all others they have copies, or parts, of a model.
+#: Along these axes of a hybrid job workers see different samples; along the others they have copies, or parts, of a
+#: model.
 DATA_AXES = ("data", "sharding")
 _ALLOWED = (
     "a Group of paddle.distributed.new_group, a list of ranks, fleet.get_hybrid_communicate_group(), or None for all"

@@ -303,7 +303,8 @@ class Hub(Member):
         if strangers:
             text += f" Of another run {ranks_text(strangers)} came and was sent away; this one is {self.job.title}."
         if self._door.deaf_until:
-            text += f" {ranks_text([0]).capitalize()} has no file descriptor left to accept anybody: close files, or raise ulimit -n."
+            deaf = ranks_text([0]).capitalize()
+            text += f" {deaf} has no file descriptor left to accept anybody: close files, or raise ulimit -n."
         return text
 
     def _sort(self, peer: _Peer, frame: Frame, gave_up: list[str]) -> None:
@@ -322,8 +323,8 @@ class Hub(Member):
             if peer.rank not in meeting.frames:
                 meeting.shunned = True
                 gave_up.append(
-                    f"{ranks_text([peer.rank])} gave up before {ranks_text([0])} arrived, and is at a later call already;"
-                    " every worker must call the same metrics in the same order."
+                    f"{ranks_text([peer.rank])} gave up before {ranks_text([0])} arrived, and is at a later call"
+                    " already; every worker must call the same metrics in the same order."
                 )
         elif frame.kind in (ARRIVAL, TROUBLE):
             meeting.arrive(peer, frame)

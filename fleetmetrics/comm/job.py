@@ -55,8 +55,8 @@ class Job:
         run: what sets this run apart from others on the same machines, by what the launcher says, or "".
         reserved: ports that the environment promises to others.
         claimed: whether this process says so by its environment, as others of this machine may, too.
-        ranks: of a group of a job's workers their ranks in the job; `rank` and `world_size` are then those in the group.
-            (): the whole job.
+        ranks: of a group of a job's workers their ranks in the job; `rank` and `world_size` are then the place in the
+            group and its size. (): the whole job.
 
     Examples:
         >>> Job.from_environment({"PADDLE_TRAINERS_NUM": "1"}).world_size

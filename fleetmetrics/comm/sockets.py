@@ -139,7 +139,7 @@ class SocketCommunicator(Communicator):
         return found
 
     def close(self) -> None:
-        """Close the channel, and those of its groups; a second call does nothing, and neither does one in a forked child."""
+        """Close the channel and those of its groups; a second call does nothing, nor does one in a forked child."""
         for group in self._groups.values():
             group.close()
         if not self._channel.closed and self._star.process == os.getpid():

@@ -92,6 +92,12 @@ class UtilCommunicator(Communicator):
     def __repr__(self) -> str:  # to ask for the rank may be a collective call
         return f"UtilCommunicator({self._util!r})"
 
+    def among(self, group: Any) -> Communicator:
+        """This one: util goes through all workers; `InvalidInputError` for a group of them."""
+        if group is None:
+            return self
+        raise InvalidInputError(f"group is {group!r:.80}, and util goes through all workers; leave one of them out.")
+
     def _consult(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:

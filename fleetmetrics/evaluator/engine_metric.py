@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextvars
 import logging
 import sys
-from typing import Any, Iterable, Sequence
+from typing import Any, Iterable, NamedTuple, Sequence
 
-from fleetmetrics.comm import get_communicator
+from fleetmetrics.comm import Communicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
@@ -17,13 +17,23 @@ from fleetmetrics.records.share import Share
 from fleetmetrics.sampling import Dealing
 from fleetmetrics.xp import is_eager_tensor
 
-__all__ = ["BaseMetric", "arrangement", "as_dicts", "to_cpu"]
+__all__ = ["Arrangement", "BaseMetric", "arrangement", "as_dicts", "to_cpu"]
 
 _DEVICES = ("cpu", "gpu", "npu")
-#: How the `Evaluator` that asks has distributed the samples, mode and dealing, and whether they are wanted afterwards.
-#: Metrics that a metric asks hear it, too.
-arrangement: contextvars.ContextVar[Any] = contextvars.ContextVar("arrangement", default=(None, None, False))
 logger = logging.getLogger("fleetmetrics")
+
+
+class Arrangement(NamedTuple):
+    """How an `Evaluator` asks its metrics."""
+
+    mode: str | None = None  #: how the samples were distributed
+    dealing: Dealing | None = None
+    keep: bool = False  #: whether the results are wanted afterwards
+    channel: Communicator | None = None  #: to the workers that take part; None: the one in force
+
+
+#: How the `Evaluator` asks that does; metrics that a metric asks hear it, too.
+arrangement: contextvars.ContextVar[Arrangement] = contextvars.ContextVar("arrangement", default=Arrangement())
 
 
 class BaseMetric(Recorder):
@@ -113,13 +123,14 @@ class BaseMetric(Recorder):
         """
         return dict(self._summarized(results))
 
-    def evaluate(self, size: int | None = None, *, timeout: float | None = None) -> dict[str, Any]:
+    def evaluate(self, size: int | None = None, *, group: Any = None, timeout: float | None = None) -> dict[str, Any]:
         """The values over the samples of all workers. The results are cleared afterwards, unless it raises.
 
         Args:
             size: the number of samples in the whole data set. Any further ones, taking one from each rank in turn,
                 are padding. With `paddle.io.DistributedBatchSampler`, evaluate through an `Evaluator`, which knows
                 the batches.
+            group: of which workers; only these call it, see `fleetmetrics.Communicator.among`. None: all.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
         Returns:
@@ -129,9 +140,10 @@ class BaseMetric(Recorder):
             FleetMetricsError: as `fleetmetrics.BaseMetric.compute`.
             Exception: what ``compute_metrics`` raised, on every worker.
         """
-        name, (mode, dealing, keep) = type(self).__name__, arrangement.get()
-        (values,) = gather(name, lambda: [self.share(size, mode, dealing)], get_communicator(), timeout)
-        if not keep:
+        name, asked = type(self).__name__, arrangement.get()
+        channel = (asked.channel or get_communicator()).among(group)
+        (values,) = gather(name, lambda: [self.share(size, asked.mode, asked.dealing)], channel, timeout)
+        if not asked.keep:
             self.results.clear()
             self._ledger.cut(0)
         return dict(values)

@@ -8,10 +8,10 @@ from itertools import chain
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Sequence, Sized
 
 from fleetmetrics.arguments import whole_number_of
-from fleetmetrics.comm import LocalCommunicator, get_communicator
+from fleetmetrics.comm import Communicator, LocalCommunicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.dump import samples_in
-from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts, to_cpu
+from fleetmetrics.evaluator.engine_metric import Arrangement, BaseMetric, as_dicts, to_cpu
 from fleetmetrics.evaluator.feeding import FedMetric, paired_chunks, pseudo_collate, rows
 from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.logs import progress
@@ -101,11 +101,12 @@ class Evaluator(Resumable):
         for each in fed:
             each.metric.process(data_batch, samples)
 
-    def evaluate(self, size: int | None = None, *, timeout: float | None = None) -> dict[str, Any]:
+    def evaluate(self, size: int | None = None, *, group: Any = None, timeout: float | None = None) -> dict[str, Any]:
         """Compute all metrics over the samples of all workers. The results are cleared afterwards, unless one raises.
 
         Args:
             size: the number of samples in the whole data set; any further ones are padding.
+            group: of which workers; only these call it, see `fleetmetrics.Communicator.among`. None: all.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
         Returns:
@@ -114,7 +115,7 @@ class Evaluator(Resumable):
         Raises:
             InvalidInputError: if two results have the same name; else as `BaseMetric.evaluate`.
         """
-        return _evaluate_together({"": self}, {"": size}, timeout)
+        return _evaluate_together({"": self}, {"": size}, group, timeout)
 
     def evaluate_local(self) -> dict[str, Any]:
         """Values by name over what this worker has processed, padding included; the results are kept."""
@@ -130,6 +131,7 @@ class Evaluator(Resumable):
         chunk_size: int = 1,
         *,
         allow_pickle: bool = False,
+        group: Any = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """Evaluate existing predictions, such as those that `DumpResults` wrote.
@@ -143,6 +145,7 @@ class Evaluator(Resumable):
             data: what the data loader would yield for each, or None.
             chunk_size: how many samples are processed at once.
             allow_pickle: whether to read ".pkl" files, too, which can run any code.
+            group: as in `evaluate`; its workers share the work.
             timeout: as in `evaluate`.
 
         Returns:
@@ -153,7 +156,7 @@ class Evaluator(Resumable):
             InvalidInputError: if ``chunk_size`` is not a positive integer; else as `evaluate`.
             DataError: if there is no such file, or one is not what its name says; it names file and row.
         """
-        channel = get_communicator()
+        channel = get_communicator().among(group)
         size = 0
 
         def shares() -> list[Share]:  # an error in here reaches the other workers
@@ -173,7 +176,7 @@ class Evaluator(Resumable):
         marks = [each.mark() for each in fed]
         try:
             values = iter(gather("Evaluator.offline_evaluate", shares, channel, timeout))
-            found = _merged(fed, values, lambda each: each.ask(size, "batch", None))
+            found = _merged(fed, values, lambda each: each.ask(size, Arrangement("batch", channel=channel)))
         except BaseException:
             for each, mark in zip(fed, marks):  # or these samples would count in the next evaluation
                 each.cut(*mark)
@@ -213,10 +216,10 @@ class Evaluator(Resumable):
             raise InvalidInputError("a metric that overrides evaluate cannot go on from the checkpoint of a sampler")
         return [self._goes_on(each.metric.share(size, "cat", None), place) for place, each in enumerate(fed)]
 
-    def joined(self, values: Iterator[dict[str, Any]], size: int | None) -> dict[str, Any]:
+    def joined(self, values: Iterator[dict[str, Any]], size: int | None, channel: Communicator) -> dict[str, Any]:
         """The values of all metrics in one dict."""
-        dealing = self._dealing()
-        return _merged(self._fed(), values, lambda each: each.ask(size, self.collect_mode, dealing))
+        asked = Arrangement(self.collect_mode, self._dealing(), channel=channel)
+        return _merged(self._fed(), values, lambda each: each.ask(size, asked))
 
     def _fed(self) -> list[FedMetric]:
         """One `FedMetric` for each of ``metrics``, which users may change."""
@@ -248,12 +251,13 @@ class Evaluators(Dict[str, Evaluator]):
         super().__init__(evaluators)
 
     def evaluate(
-        self, sizes: Mapping[str, int | None] | None = None, *, timeout: float | None = None
+        self, sizes: Mapping[str, int | None] | None = None, *, group: Any = None, timeout: float | None = None
     ) -> dict[str, Any]:
         """Compute all metrics of all sets. The results are cleared afterwards, unless one raises.
 
         Args:
             sizes: the number of samples in each set, by name; nothing is cut from a set without one.
+            group: as in `Evaluator.evaluate`.
             timeout: as in `Evaluator.evaluate`.
 
         Returns:
@@ -262,7 +266,7 @@ class Evaluators(Dict[str, Evaluator]):
         Raises:
             InvalidInputError: if ``sizes`` names an unknown set; else as `Evaluator.evaluate`.
         """
-        return _evaluate_together(self, sizes or {}, timeout)
+        return _evaluate_together(self, sizes or {}, group, timeout)
 
 
 def _merged(
@@ -282,7 +286,7 @@ def _merged(
 
 
 def _evaluate_together(
-    evaluators: Mapping[str, Evaluator], sizes: Mapping[str, int | None], timeout: float | None
+    evaluators: Mapping[str, Evaluator], sizes: Mapping[str, int | None], group: Any, timeout: float | None
 ) -> dict[str, Any]:
     """Evaluate in one exchange; a set's name, unless empty, goes before those of its values."""
 
@@ -296,10 +300,11 @@ def _evaluate_together(
             for share in each.shares(sizes.get(name))
         ]
 
-    values = iter(gather("Evaluator.evaluate", shares, get_communicator(), timeout))
+    channel = get_communicator().among(group)
+    values = iter(gather("Evaluator.evaluate", shares, channel, timeout))
     results = {}
     for name, evaluator in evaluators.items():
-        found = evaluator.joined(values, sizes.get(name))
+        found = evaluator.joined(values, sizes.get(name), channel)
         results.update({f"{name}/{key}" if name else key: value for key, value in found.items()})
     for evaluator in evaluators.values():
         evaluator.reset()

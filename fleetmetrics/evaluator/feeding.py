@@ -8,9 +8,8 @@ from typing import Any, Iterable, Iterator
 
 from fleetmetrics.comm import LocalCommunicator, get_communicator, set_communicator
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
-from fleetmetrics.evaluator.engine_metric import BaseMetric, arrangement
+from fleetmetrics.evaluator.engine_metric import Arrangement, BaseMetric, arrangement
 from fleetmetrics.records.batches import Columns
-from fleetmetrics.sampling import Dealing
 from fleetmetrics.xp import together_to_host
 
 __all__ = ["FedMetric", "paired_chunks", "pseudo_collate", "rows"]
@@ -98,7 +97,7 @@ class FedMetric:
         """Its records, to be changed in place; an empty list if it keeps none."""
         return getattr(self.metric, "results", [])
 
-    def ask(self, size: int | None, mode: str, dealing: Dealing | None, keep: bool = False) -> dict[str, Any]:
+    def ask(self, size: int | None, asked: Arrangement) -> dict[str, Any]:
         """What its own ``evaluate`` returns."""
         peers = [kind.__module__ for kind in type(self.metric).__mro__ if kind.__name__ == "BaseMetric"]
         if any(peer.startswith("mmengine.") for peer in peers) and get_communicator().world_size > 1:
@@ -106,7 +105,7 @@ class FedMetric:
                 f"{type(self.metric).__name__} is MMEngine's own, and would give each worker a value of its own;"
                 " python -m fleetmetrics.migrate changes the import"
             )
-        token = arrangement.set((mode, dealing, keep))
+        token = arrangement.set(asked)
         try:
             return dict(self.metric.evaluate(size))
         finally:
@@ -117,7 +116,7 @@ class FedMetric:
         kept = list(self.results)
         try:
             with set_communicator(LocalCommunicator()):
-                return self.ask(None, "cat", None, keep=True)
+                return self.ask(None, Arrangement("cat", keep=True))
         finally:
             self.results[:] = kept
 
