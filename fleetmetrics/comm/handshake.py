@@ -255,8 +255,8 @@ def check_descriptors(world_size: int) -> None:
     if needed > soft:
         if hard != resource.RLIM_INFINITY and needed > hard:
             raise NoChannelError(
-                f"{ranks_text([0])} needs {needed} file descriptors for {world_size} workers ({opened} are open), and may"
-                f" have {hard}; raise the limit: ulimit -Hn {needed}."
+                f"{ranks_text([0])} needs {needed} file descriptors for {world_size} workers ({opened} are open), and"
+                f" may have {hard}; raise the limit: ulimit -Hn {needed}."
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
@@ -498,8 +498,8 @@ def refusal_text(code: bytes, rank: int, world_size: int) -> str:
     """Say why a worker that has proved itself cannot come in; the same on both sides."""
     if code == TAKEN:
         return (
-            f"two processes say that they are {ranks_text([rank])}: of two runs with the same endpoints, or of one. Each"
-            " worker needs a PADDLE_TRAINER_ID of its own, and each run endpoints or a PADDLE_JOB_ID of its own."
+            f"two processes say that they are {ranks_text([rank])}: of two runs with the same endpoints, or of one."
+            " Each worker needs a PADDLE_TRAINER_ID of its own, and each run endpoints or a PADDLE_JOB_ID of its own."
         )
     what = f"a worker says that it is {ranks_text([rank])} of {world_size}"
     return f"{what}, and {ranks_text([0])} was told otherwise; PADDLE_TRAINERS_NUM must be the same on all workers."
@@ -508,8 +508,8 @@ def refusal_text(code: bytes, rank: int, world_size: int) -> str:
 def other_run_text(where: str, theirs: str, ours: str) -> str:
     """Say whom a worker, or rank 0, has met in place of its own run."""
     return (
-        f"at {where} listens {ranks_text([0])} of another run ({theirs}), and this worker belongs to {ours}. What names a"
-        " run must be the same on all its workers, and the endpoints of runs that go on at the same time must differ."
+        f"at {where} listens {ranks_text([0])} of another run ({theirs}), and this worker belongs to {ours}. What names"
+        " a run must be the same on all its workers, and the endpoints of runs that go on at the same time must differ."
     )
 
 

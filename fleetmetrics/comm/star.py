@@ -185,8 +185,8 @@ def error_in(frame: Frame, sender: int = 0) -> tuple[str, str, bool]:
 def _gone(label: str, before: str) -> str:
     """Say that rank 0 is lost, and who may have parted by that, now or at the exchange before."""
     text = (
-        f"{ranks_text([0])} has gone away at {label}: its process ended, or it closed the channel. Look at its log. Other"
-        " ranks may have a result of this exchange."
+        f"{ranks_text([0])} has gone away at {label}: its process ended, or it closed the channel. Look at its log. "
+        "Other ranks may have a result of this exchange."
     )
     return text + after(before, "this rank", "others")
 

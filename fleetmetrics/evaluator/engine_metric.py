@@ -32,8 +32,9 @@ class Arrangement(NamedTuple):
     channel: Communicator | None = None  #: to the workers that take part; None: the one in force
 
 
-#: How the `Evaluator` asks that does; metrics that a metric asks hear it, too.
-arrangement: contextvars.ContextVar[Arrangement] = contextvars.ContextVar("arrangement", default=Arrangement())
+_BY_ITSELF = Arrangement()
+#: How the `Evaluator` asks; metrics that a metric asks hear it, too.
+arrangement: contextvars.ContextVar[Arrangement] = contextvars.ContextVar("arrangement", default=_BY_ITSELF)
 
 
 class BaseMetric(Recorder):
