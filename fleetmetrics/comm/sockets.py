@@ -129,9 +129,15 @@ class SocketCommunicator(Communicator):
         """Count an exchange that this worker gave up before it knew where rank 0 is; the others hear why."""
         self._star.skip(self._channel, call, error)
 
+    def among(self, group: Any) -> Communicator:
+        """The channel of some of the job's workers; see `Communicator.among`."""
+        if group is not None and self._job.ranks:
+            raise InvalidInputError(
+                f"communicator is that of {self._job.group} already; leave group out, or give that of the whole job."
+            )
+        return super().among(group)
+
     def _among(self, ranks: tuple[int, ...]) -> Communicator:
-        if self._job.ranks:
-            raise InvalidInputError(f"communicator is that of {self._job.group} already; give that of the whole job.")
         found = self._groups.get(ranks)
         if found is None or found._channel.closed:
             found = SocketCommunicator(self._job.among(ranks), channel=self._channel.name)
