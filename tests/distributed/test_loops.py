@@ -1,0 +1,130 @@
+"""The evaluation loops of Paddle's projects on one and on three workers: what theirs print, and ours."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.distributed.cluster import ROOT, Job, run
+from tests.nursery import Nursery
+
+pytestmark = [
+    pytest.mark.distributed,
+    pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="Paddle is not installed"),
+]
+WORKERS = Path(__file__).parent / "workers"
+PAGE = ROOT / "docs" / "guide" / "loops.md"
+LOOPS = ("clas", "video", "paddlex", "ocr")
+#: Of 103 pictures.
+RIGHT, AMONG_FIVE = 58 / 103, 88 / 103
+
+
+@pytest.fixture(scope="module")
+def jobs() -> dict[int, list[dict[str, Any]]]:
+    """What each worker reports, by the number of workers."""
+    return {
+        workers: run(WORKERS / "loops.py", workers, "bare" if workers == 1 else "collective", args={"loops": LOOPS})
+        for workers in (1, 3)
+    }
+
+
+def in_the_table(loop: str) -> list[str]:
+    """What the page says that a loop prints: on one worker, on three, and ours."""
+    row = re.search(
+        rf"^\| (?:\[[^]]*\]\([^)]*\)|\w+)?{re.escape(loop)} \|(.*)\|$", PAGE.read_text("utf-8"), re.MULTILINE
+    )
+    assert row is not None, loop
+    return [cell.strip() for cell in row[1].split("|")]
+
+
+def test_paddleclas_cuts_off_the_end_which_is_the_padding_only_in_order(jobs):
+    for report in [*jobs[1], *jobs[3]]:
+        for _, ours in report["clas"].values():
+            assert ours["top1"] == RIGHT and ours["top5"] == AMONG_FIVE
+            assert ours["loss"] == pytest.approx(jobs[1][0]["clas"]["in order"][1]["loss"], rel=1e-14)
+    for theirs, ours in [*jobs[1][0]["clas"].values(), *(report["clas"]["in order"] for report in jobs[3])]:
+        assert theirs == pytest.approx(ours, rel=1e-6)
+    for report in jobs[3]:
+        printed = [round(report["clas"][f"epoch {epoch}"][0]["top1"] * 103, 4) for epoch in range(6)]
+        assert printed == [57, 57, 57, 56, 56, 56]
+    assert in_the_table(", in order") == ["0.5631"] * 3
+    assert in_the_table(", shuffled, epoch 3") == ["0.5631", f"{56 / 103:.4f}", f"{RIGHT:.4f}"]
+
+
+def test_paddlevideos_validation_averages_means_and_its_loss_is_one_workers(jobs):
+    for report in [*jobs[1], *jobs[3]]:
+        for _, test, ours in report["video"].values():
+            assert ours["top1"] == RIGHT and ours["top5"] == AMONG_FIVE
+            assert ours["loss"] == pytest.approx(jobs[1][0]["video"]["1"][0]["loss"], rel=1e-6)
+            assert test == pytest.approx({"top1": RIGHT, "top5": AMONG_FIVE}, rel=1e-6)
+    theirs = [[report["video"][size][0] for report in (*jobs[1], *jobs[3])] for size in ("1", "4", "8", "16")]
+    printed = [{f"{each['top1']:.4f}" for each in of[1:]} for of in theirs]
+    assert printed == [{"0.5524"}, {"0.5463"}, {"0.5250"}, {"0.4931"}]
+    assert [f"{each['loss']:.2f}" for each in theirs[-1]] == ["2.11", "1.48", "1.77", "3.90"]
+    assert in_the_table(", validation, batches of 16") == [
+        f"{theirs[-1][0]['top1']:.4f}",
+        f"{theirs[-1][1]['top1']:.4f}, and three losses",
+        f"{RIGHT:.4f}",
+    ]
+
+
+def test_paddlexs_accuracy_depends_on_the_batch_and_on_several_workers_is_an_error(jobs):
+    for report in [*jobs[1], *jobs[3]]:
+        assert [ours for _, ours in report["paddlex"].values()] == [{"acc1": RIGHT, "acc5": AMONG_FIVE}] * 4
+    alone = [f"{theirs['acc1']:.4f}" for theirs, _ in jobs[1][0]["paddlex"].values()]
+    assert alone == ["0.5524", "0.5487", "0.5492", "0.5197"]
+    for report in jobs[3]:
+        assert all("unsupported operand" in theirs for theirs, _ in report["paddlex"].values())
+    assert in_the_table(", 90 in a batch") == [alone[-1], "`TypeError`", f"{RIGHT:.4f}"]
+
+
+def test_paddleocr_reads_two_of_seven_pictures_and_only_ours_says_so(jobs):
+    for report in [*jobs[1], *jobs[3]]:
+        theirs, error, seen = report["ocr"]["2 of 7"]
+        assert f"{theirs['acc']:.4f}" == f"{seen['acc']:.4f}" == "1.0000"
+        assert theirs["read"] == 7 and seen["pictures"] == 2
+        assert error.startswith(
+            f"Texts: size is 7, but the {9 if report in jobs[3] else 7} records have 2 different ids"
+        )
+    assert in_the_table(", 2 of 7 pictures read") == [
+        "1.0000",
+        "1.0000, each reads all",
+        'an error, with "2 different ids"',
+    ]
+
+
+def test_paddleocrs_metric_over_all_texts_is_that_of_one_process_to_the_bit(jobs):
+    for report in [*jobs[1], *jobs[3]]:
+        for name, pictures in (("7 of 7", 7), ("many", 40)):
+            theirs, ours, seen = report["ocr"][name]
+            assert theirs.pop("read") == pictures == ours["pictures"]
+            assert ours == seen == {**theirs, "pictures": pictures}
+        assert report["ocr"]["7 of 7"][1]["acc"] == 6 / (7 + 1e-5)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_the_lines_of_the_page_are_those_that_ran(name):
+    block = re.search(
+        rf"<!-- not run: {name}_loop.py has it -->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL
+    )
+    ran = iter([line.strip() for line in (WORKERS / f"{name}_loop.py").read_text("utf-8").splitlines()])
+    for line in filter(str.strip, block[1].splitlines()):
+        assert line.strip() in ran, line
+
+
+def test_the_whole_loop_of_the_page_prints_the_same_on_three_workers(tmp_path):
+    """What one process prints, tests/test_docs.py looks at."""
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    script = tmp_path / "evaluate.py"
+    script.write_text(code)
+    with Nursery("paddle", "fleetmetrics", GLOG_minloglevel="2") as nursery:
+        environment = nursery.environment(script.name, "paddle.distributed.launch")
+        with Job(script, 3, "collective", env=environment) as job:
+            assert job.processes[0].wait(200) == 0, job.logs()
+            printed = [path.read_text() for path in sorted((job.directory / "log").glob("workerlog.*"))]
+    expected = re.search(r"print\(.*\)  # (.*)", code)[1]
+    assert len(printed) == 3 and all(expected in text.splitlines() for text in printed), printed
