@@ -33,7 +33,7 @@ from fleetmetrics import formulas
 from fleetmetrics.comm import Block
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.given import amount
+from fleetmetrics.given import amount, check_part
 from fleetmetrics.state import name_of, read
 from fleetmetrics.warning import warn
 
@@ -82,11 +82,16 @@ def min(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -
 def acc(correct: Any, total: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
     """Global accuracy, ``sum(correct) / sum(total)`` over all workers.
 
+    Raises:
+        InvalidInputError: if ``correct`` is more than ``total``, both summed over all workers.
+
     Examples:
         >>> acc(3, 4)
         0.75
     """
-    return formulas.accuracy.bare(*_totals("acc", scope, util, group, correct=correct, total=total))
+    right, number = _totals("acc", scope, util, group, correct=correct, total=total)
+    check_part("correct", right.item(), "total", number.item())
+    return formulas.accuracy.bare(right, number)
 
 
 def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
 
 #: Of one call: the sizes that shapes name, such as "bins", each with the argument that it was first seen in.
-Sizes = Dict[str, "tuple[int, str]"]
+Sizes = Dict[str, "tuple[Any, str]"]
+#: Among the sizes: the last `part`.
+_PART = "part"
 #: What an argument must be: given its name, its value and the sizes so far, what it becomes; or `InvalidInputError`.
 Kind = Callable[[str, Any, Sizes], Any]
 #: Sizes of an array: a number, a name that several arguments share, as in ``"bins"`` and ``"bins+1"``; None: any.
@@ -118,6 +120,27 @@ def whole(argument: str, value: Any, _: Any = None) -> int:
 def amount(argument: str, value: Any, _: Any = None) -> Any:
     """A count, a weight, or a sum of what is never negative."""
     return number(argument, value, least=0)
+
+
+def part(argument: str, value: Any, sizes: Sizes) -> Any:
+    """An `amount` of some samples; that of all of them is declared next, as `total_of_part`."""
+    value = amount(argument, value)
+    sizes[_PART] = value, argument
+    return value
+
+
+def total_of_part(argument: str, value: Any, sizes: Sizes) -> Any:
+    """An `amount` of all samples, no less than that of the `part`."""
+    value = amount(argument, value)
+    some, name = sizes[_PART]
+    check_part(name, some, argument, value)
+    return value
+
+
+def check_part(part: str, some: float, total: str, all_of_them: float) -> None:
+    """Raise `InvalidInputError` where a part is larger than the total, by more than sums of weights are rounded."""
+    if some > all_of_them * (1 if isinstance(some, int) else 1 + 1e-6):
+        raise InvalidInputError(f"{part} must be at most {total}, but {part} is {some!r} and {total} {all_of_them!r}")
 
 
 def highest(argument: str, value: Any, _: Any = None) -> Any:

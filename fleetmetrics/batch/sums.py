@@ -89,8 +89,11 @@ class Sums:
     def sum_of_squares(self, values: Any) -> Any:
         """``sum(w * values**2)`` of float64 values, as `weighted_sum`; they are 0 for samples that do not count."""
         if self.weight is None and self.lanes is None:
-            return self.xp.dot(values, values)
-        return self.weighted_sum(self.xp.square(values), zero_at_zero=True)
+            found = self.xp.dot(values, values)
+            if not self.xp.known_zero(found):
+                return found
+        squares = self.xp.squares(values, self.weight)
+        return self.xp.sum(squares) if self.lanes is None else self.lanes.sum(squares)
 
     @property
     def total(self) -> Any:

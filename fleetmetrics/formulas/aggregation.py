@@ -31,7 +31,7 @@ from fleetmetrics.warning import part_now, warn
 __all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", "throughput", "variance"]
 
 #: Squares below it have lost digits, and their sum depends on how the samples were split; and its square root.
-_LEAST, _ROOT = 2.0**-1022, 2.0**-511
+LEAST, _ROOT = 2.0**-1022, 2.0**-511
 
 
 class HistogramCounts(NamedTuple):
@@ -69,7 +69,7 @@ def spread(weight: float, mean: float, squares: float, two_words: bool) -> float
 
 def warn_if_small(name: str, what: str, weight: float, mean: float, squares: float) -> None:
     """Warn of squared deviations below the range in which float64 keeps all digits, or that may have been there."""
-    if squares < _LEAST * max(1.0, weight) and (squares > 0 or 0 < abs(mean) < _ROOT):
+    if squares < LEAST * max(1.0, weight) and (squares > 0 or 0 < abs(mean) < _ROOT):
         warn(
             f"{name}{part_now()} is inexact, and depends on how the samples were split: the squared deviations of the "
             f"{what} are below 2.2e-308, where float64 has few digits. Multiply the {what}, by 1e160 or so",

@@ -15,7 +15,7 @@ import numpy as np
 
 from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import root
-from fleetmetrics.given import amount, given, numbers, one_of, stand_in_value, weights
+from fleetmetrics.given import given, numbers, one_of, part, stand_in_value, total_of_part, weights
 
 __all__ = [
     "BrierParts",
@@ -67,7 +67,7 @@ class CalibrationPoints(NamedTuple):
     upper: np.ndarray
 
 
-@given(squared_error=amount, total=amount, zero_division=stand_in_value)
+@given(squared_error=part, total=total_of_part, zero_division=stand_in_value)
 def brier_score(squared_error: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean squared error of predicted probabilities, ``sum(w * (p - y)**2) / sum(w)``, in [0, 1].
 

@@ -25,7 +25,9 @@ from fleetmetrics.given import (
     matrix,
     numbers,
     one_of,
+    part,
     stand_in_value,
+    total_of_part,
     weights,
 )
 
@@ -42,7 +44,7 @@ __all__ = [
 ]
 
 
-@given(correct=amount, total=amount, zero_division=stand_in_value)
+@given(correct=part, total=total_of_part, zero_division=stand_in_value)
 def accuracy(correct: Any, total: Any, *, zero_division: float = math.nan) -> float:
     """Share of samples predicted correctly, ``correct / total``, in [0, 1].
 
@@ -53,7 +55,7 @@ def accuracy(correct: Any, total: Any, *, zero_division: float = math.nan) -> fl
     return ratio.bare(correct, total, "accuracy", zero_division)
 
 
-@given(correct=amount, total=amount, zero_division=stand_in_value)
+@given(correct=part, total=total_of_part, zero_division=stand_in_value)
 def exact_match(correct: Any, total: Any, zero_division: float = math.nan) -> float:
     """Share of samples with every label predicted correctly (subset accuracy), ``correct / total``, in [0, 1].
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, stand_in
 from fleetmetrics.formulas.sums import as_number, unknown
-from fleetmetrics.given import above_0, amount, at_most_0, given, optional, stand_in_value, weights
+from fleetmetrics.given import above_0, amount, at_most_0, given, optional, part, stand_in_value, total_of_part, weights
 
 __all__ = [
     "bucket_error",
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-@given(clicks=amount, total=amount, zero_division=stand_in_value)
+@given(clicks=part, total=total_of_part, zero_division=stand_in_value)
 def click_through_rate(clicks: Any, total: Any, zero_division: float = math.nan) -> float:
     """Share of the samples that are clicks, ``sum(w * y) / sum(w)``: the actual click-through rate.
 
@@ -35,7 +35,7 @@ def click_through_rate(clicks: Any, total: Any, zero_division: float = math.nan)
     return ratio.bare(clicks, total, "click_through_rate", zero_division)
 
 
-@given(predicted=amount, total=amount, zero_division=stand_in_value)
+@given(predicted=part, total=total_of_part, zero_division=stand_in_value)
 def predicted_click_through_rate(predicted: Any, total: Any, zero_division: float = math.nan) -> float:
     """Mean predicted probability of a click, ``sum(w * p) / sum(w)``.
 

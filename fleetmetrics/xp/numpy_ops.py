@@ -28,6 +28,8 @@ quiet = functools.partial(np.errstate, all="ignore")
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 
+#: The smallest number above 0.
+_LEAST = 5e-324
 #: Up to this size, a dot product takes half the time of a sum, and is as exact.
 _FEW = 128
 _ONES = [np.ones(size) for size in range(_FEW + 1)]
@@ -119,6 +121,18 @@ def known_finite(array: np.ndarray) -> bool:
         return True
     flat = array if array.ndim == 1 else array.ravel("K")  # in the order of the memory, without a copy
     return math.isfinite(flat.dot(flat))  # the fastest pass; an overflow leaves it open
+
+
+def known_zero(number: Any) -> bool:
+    return not number
+
+
+def squares(array: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    found = square(array) if weight is None else square(array) * weight
+    if found.all():
+        return found
+    counted = array != 0 if weight is None else (array != 0) & (weight != 0)
+    return np.maximum(found, _LEAST * counted)  # what is too small is not 0: the formula is to warn of it
 
 
 def is_probability(array: np.ndarray) -> Any:

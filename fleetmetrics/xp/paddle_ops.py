@@ -79,6 +79,17 @@ def known_finite(tensor: Any) -> bool:
     return kind(tensor) != "f"
 
 
+def known_zero(tensor: Any) -> bool:
+    """Whether a number is known to be 0, without waiting for the device."""
+    return False
+
+
+def squares(tensor: Any, weight: Any) -> Any:
+    """Squares times weights, if there are any; on NumPy none is 0 that is only too small."""
+    found = paddle.square(tensor)
+    return found if weight is None else paddle.multiply(found, weight)
+
+
 def is_probability(tensor: Any) -> Any:
     """Flags of the entries in [0, 1]; false for nan."""
     if kind(tensor) != "f":

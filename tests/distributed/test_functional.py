@@ -136,6 +136,8 @@ def test_the_trouble_of_one_worker_is_every_workers_error(launch: str, workers: 
         assert f"rank {workers - 1}" in texts[case], texts[case]
     if texts:
         assert re.match(r"IntegerOverflowError: .*'input'.* does not fit into int64", texts["overflow"])
+        told = f"but correct is {9 * (workers - 1)} and total {4 * workers}"
+        assert texts["more right than there are, in all"].endswith(told)
 
 
 # -- what Paddle does there: facts to learn --------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -20,6 +21,11 @@ def test_accuracy_of_counts_equals_scikit_learn_bit_for_bit():
     for samples in (1, 2, 3, 7, 1000, 4097):
         label, prediction = rng.integers(0, 2, (2, samples))
         assert accuracy((label == prediction).sum(), samples) == accuracy_score(label, prediction)
+
+
+def test_an_accuracy_of_weights_may_be_above_1_by_rounding():
+    assert accuracy(0.1 + 0.2, 0.3) == pytest.approx(1.0)
+    assert math.isnan(accuracy(math.nan, 4))
 
 
 def test_weighted_accuracy_equals_scikit_learn():

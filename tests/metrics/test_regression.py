@@ -365,6 +365,43 @@ def test_scores_of_several_classes_are_no_regression(kind):
         kind().add(np.ones((5, 3)), np.ones(5))
 
 
+# -- squares that are too small ------------------------------------------------------------------------------
+
+SQUARED = [fm.MeanSquaredError, fm.RootMeanSquaredError]
+
+
+@pytest.mark.parametrize("kind", SQUARED)
+@pytest.mark.parametrize("error", [1e-160, 1e-165, 1e-320])
+@pytest.mark.parametrize("weight", [None, [1.0, 2.0]])
+def test_squares_that_float64_cannot_hold_are_told(kind, error, weight):
+    metric, exact = kind(), kind()
+    metric.add([error, 0.0], [0.0, 0.0], weight=weight)
+    exact.add([0.5, 0.5], [0.5, 0.5])
+    exact.merge(metric)  # the other worker's were right
+    for each in (metric, exact):
+        with pytest.warns(fm.UndefinedMetricWarning, match="is inexact: the squared errors are below 2.2e-308"):
+            assert 0 <= each.compute() < 1e-150
+
+
+@pytest.mark.parametrize("kind", SQUARED)
+@pytest.mark.parametrize("options", [{}, {"mask": [True, False, True]}, {"weight": [1.0, 0.0, 1.0]}])
+def test_errors_of_0_and_squares_beside_which_others_are_nothing_are_right(kind, options):
+    metric = kind()
+    metric.add([0.5, 1e-200 if options else 0.5, 0.5], [0.5, 0.0 if options else 0.5, 0.5], **options)
+    assert metric.compute() == 0.0
+    metric.add([1e-200, 1.0], [0.0, 0.0])
+    assert metric.compute() > 0.1
+
+
+def test_of_slices_those_are_told_whose_squares_are_too_small():
+    metric = fm.Sliced(fm.MeanSquaredError())
+    metric.add([1e-200, 0.5], [0.0, 0.5], slot=["small", "right"])
+    with pytest.warns(fm.UndefinedMetricWarning, match="mean_squared_error of slot 'small' is inexact") as said:
+        value = metric.compute()
+    assert value["right"] == 0.0 and 0 <= value["small"] < 1e-320
+    assert len(said) == 1
+
+
 # -- arguments and sharing -----------------------------------------------------------------------------------
 
 

@@ -1657,4 +1657,18 @@ MUTATIONS = [
         "self.by_sample[key] = array if",
         "tests/batch/test_batch.py -k made_once",
     ),
+    Mutation(
+        "more samples are right than there are, in all",
+        "functional.py::acc",
+        'check_part("correct", right.item(), "total", number.item())',
+        "pass",
+        "tests/distributed/test_functional.py -k trouble_of_one",
+    ),
+    Mutation(
+        "the square of an error that is too small is 0 without a word",
+        "xp/numpy_ops.py::squares",
+        "np.maximum(found, _LEAST * counted)",
+        "found",
+        "tests/metrics/test_regression.py -k float64_cannot_hold",
+    ),
 ]

@@ -132,7 +132,8 @@ class MeanAbsoluteError(OfNumbers):
 class MeanSquaredError(OfNumbers):
     """Mean squared error.
 
-    Formula: ``sum(w * (p - y)**2) / sum(w)``. Inputs as for `MeanAbsoluteError`.
+    Formula: ``sum(w * (p - y)**2) / sum(w)``. Inputs as for `MeanAbsoluteError`. Squares below 2.2e-308, where float64
+    has few digits, come with `UndefinedMetricWarning`.
 
     Source: Gneiting, "Making and evaluating point forecasts", Journal of the American Statistical Association 106
     (2011).

@@ -81,6 +81,7 @@ def errors(scope: Any, **options: Any) -> dict[str, str]:
         "no number on the last rank": lambda: fm.mse([] if last else 3.0, 4, **options),
         "no numbers on the last rank": lambda: fm.sum([1j] if last else [1], **options),
         "a negative count on the last rank": lambda: fm.auc([1, -2 if last else 2], [3, 4], **options),
+        "more right than there are, in all": lambda: fm.acc(0 if last else 9, 4, **options),
         "overflow": lambda: fm.sum([2**62] * 2, **options),
     }
     if PIR:
