@@ -14,9 +14,8 @@ from fleetmetrics.records.batches import RECORDS, Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.ledger import Ledger, samples_added
 from fleetmetrics.records.recorder import Recorder
-from fleetmetrics.records.resumable import Resumable, plain_settings
+from fleetmetrics.records.resumable import PassOfRecords, Resumable, plain_settings
 from fleetmetrics.records.share import Share, check_mode
-from fleetmetrics.sampling import Dealing, epoch_under_way
 from fleetmetrics.xp import together_to_host
 
 __all__ = ["BaseMetric"]
@@ -94,13 +93,10 @@ class BaseMetric(Recorder, Resumable):
         self._backend = check_backend(dist_backend)
         self._communicator: Communicator | None = None
         self.logger = logger or logging.getLogger("fleetmetrics")
-        self.sampler = sampler
+        self._pass = PassOfRecords(sampler)
         self.batch_size = batch_size
         self._records: list[Any] = []
         self._columns = Columns()
-        self._epoch: int | None = None  # the sampler's epoch at the first record
-        if sampler is not None:
-            Dealing(sampler, 0)  # raises for any other kind of sampler
 
     @property
     def dataset_meta(self) -> dict[str, Any] | None:
@@ -128,8 +124,7 @@ class BaseMetric(Recorder, Resumable):
     @property
     def _results(self) -> list[Any]:
         """One record per sample, for an ``add`` that appends them itself."""
-        if self._epoch is None and self.sampler is not None:
-            self._epoch = epoch_under_way(self.sampler)
+        self._begin_pass()
         return self._records
 
     @_results.setter
@@ -156,8 +151,7 @@ class BaseMetric(Recorder, Resumable):
             InvalidInputError: if the columns differ in length, or from those of earlier batches; nothing of the batch
                 was added then.
         """
-        if self._epoch is None and self.sampler is not None:
-            self._epoch = epoch_under_way(self.sampler)
+        self._begin_pass()
         self._columns.append(columns, named, ids)
 
     def compute_metric(self, results: Any) -> Any:
@@ -207,7 +201,7 @@ class BaseMetric(Recorder, Resumable):
         if not whole:
             return Share(self, self.name, columns, size, "cat")
         if self.sampler is not None:
-            return Share(self, self.name, columns, size, "batch", self._dealing())
+            return Share(self, self.name, columns, size, "batch", self._pass.dealing)
         if self.dist_collect_mode in ("auto", "batch"):
             blocks = self._blocks(columns)
             return Share(self, self.name, columns, size, "batch", blocks=blocks, block=self.batch_size)
@@ -247,17 +241,20 @@ class BaseMetric(Recorder, Resumable):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The value of one batch, given as to ``add``, on this worker; what was accumulated is left unchanged."""
-        kept = self._records, self._columns, self._epoch, self._ledger, self._before
+        kept = self._records, self._columns, self._ledger, self._before
+        mark = self._pass.mark()
         self._records, self._columns, self._ledger, self._before = [], Columns(), Ledger(), None
         try:
             self.add(*args, **kwargs)
             return self.compute_local()
         finally:
-            self._records, self._columns, self._epoch, self._ledger, self._before = kept
+            self._records, self._columns, self._ledger, self._before = kept
+            self._pass.back_to(mark)
 
     def reset(self) -> None:
         """Forget what was accumulated on this worker."""
         self._records.clear()
         self._columns = Columns()
         self._ledger.cut(0)
-        self._epoch = self._before = self._passed = None
+        self._before = None
+        self._pass.reset()

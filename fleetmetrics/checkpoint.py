@@ -23,7 +23,7 @@ from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import Caught, by_rank, ranks_text
 from fleetmetrics.errors import AgreementError, CorruptFileError, FileAccessError, InvalidInputError
-from fleetmetrics.sampling import Dealing, dataset_indices, epoch_under_way, remaining_indices
+from fleetmetrics.sampling import Pass, dataset_indices, remaining_indices
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.state_dicts import Checkpointed, Plan, is_of_a_state
@@ -65,10 +65,13 @@ class Resumed(_Job):
         """The data set's indices that nobody has done: int64, rising, each once; see `remaining_indices`.
 
         Raises:
-            InvalidInputError: `save` was not given sampler and batches.
+            InvalidInputError: `save` was not given sampler and batches, or the sampler has an ``__iter__`` of its own.
         """
         if self.sampler is None or self.batches is None:
-            raise InvalidInputError("the checkpoint does not say what remains: save it with sampler= and batches=")
+            raise InvalidInputError(
+                "the checkpoint does not say what remains: save it with sampler= and batches=. Where the sampler has an"
+                " __iter__ of its own, fleetmetrics.remaining_indices(sampler, batches) says it"
+            )
         try:
             settings = dict(self.sampler)
             sampler = SimpleNamespace(dataset=range(settings.pop("samples")), local_rank=0, **settings)
@@ -160,9 +163,9 @@ def _share_of(metrics: Any, sampler: Any, batches: int | None, scope: Any) -> _S
         arrays.update({(name, key): array for key, array in metric.state_dict(scope).items()})
     settings = indices = None
     if sampler is not None:
-        dealing = Dealing(sampler, epoch_under_way(sampler))
+        dealing = Pass(sampler).begin().dealing
         indices = dataset_indices(sampler)
-        settings = dealing.settings if dealing.formula else None
+        settings = dealing.settings if dealing.formula else None  # from which `Resumed.remaining` is made
     done = None if batches is None else whole_number_of("batches", batches, 0)
     return _Share(arrays, sorted(named), settings, indices, done)
 

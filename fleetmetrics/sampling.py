@@ -15,8 +15,10 @@ sampler, rank or epoch raises `InvalidInputError`.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
-from typing import Any, NamedTuple, Sequence, Union
+from functools import cached_property
+from typing import Any, Iterator, NamedTuple, Sequence, Union
 
 import numpy as np
 
@@ -48,24 +50,42 @@ class Part(NamedTuple):
 
     Args:
         settings: of the sampler.
-        rank: to which it dealt.
+        rank: to which it dealt; None: not known, of a checkpoint that an earlier version has written.
         done: how many samples of the pass the rank had got.
         due: how many it was dealt.
     """
 
     settings: dict[str, Any]
-    rank: int
+    rank: int | None
     done: int
     due: int
 
 
-class _Begun(NamedTuple):
-    """A pass that has begun: what is dealt, to which rank, how many samples, and the places of those that repeat."""
+class _Begun:
+    """A pass that has begun; what it takes to know more is computed when it is asked for.
 
-    dealing: Dealing
-    rank: int
-    due: int
-    repeats: list[int]
+    Args:
+        dealing: what is dealt in it.
+        part: where a checkpoint left it, if one did.
+    """
+
+    def __init__(self, dealing: Dealing, part: Part | None = None) -> None:
+        self.dealing, self.part = dealing, part
+
+    @cached_property
+    def rank(self) -> int:
+        return self.dealing.rank(None)
+
+    @cached_property
+    def due(self) -> int:
+        """How many samples the rank is dealt."""
+        return self.dealing.dealt.count(self.rank)
+
+    @cached_property
+    def repeats(self) -> list[int]:
+        """The places of those that are padding, rising."""
+        found: list[int] = self.dealing.dealt.repeats(self.rank).tolist()
+        return found
 
 
 class Pass:
@@ -87,61 +107,78 @@ class Pass:
         (None, array([False, False]), True)
     """
 
+    _held: Sequence[Part] = ()  # passes of a checkpoint, or of what was merged
+    _begun: _Begun | None = None
+
     def __init__(self, sampler: Any = None) -> None:
         self.follow(sampler)
 
     def follow(self, sampler: Any) -> None:
-        """Take samples of this sampler from now on, in a new pass."""
+        """Take samples of this sampler from now on: in the pass that was held, if it deals that, or in a new one."""
         if sampler is not None:
             Dealing(sampler, 0)
+        held = () if self._begun else self._held
         self.sampler = sampler
         #: Whether samples must be taken; also where the sampler stayed behind, see `__getstate__`.
         self.counts = sampler is not None
         self.reset()
+        self._held = held  # it goes on if the sampler deals it; it need not
 
     def reset(self) -> None:
         """Forget the pass: the next sample begins another."""
-        self._begun: _Begun | None = None
+        self.begin_anew()
+        self._held = ()
+        self._resumed = False  # whether what is held here was, and be it nothing
+
+    def begin_anew(self) -> None:
+        """Forget that it has begun: the next sample is the first one after what was held."""
+        self._begun = None
+        self._epoch: int | None = None  # if it is known before the pass begins
         self.done = 0  #: how many samples of the pass this worker has got
-        self._left: list[Part] = []  # passes of a checkpoint, or of what was merged, that do not go on here
-        self._resumed = False  # whether that was held, and be it nothing
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles, without the sampler, which may hold a data set; set it again to go on."""
         return {"counts": self.counts, "parts": self.parts()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.follow(None)
+        Pass.__init__(self)
         self.hold(state["parts"])
         self.counts = state["counts"]
 
     def __deepcopy__(self, memo: Any) -> Pass:
         """For copies in this process: they have the same sampler."""
-        other = Pass.__new__(Pass)
+        other = type(self).__new__(type(self))
         vars(other).update(vars(self))
         return other
 
     def begin(self) -> _Begun:
         """Begin the pass, unless it has begun: at its beginning, or where a checkpoint left it."""
         if self._begun is None:
-            if self.sampler is None:
+            dealing = self.dealing
+            if dealing is None:
                 raise InvalidInputError(
                     "the sampler did not come along when this was pickled; set sampler to the one of this worker, or to"
                     " None if every sample counts"
                 )
-            dealing = Dealing(self.sampler, epoch_under_way(self.sampler))
-            rank, part = dealing.rank(None), self._part_of(dealing)
-            if part is not None:
-                self.done, self._left = part.done, [each for each in self._left if each is not part]
-            dealt = dealing.dealt
-            self._begun = _Begun(dealing, rank, dealt.count(rank), dealt.repeats(rank).tolist())
+            part = self._part_of(dealing)
+            self._begun, self.done = _Begun(dealing, part), part.done if part else 0
         return self._begun
 
     def _part_of(self, dealing: Dealing) -> Part | None:
         """What a checkpoint had done of a pass, if it had begun it."""
-        rank = dealing.rank(None)
-        found = (part for part in self._left if (part.settings, part.rank) == (dealing.settings, rank))
-        return next(found, None)
+        if not self._held:
+            return None
+        settings, ranks = dealing.settings, (dealing.rank(None), None)
+        return next((part for part in self._held if part.settings == settings and part.rank in ranks), None)
+
+    @contextlib.contextmanager
+    def looked_at(self) -> Iterator[_Begun]:
+        """The pass as if it had begun; afterwards it is where it was."""
+        mark = self.mark()
+        try:
+            yield self.begin()
+        finally:
+            self.back_to(mark)
 
     def take(self, rows: int) -> np.ndarray | None:
         """Flags of the next samples that this worker is dealt: True for those that count; None if all of them do.
@@ -169,18 +206,25 @@ class Pass:
 
     def mark(self) -> Any:
         """What `back_to` returns to."""
-        return self._begun, self.done, self._left, self._resumed
+        return self._begun, self._epoch, self.done, self._held, self._resumed
 
     def back_to(self, mark: Any) -> None:
         """Be where it was then."""
-        self._begun, self.done, self._left, self._resumed = mark
+        self._begun, self._epoch, self.done, self._held, self._resumed = mark
 
     @property
     def dealing(self) -> Dealing | None:
         """What is dealt in it; before its first sample, in the pass that the sampler began last."""
+        if self._begun is not None:
+            return self._begun.dealing
         if self.sampler is None:
             return None
-        return self._begun.dealing if self._begun else Dealing(self.sampler, epoch_under_way(self.sampler))
+        return Dealing(self.sampler, epoch_under_way(self.sampler) if self._epoch is None else self._epoch)
+
+    @property
+    def epoch(self) -> int | None:
+        """That of the pass, if it has begun or was held; None: the sampler will tell."""
+        return self._epoch if self._begun is None else self._begun.dealing.epoch
 
     @property
     def settings(self) -> dict[str, Any] | None:
@@ -192,18 +236,25 @@ class Pass:
     def due(self) -> int:
         """How many samples this worker is dealt in it."""
         dealing = self.dealing
-        return 0 if dealing is None else dealing.dealt.count(dealing.rank(None))
+        return 0 if dealing is None else (self._begun or _Begun(dealing)).due
 
     def parts(self) -> list[Part]:
         """What a checkpoint must know of it, and of those before."""
-        begun = self._begun
-        own = [] if begun is None else [Part(begun.dealing.settings, begun.rank, self.done, begun.due)]
-        return [*self._left, *own]
+        begun, held = self._begun, list(self._held) if self._resumed else []
+        if begun is None:
+            return held
+        own = Part(begun.dealing.settings, begun.rank, self.done, begun.due)
+        return [*(each for each in held if each is not begun.part), own]
 
-    def hold(self, parts: Sequence[Part]) -> None:
-        """Go on from what `parts` said, of one pass or of several."""
+    def hold(self, parts: Sequence[Part], epoch: int | None = None) -> None:
+        """Go on from what `parts` said, of one pass or of several.
+
+        Args:
+            parts: of `parts`.
+            epoch: of the pass; None: the sampler's.
+        """
         self.reset()
-        self._left, self._resumed = list(parts), True
+        self._held, self._resumed, self._epoch = tuple(parts), True, epoch
 
     def check(self, rank: int, workers: int, whole: bool = True) -> dict[str, Any] | None:
         """Raise `InvalidInputError` unless the sampler deals to this worker of these, and it has got all samples.
@@ -236,7 +287,7 @@ class Pass:
     def _goes_on(self, dealing: Any) -> bool:
         """Whether this worker had all of its samples before the checkpoint, or gets none; not if parts were merged."""
         rank = dealing.rank(None)
-        alone = all(part.rank == rank for part in self._left)
+        alone = all(part.rank == rank for part in self._held)
         return alone and (self._part_of(dealing) is not None or not dealing.dealt.count(rank))
 
 

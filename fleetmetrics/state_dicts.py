@@ -5,6 +5,7 @@ What accumulates is made of holders: states, tables, records; see `Holder`. All 
 
 from __future__ import annotations
 
+import abc
 import json
 import operator
 import os
@@ -17,12 +18,12 @@ from fleetmetrics._version import __version__
 from fleetmetrics.arguments import flag_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers import REST
-from fleetmetrics.sampling import Part, Pass
+from fleetmetrics.sampling import Part
 from fleetmetrics.serial import MISFITS, described_array, misfits_named
 from fleetmetrics.settings import Told, class_of, described, difference
 from fleetmetrics.xp import to_host
 
-__all__ = ["ABOUT", "Checkpointed", "HeldPass", "Holder", "Plan", "is_of_a_state"]
+__all__ = ["ABOUT", "Checkpointed", "HeldPass", "Holder", "PackedHolder", "Plan", "is_of_a_state"]
 
 #: The version of what state dicts and files hold; another one is not read.
 FORMAT = 1
@@ -262,41 +263,79 @@ class Checkpointed(Told):
         return apply
 
 
-class HeldPass:
-    """The pass of a sampler as a holder; of several workers the parts of all."""
+class PackedHolder(abc.ABC):
+    """A holder of what is no state: it is read from its arrays once, and then handed on as it is.
+
+    Args:
+        owner: who has what is saved.
+    """
 
     dealt = False
-    name = kind = "pass"
+    name = kind = ""
 
-    def __init__(self, of: Pass) -> None:
-        self._pass = of
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+
+    @abc.abstractmethod
+    def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
+        """What it holds, as arrays."""
+
+    @abc.abstractmethod
+    def read(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        """What `saved` has made arrays of; one of `fleetmetrics.serial.MISFITS` if they are no such arrays."""
+
+    @abc.abstractmethod
+    def joined(self, contents: Sequence[Any]) -> Any:
+        """What several workers had, or none."""
+
+    @abc.abstractmethod
+    def hold(self, content: Any) -> None:
+        """Hold what was read."""
+
+    def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
+        """What several workers had, or none."""
+        return {"content": self.joined([self._content(part[self]) for part in parts])}
+
+    def check(self, held: dict[Any, Any], scope: Any = None) -> None:
+        """Raise `InvalidInputError` if this was not saved."""
+        held[self] = {"content": self._content(held[self])}
+
+    def load(self, held: Mapping[str, Any], scope: Any = None) -> None:
+        """Hold what was saved."""
+        self.hold(self._content(held))
+
+    def _content(self, held: Mapping[str, Any]) -> Any:
+        if "content" in held:
+            return held["content"]
+        with misfits_named():
+            return self.read(held)
+
+
+class HeldPass(PackedHolder):
+    """The pass of a sampler as a holder; of several workers the parts of all."""
+
+    name = kind = "pass"
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         """The parts of the pass, as JSON."""
-        parts = self._pass.parts()
+        parts = self._owner.parts()
         return {"": _bytes(json.dumps(parts).encode())} if parts else {}
 
-    def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
+    def read(self, arrays: Mapping[str, np.ndarray]) -> list[Part]:
+        """The parts of the pass."""
+        found = json.loads(arrays[""].tobytes()) if arrays else []
+        parts = [Part(dict(settings), *map(operator.index, counts)) for settings, *counts in found]
+        if any(len(counts) != 3 or min(counts) < 0 for _, *counts in found):
+            raise ValueError("a pass has settings, rank, samples done and samples due")
+        return parts
+
+    def joined(self, contents: Sequence[list[Part]]) -> list[Part]:
         """The parts of all."""
-        every = [each for part in parts if part[self] for each in _passes_in(part[self])]
-        return {"": _bytes(json.dumps(every).encode())} if every else {}
+        return [part for parts in contents for part in parts]
 
-    def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
-        """Raise `InvalidInputError` if this was not saved."""
-        with misfits_named():
-            _passes_in(held[self])
-
-    def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
-        """Hold what was saved."""
-        self._pass.hold(_passes_in(held))
-
-
-def _passes_in(held: Mapping[str, np.ndarray]) -> list[Part]:
-    found = json.loads(held[""].tobytes()) if held else []
-    parts = [Part(dict(settings), *map(operator.index, counts)) for settings, *counts in found]
-    if any(len(part) != 4 or min(part[1:]) < 0 for part in parts):
-        raise ValueError("a pass has settings, rank, samples done and samples due")
-    return parts
+    def hold(self, content: list[Part]) -> None:
+        """Go on from these parts."""
+        self._owner.hold(content)
 
 
 class Plan(NamedTuple):

@@ -328,6 +328,31 @@ def test_the_rest_of_a_part_of_a_part_is_told_in_the_whole_data_set(tmp_path: An
     assert sorted([*done, *rest.tolist()]) == sorted(whole)
 
 
+class Backwards:
+    """Deals in a way of its own: the data set from its end, as one batch after the other."""
+
+    nranks, dataset, batch_size, shuffle, drop_last, epoch = 2, range(12), 2, False, False, 0
+
+    def __init__(self, rank: int) -> None:
+        self.local_rank = rank
+
+    def __iter__(self) -> Any:
+        yield from np.arange(11, -1, -1).reshape(3, 2, 2)[:, self.local_rank].tolist()
+
+
+def test_of_a_sampler_with_a_way_of_its_own_no_formula_says_what_remains(tmp_path: Any) -> None:
+    def work(channel: Together) -> None:
+        sampler = Backwards(channel.rank)
+        fm.save(tmp_path, fm.Count(name="it"), sampler=sampler, batches=1, communicator=channel)
+
+    run(2, work)
+    found = fm.load(tmp_path, fm.Count(name="it"))
+    assert found.sampler is None and found.batches == (1, 1)
+    with pytest.raises(fm.InvalidInputError, match=r"__iter__ of its own.*remaining_indices\(sampler, batches\)"):
+        len(found.remaining)
+    assert fm.remaining_indices(Backwards(0), found.batches).tolist() == list(range(8))
+
+
 @pytest.mark.parametrize("batches", [[1], [1, 2, 3], [-1, 0], "ab"])
 def test_wrong_numbers_of_batches_are_an_error(batches: Any) -> None:
     with pytest.raises(fm.InvalidInputError, match="batches is"):

@@ -233,8 +233,19 @@ def test_a_checkpoint_carries_the_pass() -> None:
         again._pass.check(1, 3)
     again.add(np.zeros(8))
     assert again.compute_local() == one.compute_local()
+    assert again._pass.check(1, 3) == one._pass.settings
     with pytest.raises(fm.InvalidInputError, match="19 samples were added, of 18"):
         again.add([0.0])
+
+
+def test_of_a_pass_that_another_sampler_goes_on_with_the_rest_is_not_asked_for() -> None:
+    again = counted(paddles(1, 3), 0)
+    again.set_state_dict(counted(paddles(1, 3), 10).state_dict())
+    again.sampler = rest = paddles(1, 3, dataset=Subset(range(SAMPLES), range(29)))
+    with pytest.raises(fm.InvalidInputError, match="0 of the 10 samples"):
+        again._pass.check(1, 3)
+    again.add(np.zeros(10))
+    assert again._pass.check(1, 3) == Pass(rest).settings
 
 
 def test_a_whole_pass_is_computed_right_after_a_checkpoint_on_another_number_of_workers(tmp_path: Any) -> None:

@@ -17,9 +17,8 @@ from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.logs import progress
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
-from fleetmetrics.records.resumable import Resumable, plain_settings
+from fleetmetrics.records.resumable import PassOfRecords, Resumable, plain_settings
 from fleetmetrics.records.share import Share, check_mode
-from fleetmetrics.sampling import Dealing, epoch_under_way
 
 __all__ = ["Evaluator", "Evaluators", "get_metric_value"]
 
@@ -57,11 +56,8 @@ class Evaluator(Resumable):
         entries = metrics if isinstance(metrics, Sequence) else [metrics]
         self.metrics = [METRICS.build(entry) if isinstance(entry, Mapping) else entry for entry in entries]
         self._fed()  # raises for anything that is not a metric
-        self.sampler = sampler
         self.collect_mode = check_mode("collect_mode", collect_mode)
-        if sampler is not None:
-            Dealing(sampler, 0)  # raises for any other kind of sampler
-        self._epoch = None
+        self._pass = PassOfRecords(sampler)
 
     @property
     def dataset_meta(self) -> dict[str, Any] | None:
@@ -95,9 +91,8 @@ class Evaluator(Resumable):
         samples = as_dicts(data_samples)
         fed = self._fed()
         if not any(each.results for each in fed):
-            self._epoch = None
-        if self.sampler is not None and self._epoch is None:
-            self._epoch = epoch_under_way(self.sampler)
+            self._pass.begin_anew()
+        self._begin_pass()
         for each in fed:
             each.metric.process(data_batch, samples)
 
@@ -188,7 +183,8 @@ class Evaluator(Resumable):
         """Clear the results, as ``evaluate`` does: after an abandoned pass, for example."""
         for each in self._fed():
             each.cut(0, 0)
-        self._epoch = self._before = self._passed = None
+        self._before = None
+        self._pass.reset()
 
     def settings(self) -> dict[str, Any]:
         """What a checkpoint compares: what it and its metrics were told, as far as that is plain and public."""
@@ -210,7 +206,7 @@ class Evaluator(Resumable):
         """The metrics' parts of an exchange, except for those that override ``evaluate``."""
         fed = [each for each in self._fed() if each.joins]
         if self._before is None:
-            dealing = self._dealing()
+            dealing = self._pass.dealing
             return [each.metric.share(size, self.collect_mode, dealing) for each in fed]
         if len(fed) < len(self.metrics):
             raise InvalidInputError("a metric that overrides evaluate cannot go on from the checkpoint of a sampler")
@@ -218,7 +214,7 @@ class Evaluator(Resumable):
 
     def joined(self, values: Iterator[dict[str, Any]], size: int | None, channel: Communicator) -> dict[str, Any]:
         """The values of all metrics in one dict."""
-        asked = Arrangement(self.collect_mode, self._dealing(), channel=channel)
+        asked = Arrangement(self.collect_mode, self._pass.dealing, channel=channel)
         return _merged(self._fed(), values, lambda each: each.ask(size, asked))
 
     def _fed(self) -> list[FedMetric]:

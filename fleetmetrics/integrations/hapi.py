@@ -33,7 +33,7 @@ from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import Letter, get_communicator
 from fleetmetrics.comm.launchers import paddles_place
 from fleetmetrics.errors import BucketWarning, FleetMetricsError, InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.sampling import Dealing, epoch_under_way
+from fleetmetrics.sampling import Dealing, Pass, epoch_under_way
 from fleetmetrics.warning import muted
 
 __all__ = ["GlobalValues", "ModelMetric", "own_predictions"]
@@ -217,7 +217,7 @@ class _Pass:
 
     def __init__(self, model: Any, loader: Any, mode: str, skipped: bool) -> None:
         world = get_communicator().world_size
-        (self.rank, self.workers), self.loader, self.skipped = paddles_place(os.environ), loader, skipped
+        (self.rank, self.workers), self.skipped = paddles_place(os.environ), skipped
         if world not in (1, self.workers):
             raise InvalidInputError(
                 f"PADDLE_TRAINERS_NUM, by which paddle.Model deals its data, is {self.workers}, and the channel has"
@@ -226,17 +226,17 @@ class _Pass:
             )
         if self.workers == 1 or skipped:
             return
-        self.seen = 0  # of this worker's samples, padding included
-        self.mask: np.ndarray | None = None  # made when the sampler has begun, and the epoch is known
         self.by_paddle, dealing = _dealing(loader, 0, self.workers)
+        dealing.check(self.rank, self.workers)
+        self.dealt = Pass(loader)  # begun when the sampler has, and the epoch is known
         settings: dict[str, Any] = dealing.settings
-        self.samples, self.batch, self.shuffle = settings["samples"], settings["batch_size"], settings["shuffle"]
+        self.samples, self.batch = settings["samples"], settings["batch_size"]
         graph = type(model._adapter).__name__
         self.gathered = mode == "eval" and graph != "StaticPIRGraphAdapter"
         if not self.gathered:
             return
         model._adapter._merge_count["eval_total"] = 0  # num_iters or an error may have left another
-        if not self.by_paddle or (self.shuffle and dealing.dealt.count(self.rank) * self.workers > self.samples):
+        if not self.by_paddle or (settings["shuffle"] and dealing.dealt.count(self.rank) * self.workers > self.samples):
             raise InvalidInputError(
                 "paddle.Model cuts off the last samples of an evaluation as padding, and these are others; evaluate "
                 "with a paddle.io.DistributedBatchSampler that does not shuffle"
@@ -251,40 +251,22 @@ class _Pass:
         """The rows that count."""
         if self.workers == 1:
             return arrays
-        if self.mask is None:
-            self.mask = self._repeats(Dealing(self.loader, epoch_under_way(self.loader)))
+        due, seen = self.dealt.begin().due, self.dealt.done
         rows = [len(array) if array.ndim else 0 for array in arrays]
-        mine = min(self.batch if self.by_paddle else rows[0], len(self.mask) - self.seen)
-        start, due = 0, {mine}
+        mine = min(self.batch if self.by_paddle else rows[0], due - seen)
+        start, sizes = 0, {mine}
         if self.gathered:
-            start, due = self.rank * mine, {self.workers * mine}
-            due.add(min(self.workers * mine, self.samples - self.workers * self.seen))
-        if len(set(rows)) != 1 or rows[0] not in due or not mine:
+            start, sizes = self.rank * mine, {self.workers * mine}
+            sizes.add(min(self.workers * mine, self.samples - self.workers * seen))
+        if len(set(rows)) != 1 or rows[0] not in sizes or not mine:
             raise InvalidInputError(
                 f"paddle.Model hands over outputs and labels of {', '.join(map(str, rows))} rows, where "
-                f"{' or '.join(map(str, sorted(due)))} samples are due; each must have one row per sample"
+                f"{' or '.join(map(str, sorted(sizes)))} samples are due; each must have one row per sample"
             )
-        places = np.arange(start, min(start + mine, rows[0]))
-        places = places[~self.mask[self.seen : self.seen + len(places)]]
-        self.seen += mine
+        places, flags = np.arange(start, min(start + mine, rows[0])), self.dealt.take(mine)
+        if flags is not None:
+            places = places[flags[: len(places)]]
         return [array[places] for array in arrays]
-
-    def _repeats(self, dealing: Dealing) -> np.ndarray:
-        """Which of this worker's samples an earlier step, or rank, had: right in a pass that num_iters ends, too."""
-        mask = dealing.dealt.mask(self.rank)
-        if not (self.by_paddle and self.shuffle):  # then padding comes last
-            return mask
-        found: list[tuple[int, int, int, int]] = []
-        for rank in range(self.workers):
-            indices = dealing.dealt.indices(rank)
-            places = np.flatnonzero(indices < -self.samples % self.workers)  # the sampler repeats the first ones
-            found += [(int(indices[place]), place // self.batch, rank, place) for place in places.tolist()]
-        last = None
-        for index, _, rank, place in sorted(found):
-            if rank == self.rank:
-                mask[place] = index == last
-            last = index
-        return mask
 
 
 def _dealing(loader: Any, epoch: int, workers: int) -> tuple[bool, Dealing]:

@@ -180,3 +180,15 @@ def test_a_metric_that_leaves_training_out_adds_and_reports_nothing_there(total:
     logs = model._run_one_epoch(loader, None, "eval")
     assert (logs["a"], logs["b"]) == (15, 15)
     assert callback.values == {"train": {"a": 15}, "eval": {"a": 15, "b": 15}}
+
+
+def test_a_sampler_of_another_rank_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    channel = fm.LocalCommunicator()
+    channel.rank, channel.world_size = 1, 3
+    with fm.set_communicator(channel):
+        model, callback = Model(DynamicGraphAdapter, ModelMetric(fm.Sum())), GlobalValues()
+        callback.set_model(model)
+        with pytest.raises(fm.InvalidInputError, match="deals to rank 2 of 3, and this worker is rank 1 of 3"):
+            model._run_one_epoch(loader_of(7, 2, 3, 2), None, "eval")

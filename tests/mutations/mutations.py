@@ -1220,6 +1220,13 @@ MUTATIONS = [
         "tests/distributed/test_threads.py -k save",
     ),
     Mutation(
+        "a formula is recorded for a sampler with a way of its own",
+        "checkpoint.py::_share_of",
+        "dealing.settings if dealing.formula else None",
+        "dealing.settings",
+        "tests/test_resume.py -k way_of_its_own",
+    ),
+    Mutation(
         "parts of a checkpoint that changed places load",
         "checkpoint.py::_ready",
         'if said != {**note, "rank": number}:',
