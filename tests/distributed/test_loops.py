@@ -18,7 +18,8 @@ pytestmark = [
 ]
 WORKERS = Path(__file__).parent / "workers"
 PAGE = ROOT / "docs" / "guide" / "loops.md"
-LOOPS = ("clas", "video", "paddlex", "ocr")
+CHINESE = ROOT / "docs" / "zh" / "loops.md"
+LOOPS = ("clas", "video", "nlp", "ocr", "paddlex")
 #: Of 103 pictures.
 RIGHT, AMONG_FIVE = 58 / 103, 88 / 103
 
@@ -72,6 +73,16 @@ def test_paddlevideos_validation_averages_means_and_its_loss_is_one_workers(jobs
     ]
 
 
+def test_paddlenlps_examples_print_each_workers_own_accuracy_and_a_mean_of_means_as_the_loss(jobs):
+    for report in [*jobs[1], *jobs[3]]:
+        for whole, _, ours in report["nlp"].values():
+            assert ours["accuracy"] == RIGHT == pytest.approx(float(whole["accuracy"]), rel=1e-6)
+            assert f"{ours['loss']:.2f}" == "2.07"
+    assert f"{jobs[1][0]['nlp']['16'][0]['loss']:.2f}" == "2.11"
+    each = [f"{report['nlp']['16'][1]['accuracy']:.4f}" for report in jobs[3]]
+    assert in_the_table(", `DistributedBatchSampler`, batches of 16") == ["0.5631", ", ".join(each), f"{RIGHT:.4f}"]
+
+
 def test_paddlexs_accuracy_depends_on_the_batch_and_on_several_workers_is_an_error(jobs):
     for report in [*jobs[1], *jobs[3]]:
         assert [ours for _, ours in report["paddlex"].values()] == [{"acc1": RIGHT, "acc5": AMONG_FIVE}] * 4
@@ -104,6 +115,12 @@ def test_paddleocrs_metric_over_all_texts_is_that_of_one_process_to_the_bit(jobs
             assert theirs.pop("read") == pictures == ours["pictures"]
             assert ours == seen == {**theirs, "pictures": pictures}
         assert report["ocr"]["7 of 7"][1]["acc"] == 6 / (7 + 1e-5)
+
+
+def test_the_chinese_page_has_the_same_lines_and_numbers():
+    english, chinese = (page.read_text("utf-8") for page in (PAGE, CHINESE))
+    for what in (r"```python\n.*?```", r"\b\d\.\d{2,}\b"):
+        assert re.findall(what, english, re.DOTALL) == re.findall(what, chinese, re.DOTALL)
 
 
 @pytest.mark.parametrize("name", LOOPS)
