@@ -117,6 +117,13 @@ def test_paddleocrs_metric_over_all_texts_is_that_of_one_process_to_the_bit(jobs
         assert report["ocr"]["7 of 7"][1]["acc"] == 6 / (7 + 1e-5)
 
 
+def test_beside_these_loops_the_doctor_finds_every_worker_and_nothing_to_fix(jobs):
+    for workers, reports in jobs.items():
+        for rank, report in enumerate(reports):
+            assert f"rank {rank} of {workers}: " in report["doctor"]
+            assert report["doctor"].endswith("\nnothing to fix\n")
+
+
 def test_the_chinese_page_has_the_same_lines_and_numbers():
     english, chinese = (page.read_text("utf-8") for page in (PAGE, CHINESE))
     for what in (r"```python\n.*?```", r"\b\d\.\d{2,}\b"):
