@@ -32,7 +32,7 @@ class Dealing:
             raise InvalidInputError(
                 f"sampler is a {type(inner).__name__} without {', '.join(missing)}. Allowed are a"
                 " paddle.io.DistributedBatchSampler, a paddle.io.DataLoader with one as its batch_sampler, and an"
-                f" object with {', '.join(_READ)}. Where samples are dealt in another way, give ids= instead."
+                f" object with {', '.join(_READ)}. {_instead(inner)}"
             )
         self._rank_name = names[1]
         self.ranks = whole_number_of(f"sampler.{names[0]}", getattr(inner, names[0]), 1, 2**31 - 1)
@@ -82,6 +82,16 @@ class Dealing:
                 f" {workers}; make the sampler with num_replicas={workers} and rank={rank}."
                 " For the value of this worker alone there is compute_local, or evaluate_local"
             )
+
+
+def _instead(sampler: Any) -> str:
+    """What to do where a sampler knows of no ranks."""
+    if type(sampler).__name__ == "BatchSampler":
+        return (
+            "Each worker evaluates everything with this one: give the loader a DistributedBatchSampler of the same data"
+            " set and batch_size."
+        )
+    return "Where samples are dealt in another way, a BaseMetric takes ids= instead."
 
 
 def _dealer(sampler: Any) -> tuple[Any, Any, tuple[str, str]]:
