@@ -21,9 +21,16 @@ _PLACES = (("nranks", "local_rank"), ("num_replicas", "rank"))
 
 
 class Dealing:
-    """One pass of a sampler over all ranks."""
+    """One pass of a sampler over all ranks.
 
-    def __init__(self, sampler: Any, epoch: int | None = None) -> None:
+    Args:
+        sampler: see `fleetmetrics.sampling`.
+        epoch: of the pass; None: that of the pass to come, the sampler's.
+        consumed: the samples of all ranks after which the pass goes on; None: the sampler's ``consumed_samples``.
+    """
+
+    def __init__(self, sampler: Any, epoch: int | None = None, consumed: int | None = None) -> None:
+        self._sampler = sampler
         self._outer, self._inner, names = _dealer(sampler)
         inner = self._inner
         self.formula = _is_paddles(self._outer)
@@ -40,6 +47,8 @@ class Dealing:
         if epoch is None:
             epoch = 0 if self.formula and not inner.shuffle else getattr(inner, "epoch", 0)
         self.epoch = whole_number_of("epoch", epoch, 0, 2**32 - 1)  # the seeds that RandomState takes
+        its = 0 if self.formula else getattr(inner, "consumed_samples", 0) or 0
+        self.consumed = whole_number_of("sampler.consumed_samples", its if consumed is None else consumed, 0)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -49,6 +58,8 @@ class Dealing:
         for name in ("batch_size", "shuffle", "drop_last"):
             found[name] = getattr(self._inner, name, getattr(self._outer, name, None))
         found["epoch"] = self.epoch
+        if self.consumed:
+            found["consumed_samples"] = self.consumed
         if of is not None:
             found["subset"] = zlib.crc32(of.data)
         if isinstance(self.dealt, Iterated):
@@ -60,9 +71,14 @@ class Dealing:
         """Made when needed: a sampler that shuffles takes a permutation of the data set, another is iterated."""
         if self.formula:
             return _Formula(self._inner, self.ranks, self.epoch)
-        return Iterated(
-            [copied(self._outer, self._inner, self._rank_name, rank, self.epoch) for rank in range(self.ranks)]
-        )
+        return Iterated([self._copy(rank) for rank in range(self.ranks)])
+
+    def _copy(self, rank: int) -> Any:
+        return copied(self._outer, self._inner, self._rank_name, rank, self.epoch, self.consumed)
+
+    def after(self, consumed: int) -> Dealing:
+        """The pass from another place on: after this many samples of all ranks."""
+        return Dealing(self._sampler, self.epoch, consumed)
 
     @property
     def batch(self) -> int:

@@ -90,8 +90,11 @@ def _indices(sampler: Iterable[Any]) -> np.ndarray:
     return np.fromiter(each(), np.int64)
 
 
-def copied(outer: Any, inner: Any, rank_name: str, rank: int, epoch: int) -> Any:
-    """A copy of what is iterated, with a copy of the sampler in it that deals to a rank in an epoch."""
+def copied(outer: Any, inner: Any, rank_name: str, rank: int, epoch: int, consumed: int = 0) -> Any:
+    """A copy of what is iterated, with a copy of the sampler in it that deals to a rank in an epoch.
+
+    ``consumed``: after how many samples of all ranks, for a sampler with ``consumed_samples``.
+    """
     one = copy.copy(inner)
     for name, value in list(getattr(inner, "__dict__", {}).items()):
         if hasattr(value, "get_state") or hasattr(value, "getstate") or hasattr(value, "bit_generator"):
@@ -100,11 +103,10 @@ def copied(outer: Any, inner: Any, rank_name: str, rank: int, epoch: int) -> Any
     setattr(one, rank_name, rank)
     if epoch != getattr(inner, "epoch", 0):
         if hasattr(one, "set_epoch"):  # it may seed by another attribute
-            consumed = getattr(one, "consumed_samples", None)
-            one.set_epoch(epoch)
-            if consumed is not None:
-                one.consumed_samples = consumed
+            one.set_epoch(epoch)  # which may forget what was consumed
         one.epoch = epoch
+    if hasattr(one, "consumed_samples"):
+        one.consumed_samples = consumed
     if outer is inner:
         return one
     around = copy.copy(outer)
@@ -115,7 +117,7 @@ def copied(outer: Any, inner: Any, rank_name: str, rank: int, epoch: int) -> Any
 def raised_by(outer: Any, inner: Any, rank_name: str) -> int:
     """By how much a sampler raises its epoch as a pass begins: 1 or 0."""
     epoch = getattr(inner, "epoch", 0)
-    one = copied(outer, inner, rank_name, getattr(inner, rank_name, 0), epoch)
+    one = copied(outer, inner, rank_name, getattr(inner, rank_name, 0), epoch)  # of the whole pass
     with random_states_kept():
         next(iter(one), None)
     return int(getattr(one if outer is inner else one.sampler, "epoch", 0) > epoch)

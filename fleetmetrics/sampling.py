@@ -161,8 +161,34 @@ class Pass:
                     " None if every sample counts"
                 )
             part = self._part_of(dealing)
+            if part is None and dealing.consumed and self._held:
+                dealing, part = self._rest_of(dealing)
             self._begun, self.done = _Begun(dealing, part), part.done if part else 0
         return self._begun
+
+    def _rest_of(self, dealing: Dealing) -> tuple[Dealing, Part | None]:
+        """The pass of a checkpoint whose rest a sampler deals, with what was done of it; None: it was done to its end.
+
+        What the rest repeats may have been counted before: only the pass as it began tells.
+        """
+        rank = dealing.rank(None)
+        for part in self._held:
+            begun = dealing.after(part.settings.get("consumed_samples", 0))
+            if part.rank in (rank, None) and part.settings == begun.settings:
+                due, rest = begun.dealt.indices(rank), dealing.dealt.indices(rank)
+                if np.array_equal(due[part.done :], rest):
+                    return begun, part
+                raise InvalidInputError(
+                    f"the sampler goes on after {due.size - rest.size:,} samples of rank {rank} (consumed_samples is "
+                    f"{dealing.consumed}), and at the checkpoint {part.done:,} were done; set consumed_samples to what "
+                    "all ranks had done by then"
+                )
+        if any(part.done < part.due for part in self._held):
+            raise InvalidInputError(
+                f"the sampler goes on in a pass (consumed_samples is {dealing.consumed}) that is not the one of the "
+                "checkpoint; make it with the epoch, the batch size and the workers of the checkpoint, or reset first"
+            )
+        return dealing, None
 
     def _part_of(self, dealing: Dealing) -> Part | None:
         """What a checkpoint had done of a pass, if it had begun it."""
