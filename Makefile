@@ -147,8 +147,9 @@ lint: $(DEV)/.ready  ## check style, format, and that nothing is newer than Pyth
 	@$(DEV)/bin/python -m ruff format --check .
 	@$(DEV)/bin/vermin --quiet --no-tips --target=3.8- --violations fleetmetrics setup.py
 
-types: $(DEV)/.ready  ## check the types with mypy
+types: $(DEV)/.ready  ## check the types with mypy, and what editors see of usual code with Basedpyright
 	@$(DEV)/bin/python -m mypy
+	@$(DEV)/bin/basedpyright -p tests/typing
 
 format: $(DEV)/.ready  ## put the code into the common format, and fix what Ruff can fix
 	@$(DEV)/bin/python -m ruff check --fix-only .

@@ -83,7 +83,7 @@ EXTRAS = {
     # And what benchmarks/scale.py draws with.
     "bench": ["torch==2.13.0", "torchmetrics", "torcheval", "scikit-learn", "matplotlib"],
     "fuzz": ["atheris"],
-    "dev": ["mypy", "ruff", "vermin"],
+    "dev": ["basedpyright", "mypy", "ruff", "vermin"],
     "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26"],
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -33,7 +33,16 @@ from fleetmetrics.settings import AllArguments, described, raise_if_positional, 
 from fleetmetrics.state import State, add_numbers, blocks_of
 from fleetmetrics.state_dicts import HeldPass, Holder
 
-__all__ = ["Accumulator"]
+if TYPE_CHECKING:
+    from typing_extensions import Self, TypeVar
+
+    Value = TypeVar("Value", default=Any, covariant=True)
+else:
+    from typing import TypeVar
+
+    Value = TypeVar("Value", covariant=True)
+
+__all__ = ["Accumulator", "Value"]
 
 _ordinals: dict[str, Iterator[int]] = {}
 
@@ -44,7 +53,7 @@ def _default_name(kind: type) -> str:
     return f"{stem}_{next(_ordinals.setdefault(stem, itertools.count()))}"
 
 
-class Accumulator(Partial):
+class Accumulator(Partial, Generic[Value]):
     """What adds batches, exchanges once, and evaluates: a metric, or several; for the arguments see `Metric`."""
 
     #: Whether ``add`` takes a label; None: it may be given one, and does not look at it. False: a label is an error,
@@ -62,12 +71,14 @@ class Accumulator(Partial):
 
     __signature__ = AllArguments()
 
-    def __new__(cls, *given: Any, **settings: Any) -> Any:
-        """Python says how many arguments are too many; this says which keyword is missing."""
-        if given:
-            raise_if_positional(cls, given)
-        settings.pop("sampler", None)  # which comes and goes: see `sampler`
-        return super().__new__(cls, *given, **settings)
+    if not TYPE_CHECKING:  # for which the signature of __init__ is the one that counts
+
+        def __new__(cls, *given: Any, **settings: Any) -> Any:
+            """Python says how many arguments are too many; this says which keyword is missing."""
+            if given:
+                raise_if_positional(cls, given)
+            settings.pop("sampler", None)  # which comes and goes: see `sampler`
+            return super().__new__(cls, *given, **settings)
 
     def __init__(
         self,
@@ -135,8 +146,8 @@ class Accumulator(Partial):
         """The value, from the global states and what was made of all records."""
         return self.formula(**{name: values[state] for name, state in self.states.items()})
 
-    def formula(self, **states: np.ndarray) -> Any:
-        """The value, from the global states; pure NumPy."""
+    def formula(self, *args: Any, **states: Any) -> Any:
+        """The value, from the global states, which a metric takes by name; pure NumPy."""
         raise NotImplementedError(f"{type(self).__name__} must define formula")
 
     def called(self, of: Any = None) -> str:
@@ -395,7 +406,7 @@ class Accumulator(Partial):
         group: Any = None,
         timeout: float | None = None,
         partial: bool = False,
-    ) -> Any:
+    ) -> Value:
         """The value over the samples of all workers: the same on every worker. A collection's is a dict of values.
 
         Every worker must call it; nothing that was accumulated changes.
@@ -444,7 +455,7 @@ class Accumulator(Partial):
         except InvalidInputError as error:
             raise self._told(error) from None
 
-    def compute_local(self, scope: Any = None) -> Any:
+    def compute_local(self, scope: Any = None) -> Value:
         """The value over this worker's samples only; no communication.
 
         Args:
@@ -496,7 +507,7 @@ class Accumulator(Partial):
             folds.table.reset()
         self._pass.reset()
 
-    def fresh(self, name: str | None = None) -> Any:
+    def fresh(self, name: str | None = None) -> Self:
         """One that is made with the same arguments, and holds nothing; its ``sampler`` may be set to another.
 
         Args:
@@ -507,7 +518,7 @@ class Accumulator(Partial):
     def _made_anew(self, name: str | None, made: dict[Accumulator, Accumulator]) -> Any:
         """`fresh`; ``made`` has the fresh metric for each one that was met, so that one that stands twice stays one."""
         given, settings = (self._anew(each, name, made) for each in self._made_with)
-        new = type(self).__new__(type(self), *given, **settings)
+        new: Any = type(self).__new__(type(self), *given, **settings)
         new._called_anew = name  # whatever name its class hands on
         new.__init__(*given, **settings)
         new.validate, new.share = self.validate, self.share

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MetricCollection"]
 
 
-class MetricCollection(Composite):
+class MetricCollection(Composite[Dict[str, Any]]):
     """Several metrics over the same batches: one add, one exchange, a dict of values.
 
     States that members declare under the same key (the number of samples, say) are kept once.
@@ -161,7 +161,7 @@ class MetricCollection(Composite):
                 f"{self.called(leaf)}: the checkpoint lacks it, or has its states apart from those of the others, with "
                 "which it shares them in the static program; take it into a collection of its own"
             )
-        alone = leaf.fresh(leaf.name)
+        alone: Any = leaf.fresh(leaf.name)
         alone.collection = self.name
         alone.adopt(f"{self.name}.{name}", Shared())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Sequence
 
-from fleetmetrics.accumulator import Accumulator
+from fleetmetrics.accumulator import Accumulator, Value
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
@@ -14,7 +14,7 @@ from fleetmetrics.state import State
 __all__ = ["Composite", "about", "axis_taken", "label_taken"]
 
 
-class Composite(Accumulator):
+class Composite(Accumulator[Value]):
     """What is made of several metrics: they answer for it."""
 
     def leaves(self) -> Sequence[Accumulator]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, 
 
 import numpy as np
 
-from fleetmetrics.accumulator import Accumulator
+from fleetmetrics.accumulator import Accumulator, Value
 from fleetmetrics.arguments import raise_if_too_large, zero_division_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check
@@ -121,7 +121,7 @@ def _both_ways(symbol: str, function: Callable[[Any, Any], Any]) -> tuple[_Opera
     return with_other, to_other
 
 
-class Metric(Accumulator):
+class Metric(Accumulator[Value]):
     """A metric with states. The catalogue derives from it, and so can yours.
 
     A metric takes its settings by keyword, and those that are below as every metric does. What it is named must be the
@@ -302,7 +302,7 @@ class Metric(Accumulator):
         return Expression("abs", operator.abs, self)
 
 
-class Undefinable(Metric):
+class Undefinable(Metric[Value]):
     """A metric that is undefined for some samples, or for none; it takes what every `Metric` does.
 
     Args:
@@ -314,7 +314,7 @@ class Undefinable(Metric):
         self.zero_division = zero_division_of(zero_division)
 
 
-class Expression(Composite, Metric):
+class Expression(Composite[Any], Metric[Any]):
     """What arithmetic on metrics makes: a metric whose value is computed from theirs.
 
     ``2 * p * r / (p + r)`` is an expression; it stands on the states of ``p`` and ``r``, and one exchange brings

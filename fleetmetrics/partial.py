@@ -7,7 +7,7 @@ into a few numbers, which are all that another part needs of it.
 from __future__ import annotations
 
 import copy
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from fleetmetrics.state import State
 from fleetmetrics.state_dicts import Checkpointed
 
 __all__ = ["merge_all"]
+
+Part = TypeVar("Part", bound="Partial")
 
 #: So many state dicts are put together at once.
 _AT_ONCE = 64
@@ -148,7 +150,7 @@ def closed_by(totals: Any, complete_by: str) -> Any:
     return closed[0].carries[0]
 
 
-def merge_all(parts: Iterable[Any]) -> Any:
+def merge_all(parts: Iterable[Part]) -> Part:
     """What all parts hold, as a new metric or collection; the sums are rounded once, so their order does not matter.
 
     Args:
@@ -168,11 +170,11 @@ def merge_all(parts: Iterable[Any]) -> Any:
         >>> merge_all(parts).compute()
         2.0
     """
-    parts = listed("parts", parts, "metrics or collections")
-    if not parts:
+    given = listed("parts", parts, "metrics or collections")
+    if not given:
         raise InvalidInputError("parts is empty; give at least one metric or collection")
-    if not isinstance(parts[0], Partial):
-        raise InvalidInputError(f"parts must hold metrics or collections, not {type(parts[0]).__name__}")
-    merged = copy.deepcopy(parts[0])
-    merged.merge(parts[1:])
+    if not isinstance(given[0], Partial):
+        raise InvalidInputError(f"parts must hold metrics or collections, not {type(given[0]).__name__}")
+    merged: Any = copy.deepcopy(given[0])
+    merged.merge(given[1:])
     return merged

@@ -34,6 +34,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.accumulator import Value
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, poisson, salts, thresholds, words
 from fleetmetrics.errors import InvalidInputError
@@ -52,7 +53,7 @@ __all__ = ["GroupedMetric", "RecordMetric"]
 _AT_ONCE = 2**18
 
 
-class RecordMetric(Metric, Folding):
+class RecordMetric(Metric[Value], Folding):
     """A metric that keeps something of every sample; a worker needs memory for its own.
 
     Not for static programs, whose variables have a fixed size: fetch the predictions, and add the arrays.
@@ -190,7 +191,7 @@ class Draws(NamedTuple):
         }
 
 
-class GroupedMetric(RecordMetric):
+class GroupedMetric(RecordMetric[Value]):
     """A record metric that adds up what each group comes to: a user or a query, with all of its samples.
 
     It defines `sums`, `counts` and `of_groups` instead of ``start``, ``piece`` and ``join``; ``formula`` gets the sums

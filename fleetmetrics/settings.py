@@ -16,7 +16,7 @@ import inspect
 import json
 import types
 import weakref
-from typing import Any, Callable, ClassVar, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -45,12 +45,14 @@ class Told:
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
     _settled: dict[str, Any]
 
-    def __new__(cls, *given: Any, **settings: Any) -> Any:
-        """Keep the arguments; copies and pickles, which give none, bring theirs along."""
-        made = super().__new__(cls)
-        made._made_with = _kept(given), _kept(settings)
-        made._settled = {}
-        return made
+    if not TYPE_CHECKING:  # for which the signature of __init__ is the one that counts
+
+        def __new__(cls, *given: Any, **settings: Any) -> Any:
+            """Keep the arguments; copies and pickles, which give none, bring theirs along."""
+            made = super().__new__(cls)
+            made._made_with = _kept(given), _kept(settings)
+            made._settled = {}
+            return made
 
     def settings(self) -> dict[str, Any]:
         """The arguments that it was made with, and the defaults of the others, by name."""

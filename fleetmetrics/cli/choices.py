@@ -80,7 +80,7 @@ class Errors(Metric):
         place += _BINS - 1
         return {"cells": batch.histogram(place)}
 
-    def formula(self, cells: np.ndarray) -> Any:  # type: ignore[override]
+    def formula(self, cells: np.ndarray) -> Any:
         bounds = odds_bounds(_BINS)
         return histogram_counts(cells, [*-bounds[::-1], *bounds])
 
@@ -98,7 +98,7 @@ class Joined(Metric):
         sums = [word.sum(dtype=np.int64) for seed in (0, 1) for word in words(batch.xp, both, seed)]
         return {"sums": np.array([*sums, len(both)], np.int64)}
 
-    def formula(self, sums: np.ndarray) -> Any:  # type: ignore[override]  # noqa: D102
+    def formula(self, sums: np.ndarray) -> Any:  # noqa: D102
         return sums
 
 

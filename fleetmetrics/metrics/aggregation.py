@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.accumulator import Value
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Count", "Max", "Min", "Sum", "Throughput"]
 
 
-class Count(Metric):
+class Count(Metric[int]):
     """Number of samples; with weights, their total weight.
 
     Formula: ``sum(w)``; an int without weights. ``add(prediction, label=None)`` reads shapes only; masked samples do
@@ -45,14 +46,16 @@ class Count(Metric):
         return total.item()
 
 
-class Values(Metric):
+class Values(Metric[Value]):
     """An aggregate of values, without labels."""
 
     requirements = ("finite_prediction",)
     takes_label = False
     arguments = ("value", "weight", "mask")
 
-    def add(self, value: Any = None, weight: Any = None, mask: Any = None, **unknown: Any) -> None:
+    def add(  # type: ignore[override]  # the arguments have names of their own
+        self, value: Any = None, weight: Any = None, mask: Any = None, **unknown: Any
+    ) -> None:
         """Accumulate one batch of values.
 
         Args:
@@ -121,7 +124,7 @@ def _sum(batch: Batch, floats: bool) -> Any:
     return batch.weighted_sum(batch.values if floats else batch.prediction)
 
 
-class _Extreme(Undefinable, Values):
+class _Extreme(Undefinable[float], Values[float]):
     reduction = ""
 
     def __init__(self, **settings: Unpack[Settings]) -> None:
@@ -181,7 +184,7 @@ def _is_number(batch: Batch) -> Any:
     return batch.xp.is_weight(batch.prediction)
 
 
-class Throughput(Metric):
+class Throughput(Metric[float]):
     """Samples per second over all workers, which work side by side.
 
     Formula: ``sum over workers of n / max over workers of t``, where n is the number of samples of a worker and t the
@@ -214,7 +217,9 @@ class Throughput(Metric):
     )
     arguments = ("number", "seconds", "mask")
 
-    def add(self, number: Any = None, seconds: Any = None, mask: Any = None, **unknown: Any) -> None:
+    def add(  # type: ignore[override]  # the arguments have names of their own
+        self, number: Any = None, seconds: Any = None, mask: Any = None, **unknown: Any
+    ) -> None:
         """Accumulate what was processed.
 
         Args:

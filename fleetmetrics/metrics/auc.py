@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Mapping
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import choice_of, flag_of, number_of
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.auc import area_fraction, average_precision_near
@@ -43,7 +44,7 @@ class AreaSettings(ClassSettings, total=False):
     tolerance: float | None
 
 
-class _Area(ClassHistograms):
+class _Area(ClassHistograms[Value]):
     """An area over buckets: with its bounds, or with a warning if they are far apart; arguments as for `AUC`."""
 
     curve = "PR"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
 
 import numpy as np
 
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
@@ -68,7 +69,7 @@ def probability_rules(from_logits: bool) -> tuple[str | Requirement, ...]:
     return ("finite_prediction" if from_logits else "probability", "class_label")
 
 
-class OfProbabilities(Undefinable):
+class OfProbabilities(Undefinable[Value]):
     """A metric of the probabilities, or logits, of class 1."""
 
     def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
@@ -77,7 +78,7 @@ class OfProbabilities(Undefinable):
         self.requirements = probability_rules(self.from_logits)
 
 
-class BucketHistogram(OfProbabilities):
+class BucketHistogram(OfProbabilities[Value]):
     """A histogram of the scores of each class; in a collection, shared by metrics of equal task and buckets."""
 
     task = Task("binary", 2)
@@ -117,7 +118,7 @@ class HistogramSettings(LogitSettings, total=False):
     num_thresholds: int | None
 
 
-class ScoreHistogram(BucketHistogram):
+class ScoreHistogram(BucketHistogram[Value]):
     """A metric of a histogram of scores; arguments as for `fleetmetrics.ROCCurve`."""
 
     def __init__(
@@ -159,7 +160,7 @@ class ClassSettings(HistogramSettings, total=False):
     class_axis: int | None
 
 
-class ClassHistograms(ScoreHistogram):
+class ClassHistograms(ScoreHistogram[Value]):
     """A histogram of scores, or one for each of several classes or labels; arguments as for `fleetmetrics.AUC`."""
 
     def __init__(

@@ -28,7 +28,7 @@ class UserSettings(Settings, total=False):
     by: str
 
 
-class _ByUser(Undefinable, GroupedMetric):
+class _ByUser(Undefinable[float], GroupedMetric[float]):
     """The mean of the users' areas; arguments as for `GAUC`."""
 
     requirements = ("finite_prediction", "class_label")

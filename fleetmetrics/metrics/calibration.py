@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import choice_of, edges_of, flag_of, zero_division_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
@@ -33,7 +34,7 @@ def _squared_error(batch: Batch, from_logits: bool) -> Any:
 _SQUARED_ERROR = Declared("squared_error", dtype="float64", statistic=_squared_error, settings=("from_logits",))
 
 
-class BrierScore(OfProbabilities):
+class BrierScore(OfProbabilities[float]):
     """Brier score: the mean squared error of predicted probabilities.
 
     Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 whatever the dtype of the inputs. Inputs and
@@ -117,7 +118,7 @@ def _centers(edges: tuple[float, ...]) -> np.ndarray:
     return (np.array(edges[:-1]) + np.array(edges[1:])) / 2
 
 
-class _Binned(Metric):
+class _Binned(Metric[Value]):
     """Keeps the number and the summed probability of each bin; arguments as for `CalibrationCurve`."""
 
     #: Whether to look at the most probable class; None: if there are scores of three or more.
@@ -151,7 +152,7 @@ class _Binned(Metric):
         return (DISTRIBUTION, "class_label") if batch.classes == 2 and not self.from_logits else self.requirements
 
 
-class CalibrationCurve(_Binned):
+class CalibrationCurve(_Binned[formulas.CalibrationPoints]):
     """Calibration curve (reliability diagram): mean prediction and actual rate of each bin of predictions.
 
     Bins hold ``lower < p <= upper``, the first one 0 too, as in scikit-learn's ``calibration_curve``. The value is a
@@ -179,7 +180,7 @@ class CalibrationCurve(_Binned):
     formula = formula_of(formulas.calibration_curve, "edges")
 
 
-class ExpectedCalibrationError(_Binned):
+class ExpectedCalibrationError(_Binned[float]):
     """Expected calibration error: how far predicted probabilities are from observed rates, over bins.
 
     Formula: with weight n_k, mean prediction p_k and rate y_k of bin k: ``"l1"`` is
@@ -239,7 +240,7 @@ class ExpectedCalibrationError(_Binned):
         return probability_rules_of(check_scores(self.task, batch), batch.classes)
 
 
-class BrierDecomposition(_Binned):
+class BrierDecomposition(_Binned[formulas.BrierParts]):
     """The parts of the Brier score over bins: reliability, resolution, uncertainty and what bins hide.
 
     Formula: see `fleetmetrics.formulas.brier_decomposition`. The parts add up to the score exactly (up to rounding):

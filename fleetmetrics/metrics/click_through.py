@@ -76,7 +76,7 @@ OTHERS = Declared("others", key="others", statistic=others)
 _PREDICTED = Declared("predicted", dtype="float64", statistic=_predicted, settings=("from_logits",))
 
 
-class ClickThroughRate(Undefinable):
+class ClickThroughRate(Undefinable[float]):
     """Actual click-through rate: the share of the samples that are labelled 1.
 
     Formula: ``sum(w * y) / sum(w)``. ``add(prediction, label)`` takes labels 0 or 1 and reads only the shape of the
@@ -99,7 +99,7 @@ class ClickThroughRate(Undefinable):
     formula = formula_of(formulas.click_through_rate, "zero_division")
 
 
-class PredictedClickThroughRate(OfProbabilities):
+class PredictedClickThroughRate(OfProbabilities[float]):
     """Predicted click-through rate: the mean of the predicted probabilities.
 
     Formula: ``sum(w * p) / sum(w)``, in float64 whatever the dtype of the inputs.
@@ -123,7 +123,7 @@ class PredictedClickThroughRate(OfProbabilities):
         self.requirements = self.requirements[:1]
 
 
-class Calibration(OfProbabilities):
+class Calibration(OfProbabilities[float]):
     """Predicted clicks per actual click: above 1 where the model promises too many.
 
     Formula: ``sum(w * p) / sum(w * y)``, in float64 whatever the dtype of the inputs; TorchRec's calibration.
@@ -163,7 +163,7 @@ class COPC(Calibration):
     formula = formula_of(formulas.copc, "zero_division")
 
 
-class NormalizedEntropy(OfProbabilities):
+class NormalizedEntropy(OfProbabilities[float]):
     """Log loss relative to that of the constant prediction of the actual rate: below 1 where the model knows more.
 
     Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability given to the
@@ -222,7 +222,7 @@ class RecalibratedNormalizedEntropy(NormalizedEntropy):
         super().__init__(**settings)
 
 
-class BucketError(BucketHistogram):
+class BucketError(BucketHistogram[float]):
     """Mean relative error of the predicted rate over groups of buckets that hold enough samples to tell.
 
     Formula: see `fleetmetrics.formulas.bucket_error`; Paddle's definition, over all workers. The buckets are those of

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["CumulativeGain", "KolmogorovSmirnov", "Lift", "PrecisionRecallCurve", "ROCCurve"]
 
 
-class ROCCurve(ScoreHistogram):
+class ROCCurve(ScoreHistogram[formulas.ROC]):
     """The ROC curve as arrays, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.roc_curve`. One point for each bucket that is not empty; its threshold is the
@@ -47,7 +47,7 @@ class ROCCurve(ScoreHistogram):
     formula = of_classes(formulas.roc_curve, "lowest_scores", "zero_division")
 
 
-class PrecisionRecallCurve(ScoreHistogram):
+class PrecisionRecallCurve(ScoreHistogram[formulas.PrecisionRecall]):
     """The precision-recall curve as arrays, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.precision_recall_curve`; points and thresholds, inputs and arguments as for
@@ -69,7 +69,7 @@ class PrecisionRecallCurve(ScoreHistogram):
     formula = of_classes(formulas.precision_recall_curve, "lowest_scores", "zero_division")
 
 
-class KolmogorovSmirnov(ScoreHistogram):
+class KolmogorovSmirnov(ScoreHistogram[float]):
     """The largest distance between the score distributions of the two classes (KS), from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.kolmogorov_smirnov`: ``max_t |TPR(t) - FPR(t)|`` over the bounds of the buckets.
@@ -102,7 +102,7 @@ class Shares(NamedTuple):
     values: np.ndarray
 
 
-class CumulativeGain(ScoreHistogram):
+class CumulativeGain(ScoreHistogram[Shares]):
     """Share of the positive samples that is among the highest scores, by share of the population.
 
     Formula: see `fleetmetrics.formulas.cumulative_gain`; a straight line within a bucket, as if its samples came in

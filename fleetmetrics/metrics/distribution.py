@@ -38,7 +38,7 @@ def _cells(batch: Batch, edges: tuple[float, ...]) -> Any:
     return batch.histogram(xp.position(xp.constant(closed), batch.values, True))
 
 
-class Mean(Undefinable, Values):
+class Mean(Undefinable[float], Values[float]):
     """Arithmetic mean of all values; with weights the weighted mean.
 
     Formula: ``sum(w * x) / sum(w)``, in float64 whatever the dtype of the values. Inputs as for `Sum`. Undefined
@@ -59,7 +59,7 @@ class Mean(Undefinable, Values):
     formula = formula_of(formulas.mean, "zero_division")
 
 
-class Variance(Undefinable, Values):
+class Variance(Undefinable[float], Values[float]):
     """Variance of all values.
 
     Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a value of weight w counts as w equal values. Computed in
@@ -109,7 +109,7 @@ class StandardDeviation(Variance):
     formula = formula_of(formulas.standard_deviation, "ddof", "zero_division")
 
 
-class Histogram(Values):
+class Histogram(Values[formulas.HistogramCounts]):
     """How many values lie in each bin.
 
     Bin k holds ``edges[k] <= x < edges[k + 1]``, the last one its upper edge too, as in `numpy.histogram`; values are

@@ -38,7 +38,7 @@ __all__ = ["ExactAUC"]
 _COLUMNS = ("score", "label", "weight")
 
 
-class ExactAUC(Undefinable, RecordMetric):
+class ExactAUC(Undefinable[float], RecordMetric[float]):
     """Exact area under the ROC or the precision-recall curve, over the samples of all workers, ties counted as ties.
 
     Formula: see `fleetmetrics.formulas.exact_auc`: what `sklearn.metrics.roc_auc_score` (with ``max_fpr`` too), or for

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-class RecallAtFixedPrecision(ScoreHistogram):
+class RecallAtFixedPrecision(ScoreHistogram[formulas.OperatingPoint]):
     """The highest recall at which the precision is at least the given one, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.recall_at_fixed_precision`; thresholds are the lowest scores of the buckets.
@@ -51,7 +51,7 @@ class RecallAtFixedPrecision(ScoreHistogram):
         self.min_precision = number_of("min_precision", min_precision, 0, 1)
 
 
-class PrecisionAtFixedRecall(ScoreHistogram):
+class PrecisionAtFixedRecall(ScoreHistogram[formulas.OperatingPoint]):
     """The highest precision at which the recall is at least the given one, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.precision_at_fixed_recall`. Otherwise like `RecallAtFixedPrecision`.
@@ -74,7 +74,7 @@ class PrecisionAtFixedRecall(ScoreHistogram):
         self.min_recall = number_of("min_recall", min_recall, 0, 1)
 
 
-class SensitivityAtSpecificity(ScoreHistogram):
+class SensitivityAtSpecificity(ScoreHistogram[formulas.OperatingPoint]):
     """The highest sensitivity at which the specificity is at least the given one, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.sensitivity_at_specificity`. Undefined if a class has no samples. Otherwise like
@@ -100,7 +100,7 @@ class SensitivityAtSpecificity(ScoreHistogram):
         self.min_specificity = number_of("min_specificity", min_specificity, 0, 1)
 
 
-class SpecificityAtSensitivity(ScoreHistogram):
+class SpecificityAtSensitivity(ScoreHistogram[formulas.OperatingPoint]):
     """The highest specificity at which the sensitivity is at least the given one, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.specificity_at_sensitivity`. Otherwise like `SensitivityAtSpecificity`.
@@ -130,7 +130,7 @@ def _between_thresholds(batch: Batch, thresholds: tuple[float, ...], from_logits
     return batch.histogram(xp.cast(batch.labels, "int64"), place)
 
 
-class ThresholdSweep(OfProbabilities):
+class ThresholdSweep(OfProbabilities[formulas.Sweep]):
     """Precision, recall, F-beta, accuracy and specificity at each of the given thresholds, and the best threshold.
 
     Formula: see `fleetmetrics.formulas.threshold_sweep`. A sample is predicted positive where ``p >= threshold``; both

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Dict, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -31,7 +31,7 @@ _NAMED = 5
 _ARGUMENTS = ("prediction", "label", "weight", "mask")
 
 
-class Sliced(Wrapper):
+class Sliced(Wrapper[Dict[Any, Any]]):
     """A metric for each key of a column (slot, channel, country, cohort) at once.
 
     ``add`` is that of the metric, with one more argument: ``add(prediction, label, slot=)`` takes an integer or text

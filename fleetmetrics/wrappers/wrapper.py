@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Iterable
 
-from fleetmetrics.accumulator import Accumulator
+from fleetmetrics.accumulator import Accumulator, Value
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Wrapper", "names_of"]
 
 
-class Wrapper(Metric):
+class Wrapper(Metric[Value]):
     """A metric around another one, whose settings it takes.
 
     Args:

@@ -150,7 +150,7 @@ def _rows(batch: Batch, task: Task) -> Any:
     return batch.weighted_sum(right), batch.weighted_sum(every)
 
 
-class ExactMatch(OfTask):
+class ExactMatch(OfTask[float]):
     """Share of samples all of whose labels are predicted correctly; subset accuracy.
 
     Formula: ``sum(w * [all labels of the row correct]) / sum(w)`` over the rows. ``add(prediction, label)`` takes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from fleetmetrics import formulas
 from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.metric import formula_of
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "HammingLoss", "MatthewsCorrelation"]
 
 
-class ConfusionMatrix(ConfusionMetric):
+class ConfusionMatrix(ConfusionMetric[np.ndarray]):
     """How often each class was predicted for each true class.
 
     Formula: entry (i, j) counts the samples of class i that were predicted as class j: rows true, columns predicted,
@@ -49,7 +51,7 @@ class ConfusionMatrix(ConfusionMetric):
         self.normalize = normalize
 
 
-class BalancedAccuracy(ConfusionMetric):
+class BalancedAccuracy(ConfusionMetric[float]):
     """Mean recall of the classes: accuracy in which every class weighs the same.
 
     Formula: see `fleetmetrics.formulas.balanced_accuracy`; as in scikit-learn, classes that are never true are left
@@ -78,7 +80,7 @@ class BalancedAccuracy(ConfusionMetric):
         self.adjusted = flag_of("adjusted", adjusted)
 
 
-class CohenKappa(ConfusionMetric):
+class CohenKappa(ConfusionMetric[float]):
     """Agreement of prediction and label beyond chance, for two classes or more.
 
     Formula: see `fleetmetrics.formulas.cohen_kappa`. With ``weights``, the distance of two classes is that of their
@@ -112,7 +114,7 @@ class CohenKappa(ConfusionMetric):
         self.weights = weights
 
 
-class MatthewsCorrelation(ConfusionMetric):
+class MatthewsCorrelation(ConfusionMetric[float]):
     """Correlation of prediction and label: the phi coefficient, or Gorodkin's R_K for several classes.
 
     Formula: see `fleetmetrics.formulas.matthews_correlation`. For multilabel, the correlation over all labels together.
@@ -135,7 +137,7 @@ class MatthewsCorrelation(ConfusionMetric):
     formula = formula_of(formulas.matthews_correlation, "zero_division")
 
 
-class HammingLoss(ConfusionMetric):
+class HammingLoss(ConfusionMetric[float]):
     """Share of wrong predictions, by sample and label; Hamming distance.
 
     Formula: ``1 - accuracy``; for multilabel over all labels together, a sample counting once per label. Undefined

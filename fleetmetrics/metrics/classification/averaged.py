@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
@@ -40,7 +41,7 @@ class AveragedSettings(TaskSettings, total=False):
     average: Literal["micro", "macro", "weighted", "none"] | None
 
 
-class OfTask(Undefinable):
+class OfTask(Undefinable[Value]):
     """A metric of the classes that are predicted."""
 
     task: Task
@@ -54,7 +55,7 @@ class OfTask(Undefinable):
         return self.task.rules_for(batch)
 
 
-class ConfusionMetric(OfTask):
+class ConfusionMetric(OfTask[Value]):
     """A metric of the confusion matrix; arguments as for `Precision`."""
 
     tasks: tuple[str, ...] = TASKS
@@ -264,7 +265,7 @@ class Jaccard(_Averaged):
     formula = formula_of(formulas.jaccard, "average", "zero_division")
 
 
-class StatScores(ConfusionMetric):
+class StatScores(ConfusionMetric[np.ndarray]):
     """True positives, false positives, true negatives, false negatives and support, in this order.
 
     Formula: see `fleetmetrics.formulas.stat_scores`. An array ``[5]`` for the binary task (class 1) and ``"micro"``;

@@ -142,7 +142,7 @@ class FBetaAtK(RankingMetric):
         return where_relevant(ranked, (1 + square) * ranking.hits_at.bare(ranked, k) / below)
 
 
-class RPrecision(QueryMetric):
+class RPrecision(QueryMetric[float]):
     """Precision at R, where R is how many relevant answers a query has; the mean over queries.
 
     Formula: ``|relevant among the first R| / R``. Undefined for a query without relevant answers. Source, inputs and

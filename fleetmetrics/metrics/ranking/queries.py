@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import column_of, is_whole
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
@@ -47,7 +48,7 @@ class QuerySettings(Settings, total=False):
     by: str
 
 
-class QueryMetric(Undefinable, GroupedMetric):
+class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
     """Keeps the answers and averages over queries; arguments as for `DCG`."""
 
     requirements = ("finite_prediction", _RELEVANCE)
@@ -111,7 +112,7 @@ class QueryMetric(Undefinable, GroupedMetric):
         )
 
 
-class RankingMetric(QueryMetric):
+class RankingMetric(QueryMetric[Value]):
     """A metric of all answers to a query or of the first k."""
 
     def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None:

@@ -40,7 +40,7 @@ def _comoments(batch: Batch) -> Any:
 _LABEL_MOMENTS = Declared("label_moments", (4,), "float64", "moments", statistic=_label_moments)
 
 
-class R2Score(OfNumbers):
+class R2Score(OfNumbers[float]):
     """R2, the coefficient of determination: the share of the labels' variance that the predictions account for.
 
     Formula: ``R2 = 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2)``; adjusted for k regressors
@@ -77,7 +77,7 @@ class R2Score(OfNumbers):
         return formulas.r2_score.bare(squared_error, label_moments, number, self.adjusted, self.zero_division)
 
 
-class ExplainedVariance(OfNumbers):
+class ExplainedVariance(OfNumbers[float]):
     """Share of the labels' variance that is not variance of the errors: `R2Score` that forgives a constant bias.
 
     Formula: ``1 - var(y - p) / var(y)`` with weighted variances. Inputs and precision as for `R2Score`. Undefined if
@@ -100,7 +100,7 @@ class ExplainedVariance(OfNumbers):
         return formulas.explained_variance.bare(error_moments, label_moments, self.zero_division)
 
 
-class PearsonCorrelation(OfNumbers):
+class PearsonCorrelation(OfNumbers[float]):
     """Pearson's coefficient of the linear correlation of predictions and labels, in [-1, 1].
 
     Formula: ``cov(p, y) / sqrt(var(p) * var(y))``, all weighted. Inputs and precision as for `R2Score`. Undefined if

@@ -153,7 +153,7 @@ def _deviance(batch: Batch, power: float) -> Any:
     return batch.weighted_sum(2.0 * xp.where(near, series, half))
 
 
-class TweedieDeviance(OfNumbers):
+class TweedieDeviance(OfNumbers[float]):
     """Mean Tweedie deviance: for counts, amounts and claims, whose variance grows with their mean to a power.
 
     Formula: ``sum(w * d(y, p)) / sum(w)`` with the unit deviance d of `fleetmetrics.formulas.tweedie_deviance`. Power 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fleetmetrics import formulas
+from fleetmetrics.accumulator import Value
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.metric import TOTAL, Declared, Undefinable, formula_of
@@ -95,7 +96,7 @@ def _largest(batch: Batch) -> Any:
     return batch.extreme(absolute_errors(batch), "max")
 
 
-class OfNumbers(Undefinable):
+class OfNumbers(Undefinable[Value]):
     """A metric of predictions and labels that are numbers."""
 
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
@@ -105,7 +106,7 @@ ABSOLUTE_ERROR = Declared("absolute_error", dtype="float64", statistic=_absolute
 SQUARED_ERROR = Declared("squared_error", dtype="float64", statistic=_squared_error)
 
 
-class MeanAbsoluteError(OfNumbers):
+class MeanAbsoluteError(OfNumbers[float]):
     """Mean absolute error.
 
     Formula: ``sum(w * |p - y|) / sum(w)``, in float64 whatever the dtype of the inputs.
@@ -129,7 +130,7 @@ class MeanAbsoluteError(OfNumbers):
     formula = formula_of(formulas.mean_absolute_error, "zero_division")
 
 
-class MeanSquaredError(OfNumbers):
+class MeanSquaredError(OfNumbers[float]):
     """Mean squared error.
 
     Formula: ``sum(w * (p - y)**2) / sum(w)``. Inputs as for `MeanAbsoluteError`. Squares below 2.2e-308, where float64
@@ -169,7 +170,7 @@ class RootMeanSquaredError(MeanSquaredError):
     formula = formula_of(formulas.root_mean_squared_error, "zero_division")
 
 
-class MeanSquaredLogError(OfNumbers):
+class MeanSquaredLogError(OfNumbers[float]):
     """Mean squared logarithmic error: for labels that span orders of magnitude.
 
     Formula: ``sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w)``. Inputs as for `MeanAbsoluteError`, all above -1.
@@ -209,7 +210,7 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
     formula = formula_of(formulas.root_mean_squared_log_error, "zero_division")
 
 
-class MeanBias(OfNumbers):
+class MeanBias(OfNumbers[float]):
     """Mean signed error: above 0 where predictions are too high.
 
     Formula: ``sum(w * (p - y)) / sum(w)``. Inputs as for `MeanAbsoluteError`.
@@ -228,7 +229,7 @@ class MeanBias(OfNumbers):
     formula = formula_of(formulas.mean_bias, "zero_division")
 
 
-class LogCoshError(OfNumbers):
+class LogCoshError(OfNumbers[float]):
     """Mean logarithm of the hyperbolic cosine of the error: squared where it is small, absolute where it is large.
 
     Formula: ``sum(w * ln(cosh(p - y))) / sum(w)``, without overflow. Inputs as for `MeanAbsoluteError`.
@@ -249,7 +250,7 @@ class LogCoshError(OfNumbers):
     formula = formula_of(formulas.log_cosh_error, "zero_division")
 
 
-class MaxError(OfNumbers):
+class MaxError(OfNumbers[float]):
     """The largest absolute error.
 
     Formula: ``max(|p - y|)`` over the samples of positive weight; the size of a weight does not matter. Inputs as for

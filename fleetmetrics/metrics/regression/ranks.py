@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["XAUC", "KendallCorrelation", "SpearmanCorrelation"]
 
 
-class _OfAllSamples(OfNumbers, RecordMetric):
+class _OfAllSamples(OfNumbers[float], RecordMetric[float]):
     """Keeps every sample; in a collection, once for all of these metrics."""
 
     def __init__(self, **settings: Unpack[Settings]) -> None:

@@ -35,7 +35,7 @@ def _absolute_label(batch: Batch) -> Any:
     return batch.weighted_sum(batch.xp.absolute(batch.targets), zero_at_zero=True)
 
 
-class MeanAbsolutePercentageError(OfNumbers):
+class MeanAbsolutePercentageError(OfNumbers[float]):
     """Mean absolute percentage error, as a fraction: 0.1 for ten percent.
 
     Formula: ``sum(w * |p - y| / max(|y|, 2**-52)) / sum(w)``: as in scikit-learn, a label of 0 makes it huge rather
@@ -57,7 +57,7 @@ class MeanAbsolutePercentageError(OfNumbers):
     formula = formula_of(formulas.mean_absolute_percentage_error, "zero_division")
 
 
-class SymmetricMeanAbsolutePercentageError(OfNumbers):
+class SymmetricMeanAbsolutePercentageError(OfNumbers[float]):
     """Symmetric mean absolute percentage error, as a fraction in [0, 2].
 
     Formula: ``sum(w * 2 * |p - y| / (|p| + |y|)) / sum(w)``, where 0 / 0 is 0. Inputs and source as for
@@ -76,7 +76,7 @@ class SymmetricMeanAbsolutePercentageError(OfNumbers):
     formula = formula_of(formulas.symmetric_mean_absolute_percentage_error, "zero_division")
 
 
-class WeightedMeanAbsolutePercentageError(OfNumbers):
+class WeightedMeanAbsolutePercentageError(OfNumbers[float]):
     """Weighted mean absolute percentage error: each label weighs as much as it is large.
 
     Formula: ``sum(w * |p - y|) / sum(w * |y|)``, a fraction. Inputs as for `MeanAbsoluteError`. Undefined if all labels
