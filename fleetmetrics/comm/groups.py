@@ -68,7 +68,7 @@ def _along(group: Any, axes: Any, rank: int, world_size: int) -> tuple[int, ...]
 
 def _checked(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
     given = getattr(group, "ranks", group)
-    if isinstance(given, (set, frozenset, range, np.ndarray)):
+    if isinstance(given, (set, frozenset, range)) or (isinstance(given, np.ndarray) and given.ndim):
         given = list(given)
     if not isinstance(given, (list, tuple)) or not all(map(_is_rank, given)):
         raise InvalidInputError(f"group is {group!r:.80}; it must be {_ALLOWED}")
@@ -92,4 +92,4 @@ def _checked(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
 
 
 def _is_rank(given: Any) -> bool:
-    return isinstance(given, (int, np.integer)) and not isinstance(given, bool)
+    return isinstance(given, (int, np.integer)) and not isinstance(given, (bool, np.timedelta64))
