@@ -35,7 +35,18 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_path
 from fleetmetrics.errors import AuthenticationError, CommunicatorError, InvalidInputError, NoChannelError
 
-__all__ = ["REFUSAL_SECONDS", "Door", "Guest", "NotFound", "connect", "refusal_text", "whole_digests"]
+__all__ = [
+    "REFUSAL_SECONDS",
+    "Door",
+    "Guest",
+    "NotFound",
+    "Unwelcome",
+    "addresses_of",
+    "connect",
+    "greet",
+    "refusal_text",
+    "whole_digests",
+]
 
 #: How long a worker and rank 0 go on failing to prove themselves to each other until that is an error.
 REFUSAL_SECONDS = 3.0
@@ -144,7 +155,7 @@ class Guest:
 _lookups: dict[str, futures.Future[Any]] = {}
 
 
-def _addresses(host: str, end: float) -> list[str]:
+def addresses_of(host: str, end: float) -> list[str]:
     """The addresses of a host, which are looked up once; what the system's resolver waits for must not hold a call.
 
     Raises:
@@ -200,7 +211,7 @@ def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.so
 
 def _listen_at(job: Job, key: Key | None, host: str, port: int, end: float) -> socket.socket:
     """Listen at one address; the error of one that is taken says which run has it."""
-    address = _addresses(host, end)[0]
+    address = addresses_of(host, end)[0]
     found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     try:
         return _listening(found[0], found[4], max(128, job.world_size))
@@ -217,7 +228,7 @@ def _who_listens(job: Job, key: Key, host: str, port: int) -> str:
     """Greet who listens in rank 0's place. Another rank 0 of this run is an error on both sides."""
     try:
         seconds = REFUSAL_SECONDS if job.endpoint else _NEIGHBOUR_SECONDS  # there is no other place to listen at
-        stream, _ = _greet(job, key, host, port, seconds, time.monotonic() + seconds)
+        stream, _ = greet(job, key, host, port, seconds, time.monotonic() + seconds)
         stream.close()  # who welcomes a rank 0 does not know what it does
     except OtherRun as other:
         return f": {other}"
@@ -395,7 +406,11 @@ class NotFound(TimeoutError):
     """Rank 0 was not found in time."""
 
 
-class _Refused(Exception):
+class Unwelcome(Exception):
+    """Rank 0 of this run, or of another, has proved itself, and does not let this worker in."""
+
+
+class _Refused(Unwelcome):
     """Rank 0 of this run does not know this worker: their secrets differ."""
 
 
@@ -403,7 +418,7 @@ class _Stranger(ConnectionRefusedError):
     """Somebody who says no, and does not show that it is rank 0 of this run."""
 
 
-class OtherRun(Exception):
+class OtherRun(Unwelcome):
     """Rank 0 of another run has proved itself; the text names both runs."""
 
 
@@ -426,7 +441,7 @@ def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str)
             if remaining <= 0:
                 break
             try:  # each address has its share of the time that is left
-                return _greet(job, key, host, port, min(step, remaining / addresses), deadline)
+                return greet(job, key, host, port, min(step, remaining / addresses), deadline)
             except _Refused:
                 refusals, refused_since = refusals + 1, refused_since or time.monotonic()
             except OtherRun as found:
@@ -460,13 +475,13 @@ def _places(job: Job, deadline: float) -> tuple[list[tuple[str, int]], str]:
     addresses: dict[str, list[str]] = {}
     try:
         for host, _ in job.candidates():
-            addresses[host] = addresses.get(host) or _addresses(host, deadline)
+            addresses[host] = addresses.get(host) or addresses_of(host, deadline)
     except socket.gaierror as error:  # a name that comes with rank 0's machine may be there in a moment
         return [], f"The name {host!r} of its address is not known ({error.strerror})."
     return [(address, port) for host, port in job.candidates() for address in addresses[host]], ""
 
 
-def _greet(job: Job, key: Key, host: str, port: int, step: float, deadline: float) -> tuple[Stream, float]:
+def greet(job: Job, key: Key, host: str, port: int, step: float, deadline: float) -> tuple[Stream, float]:
     """Connect and greet, in three steps; all are over at the deadline, however slowly the other side drips."""
     sock = socket.create_connection((host, port), max(1e-3, min(step, deadline - time.monotonic())))
     try:

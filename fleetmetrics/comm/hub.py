@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from typing import NoReturn, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
-from fleetmetrics.comm.failures import late_text, raise_trouble, ranks_text, readable
+from fleetmetrics.comm.failures import called, late_text, raise_trouble, ranks_text, readable
 from fleetmetrics.comm.frames import (
     ACK,
     ARRIVAL,
@@ -126,6 +126,9 @@ class Hub(Member):
         """Collect the frames, decide, and answer all; see `Member.exchange`."""
         self._number += 1
         meeting = self._meeting = _Meeting(channel, frame, label, deadline, self._number)
+        if self.search is not None:  # an interruption may have left its board
+            self.search.close()
+        self.search = self.searching(channel, frame.call, label, self._poll)
         try:
             channel.calls = frame.call
             frames = self._collect(meeting)
@@ -150,6 +153,8 @@ class Hub(Member):
             raise
         finally:
             self._meeting = None
+            if self.search is not None:
+                self.search.close()
 
     def _give_up(self, channel: Channel, call: int, label: str, error: BaseException) -> None:
         """Let all hear at once why there is no result: of Ctrl-C and sys.exit, too. What has begun may be repeated."""
@@ -252,6 +257,9 @@ class Hub(Member):
             if gave_up:
                 raise DeadlineError(self._missing(meeting))
             just_arrived = False
+            if self.search is not None and not arrived:
+                self.search.missing = [called(rank) for rank in self._absent(meeting)]
+                self.search.look(meeting.end)
             if self.watch is not None:
                 self.watch.waits()
             if self._door.unproven:
@@ -270,6 +278,8 @@ class Hub(Member):
 
     def _end_of_wait(self, meeting: _Meeting) -> float:
         """Until when rank 0 may sleep; before it has met the others, it looks around."""
+        if self.search is not None:
+            return min(meeting.end, self.search.next)
         if self.joined or not self.job.claimed:
             return meeting.end
         return min(meeting.end, time.monotonic() + PAUSE_SECONDS)
@@ -302,6 +312,8 @@ class Hub(Member):
         strangers = [rank for rank in missing if rank in self._sent_away]
         if strangers:
             text += f" Of another run {ranks_text(strangers)} came and was sent away; this one is {self.job.title}."
+        if self.search is not None:
+            text += self.search.words
         if self._door.deaf_until:
             deaf = ranks_text([0]).capitalize()
             text += f" {deaf} has no file descriptor left to accept anybody: close files, or raise ulimit -n."
@@ -363,6 +375,8 @@ class Hub(Member):
             guest = self._door.handle(descriptor)
             if guest is not None:
                 self._admit(guest)
+            elif self.search is not None:
+                self.search.hear(descriptor)
         return bool(events)
 
     def _read(self, peer: _Peer, gave_up: list[str]) -> None:

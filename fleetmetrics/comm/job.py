@@ -131,6 +131,19 @@ class Job:
         group.candidates()
         return group
 
+    def with_ranks(self, ranks: tuple[int, ...]) -> Job:
+        """Another group of this job, or of that of this group, as far as its name; (): the whole job."""
+        return replace(self, ranks=ranks)
+
+    def board_of(self, rank: int) -> Job:
+        """Where a worker of the whole job says what it waits for: as a job of two, of which the other one asks."""
+        return replace(self, rank=int(self.rank_in_job != rank), world_size=2, claimed=False, ranks=(rank,))
+
+    @property
+    def rank_in_job(self) -> int:
+        """The rank in the whole job, also of a group."""
+        return self.ranks[self.rank] if self.ranks else self.rank
+
     @cached_property
     def name(self) -> bytes:
         """What sets this run apart from all others, as it is written; no secret."""

@@ -135,6 +135,7 @@ class SocketCommunicator(Communicator):
             raise InvalidInputError(
                 f"communicator is that of {self._job.group} already; leave group out, or give that of the whole job."
             )
+        self._star.grouped |= group is not None
         return super().among(group)
 
     def _among(self, ranks: tuple[int, ...]) -> Communicator:

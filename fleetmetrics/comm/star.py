@@ -6,7 +6,9 @@ import contextlib
 import hashlib
 import json
 import os
+import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import replace
@@ -14,6 +16,7 @@ from typing import Callable, Sequence
 
 from fleetmetrics import identity
 from fleetmetrics.comm import rivals
+from fleetmetrics.comm.boards import Notice, Search
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import described, late_text, named_error, ranks_text, readable
 from fleetmetrics.comm.frames import (
@@ -34,7 +37,7 @@ from fleetmetrics.comm.handshake import REFUSAL_SECONDS, NotFound, connect
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_of
 from fleetmetrics.comm.turns import Turns
-from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError
+from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError
 from fleetmetrics.logs import watch
 
 __all__ = ["ACKNOWLEDGING", "Combine", "Member", "Spoke", "error_frame", "error_in"]
@@ -65,6 +68,10 @@ class Member(ABC):
     def __init__(self, job: Job) -> None:
         self.job = job
         self.secret = secret_of(job)
+        self.channels: dict[int, Channel] = {}
+        self.grouped = bool(job.ranks)  # whether this process calls groups of the job
+        self.search: Search | None = None  # for those that wait in another group
+        _members.add(self)
         self.broken = ""
         self.closed = False
         self.process = os.getpid()
@@ -85,7 +92,18 @@ class Member(ABC):
         """Return a channel of this name; None: the next one of this process."""
         self._open += 1
         _opened[self.job] += name is None
-        return Channel(f"own {_opened[self.job]}" if name is None else name)
+        channel = Channel(f"own {_opened[self.job]}" if name is None else name)
+        self.channels[channel.number] = channel
+        return channel
+
+    def searching(self, channel: Channel, call: int, label: str, poll: Poll | None = None) -> Search | None:
+        """What finds out, where there are groups, who waits in another one; ``poll`` is that of rank 0."""
+        if not self.grouped:
+            return None
+        label += "" if self.job.ranks else " of all workers"
+        alone = threading.active_count() == 1
+        mine = Notice(self.job.rank_in_job, self.job.ranks, label, channel.number, call, alone)
+        return Search(self.job, self.secret.key, mine, _calls, poll)
 
     def shut(self, channel: Channel) -> None:
         """Close a channel, and the star with the last one; the others hear of it."""
@@ -150,6 +168,20 @@ class Member(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close the sockets without a word."""
+
+
+#: All that are in use.
+_members: weakref.WeakSet[Member] = weakref.WeakSet()
+
+
+def _calls(job: Job, channel: int) -> int:
+    """How many exchanges of a channel of another job, or group, this process has begun."""
+    found = [
+        member.channels[channel].calls
+        for member in list(_members)
+        if channel in member.channels and member.job.name == job.name
+    ]
+    return max(found, default=0)
 
 
 #: How many channels without a name a job's communicators have opened in this process.
@@ -223,9 +255,10 @@ class Spoke(Member):
         lost = 0.0
 
         def late() -> Frame:
-            text = late_text([0], how, deadline.timeout, label)
+            text = late_text([0], how, deadline.timeout, label) + (self.search.words if self.search is not None else "")
             return Frame(GAVE_UP, frame.call, text.encode(errors="replace"), channel=channel.number)
 
+        self.search = self.searching(channel, frame.call, label)
         try:
             channel.calls = frame.call
             self._done[channel.number] = frame.call - 1
@@ -298,12 +331,20 @@ class Spoke(Member):
     def _connected(self, end: float) -> Stream:
         if self._stream is None:
             try:
-                self._stream, self._round_trip = connect(self.job, self.secret.key, end, self.noted)
+                self._stream, self._round_trip = connect(
+                    self.job, self.secret.key, end, lambda: self._looked_round(end)
+                )
             except NotFound as error:
                 raise _NotFound(error) from None
             self._poll.register(self._stream)
             self.made, self.label = 0, ""  # this rank 0 may have begun to count anew
         return self._stream
+
+    def _looked_round(self, end: float) -> str:
+        """Why to give up at once, or ""."""
+        if self.search is not None:
+            self.search.look(end)
+        return self.noted()
 
     def _unless_there_is_a_rival(self, frame: Frame, deadline: Deadline) -> Frame:
         """The frame; trouble if another process of this machine claims a rank. On rank 0's machine rank 0 looks."""
@@ -333,12 +374,15 @@ class Spoke(Member):
             self.tell_all(frame)
         while answer is None:
             self._poll.modify(stream)
-            self._poll.wait(leaves_at or gives_up_at)
+            until = leaves_at or gives_up_at
+            self._poll.wait(until if self.search is None else min(until, self.search.next))
             now = time.monotonic()  # before the look, so that an answer that is here by then counts
             if stream.sending:
                 with contextlib.suppress(Lost):
                     stream.flush()
             answer = self._answer_to(frame, stream)
+            if answer is None and self.search is not None:
+                self._look_for_others(self.search, frame, until)
             if answer is None and not leaves_at and now >= gives_up_at:
                 self.tell_all(late())
                 # A process that was not scheduled says this late. What rank 0 sent before it heard must be waited
@@ -360,6 +404,14 @@ class Spoke(Member):
         if self.job.rank <= ACKNOWLEDGING:
             self.tell_all(Frame(ACK, frame.call, channel=frame.channel))
         return answer
+
+    def _look_for_others(self, search: Search, frame: Frame, end: float) -> None:
+        """Raise if this worker and another one wait for each other in different groups; rank 0 hears of it, too."""
+        try:
+            search.look(end)
+        except AgreementError as error:
+            self.tell_all(_in_trouble(frame, error))
+            raise
 
     def _error_of(self, verdict: Frame) -> FleetMetricsError:
         name, text, broken = error_in(verdict)

@@ -269,3 +269,121 @@ def test_threads_of_a_worker_may_be_in_two_groups_when_it_ends(port: int) -> Non
         return [total(comm, [0, 2], rank) if rank != 1 else None]
 
     assert run(3, work) == [[101], [None], [101]]
+
+
+# -- workers that name different ranks ---------------------------------------------------------------------
+
+
+def asked(port: int, groups: list[list[int]], seconds: float = 20.0, threads: int = 0) -> list[tuple[Any, float]]:
+    """What comes of one exchange of the group that each worker names, and in which time."""
+
+    def work(rank: int) -> tuple[Any, float]:
+        comm = member(rank, len(groups), port)
+        over = threading.Event()
+        for _ in range(threads):
+            threading.Thread(target=over.wait, args=(60,), daemon=True).start()
+        found = timed(lambda: int(comm.among(groups[rank]).all_reduce([10**rank], timeout=seconds)[0]))
+        over.set()
+        return found
+
+    return run(len(groups), work)
+
+
+#: Ranks 1 and 2 name one rank more than rank 0: of three workers that is all of them, of four a group.
+ONE_MORE = {
+    3: ([[0, 1], [0, 1, 2], [0, 1, 2]], "exchange 1 (all_reduce) of all workers"),
+    4: ([[0, 1], [0, 1, 2], [0, 1, 2], [3]], "exchange 1 (all_reduce) in the group of ranks 0, 1, 2"),
+}
+
+
+@pytest.mark.parametrize("world", [3, 4])
+def test_two_lists_for_one_group_are_told_at_once_to_both_with_both(port: int, world: int) -> None:
+    groups, theirs = ONE_MORE[world]
+    (one, soon), (two, later), *_ = asked(port, groups, 6)
+    assert one == two
+    assert one == (
+        "AgreementError: the workers disagree: exchange 1 (all_reduce) in the group of ranks 0, 1 on rank 0,"
+        f" {theirs} on rank 1, and each waits for the other; name the same ranks on every worker of a group, and call"
+        " groups in one order."
+    )
+    assert max(soon, later) < 5
+
+
+@pytest.mark.parametrize("world", [3, 4])
+def test_a_third_worker_hears_by_its_deadline_of_both_lists(port: int, world: int) -> None:
+    groups, _ = ONE_MORE[world]
+    text, seconds = asked(port, groups, 4)[2]
+    assert "DeadlineError: rank 0 did not connect within 4 s at exchange 1 (all_reduce)" in text
+    assert ("in the group of ranks 0, 1, 2. Look" in text) == (world == 4)
+    assert "rank 0 waits at exchange 1 (all_reduce) in the group of ranks 0, 1: name the same ranks on every" in text
+    assert seconds < 4 + SLACK
+
+
+def test_where_another_thread_could_still_come_both_lists_are_told_by_the_deadline(port: int) -> None:
+    groups, theirs = ONE_MORE[4]
+    (one, soon), (two, later), *_ = asked(port, groups, 4, threads=1)
+    assert (
+        "DeadlineError: rank 1 did not connect within 4 s at exchange 1 (all_reduce) in the group of ranks 0, 1" in one
+    )
+    assert f"rank 1 waits at {theirs}" in one
+    assert "DeadlineError: rank 0 did not connect within 4 s" in two and "in the group of ranks 0, 1: name" in two
+    assert 3 < soon < 4 + SLACK and later < 4 + SLACK
+
+
+def test_lists_with_other_first_ranks_are_told_too(port: int) -> None:
+    """Rank 0 waits for rank 1, which leads a group of its own and waits for rank 2, which waits for rank 0."""
+    (one, _), (two, _), (three, _) = asked(port, [[0, 1], [1, 2], [0, 2]], 5)
+    assert "rank 1 waits at exchange 1 (all_reduce) in the group of ranks 1, 2" in one
+    assert "rank 0 waits at exchange 1 (all_reduce) in the group of ranks 0, 1" in two
+    assert "in the group of ranks 0, 2" in three and "in the group of ranks 0, 1" in three
+
+
+def test_lists_that_differ_after_a_result_are_told_at_once(port: int) -> None:
+    """The others are connected already, and their arrivals lie in a socket that nobody reads."""
+
+    def work(rank: int) -> list[Any]:
+        comm = member(rank, 4, port)
+        if rank == 3:
+            return [1, 1, 0]
+        first = total(comm, [0, 1, 2], rank)
+        together = total(comm, [0, 1], rank) if rank < 2 else 11
+        return [first, together, *timed(lambda: total(comm, [0, 1] if rank == 0 else [0, 1, 2], rank, 6))]
+
+    zero, one, two, _ = run(4, work)
+    assert zero[:2] == one[:2] == two[:2] == [111, 11]
+    assert zero[2] == one[2] and zero[2].startswith(
+        "AgreementError: the workers disagree: exchange 2 (all_reduce) in the"
+    )
+    assert (
+        "group of ranks 0, 1 on rank 0, exchange 2 (all_reduce) in the group of ranks 0, 1, 2 on rank 1, and" in one[2]
+    )
+    assert zero[3] < 5 and one[3] < 5 and "rank 0" in two[2]
+
+
+def test_groups_in_another_order_on_one_worker_are_an_error_on_both(port: int) -> None:
+    def work(rank: int) -> list[Any]:
+        comm = member(rank, 3, port)
+        groups = [[[0, 1], None, None], [None, [0, 1], None], [None, None]][rank]
+        comm.among([0, 1, 2])  # this program has groups
+        return [total(comm, group, rank) for group in groups]
+
+    zero, one, two = run(3, work)
+    assert zero[0] == one[0] == one[1]
+    assert zero[0].startswith(
+        "AgreementError: the workers disagree: exchange 1 (all_reduce) in the group of ranks 0, 1 on"
+    )
+    assert zero[1] == two[0] and zero[1].startswith("AgreementError: on rank 1: the workers disagree")
+    assert zero[2] == one[2] == two[1] == 111
+
+
+def test_a_worker_that_is_late_from_another_group_disagrees_with_nobody(port: int) -> None:
+    """Rank 0 waits for rank 1, which waits in a group without rank 0: it comes when that one is over."""
+
+    def work(rank: int) -> list[Any]:
+        comm = member(rank, 3, port)
+        if rank == 2:
+            time.sleep(3)
+        groups = {0: [[0, 1]], 1: [[1, 2], [0, 1]], 2: [[1, 2]]}[rank]
+        return [total(comm, group, rank) for group in groups]
+
+    assert run(3, work) == [[11], [110, 11], [110]]

@@ -1,0 +1,247 @@
+"""How workers that wait for each other in different groups find that out.
+
+Workers that name different ranks for one group, or call groups in another order, would wait until the deadline, each in
+a group of its own. So a worker that leads a group, and has waited for a while, listens at a place that follows from
+its job and its rank alone: its board. Others that wait look at the boards of lower ranks, since one of them leads
+every group that could wait for them. Each tells the other what it waits for; if neither can go on, both raise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import Callable, Iterable, NamedTuple
+
+from fleetmetrics.comm.failures import readable
+from fleetmetrics.comm.frames import ANSWER, ARRIVAL, Frame, Key, Lost, Poll, Stream, raised_by_a_socket
+from fleetmetrics.comm.handshake import OTHER_RUN, Door, Guest, NotFound, Unwelcome, addresses_of, greet
+from fleetmetrics.comm.job import Job
+from fleetmetrics.errors import AgreementError, CommunicatorError, NoChannelError
+
+__all__ = ["Board", "Notice", "Search"]
+
+#: When a worker looks for the first time, and how long it waits between two looks at most.
+_FIRST_SECONDS, _PAUSE_SECONDS = 0.5, 10.0
+#: For one board, and for all boards at one look.
+_STEP_SECONDS, _LOOK_SECONDS = 0.2, 0.5
+#: A board is at one of so many places, and so many are looked at.
+_PLACES, _BOARDS = 2, 64
+
+
+class Notice(NamedTuple):
+    """What a worker waits for."""
+
+    rank: int  # in the job
+    ranks: tuple[int, ...]  # of the group; (): all
+    label: str  # how errors call the exchange
+    channel: int
+    call: int
+    alone: bool  # whether no other thread of its process may be in another exchange meanwhile
+
+    def written(self, kind: int, verdict: str = "") -> Frame:
+        """The frame that says so."""
+        return Frame(kind, 0, json.dumps([*self, verdict]).encode())
+
+
+def _read(frame: Frame) -> tuple[Notice, str]:
+    """What another worker waits for, and the verdict; ValueError or TypeError if it makes no sense."""
+    rank, ranks, label, channel, call, alone, verdict = json.loads(frame.header)
+    notice = Notice(int(rank), tuple(map(int, ranks)), readable(str(label)), int(channel), int(call), bool(alone))
+    return notice, readable(str(verdict))
+
+
+class Board(Door):
+    """Where the first rank of a group says what it waits for.
+
+    Args:
+        job: the group.
+        key: of the job.
+        poll: tells of those who come.
+        mine: what this worker waits for.
+        judge: says why it and another worker can never go on, or "".
+    """
+
+    def __init__(self, job: Job, key: Key, poll: Poll, mine: Notice, judge: Callable[[Notice], str]) -> None:
+        super().__init__(job.board_of(mine.rank), key, poll)
+        self._mine, self._judge = mine, judge
+        self._streams: dict[int, Stream] = {}
+
+    def open(self, end: float) -> None:
+        """Listen, if one of the places is free."""
+        with contextlib.suppress(NoChannelError, NotFound):
+            super().open(end)
+
+    def hear(self, descriptor: int) -> tuple[Notice, str] | None:
+        """Do what an event asks for; return what a worker has said, and what it was told."""
+        stream = self._streams.get(descriptor)
+        if stream is None:
+            guest = self.handle(descriptor)
+            if guest is not None:
+                self._let_in(guest)
+            return None
+        try:
+            frame = stream.receive()
+            if frame is None:
+                return None
+            notice, _ = _read(frame)
+            verdict = self._judge(notice)
+            stream.send(self._mine.written(ANSWER, verdict))
+        except (Lost, ValueError, TypeError, RecursionError):
+            self._let_go(stream)
+            return None
+        self._let_go(stream)
+        return notice, verdict
+
+    def _let_in(self, guest: Guest) -> None:
+        if guest.run != self._job.name:
+            self.refuse(guest, OTHER_RUN, self._job.title)
+            return
+        try:
+            stream = self.admit(guest)
+        except OSError as error:
+            self.drop(guest)
+            if not raised_by_a_socket(error):
+                raise
+            return
+        self._streams[stream.fileno()] = stream
+        if len(self._streams) > _BOARDS:
+            self._let_go(next(iter(self._streams.values())))
+
+    def _let_go(self, stream: Stream) -> None:
+        self._streams.pop(stream.fileno(), None)
+        self._poll.unregister(stream)
+        stream.close()
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for stream in list(self._streams.values()):
+            self._let_go(stream)
+        super().close()
+
+
+class Search:
+    """What a worker that waits in a group finds out of others that wait in another one.
+
+    Args:
+        job: the group.
+        key: of the job.
+        mine: what this worker waits for.
+        called: how many exchanges of a channel of another group of this job this process has begun.
+        poll: of rank 0 of the group, which has a board; None: of another one.
+    """
+
+    def __init__(
+        self, job: Job, key: Key, mine: Notice, called: Callable[[Job, int], int], poll: Poll | None = None
+    ) -> None:
+        self._job, self._key, self._mine, self._called, self._poll = job, key, mine, called, poll
+        self._board: Board | None = None
+        self._found: dict[int, Notice] = {}
+        self._pause = _FIRST_SECONDS
+        self.next = time.monotonic() + _FIRST_SECONDS  # look
+        self.missing: Iterable[int] = ()  # ranks of the job that the first rank of the group waits for
+
+    def look(self, end: float) -> None:
+        """Look at the boards of others, if it is time.
+
+        Raises:
+            AgreementError: if this worker and another one wait for each other.
+        """
+        now = time.monotonic()
+        if now < self.next:
+            return
+        if self._board is None and self._poll is not None:
+            self._board = Board(self._job, self._key, self._poll, self._mine, self._judge)
+        if self._board is not None:
+            self._board.open(end)
+        lower = sorted(range(self._mine.rank), key=lambda rank: (rank not in self._mine.ranks, -rank))
+        for rank in lower[:_BOARDS]:
+            if time.monotonic() > min(end, now + _LOOK_SECONDS):
+                break
+            said = self._ask(rank, min(end, time.monotonic() + _STEP_SECONDS))
+            if said is not None:
+                self._note(*said)
+        self._pause = min(2 * self._pause, _PAUSE_SECONDS)
+        self.next = time.monotonic() + self._pause
+
+    def hear(self, descriptor: int) -> None:
+        """Do what an event of the board asks for; raises as `look`."""
+        said = None if self._board is None else self._board.hear(descriptor)
+        if said is not None:
+            self._note(*said)
+
+    def close(self) -> None:
+        """Take the board away."""
+        if self._board is not None:
+            self._board.close()
+
+    @property
+    def words(self) -> str:
+        """What an error says of those that wait in another group."""
+        if not self._found:
+            return ""
+        texts = [f"rank {each.rank} waits at {each.label}" for each in self._found.values()]
+        return f" Meanwhile {', '.join(texts[:3])}: {_ADVICE}"
+
+    def _note(self, notice: Notice, verdict: str) -> None:
+        if notice.ranks != self._mine.ranks:
+            self._found[notice.rank] = notice
+        if verdict:
+            raise AgreementError(verdict)
+
+    def _judge(self, other: Notice) -> str:
+        """Why this worker, which leads its group, and another can never go on; "" if they may.
+
+        Another thread of one of them could still come to the other's group, and so could this one, if it has had the
+        answer of the exchange in which the other is: then they only wait.
+        """
+        mine = self._mine
+        apart = other.ranks != mine.ranks and other.rank in self.missing and mine.rank in (other.ranks or (mine.rank,))
+        if not (apart and mine.alone and other.alone):
+            return ""
+        if self._called(self._job.with_ranks(other.ranks), other.channel) >= other.call:
+            return ""
+        return (
+            f"the workers disagree: {mine.label} on rank {mine.rank}, {other.label} on rank {other.rank}, and each"
+            f" waits for the other; {_ADVICE}"
+        )
+
+    def _ask(self, rank: int, end: float) -> tuple[Notice, str] | None:
+        """What a worker says on its board, and its verdict; None if it has no board."""
+        job = self._job.board_of(rank)
+        try:
+            places = job.candidates()[:_PLACES]
+        except NoChannelError:  # its machine is not known
+            return None
+        for host, port in places:
+            try:
+                [address, *_] = addresses_of(host, end)
+                stream, _ = greet(job, self._key, address, port, max(1e-3, end - time.monotonic()), end)
+            except (Unwelcome, CommunicatorError):
+                continue
+            except OSError as error:
+                if not raised_by_a_socket(error):
+                    raise
+                continue
+            try:
+                return self._told(stream, end)
+            except (Lost, ValueError, TypeError, RecursionError):
+                continue
+            finally:
+                stream.close()
+        return None
+
+    def _told(self, stream: Stream, end: float) -> tuple[Notice, str] | None:
+        poll = Poll()
+        poll.register(stream)
+        stream.send(self._mine.written(ARRIVAL))
+        while True:
+            frame = stream.receive()
+            if frame is not None:
+                return _read(frame)
+            if time.monotonic() >= end:
+                return None
+            poll.wait(end)
+
+
+_ADVICE = "name the same ranks on every worker of a group, and call groups in one order."
