@@ -129,7 +129,7 @@ def test_a_name_that_is_not_known_yet_is_looked_up_again(monkeypatch: pytest.Mon
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return ["127.0.0.1"]
 
-    monkeypatch.setattr(handshake, "_addresses", addresses)
+    monkeypatch.setattr(handshake, "addresses_of", addresses)
     job = Job(1, 2, endpoint="rank-0.invalid:1")
     with pytest.raises(handshake.NotFound):
         handshake.connect(job, Key(b"k"), time.monotonic() + 0.5)
@@ -138,7 +138,7 @@ def test_a_name_that_is_not_known_yet_is_looked_up_again(monkeypatch: pytest.Mon
 
 def test_a_host_with_many_ports_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(handshake, "_addresses", lambda host, end: asked.append(host) or ["127.0.0.1"])
+    monkeypatch.setattr(handshake, "addresses_of", lambda host, end: asked.append(host) or ["127.0.0.1"])
     job = Job(1, 2, endpoints="rank-0.invalid:8500,rank-1.invalid:8500")
     places, why = handshake._places(job, time.monotonic() + 5)
     assert places == [("127.0.0.1", port) for _, port in job.candidates()] and len(places) > 1 and not why
@@ -183,13 +183,13 @@ def test_a_socket_that_is_connected_to_itself_is_not_rank_0(monkeypatch: pytest.
     monkeypatch.setattr(socket, "create_connection", itself)
     place, now = ("127.0.0.1", free_ports(1)[0]), time.monotonic()
     with pytest.raises(ConnectionRefusedError, match="to itself"):
-        handshake._greet(Job(1, 2), Key(b"k"), *place, 1.0, now + 1)
+        handshake.greet(Job(1, 2), Key(b"k"), *place, 1.0, now + 1)
 
 
 def test_every_address_of_a_name_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four that are silent do not keep a worker from the fifth, and all of them together not beyond the deadline."""
     hosts = [f"127.0.0.{last}" for last in range(2, 7)]
-    monkeypatch.setattr(handshake, "_addresses", lambda host, end: hosts)
+    monkeypatch.setattr(handshake, "addresses_of", lambda host, end: hosts)
     port, found = free_ports(1)[0], []
     job = Job(1, 2, endpoint=f"rank-0.invalid:{port}")
     with contextlib.ExitStack() as stack:
@@ -220,10 +220,10 @@ def test_a_host_is_looked_up_once_for_each_of_its_addresses_and_a_number_not_at_
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     end = time.monotonic() + 10
-    assert handshake._addresses("10.1.2.3", end) == ["10.1.2.3"]
-    assert handshake._addresses("::1", end) == ["::1"]
+    assert handshake.addresses_of("10.1.2.3", end) == ["10.1.2.3"]
+    assert handshake.addresses_of("::1", end) == ["::1"]
     assert asked == []
-    assert [handshake._addresses("rank-0.twice", end) for _ in range(2)] == [["10.0.0.1", "10.0.0.2"]] * 2
+    assert [handshake.addresses_of("rank-0.twice", end) for _ in range(2)] == [["10.0.0.1", "10.0.0.2"]] * 2
     assert asked == ["rank-0.twice"] * 2  # it may have moved
 
 
@@ -278,7 +278,7 @@ class Entry:
         def come() -> None:
             job = replace(self.job, **{"rank": 1, **changed})
             try:
-                stream, _ = handshake._greet(job, Key(key), *self.place, 5.0, time.monotonic() + 5)
+                stream, _ = handshake.greet(job, Key(key), *self.place, 5.0, time.monotonic() + 5)
                 stream.close()
             except Exception as error:
                 self.errors.append(error)
@@ -376,7 +376,7 @@ def test_only_workers_of_this_run_that_cannot_prove_themselves_are_counted(entry
 def test_who_has_proved_itself_at_last_is_no_longer_counted(entry: Entry) -> None:
     entry.meet(b"another secret")
     thread = threading.Thread(
-        target=lambda: handshake._greet(replace(entry.job, rank=1), Key(b"k"), *entry.place, 5.0, time.monotonic() + 5)
+        target=lambda: handshake.greet(replace(entry.job, rank=1), Key(b"k"), *entry.place, 5.0, time.monotonic() + 5)
     )
     thread.start()
     (guest,) = entry.turns(0.3)
@@ -416,7 +416,7 @@ def test_a_worker_goes_on_where_another_run_listens_if_there_are_other_places(mo
     def other(*_: Any) -> Any:
         raise handshake.OtherRun("at host:1 listens rank 0 of another run")
 
-    monkeypatch.setattr(handshake, "_greet", other)
+    monkeypatch.setattr(handshake, "greet", other)
     start = time.monotonic()
     with pytest.raises(CommunicatorError, match="of another run"):
         handshake.connect(Job(1, 2, endpoint="127.0.0.1:1"), Key(b"k"), start + 60)
@@ -431,7 +431,7 @@ def test_what_rank_0_says_of_another_run_is_escaped_and_cut(entry: Entry) -> Non
 
     def come() -> None:
         try:
-            handshake._greet(replace(entry.job, rank=1, run="b"), Key(b"k"), *entry.place, 5.0, time.monotonic() + 5)
+            handshake.greet(replace(entry.job, rank=1, run="b"), Key(b"k"), *entry.place, 5.0, time.monotonic() + 5)
         except handshake.OtherRun as error:
             found.append(str(error))
 
@@ -472,7 +472,7 @@ def test_an_address_of_another_machine_says_what_to_set(monkeypatch: pytest.Monk
     def unknown(host: str, end: float) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(handshake, "_addresses", unknown)
+    monkeypatch.setattr(handshake, "addresses_of", unknown)
     with pytest.raises(InvalidInputError, match=r"FLEETMETRICS_BIND holds 'nowhere'; .* \(Name or service not known\)"):
         handshake.listen(replace(job, bind="nowhere"))
 

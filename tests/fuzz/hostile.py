@@ -155,7 +155,7 @@ def greetings_of_rank_0(data: bytes) -> None:
     with mock.patch.object(handshake.secrets, "token_bytes", lambda size: NONCE), mock.patch.object(
         socket, "create_connection", lambda *arguments: wire
     ), contextlib.suppress(OSError, handshake._Refused, handshake.OtherRun, CommunicatorError):
-        handshake._greet(job, KEY, "127.0.0.1", 1, 1.0, end)
+        handshake.greet(job, KEY, "127.0.0.1", 1, 1.0, end)
         assert knows
 
 

@@ -402,14 +402,14 @@ MUTATIONS = [
     # -- whom and what the channel believes -----------------------------------------------------------------------
     Mutation(
         "a worker takes whoever listens for rank 0",
-        "comm/handshake.py::_greet",
+        "comm/handshake.py::greet",
         'if not hmac.compare_digest(proof, talk.prove(b"rank 0" + code + why)):',
         "if False:",
         "tests/fuzz/test_channel.py -k greetings",
     ),
     Mutation(
         "a worker believes every no",
-        "comm/handshake.py::_greet",
+        "comm/handshake.py::greet",
         "raise _Refused if known else _Stranger",
         "raise _Refused",
         "tests/distributed/test_strangers.py -k 'says_no and only'",
