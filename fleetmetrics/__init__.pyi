@@ -131,6 +131,9 @@ from fleetmetrics.metrics.regression.ranks import XAUC as XAUC
 from fleetmetrics.metrics.regression.relative import MeanAbsolutePercentageError as MeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import SymmetricMeanAbsolutePercentageError as SymmetricMeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import WeightedMeanAbsolutePercentageError as WeightedMeanAbsolutePercentageError
+from fleetmetrics.metrics.tokens import BitsPerByte as BitsPerByte
+from fleetmetrics.metrics.tokens import Perplexity as Perplexity
+from fleetmetrics.metrics.tokens import TokenLoss as TokenLoss
 from fleetmetrics.partial import merge_all as merge_all
 from fleetmetrics.patch import patch_fleet as patch_fleet
 from fleetmetrics.sampling import padding_mask as padding_mask
@@ -157,6 +160,7 @@ __all__ = [
     "AveragePrecision",
     "BalancedAccuracy",
     "BaseMetric",
+    "BitsPerByte",
     "Bootstrap",
     "BootstrapResult",
     "BrierDecomposition",
@@ -223,6 +227,7 @@ __all__ = [
     "NormalizedEntropy",
     "PairedDifference",
     "PearsonCorrelation",
+    "Perplexity",
     "Precision",
     "PrecisionAtFixedRecall",
     "PrecisionAtK",
@@ -255,6 +260,7 @@ __all__ = [
     "SymmetricMeanAbsolutePercentageError",
     "ThresholdSweep",
     "Throughput",
+    "TokenLoss",
     "TweedieDeviance",
     "UAUC",
     "UnauthenticatedWarning",

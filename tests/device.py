@@ -39,12 +39,25 @@ OPERATIONS = (
 #: another one joins them, look whether its kernel waits for the device.
 LOOKED_AT = frozenset(
     [
-        *("abs", "add", "all", "arange", "argmax", "argmin", "bitwise_and", "bitwise_xor", "cast", "clip", "concat"),
+        *(
+            "abs",
+            "add",
+            "all",
+            "arange",
+            "argmax",
+            "argmin",
+            "bitwise_and",
+            "bitwise_xor",
+            "cast",
+            "clip",
+            "concat",
+            "cumsum",
+        ),
         *("divide", "elementwise_pow", "equal", "exp", "expand", "expand_as", "floor_divide", "full", "full_like"),
         *("gather", "greater_equal", "greater_than", "isfinite", "less_than", "log", "log1p", "logical_and"),
         *("logical_not", "logical_or", "matmul", "max", "maximum", "min", "minimum", "multiply", "remainder"),
         *("reshape", "scale", "scatter_", "scatter_nd_add", "searchsorted", "sigmoid", "sinh", "sqrt", "square"),
-        *("stack", "subtract", "sum", "tile", "where"),
+        *("stack", "subtract", "sum", "take_along_axis", "tile", "transpose", "unsqueeze", "where"),
     ]
 )
 #: The cases of the contract whose `add` waits all the same, and for what; docs/guide/gpu.md says why. What is mended

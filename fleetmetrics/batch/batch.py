@@ -42,10 +42,12 @@ class Batch(Sums):
     full: tuple[int, ...] | None = None  # the shape before it was flattened; None: [n]
     checked = True  # False: the samples were not validated
     valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not validated
-    by_element: str | None = None  # any argument that differs within a row of ``[n, m]``
+    counting: Any = None  # flags of the samples that mask, weight and sampler leave in; None: all
+    by_element: str | None = None  # the first argument that differs within a row of ``[n, m]``
     width = 1
     _dropped: Any = None  # if samples were removed, flags of those kept
     _index: Any = None  # of a part: the `label_index` of its elements
+    _rows: Any = None  # of a part: the `row_index` of its elements
 
     def __init__(
         self,
@@ -68,6 +70,7 @@ class Batch(Sums):
             self.weight = xp.cast(self._per_sample(weight, "weight", full), "float64")
         if mask is not None and not self.empty:
             self.mask = self._per_sample(mask, "mask", full)
+        self.columns_by_row: set[str] = set()  # those with one entry for all elements of a row
         self.columns = {name: self._column(value, name, full) for name, value in columns.items()} if columns else {}
 
     def _flatten(self, prediction: Any, class_axis: int | None) -> tuple[int, ...]:
@@ -129,7 +132,7 @@ class Batch(Sums):
         shape = xp.shape(array)
         if len(shape) == 0:
             return xp.multiply(xp.full_like(self.each, 1.0, "float64"), xp.cast(array, "float64"))
-        self.by_element = argument if len(shape) > 1 else self.by_element
+        self.by_element = self.by_element or (argument if len(shape) > 1 else None)
         return self._spread(xp, array, argument, full)
 
     def _spread(self, xp: Any, array: Any, argument: str, full: tuple[int, ...]) -> Any:
@@ -157,6 +160,8 @@ class Batch(Sums):
         if xp is not numpy_ops and xp.kind(array) != "i":
             raise InvalidInputError(f"{argument} must hold integers or texts, one per sample, not {array.dtype}")
         array = xp.reshape(array, [-1]) if len(xp.shape(array)) in (0, 1) else _drop_last_one(xp, array)
+        if len(xp.shape(array)) == 1 < len(full):
+            self.columns_by_row.add(argument)
         return self._spread(xp, array, argument, full)
 
     def leave_out(self, flags: np.ndarray) -> None:
@@ -174,7 +179,7 @@ class Batch(Sums):
         ``self.valid``, for `fleetmetrics.batch.rules.Check`.
         """
         xp = self.xp
-        live = self._live()
+        live = self.counting = self._live()
         ok = None
         rules = applicable(tuple(requirements), self.classes, self.weight is not None) if validate else []
         self.checked = validate
@@ -205,6 +210,7 @@ class Batch(Sums):
         """Keep only these samples: filtered where shapes may change, else zeroed and left out of every sum."""
         xp = self.xp
         self.memo.clear()  # requirements may have filled it
+        self.counting = None if xp.FILTERS else keep
         if not xp.FILTERS:
             self.keep = keep
         elif not keep.all():
@@ -239,6 +245,8 @@ class Batch(Sums):
 
     def given(self, argument: str, place: int) -> Any:
         """What an argument holds for one of the samples, before any was dropped."""
+        if argument in self.columns:
+            return to_host(self.column(argument))[place]
         if argument == "prediction" and self.table is not None:
             return next(self.xp.host(scores)[place - at.start] for at, scores in self.blocks() if place < at.stop)
         return self.xp.host(getattr(self, argument))[place]
@@ -325,6 +333,31 @@ class Batch(Sums):
         zeros = xp.cast(xp.zeros_like(self.each), "int64")
         return xp.reshape(xp.add(xp.reshape(zeros, [-1, self.width]), xp.arange(self.width)), [-1])
 
+    @property
+    def row_index(self) -> Any:
+        """The row of each element of ``[n, m]`` input, int64 ``[n * m]``; not in static programs."""
+        if self._rows is not None:
+            return self._rows
+        kept = np.arange(len(self.each)) if self._dropped is None else np.flatnonzero(self._dropped)
+        return kept // self.width
+
+    def first_of_rows(self, flags: Any) -> Any:
+        """Flags of the first element of each row among those with a flag (None: all) that count."""
+        xp = self.xp
+        if xp.FILTERS:
+            flags = np.ones(len(self.each), bool) if flags is None else flags.copy()
+            rows = self.row_index[flags]
+            flags[flags] = np.append(True, rows[1:] != rows[:-1])[: len(rows)]
+            return flags
+        if self.width < 0:
+            raise InvalidInputError(
+                f"the program leaves the shape of a row open: {list(self.full or ())}; give one entry for each element"
+            )
+        flags = xp.ones_like(xp.cast(self.each, "bool")) if flags is None else flags
+        flags = flags if self.keep is None else xp.logical_and(flags, self.keep)
+        so_far = xp.cumsum(xp.reshape(xp.cast(flags, "int64"), [-1, self.width]), axis=1)
+        return xp.logical_and(flags, xp.reshape(xp.equal(so_far, xp.ones_like(so_far)), [-1]))
+
     def by_row(self, flags: Any) -> Any:
         """Whether all elements of a row have the flag, at its first element; False at the others, to sum over rows."""
         if self.by_element:
@@ -358,12 +391,13 @@ class Batch(Sums):
         """Whole rows of elements by their places along `prediction`, without lanes; not in static programs."""
         batch = copy.copy(self)
         batch.lanes, batch.memo, batch.by_sample, batch.table, batch.full = None, {}, {}, None, None
-        for name in ("prediction", "label", "weight", "keep"):
+        for name in ("prediction", "label", "weight", "keep", "counting"):
             array = getattr(self, name)
             setattr(batch, name, None if array is None else array[place])
         batch.columns = {name: column[place] for name, column in self.columns.items()}
         if self.width > 1:
             batch._index = self.label_index[place]
+            batch._rows = self.row_index[place] if self.xp.FILTERS else None
         return batch
 
 

@@ -88,6 +88,9 @@ class Table:
 
     def only(self, keep: Any) -> Table:
         """The same scores, of which only some samples count; NumPy leaves the others out, Paddle makes them 0."""
+        if self.keep is not None and self.xp.FILTERS:  # those that were left out before have no flag
+            before, keep = keep, self.keep.copy()
+            keep[keep] = before
         return Table(self.xp, self.scores, 1, keep)
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:

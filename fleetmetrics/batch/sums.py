@@ -6,6 +6,8 @@ import copy
 import functools
 from typing import Any, Callable
 
+import numpy as np
+
 from fleetmetrics.batch.lanes import Whole
 from fleetmetrics.xp import Scattered
 
@@ -62,6 +64,20 @@ class Sums:
             return function(self.prediction, *arrays)
         parts = [function(scores, *[each[place] for each in arrays]) for place, scores in self.table.blocks()]
         return parts[0] if len(parts) == 1 else self.xp.concat(parts)
+
+    def of_flagged_rows(self, flags: Any, function: Callable[..., Any], *arrays: Any) -> Any:
+        """As `of_rows`, of the samples with a flag (None: all) alone; 0 for the others."""
+        xp = self.xp
+        if flags is None or (xp.FILTERS and flags.all()):
+            return self.of_rows(function, *arrays)
+        if not xp.FILTERS:
+            return xp.zero_unless(flags, self.of_rows(function, *arrays))
+        blocks = [(slice(None), self.prediction[flags])] if self.table is None else self.table.only(flags).blocks()
+        arrays = tuple(each[flags] for each in arrays)
+        found = np.concatenate([function(scores, *[each[place] for each in arrays]) for place, scores in blocks])
+        values = np.zeros(len(flags), found.dtype)
+        values[flags] = found
+        return values
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """An array with an entry per sample, made once; unlike what is `cached` it stays when samples are dropped."""

@@ -15,3 +15,4 @@ from fleetmetrics.formulas.pairs import *
 from fleetmetrics.formulas.ranking import *
 from fleetmetrics.formulas.ratio import *
 from fleetmetrics.formulas.regression import *
+from fleetmetrics.formulas.tokens import *

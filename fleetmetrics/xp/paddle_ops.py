@@ -15,7 +15,20 @@ from typing import Any
 import paddle
 
 # isort: off
-from paddle import add, bitwise_xor, divide, exp, full_like, isfinite, log, log1p, logical_and, logical_not, logical_or
+from paddle import (
+    add,
+    bitwise_xor,
+    cumsum,
+    divide,
+    exp,
+    full_like,
+    isfinite,
+    log,
+    log1p,
+    logical_and,
+    logical_not,
+    logical_or,
+)
 from paddle import minimum, multiply, ones_like, sinh, square, subtract, where, zeros_like
 # isort: on
 

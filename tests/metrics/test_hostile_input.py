@@ -102,7 +102,9 @@ def test_columns_of_a_data_frame_are_taken_as_they_are():
     pandas = pytest.importorskip("pandas")
     for name in NAMES:
         data = draw(name, first_dtypes(name), "real")
-        if data.prediction.ndim > 2:
+        if any(part is not None and part.ndim > 2 for part in data[:4]) or any(
+            column.ndim > 1 for column in data.columns.values()
+        ):
             continue
         frames = data.map(lambda part: pandas.Series(part)[::-1][::-1] if part.ndim == 1 else pandas.DataFrame(part))
         columns = {key: pandas.Series(column, dtype=object) for key, column in data.columns.items()}
@@ -143,10 +145,9 @@ def test_what_is_no_array_of_numbers_is_an_error_that_names_the_argument(broken)
                 continue
             metric = CASES[name].make()
             given = {**arguments(metric, good), argument: broken}
-            named = argument
+            named = dict(zip(("prediction", "label"), metric.arguments)).get(argument, argument)
             if argument == "prediction" and "value" in given:
                 given["value"] = given.pop("prediction")
-                named = "value"
             with pytest.raises(fm.FleetMetricsError, match=rf"^\S+( \(.*\))?: {named} "):
                 metric.add(**given)
 

@@ -29,17 +29,17 @@ LOWEST = float(np.finfo(np.float64).eps)
 _ROUNDING = {True: 2.0**-11.5, False: 2.0**-7}
 
 
+def adds_up(xp: Any, scores: Any) -> Any:
+    """Which rows ``[n, classes]`` are probabilities of all classes."""
+    values = xp.cast(scores, "float64")
+    within = xp.is_probability(values)
+    total = xp.sum_of_rows(xp.where(within, values, xp.zeros_like(values)))
+    rounding = _ROUNDING["64" in str(scores.dtype)]
+    return xp.logical_and(xp.all_rows(within), xp.logical_not(xp.greater(xp.absolute(total - 1), rounding)))
+
+
 def _is_distribution(batch: Batch) -> Any:
-    xp = batch.xp
-
-    def adds_up(scores: Any) -> Any:
-        values = xp.cast(scores, "float64")
-        within = xp.is_probability(values)
-        total = xp.sum_of_rows(xp.where(within, values, xp.zeros_like(values)))
-        rounding = _ROUNDING["64" in str(scores.dtype)]
-        return xp.logical_and(xp.all_rows(within), xp.logical_not(xp.greater(xp.absolute(total - 1), rounding)))
-
-    return batch.of_rows(adds_up)
+    return batch.of_rows(lambda scores: adds_up(batch.xp, scores))
 
 
 DISTRIBUTION = Requirement(

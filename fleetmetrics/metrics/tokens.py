@@ -1,0 +1,372 @@
+"""Losses of language models, over all tokens that count: whatever the batches, their padding and the workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics import formulas
+from fleetmetrics.arguments import choice_of
+from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.metric import Settings, Undefinable, formula_of
+from fleetmetrics.metrics.classification import task as tasks
+from fleetmetrics.metrics.classification.losses import adds_up, log_softmax
+from fleetmetrics.metrics.classification.task import Task
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["BitsPerByte", "Perplexity", "TokenLoss"]
+
+_Of = Literal["logits", "token_losses", "mean_losses"]
+#: What the first two arguments of `add` are called, by what a metric is made for.
+_ARGUMENTS = {
+    "logits": ("prediction", "label", "weight", "mask"),
+    "token_losses": ("loss", "label", "weight", "mask"),
+    "mean_losses": ("loss", "tokens", "weight", "mask"),
+}
+#: How far below 0 a loss may be that was computed in low precision.
+_ROUNDING = 1e-3
+#: How many samples are looked at before all are, for probabilities in the place of logits.
+_FIRST = 64
+
+
+# -- what is required -------------------------------------------------------------------------------------
+
+
+class _Logits(NamedTuple):
+    """Whether the logits of a sample give its label a finite loss."""
+
+    task: Task
+
+    def __call__(self, batch: Batch) -> Any:
+        return batch.xp.isfinite(_losses(batch, self.task))
+
+
+class _NoProbabilities(NamedTuple):
+    """False for all samples, if those that count are probabilities of all classes without an exception."""
+
+    task: Task
+
+    def __call__(self, batch: Batch) -> Any:
+        xp, live = batch.xp, _live(batch, self.task)
+        place, first = next(iter(batch.blocks()))
+        alike = _all_of(xp, adds_up(xp, first[:_FIRST]), None if live is None else live[place][:_FIRST])
+        if not xp.is_eager(alike):
+            return xp.logical_and(xp.logical_not(alike), xp.ones_like(xp.cast(batch.labels, "bool")))
+        if not alike.item():
+            return None
+        flags = batch.of_rows(lambda scores: adds_up(xp, scores))
+        return xp.logical_not(flags) if _all_of(xp, flags, live).item() else None
+
+
+def _all_of(xp: Any, flags: Any, live: Any) -> Any:
+    """Whether there are samples that count, and all have the flag."""
+    if live is None:
+        live = xp.ones_like(flags)
+    met = xp.sum(xp.logical_and(flags, live))
+    return xp.logical_and(xp.equal(met, xp.sum(live)), xp.greater(met, 0))
+
+
+def _is_loss(batch: Batch) -> Any:
+    return _at_least_0(batch.xp, batch.values)
+
+
+def _at_least_0(xp: Any, values: Any) -> Any:
+    return xp.logical_and(xp.isfinite(values), xp.logical_not(xp.greater(-values, _ROUNDING)))
+
+
+def _of_counted_tokens(batch: Batch) -> Any:
+    """Whether a mean loss is a loss; that of no token may be anything."""
+    xp = batch.xp
+    return xp.logical_or(xp.logical_not(xp.cast(batch.labels, "bool")), _is_loss(batch))
+
+
+def _is_number_of_tokens(batch: Batch) -> Any:
+    xp, tokens = batch.xp, batch.labels
+    whole = xp.equal(tokens, xp.cast(xp.cast(tokens, "int64"), str(tokens.dtype).rpartition(".")[2]))
+    return xp.logical_and(xp.is_weight(tokens), whole)
+
+
+def _is_size(batch: Batch) -> Any:
+    sizes = batch.column("bytes")
+    if isinstance(sizes, np.ndarray) and sizes.dtype.kind == "U":
+        raise InvalidInputError("bytes must hold integers, not texts: give len(text.encode()) of each")
+    return batch.xp.is_weight(batch.xp.asarray(sizes, "bytes"))
+
+
+LOSS = Requirement("prediction", "a loss: a finite number of at least 0 (the negative of a log-likelihood)", _is_loss)
+MEAN = LOSS._replace(holds=_of_counted_tokens)
+TOKENS = Requirement("label", "a whole number of at least 0, the number of tokens", _is_number_of_tokens)
+BYTES = Requirement("bytes", "a whole number of at least 0, the bytes of the text", _is_size)
+
+
+def _logits_rules(task: Task) -> tuple[Requirement, ...]:
+    are_logits: Any = _NoProbabilities(task)
+    have_losses: Any = _Logits(task)
+    return (
+        Requirement(
+            "prediction",
+            "logits, and all of these are probabilities (give their logarithms, or LogLoss the probabilities)",
+            are_logits,
+        ),
+        Requirement(
+            "prediction",
+            "logits without nan and inf; -inf is allowed for other classes than the label's",
+            have_losses,
+        ),
+    )
+
+
+# -- what a batch adds -------------------------------------------------------------------------------------
+
+
+def _live(batch: Batch, task: Task) -> Any:
+    """Flags of the samples that count and whose label is not ignored; None: all."""
+    counted = tasks.counted(batch, task)
+    if counted is None or batch.counting is None:
+        return batch.counting if counted is None else counted
+    return batch.xp.logical_and(counted, batch.counting)
+
+
+def _losses(batch: Batch, task: Task) -> Any:
+    """The loss of each token, float64; 0 where it does not count. The only look at all logits."""
+
+    def of_block(scores: Any, label: Any) -> Any:
+        return -log_softmax(batch.xp, scores, label)
+
+    def made() -> Any:
+        return batch.of_flagged_rows(_live(batch, task), of_block, batch.xp.cast(batch.labels, "int64"))
+
+    return batch.once((_losses, task), made)
+
+
+@statistic
+def _sum_of_losses(batch: Batch, of: _Of, task: Task) -> Any:
+    if of == "logits":
+        return batch.weighted_sum(_losses(batch, task), zero_at_zero=True)
+    if of == "token_losses":
+        return batch.weighted_sum(tasks.zero_unless(batch, tasks.counted(batch, task), batch.values))
+    xp = batch.xp
+    sums = xp.multiply(batch.values, batch.targets)
+    return batch.weighted_sum(xp.where(xp.cast(batch.labels, "bool"), sums, xp.zeros_like(sums)))
+
+
+@statistic
+def _tokens(batch: Batch, of: _Of, task: Task) -> Any:
+    if of == "mean_losses":
+        return batch.weighted_sum(batch.xp.cast(batch.labels, "int64"))
+    return tasks.counted_total(batch, task)
+
+
+@statistic
+def _bytes(batch: Batch, of: _Of, task: Task) -> Any:
+    xp = batch.xp
+    sizes = xp.cast(xp.asarray(batch.column("bytes"), "bytes"), "int64")
+    counted = None if of == "mean_losses" else tasks.counted(batch, task)
+    if "bytes" in batch.columns_by_row:
+        counted = batch.first_of_rows(counted)
+    return batch.weighted_sum(tasks.zero_unless(batch, counted, sizes))
+
+
+class TokenLoss(Undefinable):
+    """Mean negative log-likelihood of the tokens that count, in nats: the evaluation loss of a language model.
+
+    Formula: ``sum(w * l) / sum(w)`` over the tokens of all workers, where ``l`` is ``-ln(softmax(logits)[label])``; in
+    float64 whatever the dtype of the inputs. A mean of the means of batches would depend on how many tokens each has.
+
+    ``add`` takes, by ``of``:
+
+    - ``"logits"``: ``add(logits, label)``, logits ``[n, tokens, classes]`` and ``[n, tokens]``, the classes of the
+      tokens that they predict; or of any shape with an axis for the classes (see ``class_axis``). They are read once,
+      in blocks, and not copied;
+    - ``"token_losses"``: ``add(loss, label)``, the loss of each token ``[n, tokens]``, as of
+      ``cross_entropy(reduction="none")``; labels are for ``ignore_index`` only;
+    - ``"mean_losses"``: ``add(loss, tokens)``, the mean loss of a batch and the number of its tokens, numbers or arrays
+      of equal shape.
+
+    Masks and weights are per row, ``[n]``, or per token. Undefined where no token counts.
+
+    Source: Jelinek, Mercer, Bahl and Baker, "Perplexity: a measure of the difficulty of speech recognition tasks",
+    Journal of the Acoustical Society of America 62 (1977).
+
+    Elsewhere: `cross_entropy`, `eval_loss`.
+
+    Args:
+        of: what `add` is given.
+        ignore_index: tokens with this label, or one of several in a list, do not count; often -100. Not of mean losses.
+        class_axis: the axis of the logits that holds the classes; None: the last.
+
+    Examples:
+        >>> metric = TokenLoss(ignore_index=-100)
+        >>> metric.add([[[2.0, 1.0, 0.0], [5.0, 5.0, 5.0]]], [[0, -100]])
+        >>> round(metric.compute(), 6)
+        0.407606
+        >>> metric = TokenLoss(of="mean_losses")
+        >>> metric.add(2.0, tokens=30)
+        >>> metric.add(4.0, tokens=10)
+        >>> metric.compute()
+        2.5
+    """
+
+    formula = formula_of(formulas.token_loss, "zero_division")
+
+    def __init__(
+        self,
+        *,
+        of: _Of = "logits",
+        ignore_index: int | Sequence[int] | None = None,
+        class_axis: int | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        super().__init__(**settings)
+        self.of = choice_of("of", of, tuple(_ARGUMENTS))
+        self.arguments = _ARGUMENTS[of]
+        self.class_axis = tasks.class_axis_of(class_axis)
+        self.task = tasks.task_of("multiclass", from_logits=True, ignore_index=ignore_index, by_shape=True)
+        if of == "mean_losses" and self.task.ignore_index is not None:
+            raise InvalidInputError(f"ignore_index belongs to logits and to losses of tokens, not to of={of!r}")
+        if of != "logits" and class_axis is not None:
+            raise InvalidInputError(f"class_axis belongs to logits, not to of={of!r}")
+        if of == "token_losses" and self.task.ignore_index is None:
+            self.takes_label = None
+        self.settle(ignore_index=self.task.ignore_index)
+        self.requirements = self._rules(tasks.unless_ignored("class_label", self.task.ignore_index))
+        self._declare()
+
+    def _declare(self) -> None:
+        self._declare_loss()
+        of_tokens = tasks.total_key(self.task) if self.of != "mean_losses" else None
+        self.declare("total", key=of_tokens, statistic=_tokens, settings=("of", "task"))
+
+    def _declare_loss(self) -> None:
+        self.declare("loss", dtype="float64", statistic=_sum_of_losses, settings=("of", "task"))
+
+    def _rules(self, label: str | Requirement) -> tuple[str | Requirement, ...]:
+        if self.of == "mean_losses":
+            return (TOKENS, MEAN)
+        if self.of == "token_losses":
+            return (tasks.unless_ignored(LOSS, self.task.ignore_index),)
+        return (label, *_logits_rules(self.task))
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        self._check_shape(batch)
+        return self._rules(self.task.of(batch).label_rule if self.of == "logits" else "")
+
+    def _check_shape(self, batch: Batch) -> None:
+        if self.of == "logits":
+            if batch.label is None:
+                raise InvalidInputError("label is missing; give add(prediction, label), or losses to of='token_losses'")
+            if not batch.classes:
+                raise InvalidInputError(
+                    "prediction has the label's shape; it must have one axis more, of the logits of all classes. For "
+                    "losses that were computed already there is of='token_losses' or of='mean_losses'"
+                )
+        elif batch.classes:
+            raise InvalidInputError(
+                f"prediction has an axis of {batch.classes} more than the label; with of={self.of!r} their shapes must "
+                "be equal. For logits there is of='logits'"
+            )
+        elif self.of == "mean_losses" and batch.label is None:
+            raise InvalidInputError(
+                "tokens is missing, of how many tokens the loss is the mean; give add(loss, tokens)"
+            )
+        elif self.of == "token_losses" and self.task.ignore_index is not None and batch.label is None:
+            raise InvalidInputError("label is missing, and ignore_index leaves out tokens by their labels")
+        elif self.of == "token_losses" and batch.label is batch.mask is None and batch.full is None and batch.rows == 1:
+            raise InvalidInputError(
+                "prediction is one number, the loss of one token or the mean of a batch. Give a mean and its number of "
+                "tokens to of='mean_losses', and the loss of one token beside its label"
+            )
+
+    def add(
+        self,
+        prediction: Any = None,
+        label: Any = None,
+        weight: Any = None,
+        mask: Any = None,
+        *,
+        loss: Any = None,
+        tokens: Any = None,
+        **columns: Any,
+    ) -> None:
+        """Accumulate one batch, of what ``of`` says.
+
+        Args:
+            prediction: logits.
+            label: the classes of the tokens.
+            weight: one number of at least 0 per row, or per token; None: 1.
+            mask: one flag per row, or per token; False leaves it out. None: all count.
+            loss: losses, in the place of logits.
+            tokens: of mean losses, how many tokens each is the mean of, in the place of labels.
+            **columns: as for `Metric.add`.
+
+        Raises:
+            InvalidInputError: as for `Metric.add`; or an argument belongs to another ``of``.
+        """
+        for name, given, place in (("loss", loss, 0), ("tokens", tokens, 1)):
+            if given is not None and self.arguments[place] != name:
+                raise InvalidInputError(
+                    f"{self.called()}: {name} does not belong to of={self.of!r}, which takes "
+                    f"add({self.arguments[0]}, {self.arguments[1]})"
+                )
+        super().add(
+            loss if prediction is None else prediction, tokens if label is None else label, weight, mask, **columns
+        )
+
+
+class Perplexity(TokenLoss):
+    """The exponential of the mean negative log-likelihood of the tokens: how many equally likely ones it is worth.
+
+    Formula: ``exp(sum(w * l) / sum(w))``, with ``l`` as for `TokenLoss`; infinity where the mean is above 709.78 nats,
+    since float64 ends there. Inputs and arguments as for `TokenLoss`. Undefined where no token counts.
+
+    Source: Jelinek, Mercer, Bahl and Baker, "Perplexity: a measure of the difficulty of speech recognition tasks",
+    Journal of the Acoustical Society of America 62 (1977).
+
+    Examples:
+        >>> metric = Perplexity()
+        >>> metric.add([[[1.0, 1.0], [1.0, 1.0]]], [[0, 1]])
+        >>> metric.compute()
+        2.0
+    """
+
+    formula = formula_of(formulas.perplexity, "zero_division")
+
+
+class BitsPerByte(TokenLoss):
+    """The negative log-likelihood of a text in bits, by its bytes: comparable between models of different tokenizers.
+
+    Formula: ``sum(w * l) / (ln(2) * sum(w * b))``, with ``l`` as for `TokenLoss` and ``b`` the number of bytes.
+
+    ``add(..., bytes=)`` takes what `TokenLoss` takes, and the sizes of the texts in bytes: integers, one per row, which
+    count once for a row with a token that counts; or one per token. Undefined without bytes.
+
+    Source: Gao et al., "The Pile: an 800GB dataset of diverse text for language modeling" (2020), section 3.1.
+
+    Elsewhere: `bits_per_byte`.
+
+    Examples:
+        >>> metric = BitsPerByte(of="token_losses")
+        >>> metric.add([[2.0, 1.0, 3.0]], bytes=[4])
+        >>> round(metric.compute(), 6)
+        2.164043
+    """
+
+    columns = ("bytes",)
+    formula = formula_of(formulas.bits_per_byte, "zero_division")
+
+    def _declare(self) -> None:
+        self._declare_loss()
+        self.declare("size", statistic=_bytes, settings=("of", "task"))
+
+    def _rules(self, label: str | Requirement) -> tuple[str | Requirement, ...]:
+        return (*super()._rules(label), BYTES)
+
+    def _check_shape(self, batch: Batch) -> None:
+        super()._check_shape(batch)
+        if batch.by_element == "weight" and "bytes" in batch.columns_by_row:
+            raise InvalidInputError("weight has one entry per token and bytes one per row; give bytes per token")
