@@ -194,7 +194,7 @@ kills: $(CPU)/.ready  ## kill a worker 1,000 times, cut a connection 1,000 times
 	@$(CPU)/bin/python -m tests.distributed.kills $(ARGS)
 
 bench-metrics: $(BENCH)/.ready  ## time the metrics beside NumPy, scikit-learn, torchmetrics and torcheval
-	@for script in metrics catalogue; do $(BENCH)/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
+	@for script in metrics catalogue dense; do $(BENCH)/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
 
 bench-engines: $(ENGINES)/.ready  ## time Spark, Ray and Dask beside one process and Spark's own evaluator
 	@$(ENGINES)/bin/python benchmarks/engines.py $(ARGS)
