@@ -117,7 +117,7 @@ def of_tokens(factor: float) -> list[list[str]]:
         np.testing.assert_allclose(variants[ours](), variants[each](), rtol=1e-5)
     times = in_turn(variants, round(factor * ROUNDS["tokens"]))
     what = f"{ours}, [{FEW}, {TOKENS}, {WORDS:,}] float32"
-    lines = [row(what, each, times[ours], times[each], Target(">=", 1)) for each in others]
+    lines = [row(what, each, times[ours], times[each], Target("<=", 1)) for each in others]
     return [[*line[:-2], "", ""] for line in lines]
 
 
