@@ -14,14 +14,15 @@ import json
 import os
 import secrets
 import socket
+from dataclasses import replace
 from typing import Any, Callable, Sequence, TypeVar, cast
 
 import numpy as np
 
 from fleetmetrics.comm.blocks import LETTER_UNIT as UNIT
 from fleetmetrics.comm.blocks import letter_in, written
-from fleetmetrics.comm.communicator import Letter
-from fleetmetrics.comm.deadline import Deadline, began, margin
+from fleetmetrics.comm.communicator import Communicator, Letter
+from fleetmetrics.comm.deadline import Deadline, began, margin, run_until
 from fleetmetrics.comm.failures import Caught, described, late_text, named_error
 from fleetmetrics.comm.job import split_endpoint
 from fleetmetrics.comm.slabs import Slab
@@ -75,16 +76,12 @@ class MPICommunicator(SocketCommunicator):
         start = _start_of(MPI, world)
         meeting = start.meet(deadline)
         label, trouble, self._broken = f"mpi {start.tries}", trouble or start.broken, start.broken
-        meeting.consult("MPICommunicator", _check_places, _place(comm), timeout=deadline.left, trouble=trouble)
+        note = [_place(comm), _own_address(meeting.world_size)]
+        told = meeting.consult("MPICommunicator", _check_places, note, timeout=deadline.left, trouble=trouble)
         # MPI counts up to 2**31 - 1
         self._mpi, self._unit = MPI, MPI.BYTE.Create_contiguous(UNIT).Commit()
-        super().__init__(
-            rank=meeting.rank,
-            world_size=meeting.world_size,
-            endpoint=start.endpoint,
-            secret=start.secret,
-            channel=label,
-        )
+        self._machines: list[str] = told.note
+        super().__init__(meeting._job, channel=label)
 
         def duplicate() -> Any:
             found, request = world.Idup()
@@ -95,6 +92,16 @@ class MPICommunicator(SocketCommunicator):
             self._comm = self._inside("MPICommunicator", duplicate, deadline)
         finally:
             start.broken = self._broken
+
+    def _among(self, ranks: tuple[int, ...]) -> Communicator:
+        found = self._groups.get(ranks)
+        if found is None or found._channel.closed:
+            found = self._groups[ranks] = _GroupOfMPI(self, ranks)
+        return found
+
+    def _shared(self) -> Any:
+        """MPI's communicator; asked for where all have agreed to enter an operation."""
+        return self._comm
 
     def shuffle(
         self,
@@ -115,12 +122,13 @@ class MPICommunicator(SocketCommunicator):
             return Letter(None)
 
         def exchange() -> list[Letter]:
+            comm = self._shared()
             sizes = np.array([sum(map(len, part)) // UNIT for part in parts])
             given, come = np.frombuffer(b"".join(itertools.chain(*parts)), np.uint8), np.empty_like(sizes)
-            self._finish(self._comm.Ialltoall(sizes, come), sizes, come)
+            self._finish(comm.Ialltoall(sizes, come), sizes, come)
             data = np.empty(UNIT * int(come.sum()), np.uint8)
             send, receive = ([each, of, np.cumsum(of) - of, self._unit] for each, of in ((given, sizes), (data, come)))
-            self._finish(self._comm.Ialltoallv(send, receive), given, data)
+            self._finish(comm.Ialltoallv(send, receive), given, data)
             ends = UNIT * np.cumsum(come)
             return [letter_in(data[end - UNIT * size : end].data) for end, size in zip(ends.tolist(), come.tolist())]
 
@@ -142,7 +150,7 @@ class MPICommunicator(SocketCommunicator):
         def exchange() -> None:
             for slab in chosen:
                 given, operation = np.ascontiguousarray(slab.whole()), getattr(self._mpi, slab.reduction.upper())
-                self._finish(self._comm.Iallreduce(given, slab.found, operation), given, slab.found)
+                self._finish(self._shared().Iallreduce(given, slab.found, operation), given, slab.found)
 
         chosen: list[Slab] = []
         if able:
@@ -188,6 +196,34 @@ class MPICommunicator(SocketCommunicator):
         except BaseException:
             _abandoned.append((request, buffers))
             raise
+
+
+class _GroupOfMPI(MPICommunicator):
+    """Some workers of an MPI communicator: they meet over a star of their own, and enter MPI as a group."""
+
+    def __init__(self, whole: MPICommunicator, ranks: tuple[int, ...]) -> None:
+        # of an endpoint the group takes the machine only, and derives the port
+        endpoints = ",".join(f"[{machine}]:1" if ":" in machine else f"{machine}:1" for machine in whole._machines)
+        SocketCommunicator.__init__(
+            self, replace(whole._job, endpoints=endpoints).among(ranks), channel=whole._channel.name
+        )
+        self._mpi, self._unit, self._broken = whole._mpi, whole._unit, whole._broken
+        self._whole, self._ranks = whole, ranks
+        self._comm = None
+
+    def _shared(self) -> Any:
+        if self._comm is None:
+            whole = self._whole._comm
+            tag = int.from_bytes(self._job.name[:2], "big") >> 1  # of several threads each has one of its own
+
+            def create() -> Any:
+                return whole.Create_group(whole.Get_group().Incl(list(self._ranks)), tag)
+
+            # all are here; it knows no deadline, and MPI is not asked from a thread where it allows for none
+            seconds = self._deadline.remaining - self._spare
+            by_threads = self._mpi.Query_thread() == self._mpi.THREAD_MULTIPLE
+            self._comm = run_until(create, seconds, self._job.group) if by_threads else create()
+        return self._comm
 
 
 def _refuse_alone() -> None:
@@ -303,14 +339,15 @@ def _place(comm: Any) -> list[str | None] | None:
 
 def _check_places(letters: Sequence[Letter]) -> Letter:
     size = len(letters)
-    for rank, letter in enumerate(letters):
-        number, workers = letter.note or (None, None)
+    places, addresses = zip(*(letter.note for letter in letters))
+    for rank, place in enumerate(places):
+        number, workers = place or (None, None)
         if workers is not None and (number, workers) != (str(rank), str(size)):
             raise InvalidInputError(
                 f"MPI's rank {rank} of {size} has PADDLE_TRAINER_ID={number} and PADDLE_TRAINERS_NUM={workers};"
                 " they must agree. Unset them, or give MPICommunicator a communicator whose ranks are those"
             )
-    return Letter(None)
+    return Letter(addresses)
 
 
 def _own_address(size: int) -> str:

@@ -55,6 +55,20 @@ def test_metrics_are_global_and_the_same_on_every_rank(workers: int) -> None:
         assert report["same"]
 
 
+def test_groups_overlap_need_no_rank_0_and_reduce_over_mpi_to_the_bits_of_the_star() -> None:
+    reports = run(WORKER, 4, "mpi", args={"case": "groups"}, env=ENGINE)
+    for rank, report in enumerate(reports):
+        assert report["total"] == 4
+        assert "which is not in it" in report["outside"]
+        for ranks, (kind, over_mpi, times, over_star, as_many, wrong) in report["found"].items():
+            members = [int(each) for each in re.findall(r"\d", ranks)]
+            assert rank in members and kind == "_GroupOfMPI"
+            assert over_mpi[0] == sum(199_999 + each for each in members)
+            assert over_mpi == over_star and times == as_many > 0
+            assert wrong.startswith("InvalidInputError: on rank 2: ")
+            assert report["found"][ranks] == reports[2]["found"][ranks]
+
+
 @pytest.mark.parametrize("workers", [2, 4])
 def test_records_fold_on_all_workers_to_the_bits_of_the_star_and_of_one_process(workers: int) -> None:
     sizes = [2000, 2**24]

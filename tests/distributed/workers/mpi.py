@@ -54,6 +54,29 @@ def folding() -> None:
     report(rank=channel.rank, found=found, shuffled=shuffled, wrong=wrong, after=int(fm.sum(1)))
 
 
+def groups() -> None:
+    """Groups that overlap, without rank 0, before the others have come; over MPI and over the star."""
+    whole: Any = fm.get_communicator()
+    rank, found = whole.rank, {}
+    large = np.arange(200_000) + rank
+    for ranks in ([1, 2], [0, 2, 3], [2, 3]):
+        if rank not in ranks:
+            continue
+        channel = whole.among(ranks)
+        done: list[int] = []
+        finish = channel._finish
+        channel._finish = lambda *given, finish=finish, done=done: (done.append(1), finish(*given))
+        metric = dealt(fm.GAUC(name="it"), rank, whole.world_size)
+        results = []
+        for channel.spreads in (True, False):
+            results.append((channel.all_reduce(large)[-1], repr(metric.compute(group=ranks, timeout=20))))
+            results.append(len(done))
+        wrong = error_text(lambda: channel.all_reduce(["x"] if rank == 2 else [1]))  # noqa: B023
+        found[str(ranks)] = [type(channel).__name__, *results, wrong]
+    outside = error_text(lambda: whole.among([(rank + 1) % 4]))
+    report(rank=rank, found=found, outside=outside, total=int(fm.sum(1)))
+
+
 def reducing() -> None:
     """Large states over MPI and over the star, and how often MPI did it."""
     channel: Any = fm.get_communicator()
@@ -168,6 +191,7 @@ if __name__ == "__main__":
     cases: dict[str, Any] = {
         "metrics": metrics,
         "folding": folding,
+        "groups": groups,
         "reducing": reducing,
         "not_chosen": not_chosen,
         "late_to_the_start": late_to_the_start,
