@@ -95,7 +95,8 @@ class Dealing:
         if (self.ranks, self.local_rank) != (workers, rank):
             raise InvalidInputError(
                 f"the sampler deals to rank {self.local_rank} of {self.ranks}, and this worker is rank {rank} of"
-                f" {workers}; make the sampler with num_replicas={workers} and rank={rank}."
+                f" {workers}; make the sampler with num_replicas={workers} and rank={rank}, or, where several workers"
+                f" are dealt the same samples, give group= the {self.ranks} that have different ones."
                 " For the value of this worker alone there is compute_local, or evaluate_local"
             )
 

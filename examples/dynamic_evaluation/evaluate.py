@@ -19,6 +19,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 import fleetmetrics
+from fleetmetrics import Accuracy, Count, MetricCollection
 from fleetmetrics.evaluator import Evaluator
 
 HELD_OUT = 457  # samples: no number of workers divides them
@@ -40,7 +41,7 @@ class Digits(fleetmetrics.BaseMetric):
 
 
 @paddle.no_grad()
-def feed(model, loader, *pairs):
+def feed(model, loader, *pairs, states=None):
     """The loop of an evaluation, the same on one worker and on many."""
     for image, label, sample in loader:
         # Probabilities: `Accuracy` by default counts no score below 0, as logits may be. And the last bits of a
@@ -51,6 +52,8 @@ def feed(model, loader, *pairs):
         for metric, evaluator in pairs:
             metric.add(score=score, label=label, sample=sample)
             evaluator.process(data_samples)
+        if states is not None:  # The third way: metrics that keep no samples, but sums of them.
+            states.add(score, label)
 
 
 def values(metric, evaluator, size=None):
@@ -81,27 +84,27 @@ def main():
     for shuffle in (False, True):
         sampler = paddle.io.DistributedBatchSampler(held_out, BATCH, shuffle=shuffle)
         exact = Digits(sampler=sampler), Evaluator(METRICS, sampler=sampler)  # this is all that you need
-        # For the comparison: one sample from each worker in turn, cut at the size, as MMEval and MMEngine do it;
-        # a worker's own values; and which of its samples are padding, in the pass to come.
+        states = MetricCollection({"accuracy": Accuracy(), "samples": Count()}, sampler=sampler)  # or this
+        # For the comparison: one sample from each worker in turn, cut at the size, as MMEval and MMEngine do it; and
+        # a worker's own values.
         turns = Digits(dist_collect_mode="unzip"), Evaluator(METRICS, collect_mode="unzip")
         own = Digits(), Evaluator(METRICS)
-        padding = fleetmetrics.padding_mask(sampler)
-
-        feed(model, paddle.io.DataLoader(held_out, batch_sampler=sampler), exact, turns, own)
+        feed(model, paddle.io.DataLoader(held_out, batch_sampler=sampler), exact, turns, own, states=states)
         overall, counted = values(*exact)
+        right &= states.compute() == {"accuracy": overall["accuracy"], "samples": HELD_OUT}
         interleaved, others = values(*turns, size=HELD_OUT)
         with alone():
-            local, _ = values(*own)
-        # By rank: its own values and the global ones; its samples and its padding.
+            local, dealt = values(*own)
+        # By rank: its own values and the global ones; how many samples it was dealt, and how many of them are padding.
         rows = workers.all_gather(np.array([[*local.values()], [*overall.values()]]))
-        shares = workers.all_gather(np.array([padding.size, padding.sum()]))
+        shares = workers.all_gather(np.array([len(dealt), len(dealt) - states.compute_local()["samples"]]))
         if workers.rank == 0:
             print("\nshuffled" if shuffle else "\nin order")
             show(one_process, overall, interleaved, [row for row, _ in rows])
-            for rank, (dealt, padded) in enumerate(shares):
+            for rank, (share, padded) in enumerate(shares):
                 right &= (same := np.array_equal(rows[rank][1], [*one_process.values()]))
                 verdict = "the global values of one process" if same else "OTHER GLOBAL VALUES THAN ONE PROCESS"
-                print(f"worker {rank}: {dealt} samples, {padded} of them padding; {verdict}")
+                print(f"worker {rank}: {share} samples, {padded} of them padding; {verdict}")
             print(f"global:      {tally(counted)}\ninterleaved: {tally(others)}")
     sys.exit(0 if right else 1)
 
