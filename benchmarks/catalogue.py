@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from _job import Gate, Place, place, report, run
-from _report import HEADER, Target, arguments, in_turn, machine, row, table, write
+from _report import HEADER, Target, arguments, in_turn, machine, row, seconds, table, write
 
 WORKERS = 2
 USERS, EACH = 20_000, 10
@@ -44,7 +44,7 @@ def main() -> None:
         "torchmetrics": torchmetrics.__version__,
         "torcheval": torcheval.__version__,
     }
-    rows = [*of_queries(options.rounds), *of_add(options.rounds)]
+    rows = [*of_queries(options.rounds), *of_add(options.rounds), of_sampler(options.rounds)]
     findings = run(__file__, WORKERS, arguments=["--rounds", str(options.rounds)])
     rows += of_exchange(findings)
     text = f"{machine(versions)}\n\n{table(HEADER, rows)}"
@@ -142,6 +142,31 @@ def of_add(factor: float) -> list[list[str]]:
         against = f"torcheval `{type(peer).__name__}.update`"
         rows.append(row(f"`{name}.add` of {BATCH}", against, own, other, Target(">=", 1)))
     return rows
+
+
+def of_sampler(factor: float) -> list[str]:
+    """`add` of 32 samples that a sampler deals: how much longer it takes to know that all of them count."""
+    from types import SimpleNamespace
+
+    import fleetmetrics as fm
+
+    rng = np.random.default_rng(0)
+    p, y = rng.random(BATCH, np.float32), rng.integers(0, 2, BATCH)
+    large = range(2**31)  # more samples than are added here
+    dealt = {"dataset": large, "batch_size": BATCH, "nranks": 3, "local_rank": 0, "shuffle": False, "drop_last": False}
+    metrics = {"with": fm.Accuracy(sampler=SimpleNamespace(epoch=0, **dealt)), "without": fm.Accuracy()}
+
+    def adding(metric: Any) -> None:
+        for _ in range(CALLS):
+            metric.add(p, y)
+
+    variants = {name: (lambda metric=metric: adding(metric)) for name, metric in metrics.items()}
+    times = {name: each / CALLS for name, each in in_turn(variants, round(factor * ROUNDS["add"])).items()}
+    more = (times["with"] - times["without"]) * 1e6
+    low, middle, high = np.percentile(more, (10, 50, 90))
+    found = [f"{middle:.1f} ({low:.1f} - {high:.1f}) us more", "at most 1 us", "yes" if middle <= 1 else "no"]
+    what = f"`Accuracy(sampler=...).add` of {BATCH}"
+    return [what, seconds(times["with"]), "without", seconds(times["without"]), str(len(more)), *found]
 
 
 # Twenty metrics in a collection

@@ -242,7 +242,7 @@ class Accumulator(Partial, Generic[Value]):
             raise
 
     def _leave_padding_out(self, batch: Batch) -> None:
-        if namespaces.is_static(batch.each):
+        if batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.each):
             raise StaticProgramError(
                 f"{self.name} has a sampler, and in a static program add is called once, not for every batch. Make it "
                 "without, and feed it flags of the samples that count: add(..., mask=flags), where "

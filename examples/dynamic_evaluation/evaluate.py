@@ -91,7 +91,7 @@ def main():
         own = Digits(), Evaluator(METRICS)
         feed(model, paddle.io.DataLoader(held_out, batch_sampler=sampler), exact, turns, own, states=states)
         overall, counted = values(*exact)
-        right &= states.compute() == {"accuracy": overall["accuracy"], "samples": HELD_OUT}
+        of_states = states.compute()
         interleaved, others = values(*turns, size=HELD_OUT)
         with alone():
             local, dealt = values(*own)
@@ -101,6 +101,7 @@ def main():
         if workers.rank == 0:
             print("\nshuffled" if shuffle else "\nin order")
             show(one_process, overall, interleaved, [row for row, _ in rows])
+            right &= of_states == {"accuracy": one_process["accuracy"], "samples": HELD_OUT}
             for rank, (share, padded) in enumerate(shares):
                 right &= (same := np.array_equal(rows[rank][1], [*one_process.values()]))
                 verdict = "the global values of one process" if same else "OTHER GLOBAL VALUES THAN ONE PROCESS"
