@@ -14,6 +14,7 @@ from fleetmetrics.comm import set_communicator as set_communicator
 from fleetmetrics.comm.choose import get_dist_backend as get_dist_backend
 from fleetmetrics.comm.choose import list_all_backends as list_all_backends
 from fleetmetrics.comm.choose import set_default_dist_backend as set_default_dist_backend
+from fleetmetrics.copies import check_copies as check_copies
 from fleetmetrics.doctor import doctor as doctor
 from fleetmetrics.errors import AgreementError as AgreementError
 from fleetmetrics.errors import AssertedInputError as AssertedInputError
@@ -276,6 +277,7 @@ __all__ = [
     "__version__",
     "acc",
     "auc",
+    "check_copies",
     "doctor",
     "flatten",
     "get_communicator",

@@ -28,7 +28,7 @@ from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.state_dicts import Checkpointed, Plan, is_of_a_state
 
-__all__ = ["Resumed", "load", "save"]
+__all__ = ["Resumed", "load", "named_metrics", "save"]
 
 #: In a file the indices that the sampler deals; no state dict has such an entry.
 _INDICES = ("", "indices")
@@ -157,7 +157,7 @@ class _Share(NamedTuple):
 
 
 def _share_of(metrics: Any, sampler: Any, batches: int | None, scope: Any) -> _Share:
-    named = _named(metrics)
+    named = named_metrics(metrics)
     arrays: dict[tuple[str, str], np.ndarray] = {}
     for name, metric in named.items():
         arrays.update({(name, key): array for key, array in metric.state_dict(scope).items()})
@@ -259,7 +259,7 @@ def load(
     with Caught(trouble) as caught, _told_of(path):
         files, note, resumed = _opened(os.path.abspath(path_of("path", path)))
         token = [note["token"], flag_of("strict", strict)]
-        ready, resumed.missing, resumed.unexpected = _ready(files, note, _named(metrics), channel, scope, strict)
+        ready, resumed.missing, resumed.unexpected = _ready(files, note, named_metrics(metrics), channel, scope, strict)
 
     def decide(letters: Sequence[Letter]) -> Letter:
         _check_equal([letter.note for letter in letters])
@@ -352,7 +352,8 @@ def _told_of(path: Any) -> Iterator[None]:
         raise FileAccessError(f"path: {path} cannot be used: {error}") from None
 
 
-def _named(metrics: Any) -> dict[str, Checkpointed]:
+def named_metrics(metrics: Any) -> dict[str, Checkpointed]:
+    """The metrics by name, as `save` takes them; one by itself is called ""."""
     named = dict(metrics) if isinstance(metrics, Mapping) else {"": metrics}
     for name, metric in named.items():
         if not isinstance(name, str) or not isinstance(metric, Checkpointed):

@@ -33,6 +33,7 @@ OTHERS: dict[str, list[str] | None] = {
         "set_communicator",
     ],
     "comm.choose": ["get_dist_backend", "list_all_backends", "set_default_dist_backend"],
+    "copies": None,
     "doctor": ["doctor"],
     "errors": None,
     "formulas.bootstrap": ["BootstrapResult", "PairedDifference", "paired_difference"],

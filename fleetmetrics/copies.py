@@ -1,0 +1,90 @@
+"""Copies of a model: whether the workers that see the same samples hold the same."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Sequence
+
+import numpy as np
+
+from fleetmetrics.checkpoint import named_metrics
+from fleetmetrics.comm import Communicator
+from fleetmetrics.comm.blocks import read_each
+from fleetmetrics.comm.choose import channel_of
+from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.deadline import began
+from fleetmetrics.comm.failures import Caught, by_rank
+from fleetmetrics.comm.groups import copies_of
+from fleetmetrics.errors import AgreementError, InvalidInputError
+
+__all__ = ["check_copies"]
+
+#: So many entries that differ are named.
+_NAMED = 5
+
+
+def check_copies(
+    metrics: Any,
+    group: Any,
+    *,
+    scope: Any = None,
+    communicator: Communicator | None = None,
+    timeout: float | None = None,
+) -> None:
+    """Raise on all workers that see the same samples unless they hold the same, bit for bit.
+
+    With model parallelism several workers have copies, or parts, of one model: ``compute(group=...)`` counts one of
+    them, whatever the others hold. Call this before it where that is to be sure. Every worker of the group
+    must call it.
+
+    Args:
+        metrics: as for `save`: a metric, a collection, a `BaseMetric` or an `Evaluator`; or a dict of them by name.
+        group: ``fleet.get_hybrid_communicate_group()``, for this worker and those that differ from it in neither its
+            data axis nor its sharding axis; or a ``Group`` of Paddle's or a list of ranks that hold copies.
+        scope: where a static program's variables live; None: the global scope.
+        communicator: None: the one that was set or is chosen automatically.
+        timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+
+    Raises:
+        AgreementError: they differ; it names what, and the ranks.
+        InvalidInputError: it is no group, or one without this worker; nothing is sent then.
+        FleetMetricsError: the same error on every worker of the group, by the deadline.
+
+    Examples:
+        >>> from fleetmetrics import Accuracy
+        >>> check_copies(Accuracy(), [0])
+    """
+    deadline, trouble = began(timeout)
+    whole, trouble = channel_of(communicator, trouble=trouble)
+    if group is None:
+        raise InvalidInputError(
+            "group is None; it must say which workers hold copies: fleet.get_hybrid_communicate_group(), a Group of"
+            " paddle.distributed.new_group, or a list of ranks"
+        )
+    channel = whole.among(copies_of(group, whole.rank, whole.world_size))
+    digests: dict[str, str] = {}
+    with Caught(trouble) as caught:
+        for name, metric in named_metrics(metrics).items():
+            for key, array in metric.state_dict(scope).items():
+                digests[f"{name}.{key}" if name else key] = _digest(array)
+
+    def decide(letters: Sequence[Letter]) -> Letter:
+        held = read_each(letters, lambda letter: dict(letter.note))
+        keys = sorted({key for each in held for key in each})
+        apart = [key for key in keys if len({each.get(key) for each in held}) > 1]
+        if apart:
+            more = f" and {len(apart) - _NAMED} more" if len(apart) > _NAMED else ""
+            texts = by_rank(f"{each.get(apart[0]) or 'nothing'}" for each in held)
+            raise AgreementError(
+                f"the copies differ in {', '.join(map(repr, apart[:_NAMED]))}{more}: of {apart[0]!r} the digest is"
+                f" {texts}. Workers that see the same samples must add the same: look at dropout, at an output that was"
+                " not gathered, and at samplers that deal by rank of the job"
+            )
+        return Letter(None)
+
+    channel.consult("check_copies", decide, digests, timeout=deadline.left, trouble=caught.error)
+
+
+def _digest(array: np.ndarray) -> str:
+    whole = np.ascontiguousarray(array)
+    return hashlib.sha256(repr((whole.dtype.str, whole.shape)).encode() + whole.tobytes()).hexdigest()[:8]
