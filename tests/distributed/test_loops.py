@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.distributed.cluster import ROOT, Job, run
@@ -19,7 +20,7 @@ pytestmark = [
 WORKERS = Path(__file__).parent / "workers"
 PAGE = ROOT / "docs" / "guide" / "loops.md"
 CHINESE = ROOT / "docs" / "zh" / "loops.md"
-LOOPS = ("clas", "video", "nlp", "ocr", "paddlex")
+LOOPS = ("clas", "seg", "video", "nlp", "ocr", "paddlex")
 #: Of 103 pictures.
 RIGHT, AMONG_FIVE = 58 / 103, 88 / 103
 
@@ -54,6 +55,23 @@ def test_paddleclas_cuts_off_the_end_which_is_the_padding_only_in_order(jobs):
         assert printed == [57, 57, 57, 56, 56, 56]
     assert in_the_table(", in order") == ["0.5631"] * 3
     assert in_the_table(", shuffled, epoch 3") == ["0.5631", f"{56 / 103:.4f}", f"{RIGHT:.4f}"]
+
+
+def test_paddlesegs_areas_are_right_on_any_number_of_workers_and_its_auc_on_one(jobs):
+    for report in [*jobs[1], *jobs[3]]:
+        for name in ("auc_roc", "ignored"):
+            whole, ours = jobs[1][0]["seg"][name][0], report["seg"][name][1]
+            for what in ("iou", "acc", "kappa", "dice"):
+                np.testing.assert_allclose(ours[what], whole[what], rtol=1e-14)
+        theirs, ours = report["seg"]["ignored"]
+        np.testing.assert_array_equal(theirs["iou"], ours["iou"])
+        assert (f"{theirs['iou'].mean():.4f}", theirs["iou"][3]) == ("0.6634", 1)
+        assert ours["auc"] == jobs[1][0]["seg"]["ignored"][1]["auc"]
+        assert report["seg"]["auc_roc"][1]["auc"] == pytest.approx(jobs[1][0]["seg"]["auc_roc"][0]["auc"], abs=5e-5)
+    assert all("'NoneType' object has no attribute" in report["seg"]["auc_roc"][0] for report in jobs[3])
+    assert in_the_table(", mIoU") == ["0.6634"] * 3
+    area = f"{jobs[1][0]['seg']['auc_roc'][0]['auc']:.4f}"
+    assert in_the_table(", `auc_roc=True`") == [area, "`AttributeError`", area]
 
 
 def test_paddlevideos_validation_averages_means_and_its_loss_is_one_workers(jobs):
@@ -94,13 +112,12 @@ def test_paddlexs_accuracy_depends_on_the_batch_and_on_several_workers_is_an_err
 
 
 def test_paddleocr_reads_two_of_seven_pictures_and_only_ours_says_so(jobs):
-    for report in [*jobs[1], *jobs[3]]:
-        theirs, error, seen = report["ocr"]["2 of 7"]
-        assert f"{theirs['acc']:.4f}" == f"{seen['acc']:.4f}" == "1.0000"
-        assert theirs["read"] == 7 and seen["pictures"] == 2
-        assert error.startswith(
-            f"Texts: size is 7, but the {9 if report in jobs[3] else 7} records have 2 different ids"
-        )
+    for workers, records in ((1, 7), (3, 9)):
+        for report in jobs[workers]:
+            theirs, error, seen = report["ocr"]["2 of 7"]
+            assert f"{theirs['acc']:.4f}" == f"{seen['acc']:.4f}" == "1.0000"
+            assert theirs["read"] == 7 and seen["pictures"] == 2
+            assert error.startswith(f"Texts: size is 7, but the {records} records have 2 different ids")
     assert in_the_table(", 2 of 7 pictures read") == [
         "1.0000",
         "1.0000, each reads all",
