@@ -1,0 +1,251 @@
+"""Exact losses and metrics from ``evaluate`` of the Trainer of PaddleFleet, PaddleFormers or PaddleNLP.
+
+    follow(trainer, {"loss": TokenLoss(ignore_index=-100), "accuracy": Accuracy(ignore_index=-100)})
+    trainer.evaluate()  # {"eval_loss": ..., "eval_accuracy": ..., ...}, over all workers
+
+Such a trainer averages the mean losses of its batches, a loss once for each sample, and gathers all logits for other
+metrics; under pipeline parallelism it has none but that loss. Here each worker adds its own batches, where the logits
+are: after the model, or in the loss function of a pipeline's last stage. All exchange once, after the last batch,
+before the trainer logs, and before callbacks choose the best model. No trainer is imported: one is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from typing import Any, Iterator, Literal, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.accumulator import Accumulator
+from fleetmetrics.arguments import choice_of
+from fleetmetrics.collection import MetricCollection
+from fleetmetrics.comm import Letter, get_communicator
+from fleetmetrics.dealing import Dealing
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.metrics.tokens import Perplexity, TokenLoss
+from fleetmetrics.scalars import flatten
+from fleetmetrics.warning import warn
+
+__all__ = ["EvaluationMetrics", "follow"]
+
+_Of = Literal["logits", "mean_losses"]
+
+
+def follow(
+    trainer: Any,
+    metrics: Mapping[str, Accumulator] | Sequence[Accumulator] | MetricCollection | None = None,
+    *,
+    of: _Of = "logits",
+    ignore_index: int = -100,
+    group: Any = None,
+) -> EvaluationMetrics:
+    """Have a trainer's ``evaluate`` return the values of metrics over all workers.
+
+    Every worker must call it, with equal metrics, and then ``evaluate`` as ever. A metric called ``loss`` takes the
+    place of the trainer's ``eval_loss``.
+
+    Args:
+        trainer: with the ``evaluation_loop`` and ``prediction_step`` of PaddleFleet's, PaddleFormers' and PaddleNLP's.
+        metrics: by name, or a collection; None: ``loss`` and ``perplexity``.
+        of: what they are given. ``"logits"``: logits and labels of each batch, without the samples that its sampler
+            repeats. ``"mean_losses"``: the mean loss and its number of tokens, for metrics that take these, where no
+            worker has all logits of a token (tensor parallelism); what a sampler repeats is in them.
+        ignore_index: the label of tokens that are not in a mean loss, for their number.
+        group: of which workers the values are, see `fleetmetrics.Communicator.among`; None: of all. Copies under tensor
+            parallelism do not change a mean, and the stages of a pipeline belong together.
+
+    Returns:
+        What follows it, to be ended by ``leave``.
+
+    Raises:
+        InvalidInputError: the trainer lacks these methods, or is followed already; or the metrics cannot be collected.
+            From ``evaluate``: whatever a batch was refused for, on all workers, after the last batch.
+    """
+    return EvaluationMetrics(trainer, metrics, of=of, ignore_index=ignore_index, group=group)
+
+
+class EvaluationMetrics:
+    """What follows a trainer; see `follow`."""
+
+    def __init__(
+        self, trainer: Any, metrics: Any = None, *, of: _Of = "logits", ignore_index: int = -100, group: Any = None
+    ) -> None:
+        missing = [name for name in ("evaluation_loop", "prediction_step") if not hasattr(trainer, name)]
+        if missing:
+            raise InvalidInputError(
+                f"trainer is a {type(trainer).__name__} without {' and '.join(missing)}; it must be a Trainer of "
+                "PaddleFleet, PaddleFormers or PaddleNLP"
+            )
+        if isinstance(getattr(trainer.evaluation_loop, "__self__", None), EvaluationMetrics):
+            raise InvalidInputError("trainer is followed already; call leave() of what follows it first")
+        self.of, self.ignore_index = choice_of("of", of, ("logits", "mean_losses")), ignore_index
+        if metrics is None:
+            ignored = ignore_index if of == "logits" else None
+            kinds = {"loss": TokenLoss, "perplexity": Perplexity}
+            metrics = {name: kind(of=of, ignore_index=ignored) for name, kind in kinds.items()}
+        self.metrics = metrics if isinstance(metrics, MetricCollection) else MetricCollection(metrics)
+        self.trainer, self.group = trainer, group
+        self._loop, self._step = trainer.evaluation_loop, trainer.prediction_step
+        self._under_way = False
+        self._counts: np.ndarray | None = None  # flags of this worker's samples that no other sample repeats
+        self._seen = 0
+        self._trouble: Exception | None = None
+        self._load: Any = getattr(trainer, "get_eval_dataloader", None)
+        trainer.evaluation_loop, trainer.prediction_step = self._evaluate, self._predict
+        if self._load is not None:
+            trainer.get_eval_dataloader = self._loader
+
+    def leave(self) -> None:
+        """Give the trainer its own methods back."""
+        for name in ("evaluation_loop", "prediction_step", "get_eval_dataloader"):
+            vars(self.trainer).pop(name, None)
+
+    # -- what the trainer calls ----------------------------------------------------------------------------
+
+    def _loader(self, *given: Any, **named: Any) -> Any:
+        deal = self.trainer._get_eval_sampler
+        self.trainer._get_eval_sampler = lambda dataset: _whole(deal(dataset), dataset)
+        try:
+            return self._load(*given, **named)
+        finally:
+            del self.trainer._get_eval_sampler
+
+    def _evaluate(self, dataloader: Any, *given: Any, **named: Any) -> Any:
+        told = inspect.signature(self._loop).bind(dataloader, *given, **named).arguments
+        if told.get("description") == "Prediction":  # of samples that need not have labels
+            return self._loop(dataloader, *given, **named)
+        self.metrics.reset()
+        self._seen, self._trouble, self._under_way = 0, None, True
+        try:
+            self._counts = self._counted(dataloader, told.get("max_eval_iters", -1))
+            found = self._loop(dataloader, *given, **named)
+        finally:
+            self._under_way = False
+        left = len(getattr(self.trainer, "_pp_eval_data_buffer", ()))
+        if left:
+            warn(
+                f"the trainer has left out the last {left} batches of this evaluation, which do not fill the "
+                "gradient_accumulation_steps of its pipeline; make the number of batches a multiple of them"
+            )
+        prefix = told.get("metric_key_prefix", "eval")
+        found.metrics.update({f"{prefix}_{name}": value for name, value in self._values().items()})
+        return found
+
+    def _values(self) -> dict[str, float]:
+        channel = get_communicator().among(self.group)
+        channel.consult("Trainer.evaluate", lambda _: Letter(None), trouble=self._trouble)
+        return flatten(self.metrics.compute(group=self.group))
+
+    def _counted(self, dataloader: Any, most: Any) -> np.ndarray | None:
+        """Which of this worker's samples count; None: all."""
+        sampler: Any = getattr(dataloader, "batch_sampler", None) or getattr(dataloader, "_batch_sampler", None)
+        if not _deals(sampler):
+            return None
+        dealing = Dealing(sampler, None)
+        flags = ~dealing.dealt.mask(dealing.rank(None))
+        lost = _lost(sampler)
+        if lost > 0:
+            warn(f"{type(sampler).__name__} leaves {lost} of {len(sampler.dataset)} samples out of this evaluation")
+        if most is not None and most > 0:  # a window of the data set, which begins anywhere
+            return None
+        if self.of == "mean_losses" and not flags.all():
+            warn(
+                f"{type(sampler).__name__} repeats {np.count_nonzero(~flags)} samples on this worker, and a mean loss "
+                "cannot be taken apart: they count again. With of='logits' they do not"
+            )
+        return flags
+
+    def _predict(
+        self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None, **more: Any
+    ) -> tuple[Any, Any, Any]:
+        if not self._under_way:
+            return self._step(model, inputs, prediction_loss_only, ignore_keys, **more)
+        if hasattr(model, "eval_batch"):
+            with self._listening(model._layers):
+                return self._step(model, inputs, prediction_loss_only, ignore_keys, **more)
+        labels = [inputs.get(name) for name in self.trainer.label_names]
+        loss_only = prediction_loss_only and self.of == "mean_losses"
+        loss, logits, found = self._step(model, inputs, loss_only, ignore_keys, **more)
+        self._feed(loss, logits, labels)
+        return (loss, None, None) if prediction_loss_only else (loss, logits, found)
+
+    @contextlib.contextmanager
+    def _listening(self, layers: Any) -> Iterator[None]:
+        """Hear what the loss function of a pipeline is given, which its last stage alone calls."""
+        before = layers._loss_fn
+        several = isinstance(before, list)  # in Paddle 3
+        heard = self._heard(before[0] if several else before)
+        layers.__dict__["_loss_fn"] = [heard, *before[1:]] if several else heard
+        try:
+            yield
+        finally:
+            del layers.__dict__["_loss_fn"]
+            layers._loss_fn = before
+
+    def _heard(self, function: Any) -> Any:
+        def heard(output: Any, label: Any, *more: Any, **named: Any) -> Any:
+            loss = function(output, label, *more, **named)
+            self._feed(loss, output, label)
+            return loss
+
+        return heard
+
+    # -- what the metrics are given ------------------------------------------------------------------------
+
+    def _feed(self, loss: Any, logits: Any, labels: Any) -> None:
+        """Add a batch. Several workers raise an error at the end, together: the others wait for this one till then."""
+        if self._trouble is not None:
+            return
+        try:
+            self._add(loss, _first(logits), _first(labels))
+        except Exception as error:  # of any kind
+            if get_communicator().world_size == 1:
+                raise
+            self._trouble = error
+
+    def _add(self, loss: Any, logits: Any, labels: Any) -> None:
+        if labels is None:
+            raise InvalidInputError(f"a batch has no {' and '.join(self.trainer.label_names)}; evaluate with labels")
+        if self.of == "mean_losses":
+            self.metrics.add(loss.detach().mean(), (labels != self.ignore_index).sum())
+            return
+        if logits is None:
+            raise InvalidInputError("the model returns no logits beside its loss; of='mean_losses' needs none")
+        rows = int(labels.shape[0])
+        flags = None if self._counts is None else self._counts[self._seen : self._seen + rows]
+        if flags is not None and len(flags) < rows:
+            raise InvalidInputError(
+                f"the trainer evaluates more samples than the {len(self._counts or ())} that its sampler deals"
+            )
+        self._seen += rows
+        self.metrics.add(logits, labels, mask=flags)
+
+
+def _deals(sampler: Any) -> bool:
+    """Whether it deals the samples of a data set to several workers."""
+    return getattr(sampler, "nranks", 1) > 1
+
+
+def _lost(sampler: Any) -> int:
+    """How many samples it deals to nobody."""
+    dealing = Dealing(sampler, None)
+    return max(0, len(sampler.dataset) - sum(len(dealing.dealt.mask(rank)) for rank in range(dealing.ranks)))
+
+
+def _whole(sampler: Any, dataset: Any) -> Any:
+    """The sampler; or Paddle's, which repeats samples, in the place of one that leaves some out unasked."""
+    if not _deals(sampler) or getattr(sampler, "drop_last", False) or not _lost(sampler):
+        return sampler
+    import paddle
+
+    return paddle.io.DistributedBatchSampler(
+        dataset, sampler.batch_size, num_replicas=sampler.nranks, rank=sampler.local_rank
+    )
+
+
+def _first(found: Any) -> Any:
+    """The logits among a model's outputs, and the labels among what they may come with."""
+    while isinstance(found, (tuple, list)):
+        found = found[0] if found else None
+    return found

@@ -1,0 +1,53 @@
+"""A Trainer's evaluation on real workers: the loss of all tokens, where it prints another each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.distributed.cluster import run
+from tests.distributed.test_token_loss import LOSS
+
+pytestmark = pytest.mark.distributed
+WORKER = Path(__file__).parent / "workers" / "trainer.py"
+
+
+@pytest.fixture(scope="module")
+def jobs() -> dict[int, list[dict[str, Any]]]:
+    return {workers: run(WORKER, workers, args={"workers": workers}) for workers in (1, 3)}
+
+
+def everywhere(jobs: Any, *names: str) -> list[dict[str, Any]]:
+    return [report[name] for reports in jobs.values() for report in reports for name in names]
+
+
+def test_a_trainer_by_itself_prints_another_loss_for_every_number_of_workers(jobs: Any) -> None:
+    assert [jobs[workers][0]["alone"]["eval_loss"] for workers in (1, 3)] == pytest.approx([9.6580, 10.0150], abs=1e-4)
+
+
+def test_a_trainer_that_is_followed_prints_the_loss_of_all_tokens_on_every_worker(jobs: Any) -> None:
+    for values in everywhere(jobs, "followed", "after", "padded", "pipeline"):
+        assert values["eval_loss"] == pytest.approx(LOSS, rel=1e-12)
+        assert not values.get("told")
+    accuracies = {values["eval_accuracy"] for values in everywhere(jobs, "followed", "after", "pipeline")}
+    assert len(accuracies) == 1
+
+
+def test_no_logits_are_gathered(jobs: Any) -> None:
+    assert everywhere(jobs, "gathered") == [[]] * 4
+
+
+def test_means_with_their_numbers_of_tokens_are_the_loss_but_for_padding_which_is_told(jobs: Any) -> None:
+    for values in [jobs[1][0]["means"], *everywhere(jobs, "pipeline_means")]:
+        assert values["eval_loss"] == pytest.approx(LOSS, rel=1e-6)
+    told = [report["means"]["told"] for report in jobs[3]]
+    assert [len(each) for each in told] == [0, 1, 1]
+    assert told[1][0].startswith("DistributedBatchSampler repeats 1 samples on this worker, and a mean loss cannot be")
+
+
+def test_a_batch_that_is_refused_on_one_worker_is_one_error_on_all_after_the_last_batch(jobs: Any) -> None:
+    texts = set(everywhere(jobs, "spoiled"))
+    assert len(texts) == 2  # that of three workers says which it was
+    assert all("prediction must be logits without nan and inf" in text for text in texts)
