@@ -232,6 +232,7 @@ class Accumulator(Partial, Generic[Value]):
             raise self._told(error) from None
         if not self._pass.counts:
             self._add(batch)
+            self._pass.done += batch.rows  # for the doctor
             return
         mark = self._pass.mark()
         try:

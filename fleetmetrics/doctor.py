@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import gc
 import os
 import platform
 import re
@@ -13,16 +15,18 @@ import threading
 import time
 import types
 from importlib.metadata import distributions
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
 from fleetmetrics._version import __version__
+from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator, handshake, rivals
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import VARIABLES, place_of
+from fleetmetrics.dealing import Dealing, epoch_under_way
 from fleetmetrics.errors import DeadlineError, FleetMetricsError, ServerProcessError, UnauthenticatedWarning
 from fleetmetrics.logs import level_asked
 from fleetmetrics.warning import muted
@@ -48,7 +52,8 @@ def doctor(*, timeout: float = 30.0) -> bool:
     """Print what this worker knows of its job, try an exchange with the others, and say what to fix.
 
     Call it on every worker. It prints versions and Paddle's mode, what the launcher has set (of secrets, only that
-    they are there), which channel and engine are used and why, how long an exchange takes, and where workers differ.
+    they are there), which channel and engine are used and why, how long an exchange takes, where workers differ, and
+    which metrics of this process were given samples without the sampler, where one repeats some.
     On a parameter server, which computes nothing, it looks at the settings.
 
     Args:
@@ -78,6 +83,8 @@ def doctor(*, timeout: float = 30.0) -> bool:
             print(f"channel: {where}: {_why(channel, to_fix)}", flush=True)
             if not _lost(channel, timeout, to_fix):
                 print(f"exchange: {_exchange(channel, facts, timeout, to_fix)}")
+        for line in _padding():
+            print(f"padding: {line}", flush=True)
     except ServerProcessError:
         end = "this is a parameter server; nothing to fix"
     except (FleetMetricsError, ImportError) as error:
@@ -86,6 +93,26 @@ def doctor(*, timeout: float = 30.0) -> bool:
             to_fix.append("call doctor() on every worker; if all do, see whether they reach the address of rank 0")
     print("\n".join(f"to fix: {each}" for each in to_fix) or end, flush=True)
     return not to_fix
+
+
+def _padding() -> Iterator[str]:
+    """Which metrics of this process were given samples without the sampler, where one repeats some."""
+    found = gc.get_objects()
+    untold = [each for each in found if issubclass(type(each), Accumulator) and "_pass" in vars(each)]
+    untold = [each for each in untold if not each._pass.counts and each._pass.done > 0]
+    names = ", ".join(sorted({each.called() for each in untold}))
+    said = set()
+    for sampler in (each for each in found if names and type(each).__name__.endswith("Sampler")):
+        with contextlib.suppress(Exception):  # one that cannot tell what it deals
+            dealing = Dealing(sampler, epoch_under_way(sampler))
+            dealt = sum(map(dealing.dealt.count, range(dealing.ranks)))
+            if dealt > dealing.dealt.distinct:
+                said.add(
+                    f"{type(sampler).__name__} deals {dealt:,} samples to {dealing.ranks} workers, of which "
+                    f"{dealing.dealt.distinct:,} are different. {names}: added without it, so that repeated samples "
+                    "count again, unless a mask leaves them out; make it with sampler="
+                )
+    yield from sorted(said)
 
 
 def _add(to_fix: list[str], error: Exception) -> None:

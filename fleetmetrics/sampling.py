@@ -134,7 +134,7 @@ class Pass:
         """Forget that it has begun: the next sample is the first one after what was held."""
         self._begun = None
         self._epoch: int | None = None  # if it is known before the pass begins
-        self.done = 0  #: how many samples of the pass this worker has got
+        self.done = 0  #: how many samples of the pass this worker has got; without a sampler, how many at all
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles, without the sampler, which may hold a data set; set it again to go on."""

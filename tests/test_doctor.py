@@ -51,6 +51,28 @@ def test_one_process_with_paddle_has_nothing_to_fix(capsys: Any) -> None:
         assert seen(capsys)[1][2].endswith("the program has called set_communicator")
 
 
+def test_metrics_that_were_not_told_of_a_sampler_that_repeats_samples_are_named(capsys: Any) -> None:
+    from paddle.io import DistributedBatchSampler
+
+    def told(name: str) -> list[str]:
+        return [line for line in seen(capsys)[1] if line.startswith("padding:") and name in line]
+
+    sampler = DistributedBatchSampler(range(47), 4, num_replicas=3, rank=0)
+    untold, idle = fm.Count(name="untold"), fm.Count(name="idle")
+    aware = fm.MetricCollection({"n": fm.Count(name="member")}, name="aware", sampler=sampler)
+    untold.add([1.0] * 16)
+    aware.add([1.0] * 16)
+    (line,) = told("untold (Count)")
+    assert line.startswith("padding: DistributedBatchSampler deals 48 samples to 3 workers, of which 47 are different.")
+    assert line.endswith("unless a mask leaves them out; make it with sampler=")
+    assert not any(map(told, ("idle", "aware", "member"))) and idle.sampler is None
+    untold.reset()
+    assert not told("untold")
+    untold.add([1.0])
+    sampler.dataset = range(48)
+    assert not [line for line in told("untold") if "48 samples to 3" in line]
+
+
 @pytest.mark.parametrize(
     ("environment", "kind", "words"),
     [

@@ -958,6 +958,13 @@ MUTATIONS = [
         "tests/records/test_resumable.py",
     ),
     Mutation(
+        "a static program takes a sampler",
+        "accumulator.py::Accumulator._leave_padding_out",
+        "if batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.each):",
+        "if False:",
+        "tests/static/test_sampler_in_programs.py",
+    ),
+    Mutation(
         "to ask a sampler for its order seeds the job's generators",
         "iterated.py::random_states_kept",
         "yield",
