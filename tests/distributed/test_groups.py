@@ -14,6 +14,8 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.comm import SocketCommunicator
+from tests import contract
+from tests.contract import CASES
 from tests.distributed.cluster import AT_ONCE, SLACK, free_ports
 from tests.distributed.forks import crew, member, outcome, run, timed, wait_for
 from tests.distributed.test_threads import side_by_side
@@ -269,6 +271,32 @@ def test_threads_of_a_worker_may_be_in_two_groups_when_it_ends(port: int) -> Non
         return [total(comm, [0, 2], rank) if rank != 1 else None]
 
     assert run(3, work) == [[101], [None], [101]]
+
+
+def test_every_metric_of_the_contract_is_that_of_one_process_over_the_group(port: int) -> None:
+    """Workers 0 and 2 deal a data set among them, and 1 and 3 another one; both groups compute at the same time."""
+    names = list(CASES)
+    group = {0: [0, 2], 1: [1, 3]}
+
+    def of(name: str, which: int) -> contract.Data:
+        return contract.draw(name, contract.first_dtypes(name), "eighths", mask=True, seed=which)
+
+    def work(rank: int) -> list[str]:
+        comm, wrong = member(rank, 4, port), []
+        for name in names:
+            data, case = of(name, rank % 2), CASES[name]
+            metric, alone = case.make(), case.make()
+            contract.feed(
+                metric, contract.batches(data.rows(*((0, 20) if rank < 2 else (20, contract.SAMPLES)))), "numpy"
+            )
+            contract.feed(alone, contract.batches(data), "numpy")
+            found = outcome(lambda: metric.compute(communicator=comm, group=group[rank % 2], timeout=30))  # noqa: B023
+            exact = contract.is_exact(name, data, "eighths")
+            if isinstance(found, str) or not contract.same(found, alone.compute_local(), exact, case.tolerance):
+                wrong.append(f"{name}: {found!r:.200}")
+        return wrong
+
+    assert run(4, work, 150) == [[]] * 4 and len(names) > 80
 
 
 # -- workers that name different ranks ---------------------------------------------------------------------
