@@ -20,7 +20,7 @@ pytestmark = [
 WORKERS = Path(__file__).parent / "workers"
 PAGE = ROOT / "docs" / "guide" / "loops.md"
 CHINESE = ROOT / "docs" / "zh" / "loops.md"
-LOOPS = ("clas", "seg", "video", "nlp", "ocr", "paddlex")
+LOOPS = ("clas", "seg", "video", "nlp", "ocr", "det", "paddlex")
 #: Of 103 pictures.
 RIGHT, AMONG_FIVE = 58 / 103, 88 / 103
 
@@ -145,6 +145,12 @@ def test_the_chinese_page_has_the_same_lines_and_numbers():
     english, chinese = (page.read_text("utf-8") for page in (PAGE, CHINESE))
     for what in (r"```python\n.*?```", r"\b\d\.\d{2,}\b"):
         assert re.findall(what, english, re.DOTALL) == re.findall(what, chinese, re.DOTALL)
+
+
+def test_paddleocrs_metric_over_all_boxes_is_that_of_one_process_shuffled_or_not(jobs):
+    for report in [*jobs[1], *jobs[3]]:
+        assert [ours for _, ours in report["det"].values()] == [jobs[1][0]["det"]["False"][0]] * 2
+        assert all(0.5 < share < 1 for share in report["det"]["True"][1].values())
 
 
 @pytest.mark.parametrize("name", LOOPS)
