@@ -26,6 +26,91 @@ class Mutation(NamedTuple):
 CHANNEL = "tests/distributed/test_channel.py"
 
 MUTATIONS = [
+    # -- groups of workers ----------------------------------------------------------------------------------
+    Mutation(
+        "errors of a group name places in it",
+        "comm/failures.py::called",
+        "return names[rank] if rank < len(names) else rank",
+        "return rank",
+        "tests/distributed/test_groups.py -k errors_name",
+    ),
+    Mutation(
+        "two groups of a job have one name, and meet",
+        "comm/job.py::Job._written",
+        "(*whole, self.ranks) if self.ranks else whole",
+        "whole",
+        "tests/comm/test_groups.py -k names_and_ports",
+    ),
+    Mutation(
+        "a group meets on the machine of rank 0",
+        "comm/job.py::Job.candidates",
+        "self._machine_of(self.ranks[0])",
+        "self._machine_of(0)",
+        "tests/comm/test_groups.py -k names_and_ports",
+    ),
+    Mutation(
+        "a process outside of a group takes part",
+        "comm/groups.py::_checked",
+        "if rank not in ranks:",
+        "if False:",
+        "tests/comm/test_groups.py",
+    ),
+    Mutation(
+        "copies of a model count as often as they see a sample",
+        "comm/groups.py::ranks_of",
+        "return _along(group, DATA_AXES, rank, world_size)",
+        "return tuple(range(world_size))",
+        "tests/comm/test_groups.py -k topology",
+    ),
+    Mutation(
+        "compute forgets the group",
+        "accumulator.py::Accumulator.compute",
+        "channel_of(communicator, util, group=group)",
+        "channel_of(communicator, util)",
+        "tests/comm/test_groups.py -k refuses",
+    ),
+    Mutation(
+        "metrics that an Evaluator asks compute over all workers",
+        "evaluator/engine_metric.py::BaseMetric.evaluate",
+        "(asked.channel or get_communicator()).among(group)",
+        "get_communicator().among(group)",
+        "tests/distributed/test_groups.py -k records_take",
+    ),
+    Mutation(
+        "workers in different groups that wait for each other go on waiting",
+        "comm/boards.py::Search._note",
+        "if verdict:",
+        "if False:",
+        "tests/distributed/test_groups.py -k 'at_once_to_both and 3'",
+    ),
+    Mutation(
+        "a worker that another thread could still join is told that it cannot go on",
+        "comm/boards.py::Search._judge",
+        "if not (apart and mine.alone and other.alone):",
+        "if not apart:",
+        "tests/distributed/test_groups.py -k could_still_come",
+    ),
+    Mutation(
+        "a worker that is late from another group disagrees",
+        "comm/boards.py::Search._judge",
+        "mine.rank in (other.ranks or (mine.rank,))",
+        "True",
+        "tests/distributed/test_groups.py -k late_from_another",
+    ),
+    Mutation(
+        "copies of a model that differ are not told of",
+        "copies.py::check_copies",
+        "if apart:",
+        "if False:",
+        "tests/distributed/test_hybrid.py -k copies_that_differ",
+    ),
+    Mutation(
+        "a group's channel outlives that of the job",
+        "comm/sockets.py::SocketCommunicator.close",
+        "group.close()",
+        "pass",
+        "tests/comm/test_groups.py -k until_it_is_closed",
+    ),
     # -- whose the states of a static checkpoint are ----------------------------------------------------------
     Mutation(
         "a static checkpoint's states are not compared when they are read",
@@ -181,7 +266,7 @@ MUTATIONS = [
     Mutation(
         "a worker keeps to itself that it was given no communicator",
         "comm/choose.py::channel_of",
-        "return get_communicator(), trouble or error",
+        "channel, trouble = get_communicator(), trouble or error",
         "raise error from None",
         "tests/distributed/test_channel.py -k what_is_no_communicator",
     ),
@@ -351,9 +436,9 @@ MUTATIONS = [
     Mutation(
         "an answer that is there is thrown away since the worker looks late",
         "comm/star.py::Spoke._converse",
-        "            answer = self._answer_to(frame, stream)\n            if answer is None and not",
+        "            answer = self._answer_to(frame, stream)\n            if answer is None and self.search",
         "            answer = None if leaves_at or now >= gives_up_at else self._answer_to(frame, stream)\n"
-        "            if answer is None and not",
+        "            if answer is None and self.search",
         "tests/comm/test_spoke.py",
     ),
     Mutation(
@@ -494,8 +579,8 @@ MUTATIONS = [
     Mutation(
         "what cannot be read is another rank's",
         "comm/blocks.py::read_each",
-        'f"what rank {rank} sent cannot be read (',
-        'f"what rank {rank + 1} sent cannot be read (',
+        'f"what {ranks_text([rank])} sent cannot be read (',
+        'f"what {ranks_text([rank + 1])} sent cannot be read (',
         "tests/comm/test_blocks.py",
     ),
     Mutation(
