@@ -186,7 +186,10 @@ def twenty() -> Any:
 
 
 def exchange(here: Place, rounds: int) -> None:
-    """On a worker, in turn: the collection's values, its exchange alone, and that of one array of as many bytes."""
+    """On a worker, in turn: the collection's values, its exchange alone, and that of one array of as many bytes.
+
+    And the values over a group of as many workers, which are all of them in another order.
+    """
     import fleetmetrics
 
     channel = fleetmetrics.get_communicator()
@@ -196,8 +199,10 @@ def exchange(here: Place, rounds: int) -> None:
     size = sum(state.read().nbytes for state in metrics._states())
     words = np.ones(size // 8, np.int64)
     gate = Gate(here.rank, here.workers)
+    group = channel._among(tuple(reversed(range(here.workers))))
     variants = {
         "compute": metrics.compute,
+        "group": lambda: metrics.compute(communicator=group),
         "exchange": lambda: channel.reduce_made("twenty", lambda: [state.block() for state in metrics._states()]),
         "bare": lambda: channel.all_reduce(words),
     }
@@ -229,7 +234,14 @@ def of_exchange(findings: list[dict[str, Any]]) -> list[list[str]]:
     whole = row(
         f"`compute` of all {number}, with their formulas", against, duration("compute"), bare, Target("<=", 1.5)
     )
-    return [alone, [*whole[:-2], "", ""]]
+    grouped = row(
+        f"`compute(group=...)` of all {number}, of as many workers",
+        "the whole job",
+        duration("group"),
+        duration("compute"),
+        Target("<=", 1.05),
+    )
+    return [alone, [*whole[:-2], "", ""], grouped]
 
 
 if __name__ == "__main__":
