@@ -183,7 +183,7 @@ def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.so
     check_descriptors(job.world_size)
     failures, candidates = [], job.candidates()
     # The trainer endpoint itself is in the environment: for a parameter-server job it is ours to use.
-    ours = candidates[0][1] if job.endpoint or not job.collective else 0
+    ours = candidates[0][1] if not job.ranks and (job.endpoint or not job.collective) else 0
     for host, port in candidates:
         if port in job.reserved and port != ours:
             failures.append(f"{host}:{port} (promised to another by the environment)")
@@ -227,7 +227,8 @@ def _listen_at(job: Job, key: Key | None, host: str, port: int, end: float) -> s
 def _who_listens(job: Job, key: Key, host: str, port: int) -> str:
     """Greet who listens in rank 0's place. Another rank 0 of this run is an error on both sides."""
     try:
-        seconds = REFUSAL_SECONDS if job.endpoint else _NEIGHBOUR_SECONDS  # there is no other place to listen at
+        # without another place to listen at it takes its time
+        seconds = REFUSAL_SECONDS if job.endpoint and not job.ranks else _NEIGHBOUR_SECONDS
         stream, _ = greet(job, key, host, port, seconds, time.monotonic() + seconds)
         stream.close()  # who welcomes a rank 0 does not know what it does
     except OtherRun as other:

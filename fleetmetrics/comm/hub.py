@@ -186,6 +186,8 @@ class Hub(Member):
         for peer in self._peers.values():
             peer.stream.close()
         self._door.close()
+        if self.search is not None:
+            self.search.close()
 
     def _decide(self, meeting: _Meeting, frames: Sequence[Frame], combine: Combine) -> Frame:
         made = [frame.made for frame in frames]

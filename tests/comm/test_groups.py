@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.comm import SocketCommunicator
 from fleetmetrics.comm.groups import copies_of, ranks_of
+from fleetmetrics.comm.handshake import listen
 from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import InvalidInputError, NoChannelError
+from tests.distributed.cluster import free_ports
 
 pytestmark = pytest.mark.numpy_only
 
@@ -176,3 +179,14 @@ def test_a_group_whose_first_rank_is_on_an_unknown_machine_says_what_to_set(wher
 def test_on_one_machine_every_rank_may_come_first(where: dict[str, str]) -> None:
     job = Job(2, 4, **where)
     assert job.among([1, 2]).candidates()[0][0] == job.candidates()[0][0]
+
+
+def test_a_group_takes_no_port_that_the_environment_promises_to_others() -> None:
+    """Also where the whole job may: with parameter servers its first place is its own endpoint."""
+    port = free_ports(1)[0]
+    whole = Job(0, 3, endpoints="127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", collective=False, secret="of this test")
+    group = whole.among([0, 2])
+    promised = replace(whole, reserved=frozenset({group.candidates()[0][1], port})).among([0, 2])
+    listener = listen(promised)
+    assert listener.getsockname()[1] == group.candidates()[1][1]
+    listener.close()
