@@ -230,16 +230,17 @@ class Accumulator(Partial, Generic[Value]):
             batch = Batch(prediction, label, weight, mask, columns, self.class_axis)
         except (InvalidInputError, IntegerOverflowError) as error:
             raise self._told(error) from None
-        if not self._pass.counts:
+        its = self._pass
+        if not its.counts:
             self._add(batch)
-            self._pass.done += batch.rows  # for the doctor
+            its.done += batch.rows  # for the doctor
             return
-        mark = self._pass.mark()
+        mark = its.mark()
         try:
             self._leave_padding_out(batch)
             self._add(batch)
         except BaseException:
-            self._pass.back_to(mark)
+            its.back_to(mark)
             raise
 
     def _leave_padding_out(self, batch: Batch) -> None:

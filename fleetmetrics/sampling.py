@@ -87,6 +87,11 @@ class _Begun:
         found: list[int] = self.dealing.dealt.repeats(self.rank).tolist()
         return found
 
+    @cached_property
+    def first(self) -> int:
+        """The first of them; in a pass that is not shuffled they come last."""
+        return self.repeats[0] if self.repeats else self.due
+
 
 class Pass:
     """The pass of a sampler that this worker is in: which of the next samples count.
@@ -222,7 +227,10 @@ class Pass:
                 f"{stop:,} samples were added, of {begun.due:,} that the sampler deals to rank {begun.rank} in a pass;"
                 " add each batch of a pass once, and reset before the next pass"
             )
-        self.done, repeats = stop, begun.repeats
+        self.done = stop
+        if stop <= begun.first:
+            return None
+        repeats = begun.repeats
         first = bisect_left(repeats, start)
         if first == len(repeats) or repeats[first] >= stop:
             return None
@@ -231,12 +239,12 @@ class Pass:
         return flags
 
     def mark(self) -> Any:
-        """What `back_to` returns to."""
-        return self._begun, self._epoch, self.done, self._held, self._resumed
+        """What `back_to` returns to: where samples were taken, not where the pass was set, held or forgotten."""
+        return self._begun, self.done
 
     def back_to(self, mark: Any) -> None:
         """Be where it was then."""
-        self._begun, self._epoch, self.done, self._held, self._resumed = mark
+        self._begun, self.done = mark
 
     @property
     def dealing(self) -> Dealing | None:
