@@ -10,6 +10,7 @@ sum and dot product", SIAM Journal on Scientific Computing 26 (2005), for those 
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Sequence
 
 import numpy as np
@@ -49,6 +50,9 @@ def sum_integers(arrays: Sequence[np.ndarray], over: str) -> np.ndarray:
 
 def sum_floats(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """The exact sums of float64 arrays, each rounded once."""
+    if len(arrays) == 2 and arrays[0].size <= _FEW:  # Python's own sum of two is rounded once, and never warns
+        one, other = arrays[0].reshape(-1).tolist(), arrays[1].reshape(-1).tolist()
+        return np.array([*map(operator.add, one, other)]).reshape(arrays[0].shape)
     with np.errstate(all="ignore"):
         if len(arrays) == 2:
             return np.asarray(arrays[0] + arrays[1])

@@ -115,7 +115,7 @@ class RowKeys:
         return self.name, _KEYS, "int64", (self.limit,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """Where each block lies."""
 
@@ -128,16 +128,8 @@ class Layout:
     places: tuple[tuple[int, int, int], ...]  #: of each block: group, first element there, one after the last
     groups: tuple[tuple[str, str, int, tuple[int, ...]], ...]  #: reduction, dtype, number of elements, blocks in it
     kinds: tuple[tuple[int, str], ...]  #: of each group: number of elements, dtype
-
-    @property
-    def by_key(self) -> bool:
-        """Whether some blocks may have rows by key."""
-        return _KEYS in self.reductions
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes the blocks have."""
-        return 8 * sum(size for _, _, size, _ in self.groups)
+    by_key: bool  #: whether some blocks may have rows by key
+    nbytes: int  #: how many bytes the blocks have
 
 
 @functools.lru_cache(maxsize=256)
@@ -156,7 +148,10 @@ def _make_layout(call: str, blocks: tuple[Entry, ...]) -> Layout:
     names, reductions, dtypes, shapes = zip(*blocks) if blocks else ((), (), (), ())
     in_order = tuple(places[i] for i in range(len(blocks)))
     sizes_of_groups = tuple((size, dtype) for _, dtype, size, _ in groups)
-    return Layout(text, call, names, reductions, dtypes, shapes, in_order, tuple(groups), sizes_of_groups)
+    by_key, nbytes = _KEYS in reductions, 8 * sum(sizes)
+    return Layout(
+        text, call, names, reductions, dtypes, shapes, in_order, tuple(groups), sizes_of_groups, by_key, nbytes
+    )
 
 
 @functools.lru_cache(maxsize=256)
@@ -255,19 +250,27 @@ def packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
     return [b"".join(parts)] if sum(map(len, parts)) <= JOINED else parts
 
 
-def read_packed(kinds: Sequence[tuple[int, Any]], payload: Buffer) -> list[np.ndarray]:
+def read_packed(kinds: tuple[tuple[int, Any], ...], payload: Buffer) -> list[np.ndarray]:
     """The flat arrays whose sizes and dtypes these are, maybe narrow still; ValueError if it was not them."""
-    size, number = len(payload), len(kinds)
-    start = number + -number % _ALIGNMENT
-    found = []
-    for name, (count, kind) in zip(bytes(payload[:number]).decode(), kinds):
+    places, size = _places(kinds, bytes(payload[: len(kinds)]))
+    if len(payload) != size:
+        raise ValueError(f"{len(payload)} bytes, where the states take {size}")
+    return [
+        np.frombuffer(payload, dtype, count, start) if count else np.empty(0, dtype) for dtype, count, start in places
+    ]
+
+
+@functools.lru_cache(maxsize=256)
+def _places(kinds: tuple[tuple[int, Any], ...], names: bytes) -> tuple[tuple[tuple[np.dtype[Any], int, int], ...], int]:
+    """Of each flat array whose type is named so: dtype, size, first byte; and how many bytes there are."""
+    start, found = len(kinds) + -len(kinds) % _ALIGNMENT, []
+    for name, (count, kind) in zip(names.decode(), kinds):
         dtype = _type_of(name, kind)
-        found.append(np.frombuffer(payload, dtype, count, start) if count else np.empty(0, dtype))
-        length = count * dtype.itemsize
-        start += length + -length % _ALIGNMENT
-    if start != size or len(found) < number:
-        raise ValueError(f"{size} bytes, where the states take {start}")
-    return found
+        found.append((dtype, count, start))
+        start += count * dtype.itemsize + -count * dtype.itemsize % _ALIGNMENT
+    if len(found) < len(kinds):
+        raise ValueError(f"{len(found)} arrays, where the states are {len(kinds)}")
+    return tuple(found), start
 
 
 def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
@@ -283,9 +286,9 @@ def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
     return [groups[group][start:end].reshape(shape) for (group, start, end), shape in zip(layout.places, layout.shapes)]
 
 
-def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) -> list[Buffer]:
+def reduced(layouts: list[Layout], agreed: Layout, payloads: Sequence[Any]) -> list[Buffer]:
     """Reduce the workers' blocks."""
-    if all(layout is agreed for layout in layouts):
+    if layouts.count(agreed) == len(layouts):  # they are kept by their text, so that equal ones are one
         found = read_each(payloads, lambda payload: _groups(agreed, payload))
         try:
             return packed([combined(how, parts) for (how, *_), parts in zip(agreed.groups, zip(*found))])
@@ -338,10 +341,17 @@ def letter_in(data: Buffer) -> Letter:
 # Agreement
 
 
-def agree(layouts: Sequence[Layout]) -> Layout:
+def layouts_of(notes: Sequence[Any]) -> list[Layout]:
+    """The layouts that the workers' notes describe; mostly all are one, which is read once."""
+    if notes.count(notes[0]) == len(notes):
+        return read_each(notes[:1], layout_of) * len(notes)
+    return read_each(notes, layout_of)
+
+
+def agree(layouts: list[Layout]) -> Layout:
     """Check that all workers call the same, up to a dtype that NumPy promotes."""
     first = layouts[0]
-    if all(layout is first for layout in layouts):
+    if layouts.count(first) == len(layouts):
         return first
     if len({(layout.call, layout.names, layout.reductions, layout.shapes) for layout in layouts}) > 1:
         raise AgreementError(f"the workers disagree: {_difference(layouts)}.")

@@ -163,9 +163,9 @@ class Communicator:
         large = layout.nbytes > CHUNK_BYTES
 
         def decide(letters: Sequence[Letter]) -> Letter:
-            layouts = read_each(letters, lambda letter: wire.layout_of(letter.note))
+            layouts = wire.layouts_of([letter.note for letter in letters])
             agreed = wire.agree(layouts)
-            note = None if all(layout is agreed for layout in layouts) else agreed.text
+            note = None if layouts.count(agreed) == len(layouts) else agreed.text
             # the shapes agree, so all workers have large states or none
             return Letter(note, b"" if large else wire.reduced(layouts, agreed, [letter.payload for letter in letters]))
 

@@ -54,6 +54,10 @@ def readable_lines(text: str) -> str:
 _names: ContextVar[Sequence[int]] = ContextVar("names", default=())
 
 
+#: The ranks of the job by which errors call workers now.
+called_now = _names.get
+
+
 class calling:
     """Inside of it errors call workers by these ranks, those of the job, where the exchange is that of a group."""
 

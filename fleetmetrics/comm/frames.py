@@ -50,6 +50,7 @@ _PARTS_AT_ONCE = 64  # Linux takes up to 1,024
 _LONG_SECONDS = 1e6  # poll takes no more
 _LOOKS = 100
 _NOTHING = memoryview(b"")
+_OF_NOTHING = hashlib.sha256().digest()
 JOINED = 2**16  # so few bytes are copied sooner than sent in pieces
 
 
@@ -105,15 +106,22 @@ class Frame:
                     body = [self.header + bytes(-len(self.header) % _ALIGNMENT)]
                 body += payload
             covered = body if whole else body[: bool(self.header)]
-            digest = hashlib.sha256(covered[0] if covered else b"")
-            for part in covered[1:]:
-                digest.update(part)
             head = _HEAD.pack(
                 _MAGIC, self.kind, whole, self.channel, self.call, self.made, self.remaining, self.timeout,
-                len(self.header), size, digest.digest(),
+                len(self.header), size, _digest(covered),
             )  # fmt: skip
             self._ready = whole, head, [b"".join(body)] if 0 < size <= JOINED else body
         return self._ready[1:]
+
+
+def _digest(parts: Sequence[Buffer]) -> bytes:
+    """The SHA-256 of all bytes."""
+    if not parts:
+        return _OF_NOTHING
+    found = hashlib.sha256(parts[0])
+    for part in parts[1:]:
+        found.update(part)
+    return found.digest()
 
 
 def joined(payload: Payload) -> Buffer:
@@ -156,6 +164,12 @@ class Stream:
     def sending(self) -> bool:
         """True while bytes wait to be sent."""
         return bool(self._out[0])
+
+    @property
+    def begun(self) -> bool:
+        """True where a frame has come, in part, that nobody has seen to."""
+        head, _, _, filled, come, _ = self._in
+        return bool(come or filled or head or self.last)
 
     @property
     def heard(self) -> bool:
@@ -255,7 +269,8 @@ class Stream:
         _, kind, whole, channel, call, made, remaining, timeout, header, payload, digest = head
         _, body, size, _, _, number = self._in
         start = size - payload
-        if hashlib.sha256(body if whole else body[:start]).digest() != digest:
+        covered = body if whole else body[:start]
+        if _digest([covered] if covered else []) != digest:
             raise Garbled("the frame's contents are not those that its head announces")
         frame = Frame(kind, call, bytes(body[:header]), body[start:], channel, made, remaining, timeout)
         vars(self).update(last=frame, _in=(None, self._begin, len(self._begin), 0, [], number))

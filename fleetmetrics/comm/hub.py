@@ -86,11 +86,13 @@ class _Meeting:
         self.lost: dict[int, str] = {}  # who could not take the answer, and why
         self.left = ""  # who was interrupted, and by what
         self.away: set[int] = set()  # ranks that were
+        self.troubled = own.kind == TROUBLE  # whether somebody has brought an error
         self.shunned = False  # whether a worker that never arrived has given up: it says why
 
     def arrive(self, peer: _Peer, frame: Frame) -> None:
         """Note a worker's arrival; the first whose deadline comes decides how long rank 0 waits."""
         self.frames[peer.rank] = frame
+        self.troubled |= frame.kind == TROUBLE
         frame.made = frame.made or peer.since
         spare = margin(frame.timeout, peer.round_trip)
         theirs = time.monotonic() + frame.remaining - peer.round_trip / 2
@@ -195,7 +197,7 @@ class Hub(Member):
         if min(made) < last:
             self._say_who_parted(meeting, made)
         meeting.made, self.label = last, ""
-        if any(one.kind == TROUBLE for one in frames):
+        if meeting.troubled:
             raise_trouble([error_in(one, rank)[:2] if one.kind == TROUBLE else None for rank, one in enumerate(frames)])
         try:
             return combine(frames)
@@ -242,7 +244,7 @@ class Hub(Member):
         just_arrived, turns = True, 0  # until what lay in the sockets is read; turns since the end
         while True:
             arrived = len(meeting.frames) == world
-            if arrived and not gave_up and self._is_alone(meeting):
+            if arrived and not gave_up and (self.joined or self._is_alone(meeting)):
                 return [meeting.frames[rank] for rank in range(world)]
             over = time.monotonic() >= meeting.end
             turns += over

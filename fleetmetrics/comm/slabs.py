@@ -117,7 +117,7 @@ def written(pieces: Sequence[Piece]) -> list[Buffer]:
 
 def put(pieces: Sequence[Piece], payload: Buffer) -> None:
     """Note the reduced numbers of the pieces of a letter, as rank 0 sends them."""
-    arrays = read_packed([(piece.size, piece.slab.rows.dtype) for piece in pieces], payload)
+    arrays = read_packed(tuple([(piece.size, piece.slab.rows.dtype) for piece in pieces]), payload)
     for piece, array in zip(pieces, arrays):
         where = piece.slab.found[piece.first : piece.last, piece.columns]
         where[...] = array.reshape(where.shape)
@@ -132,7 +132,7 @@ def reduced(call: str, pieces: Sequence[Piece], payloads: Sequence[Buffer]) -> l
         rows = [last - first for first, last in map(Piece.of, pieces, known)]
         widths = [piece.columns.stop - piece.columns.start for piece in pieces]
         kinds = [(number * width, piece.slab.rows.dtype) for piece, number, width in zip(pieces, rows, widths)]
-        found = read_packed(kinds, payload)
+        found = read_packed(tuple(kinds), payload)
         return [array.reshape(number, width) for array, number, width in zip(found, rows, widths)]
 
     found = []

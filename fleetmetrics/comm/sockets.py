@@ -13,7 +13,7 @@ from typing import Any, Callable, Sequence, TypeVar
 from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline
-from fleetmetrics.comm.failures import calling, described, ranks_text
+from fleetmetrics.comm.failures import called_now, calling, described, ranks_text
 from fleetmetrics.comm.frames import ANSWER, ARRIVAL, TROUBLE, Frame, joined
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Job, split_endpoint
@@ -24,6 +24,8 @@ __all__ = ["SocketCommunicator"]
 
 _LINE_BREAKS = re.compile(r"[\r\n]")
 _T = TypeVar("_T")
+#: The header of an answer without a note.
+_NO_NOTE = b"\n"
 
 
 class SocketCommunicator(Communicator):
@@ -83,8 +85,14 @@ class SocketCommunicator(Communicator):
 
     def _in_turn(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
         star, channel = self._star, self._channel
+
+        def skip(error: BaseException) -> None:
+            star.skip(channel, call, error)
+
+        if called_now() == self._job.ranks:
+            return star.turns.take(work, deadline, call, skip)
         with calling(self._job.ranks):
-            return star.turns.take(work, deadline, call, lambda error: star.skip(channel, call, error))
+            return star.turns.take(work, deadline, call, skip)
 
     def _alone(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
@@ -117,7 +125,7 @@ class SocketCommunicator(Communicator):
             if star.watch is not None:
                 told = None if answer is None else answer.payload
                 star.watch.over(label, frame.payload, told, deadline.timeout - deadline.remaining)
-        [(_, told)] = read_each([answer.header], _read)
+        told = None if answer.header == _NO_NOTE else read_each([answer.header], _read)[0][1]
         return Letter(told, joined(answer.payload))
 
     def listen(self) -> None:
@@ -220,8 +228,8 @@ def _header(call: str, note: Any) -> bytes:
 
 def _read_all(headers: Sequence[bytes]) -> list[tuple[str, Any]]:
     """What the workers' headers say; mostly all say the same text, which is read once."""
-    if headers.count(headers[0]) == len(headers) and b"\ntext " in headers[0]:
-        return [_read(headers[0])] * len(headers)
+    if headers.count(headers[0]) == len(headers) and b"\njson " not in headers[0]:
+        return read_each(headers[:1], _read) * len(headers)
     return read_each(headers, _read)
 
 

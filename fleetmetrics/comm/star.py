@@ -318,10 +318,12 @@ class Spoke(Member):
             self.tell_all(verdict)
 
     def tell_all(self, frame: Frame) -> None:
-        """Tell rank 0; that it has gone is for reading to find, after its last words."""
-        if self._stream is not None:
-            with contextlib.suppress(Lost):
+        """Tell rank 0."""
+        try:
+            if self._stream is not None:
                 self._stream.send(frame)
+        except Lost:
+            return  # that it has gone is for reading to find, after its last words
 
     def close(self) -> None:
         """Close the socket."""
@@ -367,7 +369,8 @@ class Spoke(Member):
     ) -> Frame:
         spare = margin(deadline.timeout, self._round_trip)
         gives_up_at, leaves_at = deadline.end - spare, 0.0
-        answer = self._answer_to(frame, stream)
+        come = self._verdicts or self._closed or stream.begun or self._poll.wait()
+        answer = self._answer_to(frame, stream) if come else None  # to read where there is nothing takes longer
         if answer is None:
             while self._missed:
                 self.tell_all(self._missed.pop(0))

@@ -168,7 +168,7 @@ class ByKey:
                 raise ValueError(f"{keys.name} must hold rising integers or texts, at most {keys.limit}")
         return found
 
-    def _reduced(self, mine: Sequence[Layout], whole: Layout, payloads: Sequence[Any]) -> list[Any]:
+    def _reduced(self, mine: list[Layout], whole: Layout, payloads: Sequence[Any]) -> list[Any]:
         """Reduce the states of all workers."""
         if not any(union.sharing for union in self._unions.values()):
             return wire.reduced(mine, whole, payloads)

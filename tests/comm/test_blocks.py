@@ -59,7 +59,7 @@ def test_integers_are_sent_in_the_narrowest_type_that_holds_them(extreme: int, n
     found, data = narrowed(array)
     assert found == name
     assert len(data) == 64 * int(found)
-    [again] = read_packed([(64, array.dtype)], b"".join(packed([array])))
+    [again] = read_packed(((64, array.dtype),), b"".join(packed([array])))
     np.testing.assert_array_equal(again, array)
 
 
