@@ -102,7 +102,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu test-engines fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-files kills bench-metrics bench-engines bench gpu \
+.PHONY: help demo test test-ps test-cpu test-engines fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-files kills attacks bench-metrics bench-engines bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -192,6 +192,9 @@ bench-files: $(CPU)/.ready  ## time and weigh metrics of files beside bare readi
 
 kills: $(CPU)/.ready  ## kill a worker 1,000 times, cut a connection 1,000 times, and count numbers that stand beside errors
 	@$(CPU)/bin/python -m tests.distributed.kills $(ARGS)
+
+attacks: $(CPU)/.ready  ## attack 300 jobs without their secret, and count numbers that are wrong
+	@$(CPU)/bin/python -m tests.distributed.attacks $(ARGS)
 
 bench-metrics: $(BENCH)/.ready  ## time the metrics beside NumPy, scikit-learn, torchmetrics and torcheval
 	@for script in metrics catalogue dense; do $(BENCH)/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
