@@ -530,7 +530,7 @@ MUTATIONS = [
     Mutation(
         "the digest is not checked",
         "comm/frames.py::Stream._complete",
-        "if hashlib.sha256(body if whole else body[:start]).digest() != digest:",
+        "if _digest([covered] if covered else []) != digest:",
         "if False:",
         "tests/comm/test_frames.py -k sealed",
     ),
@@ -1426,7 +1426,7 @@ MUTATIONS = [
     Mutation(
         "squares without all their digits are not told of",
         "formulas/aggregation.py::warn_if_small",
-        "if squares < _LEAST",
+        "if squares < LEAST",
         "if squares < 0",
         "tests/metrics/test_regression.py -k lose_digits",
     ),
@@ -1902,5 +1902,26 @@ MUTATIONS = [
         "return (loss, None, None) if prediction_loss_only else (loss, logits, found)",
         "return loss, logits, found",
         "tests/distributed/test_trainer_loop.py -k gathered",
+    ),
+    Mutation(
+        "what the other workers say is not looked at if rank 0 can read its own",
+        "comm/blocks.py::layouts_of",
+        "if notes.count(notes[0]) == len(notes):",
+        "if True:",
+        "tests/comm/test_consult.py tests/comm/test_blocks.py tests/test_exchange.py",
+    ),
+    Mutation(
+        "the error that a worker brings is overheard",
+        "comm/hub.py::_Meeting.arrive",
+        "self.troubled |= frame.kind == TROUBLE",
+        "pass",
+        "tests/comm/test_hub.py -k trouble",
+    ),
+    Mutation(
+        "of two workers the floats of the second are left out",
+        "exact_sums.py::sum_floats",
+        "return np.array([*map(operator.add, one, other)])",
+        "return np.array([*map(operator.add, one, one)])",
+        "tests/test_numbers.py",
     ),
 ]
