@@ -19,8 +19,9 @@ the star, `star` the other workers', `turns` the line of a worker's threads, and
 Rank 0 gives up early enough for its verdict to reach everybody before the first deadline, and names the ranks that
 are missing. It has no threads: it coordinates inside of its own call. `blocks` puts many states into one payload,
 `slabs` cuts those that are too large for one, and `unions` finds the rows of all workers' keys.
-`util` goes through ``fleet.util`` instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when
-nobody says.
+`groups` says which workers a group holds, which has a star of its own; by `boards` those find each other that wait in
+different ones. `util` goes through ``fleet.util`` instead, `mpi` takes what is big over MPI, and `choose` picks a
+communicator when nobody says.
 """
 
 from __future__ import annotations

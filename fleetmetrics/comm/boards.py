@@ -21,6 +21,8 @@ from fleetmetrics.errors import AgreementError, CommunicatorError, NoChannelErro
 
 __all__ = ["Board", "Notice", "Search"]
 
+#: What comes of a peer that ends, or says what cannot be read.
+_UNREADABLE = (Lost, ValueError, TypeError, OverflowError, RecursionError)
 #: When a worker looks for the first time, and how long it waits between two looks at most.
 _FIRST_SECONDS, _PAUSE_SECONDS = 0.5, 10.0
 #: For one board, and for all boards at one look.
@@ -45,7 +47,7 @@ class Notice(NamedTuple):
 
 
 def _read(frame: Frame) -> tuple[Notice, str]:
-    """What another worker waits for, and the verdict; ValueError or TypeError if it makes no sense."""
+    """What another worker waits for, and the verdict; one of `_UNREADABLE` if it makes no sense."""
     rank, ranks, label, channel, call, alone, verdict = json.loads(frame.header)
     notice = Notice(int(rank), tuple(map(int, ranks)), readable(str(label)), int(channel), int(call), bool(alone))
     return notice, readable(str(verdict))
@@ -87,7 +89,7 @@ class Board(Door):
             notice, _ = _read(frame)
             verdict = self._judge(notice)
             stream.send(self._mine.written(ANSWER, verdict))
-        except (Lost, ValueError, TypeError, RecursionError):
+        except _UNREADABLE:
             self._let_go(stream)
             return None
         self._let_go(stream)
@@ -225,7 +227,7 @@ class Search:
                 continue
             try:
                 return self._told(stream, end)
-            except (Lost, ValueError, TypeError, RecursionError):
+            except _UNREADABLE:
                 continue
             finally:
                 stream.close()

@@ -98,6 +98,20 @@ MUTATIONS = [
         "tests/distributed/test_groups.py -k late_from_another",
     ),
     Mutation(
+        "a worker whose answer is on the way disagrees",
+        "comm/boards.py::Search._judge",
+        ">= other.call:",
+        "< 0:",
+        "tests/comm/test_boards.py -k still_go_on",
+    ),
+    Mutation(
+        "what a guest says that makes no sense is an error of the exchange",
+        "comm/boards.py",
+        "(Lost, ValueError, TypeError, OverflowError, RecursionError)",
+        "(Lost, ValueError, TypeError, RecursionError)",
+        "tests/comm/test_boards.py -k no_sense",
+    ),
+    Mutation(
         "copies of a model that differ are not told of",
         "copies.py::check_copies",
         "if apart:",
