@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypedDict
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Mapping, NamedTuple, Sequence, TypedDict
 
 import numpy as np
 
@@ -36,7 +36,17 @@ from fleetmetrics.state import State
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["TOTAL", "Common", "Declared", "Expression", "Metric", "Settings", "Undefinable", "formula_of"]
+__all__ = [
+    "TOTAL",
+    "Common",
+    "Declared",
+    "Expression",
+    "Metric",
+    "Quotient",
+    "Settings",
+    "Undefinable",
+    "formula_of",
+]
 
 _Operator = Callable[["Metric", Any], "Expression"]
 
@@ -66,6 +76,24 @@ class Declared(NamedTuple):
     key: Any = None
     statistic: Callable[..., Any] | None = None
     settings: tuple[str, ...] = ()
+
+
+class Quotient(NamedTuple):
+    """Two sums whose quotient a metric's value is, or is a function of.
+
+    Args:
+        numerator: by the name of a state, or of a sum over groups, what its entries are multiplied with.
+        denominator: the same; what is never negative, and the better measure of how much evidence there is.
+        highest: of the quotient.
+        lowest: 0, or negative: the quotient has no bounds.
+        value: what the metric's value is of the quotient, a rising or a falling function.
+    """
+
+    numerator: Mapping[str, Any]
+    denominator: Mapping[str, Any] = {"total": 1}
+    highest: float = math.inf
+    lowest: float = 0.0
+    value: Callable[[float], float] = float
 
 
 def _total(batch: Batch) -> Any:
@@ -146,6 +174,8 @@ class Metric(Accumulator[Value]):
 
     #: The states that do not depend on a setting; `declare` makes the others.
     declared: tuple[Declared, ...] = ()
+    #: Which values are the better ones, "higher" or "lower"; "": neither, or it is no single number.
+    better: ClassVar[str] = ""
 
     def __init__(self, **common: Unpack[Common]) -> None:
         super().__init__(**common)
@@ -218,6 +248,11 @@ class Metric(Accumulator[Value]):
         And a second one, if there is one, which counts all samples, where some are in no entry of the first.
         """
         return ()
+
+    @property
+    def quotient(self) -> Quotient | None:
+        """Of which sums the value is a quotient; None: of none, or it is no single number."""
+        return None
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """What a batch adds to each state.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import re
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
 import fleetmetrics
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words
+from fleetmetrics.cli.evidence import Evidence, GroupCount, evidence_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import histogram_counts
 from fleetmetrics.hints import hint_of_name
@@ -21,7 +23,7 @@ from fleetmetrics.metrics.regression.differences import signed_error
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.xp.score_buckets import log_odds, odds_bounds
 
-__all__ = ["Joined", "Rows", "asked_of", "collection", "columns_of", "keys_of", "kinds", "listed"]
+__all__ = ["Joined", "Rows", "asked_of", "collection", "columns_of", "evidence_for", "keys_of", "kinds", "listed"]
 
 #: The metrics of a task, where none are asked for.
 _TASKS = {
@@ -40,10 +42,10 @@ _SPEC = re.compile(r"(?:(?P<key>[\w.-]+)=)?(?P<name>\w+)(?:@(?P<k>\d+))?(?P<sett
 #: Between metrics; those within brackets separate none.
 _COMMA = r",(?![^\[(]*[\])])"
 #: What else the result has.
-_RESERVED = ("asked", "at_k", "baseline", "data", "rows", "slices", "warnings")
+_RESERVED = ("asked", "at_k", "baseline", "data", "explained", "rows", "slices", "verdicts", "warnings")
 #: The slice of all keys but the first thousand.
 _OTHER = "(other)"
-#: Of an area there is a histogram for each draw, or slice and draw: so few buckets are enough for an interval's width.
+#: Of an area there is a histogram for each draw: so few buckets are enough for an interval's width.
 _COARSE = {"buckets": 512, "tolerance": None}
 #: Metrics whose values are no numbers: they have no interval.
 _NO_NUMBER = re.compile("Curve|Sweep|Lift|Gain|Histogram|Matrix|StatScores|Decomposition")
@@ -51,8 +53,6 @@ _NO_NUMBER = re.compile("Curve|Sweep|Lift|Gain|Histogram|Matrix|StatScores|Decom
 _AT_PLACES, _PLACES = ("hit_rate", "precision", "recall"), [1, 3, 10, 30, 100]
 #: Of errors, for each sign.
 _BINS = 4096
-#: So many draws are enough for a standard deviation.
-_OF_SLICES = 50
 
 
 class Rows(Count):
@@ -62,6 +62,20 @@ class Rows(Count):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
         return {"total": batch.number}
+
+
+class Positives(Metric):
+    """How many rows are labelled 1, whatever they weigh; other metrics check the labels."""
+
+    declared = (Declared("total", key="positives"),)
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        rows = copy.copy(batch)
+        rows.weight = None
+        return {"total": rows.weighted_sum(rows.positive)}
+
+    def formula(self, total: np.ndarray) -> Any:
+        return total.item()
 
 
 class Errors(Metric):
@@ -188,20 +202,17 @@ def _made(spec: re.Match[str], asked: Mapping[str, Any], **more: Any) -> Any:
         raise InvalidInputError(f"--metrics: {text}: {error}") from None
 
 
-def interval_of(spec: re.Match[str], asked: Mapping[str, Any], slices: bool = False) -> Any:
-    """The metric with an interval, to be moved to its value; or None where it has none. ``slices``: for those.
+def interval_of(spec: re.Match[str], asked: Mapping[str, Any]) -> Any:
+    """The metric with an interval, to be moved to its value; or None where it has none.
 
-    With ``--ci`` users are drawn, else the ids by which the baseline is joined, else rows. Without, rows, and only for
-    metrics of counts, which keep nothing more for it.
+    Users are drawn, else the ids by which the baseline is joined, else rows.
     """
     from fleetmetrics import Bootstrap
 
-    metric = _made(spec, asked, **_COARSE if slices else {})
-    ids = next((each for each in ("user", "id") if each in asked["columns"]), "row") if asked["ci"] else None
-    if ids in ("row", None) and metric.cells and "weight" not in asked["columns"]:
+    metric = _made(spec, asked)
+    ids: str | None = next((each for each in ("user", "id") if each in asked["columns"]), "row")
+    if ids == "row" and metric.cells and "weight" not in asked["columns"]:
         ids = None
-    elif not asked["ci"]:
-        return None
     kept = metric.record_metrics()  # those of all samples at once add up nothing of which a draw takes more or less
     if any(not isinstance(each, GroupedMetric) or each.table.order != ids for each in kept):
         return None
@@ -209,8 +220,27 @@ def interval_of(spec: re.Match[str], asked: Mapping[str, Any], slices: bool = Fa
         return None
     if ids is not None:
         metric = _made(spec, asked, **_COARSE)
-    replicates = _OF_SLICES if slices else 200
-    return Bootstrap(metric, replicates, confidence=asked["ci"] or 0.95, ids=ids, name=metric.name)
+    return Bootstrap(metric, 200, confidence=asked["ci"], ids=ids, name=metric.name)
+
+
+def evidence_for(asked: Mapping[str, Any]) -> Evidence | None:
+    """How the first metric, which ranks the slices, is tested; None: it is not."""
+    first = _made(next(iter(keys_of(asked["metrics"]).values())), asked)
+    columns = asked["columns"]
+    return evidence_of(first, "weight" in columns, "user" in columns, asked["task"] == "ranking")
+
+
+def _sizes(asked: Mapping[str, Any]) -> dict[str, Callable[[], Metric]]:
+    """What is counted beside rows, and makes the metric that counts it: positives, and users where they are kept."""
+    metrics = [_made(spec, asked) for spec in keys_of(asked["metrics"]).values()]
+    binary = asked["task"] == "binary" and not isinstance(asked["columns"].get("label"), list)
+    binary = binary and any("class_label" in metric.requirements for metric in metrics)
+    found: dict[str, Callable[[], Metric]] = {"positives": Positives} if binary else {}
+    for metric in metrics:
+        if isinstance(metric, GroupedMetric) and metric.table.order == "user":
+            found["queries" if asked["task"] == "ranking" else "users"] = functools.partial(GroupCount, metric)
+            break
+    return found
 
 
 def collection(asked: Mapping[str, Any]) -> Any:
@@ -225,12 +255,16 @@ def collection(asked: Mapping[str, Any]) -> Any:
     found = {" rows": Rows(), **{key: _made(spec, asked) for key, spec in keys.items()}}
     if asked["ci"]:
         found.update({f"{key} interval": interval_of(spec, asked) for key, spec in keys.items()})
-    first = next(iter(keys.values()))
+    sizes = _sizes(asked)
+    found.update({f" {name}": make() for name, make in sizes.items()})
+    evidence = evidence_for(asked) if asked["by"] else None
+    if evidence:
+        found[" evidence"] = evidence.of_whole()
     for place, by in enumerate(_arguments(asked)):
-        inside = {" rows": Rows(), " interval": interval_of(first, asked, slices=True)}
+        inside = {" rows": Rows(), " evidence": evidence and evidence.of_slice()}
+        inside.update({f" {name}": make() for name, make in sizes.items()})
         inside.update({key: _made(spec, asked) for key, spec in keys.items()})
         found.update({f"{place} {key}": each and Sliced(each, by, other=_OTHER) for key, each in inside.items()})
-        found[" interval"] = interval_of(first, asked, slices=True)
     if asked["task"] == "regression":
         found[" errors"] = Errors()
     for key, spec in keys.items():

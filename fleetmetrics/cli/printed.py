@@ -7,13 +7,18 @@ import json
 import re
 import sys
 import unicodedata
+from collections import Counter
 from typing import Any, Iterator, Mapping, Sequence
 
 __all__ = ["clean", "show"]
 
+#: What is said of a slice, the most important first.
+VERDICTS = ("worse", "different", "better", "within chance", "too few")
+
 #: Of more slices the first ones are printed; of metrics beside the one that ranks them so many.
 _SLICES, _BESIDE = 20, 2
-_CHANCE = {True: "within chance", False: "beyond chance", None: "-"}
+#: The numbers of a slice beside that of its rows.
+_SIZES = ("positives", "users", "queries")
 
 
 def clean(text: Any) -> str:
@@ -37,27 +42,61 @@ def _tables(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
         compared = [_number(old[key]), _number(delta.get("value"), "+"), _span(delta, "+")] if old else ["", "", ""]
         rows.append([key, _number(result[key]), _span(result.get(f"{key}_interval", {})), *compared])
     yield "", rows, [f"{', '.join(whole)}: no single number, see --json"] if whole else []
-    for by, slices in result["slices"].items():
-        name = slices[0]["metric"] if slices else ""
-        beside = [each for each in (slices[0]["metrics"] if slices else ()) if each != name][:_BESIDE]
-        rows = [[clean(by), "rows", "share", name, percent, "difference", "harm", "", *beside]]
-        for each in slices[:_SLICES]:
-            numbers = [_number(each["difference"], "+"), _number(each["harm"]), _CHANCE[each["within_chance"]]]
-            numbers += [_number(each["metrics"].get(other)) for other in beside]
-            size = [f"{each['rows']:,}", f"{each['share']:.2%}"]
-            rows.append([clean(each["key"]), *size, _number(each["value"]), _span(each), *numbers])
-        within = sum(each["within_chance"] is True for each in slices)
-        notes = [f"harm = share * distance from {name} of all rows; {within} of {len(slices)} slices within chance"]
-        if len(slices) > _SLICES:
-            notes.append(f"and {len(slices) - _SLICES} slices that matter less, see --json")
-        yield f"by {clean(by)}", rows, notes
+    yield from _slices(result)
     if result["warnings"]:
         yield "warnings", [], [clean(each) for each in result["warnings"]]
 
 
+def _slices(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:
+    """A table for each column, that first which explains most."""
+    share = 1 - (result["asked"].get("ci") or 0.95)
+    for by, slices in result["slices"].items():
+        one: Mapping[str, Any] = slices[0] if slices else {"metric": "", "metrics": {}}
+        name, sizes = one["metric"], [size for size in _SIZES if size in one]
+        beside = [each for each in one["metrics"] if each != name][:_BESIDE]
+        head = [clean(by), "rows", *sizes, "share", name, f"{100 - 100 * share:g}%", "difference", "harm", "q", ""]
+        rows = [[*head, *beside]]
+        for each in slices[:_SLICES]:
+            size = [f"{each['rows']:,}", *(f"{each[size]:,}" for size in sizes), f"{each['share']:.2%}"]
+            harm = "-" if each["harm"] is None else _number(each["harm"])
+            tested = ["-" if each["q"] is None else f"{each['q']:.2g}", verdict(each)]
+            others = [_number(each["metrics"].get(other)) for other in beside]
+            apart = _number(each["difference"], "+")
+            rows.append([clean(each["key"]), *size, _number(each["value"]), _span(each), apart, harm, *tested, *others])
+        yield f"by {clean(by)}", rows, [*_said_of(slices, name, share), *_far(result["explained"].get(by), name)]
+
+
+def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float) -> Iterator[str]:
+    """How many slices got which verdict, and how many are not in the table."""
+    counts = Counter(each["verdict"] for each in slices)
+    said = [f"{counts[each]} {each}{' to tell' * (each == 'too few')}" for each in VERDICTS if counts[each]]
+    said += [f"{counts[None]} without a verdict"] if counts[None] else []
+    if counts[None] < len(slices):
+        yield f"{', '.join(said)}; beyond chance: q of at most {share:.2g}, over all slices of all columns"
+    elif slices:
+        yield f"no verdicts: there is no test for {name or 'the first metric'} of these rows"
+    if any(each["harm"] is not None for each in slices):
+        yield f"harm = share * distance from {name} of all rows, if that is worse"
+    if len(slices) > _SLICES:
+        yield f"and {len(slices) - _SLICES} slices that matter less, see --json"
+
+
+def _far(spread: float | None, name: str) -> list[str]:
+    return (
+        [] if spread is None else [f"slices lie {spread:.3g} from all rows in {name}, beyond chance (root mean square)"]
+    )
+
+
+def verdict(entry: Mapping[str, Any]) -> str:
+    """What is said of a slice, and of one with too little in it, how much would do."""
+    needs = " and ".join(f"{number:,} {name}" for name, number in entry["needs"].items())
+    return (entry["verdict"] or "-") + (f": needs {needs}" if entry["verdict"] == "too few" else "")
+
+
 def _read(data: Mapping[str, Any]) -> str:
     files = len(data["files"])
-    text = f"{data['rows']:,} rows in {files:,} {'file' if files == 1 else 'files'}"
+    text = "".join(f", {data[size]:,} {size}" for size in _SIZES if size in data)
+    text = f"{data['rows']:,} rows{text} in {files:,} {'file' if files == 1 else 'files'}"
     text += "".join(f", {number:,} nulls in {clean(column)}" for column, number in data["nulls"].items() if number)
     text += f", {data['weight_0']:,} more of weight 0" if data["weight_0"] else ""
     return text + (f", {data['skipped']:,} rows skipped: {clean(data['examples'][0])}" if data["examples"] else "")

@@ -11,14 +11,15 @@ import re
 import warnings
 from collections import Counter
 from datetime import datetime, timezone
-from statistics import NormalDist
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics._version import __version__
 from fleetmetrics.batch.keys import Coded
-from fleetmetrics.cli.choices import collection, columns_of, keys_of
+from fleetmetrics.cli.choices import collection, columns_of, evidence_for, keys_of
+from fleetmetrics.cli.evidence import Evidence
+from fleetmetrics.cli.slices import SIZES, judged
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, InvalidInputError
@@ -192,18 +193,24 @@ def result_of(new: Side, old: Side | None, command: str = "", said: Sequence[str
                 delta.update(_ends(_less(one, other), delta["value"]))
     asked = {name: value for name, value in new.asked.items() if value is not None}
     result.update(
-        data=_data(new, values[" rows"]),
+        data=_data(new, values),
         asked={**asked, "metrics": keys, "command": command, "version": __version__},
-        slices={by: _slices(values, place, keys) for place, by in enumerate(asked["by"])},
+        **judged(values, keys, asked["by"], *_ranked_by(new), asked.get("ci", 0.95)),
         baseline=old
         and others
-        and {"data": _data(old, others[" rows"]), "rows": others[" rows"], **{key: others[key] for key in keys}},
+        and {"data": _data(old, others), "rows": others[" rows"], **{key: others[key] for key in keys}},
         warnings=list(dict.fromkeys(texts)),
     )
     for side, each in ((result, values), (result["baseline"] or {}, others or {})):
         by_k = {key[6:]: value for key, value in each.items() if key.startswith(" at k ")}
         side.update({"at_k": by_k} if by_k else {})
     return _plain(result)
+
+
+def _ranked_by(side: Side) -> tuple[Evidence | None, str]:
+    """How the metric that ranks slices is tested, if it is, and which of its values are the better ones."""
+    first = side.metrics.metrics[next(iter(keys_of(side.asked["metrics"])))]
+    return evidence_for(side.asked) if side.asked["by"] else None, first.better
 
 
 def _computed(side: Side, texts: list[str], about: str = "") -> dict[str, Any]:
@@ -215,8 +222,9 @@ def _computed(side: Side, texts: list[str], about: str = "") -> dict[str, Any]:
     return values
 
 
-def _data(side: Side, rows: int) -> dict[str, Any]:
+def _data(side: Side, values: Mapping[str, Any]) -> dict[str, Any]:
     """What was read, of which so many rows count: those of weight 0 are left out everywhere, and told here."""
+    rows = values[" rows"]
     columns = [[each] if isinstance(each, str) else each for each in side.asked["columns"].values()]
     nulls = dict.fromkeys([*itertools.chain(*columns), *side.asked["by"]], 0)
     date = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -224,7 +232,8 @@ def _data(side: Side, rows: int) -> dict[str, Any]:
         side.read._asdict(),
         {"rows": rows + side.read.skipped, "weight_0": side.read.rows - rows - side.read.skipped},
     )
-    return {**read, **counted, "nulls": {**nulls, **side.read.nulls}, "date": date}
+    sizes = {name: values[f" {name}"] for name in SIZES if f" {name}" in values}
+    return {**read, **counted, **sizes, "nulls": {**nulls, **side.read.nulls}, "date": date}
 
 
 def _is_number(value: Any) -> bool:
@@ -249,34 +258,6 @@ def _ends(interval: BootstrapResult, value: float) -> dict[str, float]:
     return {"low": interval.low + moved, "high": interval.high + moved}
 
 
-def _slices(values: Mapping[str, Any], place: int, keys: Sequence[str]) -> list[dict[str, Any]]:
-    """The slices of a column, those that matter most first.
-
-    The first metric that is a number ranks them: harm = share of the rows * distance from the value of all rows. Its
-    interval is that of a normal distribution, whose standard deviation is that of the draws. Users and ids are drawn
-    for a slice and for all rows alike; where counts are drawn, the value of all rows is taken as known.
-    """
-    first = next((key for key in keys if _is_number(values[key])), "")
-    drawn, found = values.get(f"{place}  interval", {}), []
-    for key, rows in values[f"{place}  rows"].items():
-        metrics = {name: values[f"{place} {name}"][key] for name in keys if _is_number(values[f"{place} {name}"][key])}
-        share = rows / values[" rows"]
-        value = metrics.get(first, math.nan)
-        one = _interval(drawn, key)
-        apart = value - values[first] if first else math.nan
-        wide = wide_apart = math.nan
-        if first == keys[0] and one:
-            normal = NormalDist().inv_cdf((1 + one.confidence) / 2)
-            wide = normal * one.std
-            wide_apart = wide if one.drawn is None else normal * _less(one, values[" interval"]).std
-        entry = {"key": key, "rows": rows, "share": share, "metric": first, "value": value, "harm": share * abs(apart)}
-        entry.update(low=value - wide, high=value + wide, difference=apart, metrics=metrics)
-        entry.update(difference_low=apart - wide_apart, difference_high=apart + wide_apart)
-        entry["within_chance"] = None if math.isnan(apart + wide_apart) else bool(abs(apart) <= wide_apart)
-        found.append(entry)
-    return sorted(found, key=lambda each: (math.isnan(each["harm"]), -each["harm"], str(each["key"])))
-
-
 def _plain(value: Any) -> Any:
     """What JSON holds: named tuples as dicts, arrays as lists, nan and infinity as None."""
     value = value._asdict() if hasattr(value, "_asdict") else value
@@ -296,7 +277,7 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], early: bool = False)
     """
     said, there = [], dict(_by_path(result)) if texts else {}
     there = {name: each for name, each in there.items() if name != "baseline" and not name.startswith("asked.")}
-    within = [*result["asked"]["metrics"], "data"]
+    within = [*result["asked"]["metrics"], "data", "slices", "explained"]
     if result["baseline"]:
         within.append("baseline")
     for text in texts:

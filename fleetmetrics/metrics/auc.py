@@ -47,6 +47,7 @@ class AreaSettings(ClassSettings, total=False):
 class _Area(ClassHistograms[Value]):
     """An area over buckets: with its bounds, or with a warning if they are far apart; arguments as for `AUC`."""
 
+    better = "higher"
     curve = "PR"
     max_fpr: float | None = None
     incidental = (*ClassHistograms.incidental, "tolerance")

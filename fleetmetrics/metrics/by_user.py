@@ -10,7 +10,7 @@ from fleetmetrics.arguments import choice_of, column_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas.groups import auc_by_group, scaled
 from fleetmetrics.formulas.ratio import ratio
-from fleetmetrics.metric import Settings, Undefinable
+from fleetmetrics.metric import Quotient, Settings, Undefinable
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
 
@@ -31,6 +31,8 @@ class UserSettings(Settings, total=False):
 class _ByUser(Undefinable[float], GroupedMetric[float]):
     """The mean of the users' areas; arguments as for `GAUC`."""
 
+    better = "higher"
+    quotient = Quotient({"total": 1}, {"weight": 1}, highest=1)
     requirements = ("finite_prediction", "class_label")
     #: Its name in warnings.
     title = ""

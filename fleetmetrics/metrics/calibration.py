@@ -13,7 +13,7 @@ from fleetmetrics.arguments import choice_of, edges_of, flag_of, zero_division_o
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import TOTAL, Common, Declared, Metric, formula_of
+from fleetmetrics.metric import TOTAL, Common, Declared, Metric, Quotient, formula_of
 from fleetmetrics.metrics.buckets import OfProbabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores, probability_rules_of
 from fleetmetrics.metrics.classification.task import class_axis_of, task_of
@@ -51,6 +51,8 @@ class BrierScore(OfProbabilities[float]):
         0.15625
     """
 
+    better = "lower"
+    quotient = Quotient({"squared_error": 1}, highest=1)
     declared = (_SQUARED_ERROR, TOTAL)
     formula = formula_of(formulas.brier_score, "zero_division")
 
@@ -212,6 +214,7 @@ class ExpectedCalibrationError(_Binned[float]):
         0.25
     """
 
+    better = "lower"
     formula = formula_of(formulas.expected_calibration_error, "norm", "zero_division")
 
     def __init__(

@@ -13,7 +13,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.arguments import MOST_ENTRIES, positive_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.metric import TOTAL, Declared, Undefinable, formula_of
+from fleetmetrics.metric import TOTAL, Declared, Quotient, Undefinable, formula_of
 from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings, OfProbabilities
 from fleetmetrics.metrics.classification.losses import LOG_LIKELIHOOD, LOWEST, log_sigmoid
 
@@ -71,6 +71,10 @@ def _recalibrated_log_likelihood(batch: Batch, from_logits: bool, coefficient: f
     return batch.weighted_sum(xp.log(xp.at_least(of_label, LOWEST)), zero_at_zero=True)
 
 
+def _inverse(quotient: float) -> float:
+    return 1 / quotient if quotient else math.inf
+
+
 CLICKS = Declared("clicks", key="clicks", statistic=clicks)
 OTHERS = Declared("others", key="others", statistic=others)
 _PREDICTED = Declared("predicted", dtype="float64", statistic=_predicted, settings=("from_logits",))
@@ -93,6 +97,7 @@ class ClickThroughRate(Undefinable[float]):
         0.25
     """
 
+    quotient = Quotient({"clicks": 1}, highest=1)
     requirements = ("class_label",)
     declared = (CLICKS, TOTAL)
     cells = ("clicks", "total")
@@ -115,6 +120,7 @@ class PredictedClickThroughRate(OfProbabilities[float]):
         0.25
     """
 
+    quotient = Quotient({"predicted": 1}, highest=1)
     declared = (_PREDICTED, TOTAL)
     formula = formula_of(formulas.predicted_click_through_rate, "zero_division")
 
@@ -143,6 +149,7 @@ class Calibration(OfProbabilities[float]):
         1.5
     """
 
+    quotient = Quotient({"clicks": 1}, {"predicted": 1}, value=_inverse)
     declared = (_PREDICTED, CLICKS, TOTAL)
     formula = formula_of(formulas.calibration_ratio, "zero_division")
 
@@ -160,6 +167,7 @@ class COPC(Calibration):
         0.5
     """
 
+    quotient = Quotient({"clicks": 1}, {"predicted": 1})
     formula = formula_of(formulas.copc, "zero_division")
 
 
@@ -182,6 +190,7 @@ class NormalizedEntropy(OfProbabilities[float]):
         1.232622906807
     """
 
+    better = "lower"
     recalibration_coefficient = 1.0
 
     def __init__(self, **settings: Unpack[LogitSettings]) -> None:
@@ -245,6 +254,8 @@ class BucketError(BucketHistogram[float]):
         >>> round(metric.compute(), 12)
         0.2
     """
+
+    better = "lower"
 
     def __init__(
         self,

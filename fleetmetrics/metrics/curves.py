@@ -87,6 +87,7 @@ class KolmogorovSmirnov(ScoreHistogram[float]):
         0.5
     """
 
+    better = "higher"
     formula = of_classes(formulas.kolmogorov_smirnov, "zero_division")
 
 

@@ -67,6 +67,7 @@ class ExactAUC(Undefinable[float], RecordMetric[float]):
         0.75
     """
 
+    better = "higher"
     requirements = ("finite_prediction", "class_label")
     # The total weight of each class, which the fold needs from the first piece on.
     declared = (Declared("negatives", key="others"), Declared("positives", key="clicks"))

@@ -44,6 +44,7 @@ class RecallAtFixedPrecision(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
+    better = "higher"
     formula = of_classes(formulas.recall_at_fixed_precision, "lowest_scores", "min_precision", "zero_division")
 
     def __init__(self, *, min_precision: float, **settings: Unpack[HistogramSettings]) -> None:
@@ -67,6 +68,7 @@ class PrecisionAtFixedRecall(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=1.0, threshold=0.75)
     """
 
+    better = "higher"
     formula = of_classes(formulas.precision_at_fixed_recall, "lowest_scores", "min_recall", "zero_division")
 
     def __init__(self, *, min_recall: float, **settings: Unpack[HistogramSettings]) -> None:
@@ -93,6 +95,7 @@ class SensitivityAtSpecificity(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
+    better = "higher"
     formula = of_classes(formulas.sensitivity_at_specificity, "lowest_scores", "min_specificity", "zero_division")
 
     def __init__(self, *, min_specificity: float, **settings: Unpack[HistogramSettings]) -> None:
@@ -116,6 +119,7 @@ class SpecificityAtSensitivity(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=0.5, threshold=0.375)
     """
 
+    better = "higher"
     formula = of_classes(formulas.specificity_at_sensitivity, "lowest_scores", "min_sensitivity", "zero_division")
 
     def __init__(self, *, min_sensitivity: float, **settings: Unpack[HistogramSettings]) -> None:

@@ -212,6 +212,7 @@ class TokenLoss(Undefinable):
         2.5
     """
 
+    better = "lower"
     formula = formula_of(formulas.token_loss, "zero_division")
 
     def __init__(

@@ -10,6 +10,7 @@ import json
 import math
 import re
 import statistics
+from collections import Counter
 from datetime import datetime
 from html import escape
 from pathlib import Path
@@ -26,7 +27,9 @@ __all__ = ["html"]
 
 #: Of more files so many are named; values of more classes are not listed.
 _FILES, _CLASSES = 100, 20
-_NOT_METRICS = ("asked", "at_k", "baseline", "data", "rows", "slices", "warnings")
+_NOT_METRICS = ("asked", "at_k", "baseline", "data", "explained", "rows", "slices", "verdicts", "warnings")
+#: What is said of slices, the most important first.
+_VERDICTS = ("worse", "different", "better", "within chance", "too few")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: What is drawn of the metrics, with a caption.
 _PICTURES = {
@@ -186,7 +189,18 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
     scale = {"least": min(values) - room, "width": max(values) - min(values) + 2 * room, "whole": whole}
     more = slices[0].get("metrics", {}).items()
     others = [name for name, value in more if name != metric and not isinstance(value, (list, dict))]
-    return {"by": by, "metric": metric, "scale": scale, "rows": slices, "others": others}
+    sizes = [name for name in ("positives", "users", "queries") if name in slices[0]]
+    counts = Counter(row.get("verdict") or "" for row in slices)
+    ordered = {name: counts[name] for name in (*_VERDICTS, "") if counts[name]}
+    return {
+        "by": by,
+        "metric": metric,
+        "scale": scale,
+        "rows": slices,
+        "others": others,
+        "sizes": sizes,
+        "counts": ordered,
+    }
 
 
 def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:

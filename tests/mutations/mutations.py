@@ -26,6 +26,63 @@ class Mutation(NamedTuple):
 CHANNEL = "tests/distributed/test_channel.py"
 
 MUTATIONS = [
+    # -- verdicts on slices --------------------------------------------------------------------------------
+    Mutation(
+        "a slice counts as independent of the whole that it is part of",
+        "formulas/slices.py::quotients_against_whole",
+        "variance = square * share * (1 - share) / scale",
+        "variance = square * share / scale",
+        "tests/formulas/test_slices.py -k all_there_is",
+    ),
+    Mutation(
+        "the skewness of few clicks is not taken out",
+        "formulas/slices.py::_normal",
+        "np.where(np.abs(skewness) < 1e-5, distance, bent)",
+        "np.where(np.abs(skewness) < 1e5, distance, bent)",
+        "tests/formulas/test_slices.py -k 'areas or quotients'",
+    ),
+    Mutation(
+        "slices of a click or two get a verdict",
+        "formulas/slices.py",
+        "LEAST = 5\n",
+        "LEAST = 1\n",
+        "tests/formulas/test_slices.py -k 'number_of_positives or how_much'",
+    ),
+    Mutation(
+        "q-values do not grow with the number of slices",
+        "formulas/slices.py::false_discovery_rates",
+        "p[order] * known / np.arange(1, known + 1)",
+        "p[order]",
+        "tests/formulas/test_slices.py -k hochberg",
+    ),
+    Mutation(
+        "the rows of a user count as independent",
+        "cli/evidence.py::evidence_of",
+        "_OfUsers(metric, groups) if user else _OfRows",
+        "_OfRows(metric, groups) if user else _OfRows",
+        "tests/cli/test_slices.py -k 'at_random and log_loss and within'",
+    ),
+    Mutation(
+        "the rows of a user count as independent for areas",
+        "cli/evidence.py::_OfAreas.tested",
+        "1.0 if whole is None else inflation_of_areas(whole[:, 1], whole[:, 0])",
+        "1.0",
+        "tests/cli/test_slices.py -k 'at_random and auc and within'",
+    ),
+    Mutation(
+        "what is better than the whole does harm",
+        "cli/slices.py::_verdict",
+        'entry["share"] * abs(apart) * worse',
+        'entry["share"] * abs(apart)',
+        "tests/cli/test_slices.py -k harm_is_done",
+    ),
+    Mutation(
+        "a lower loss is worse",
+        "cli/slices.py::_verdict",
+        '(apart < 0) == (better == "higher")',
+        "apart < 0",
+        "tests/cli/test_slices.py -k harm_is_done",
+    ),
     # -- groups of workers ----------------------------------------------------------------------------------
     Mutation(
         "errors of a group name places in it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ HOSTILE = [
 
 
 def slices(names: list[str], seed: int) -> list[dict[str, Any]]:
-    """Slices around an AUC of 0.77, sorted by harm."""
+    """Slices around an AUC of 0.77, sorted by harm: what is worse first."""
     rng = np.random.default_rng(seed)
     rows = rng.multinomial(2_000_000, rng.dirichlet(np.full(len(names), 0.7)))
     found = []
@@ -29,13 +30,20 @@ def slices(names: list[str], seed: int) -> list[dict[str, Any]]:
         half = 0.6 / count**0.5
         value = float(np.clip(0.77 + rng.normal(0, 0.012) + rng.normal(0, half / 2), 0.5, 0.99))
         share, difference = count / 2_000_000, value - 0.77123
-        within = abs(difference) <= half
+        within, harm = abs(difference) <= half, max(-difference, 0.0) * share
+        verdict = "within chance" if within else "worse" if harm else "better"
         found.append(
             {"key": name, "rows": count, "share": share, "metric": "auc", "value": value, "low": value - half}
-            | {"high": value + half, "difference": difference, "harm": share * abs(difference)}
-            | {"within_chance": within, "metrics": {"auc": value, "calibration": 1 + difference, "ctr": 0.03 + share}}
+            | {
+                "high": value + half,
+                "difference": difference,
+                "harm": None if within else harm,
+                "positives": count // 30,
+            }
+            | {"verdict": verdict, "within_chance": within, "needs": {}, "p": 0.1, "q": 0.2 if within else 0.01}
+            | {"metrics": {"auc": value, "calibration": 1 + difference, "ctr": 0.03 + share}}
         )
-    return sorted(found, key=lambda each: -each["harm"])
+    return sorted(found, key=lambda each: math.inf if each["harm"] is None else -each["harm"])
 
 
 def result() -> dict[str, Any]:

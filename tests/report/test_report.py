@@ -144,8 +144,8 @@ def test_slices_come_by_harm_and_chance_is_said_in_words(page: Element, lang: st
     for table, slices in zip(tables, result()["slices"].values()):
         rows = table.all("tbody")[0].all("tr")
         assert [row.all("th")[0].text for row in rows] == [each["key"] for each in slices]
-        harms = [float(row.all("td")[0].attributes["data-sort"]) for row in rows]
-        assert harms == sorted(harms, reverse=True) and len(harms) == 50
+        harms = [float(row.all("td")[0].attributes["data-sort"] or "-inf") for row in rows]
+        assert harms == sorted(harms, reverse=True) and len(harms) == 50 and harms[0] > 0
         within = {"en": "within chance", "zh": "偶然范围内"}[lang]
         said = [row.all("td", class_="text")[0].text == within for row in rows]
         assert said == [each["within_chance"] for each in slices] and len({*said}) == 2
@@ -155,6 +155,33 @@ def test_slices_come_by_harm_and_chance_is_said_in_words(page: Element, lang: st
             assert placed(row.all("span")[0]) == {end: each[end] for end in ("value", "low", "high")}
             assert each["within_chance"] or 0 <= (each["value"] - least) / width <= 1
     assert len(tables) == 2
+
+
+def test_a_slice_is_said_to_be_worse_or_better_and_what_is_too_little_how_much_would_do(lang: str) -> None:
+    row = {"key": 7, "rows": 10, "share": 0.5, "metric": "auc", "value": 0.5, "difference": -0.1, "harm": None}
+    entries = [
+        {
+            **row,
+            "verdict": said,
+            "needs": needs,
+            "positives": 1234,
+            "q": 0.004,
+            "harm": 0.05 if said == "worse" else None,
+        }
+        for said, needs in (("worse", {}), ("better", {}), ("too few", {"positives": 5, "negatives": 7}), (None, {}))
+    ]
+    table = read({"auc": 0.6, "slices": {"a": entries}}, lang=lang).all("table", class_="slices")[0]
+    said = [each.all("td", class_="text")[0].text for each in table.all("tbody")[0].all("tr")]
+    few = {"en": "too few to tell: needs 5 positives and 7 negatives", "zh": "数据太少，需 5 正样本、7 负样本"}[lang]
+    assert said == [*{"en": ("worse", "better"), "zh": ("更差", "更好")}[lang], few, "—"]
+    counted = {
+        "en": "1 worse, 1 better, 1 too few to tell, 1 without a verdict",
+        "zh": "1 更差，1 更好，1 数据太少，1 无结论",
+    }
+    assert counted[lang] in table.all("caption")[0].all("span")[0].text
+    assert [each.all("td")[0].text for each in table.all("tbody")[0].all("tr")] == ["0.05000", "—", "—", "—"]
+    cells = [each.text for each in table.all("tbody")[0].all("tr")[0].all("td")]
+    assert cells[4] == "0.004" and "1,234" in cells
 
 
 def test_every_number_is_there_once_more_as_json(page: Element, text: str) -> None:

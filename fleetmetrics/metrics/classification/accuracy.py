@@ -11,7 +11,7 @@ from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Settings
+from fleetmetrics.metric import Quotient, Settings
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.averaged import OfTask
 from fleetmetrics.metrics.classification.task import Task
@@ -74,6 +74,7 @@ class Accuracy(OfTask):
         0.5
     """
 
+    better = "higher"
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "class_label")
 
     def __init__(
@@ -128,6 +129,15 @@ class Accuracy(OfTask):
             return (tasks.unless_ignored("finite_label", self.task.ignore_index),)
         return self.requirements
 
+    @property
+    def quotient(self) -> Quotient | None:
+        if "correct" in self.states:
+            return Quotient({"correct": 1}, highest=1)
+        if self.task.kind == "multilabel" or self.average != "micro":
+            return None
+        shape = self.states["confusion"].shape
+        return Quotient({"confusion": np.eye(shape[0])}, {"confusion": np.ones(shape)}, highest=1)
+
     def formula(self, **states: np.ndarray) -> Any:
         if "confusion" in states:
             return formulas.confusion_accuracy.bare(states["confusion"], self.average, self.zero_division)
@@ -174,6 +184,8 @@ class ExactMatch(OfTask[float]):
         >>> metric.compute()
         0.5
     """
+
+    better = "higher"
 
     def __init__(
         self,

@@ -73,6 +73,7 @@ class BalancedAccuracy(ConfusionMetric[float]):
         0.75
     """
 
+    better = "higher"
     formula = formula_of(formulas.balanced_accuracy, "adjusted", "zero_division")
 
     def __init__(self, *, adjusted: bool = False, **settings: Unpack[TaskSettings]) -> None:
@@ -103,6 +104,7 @@ class CohenKappa(ConfusionMetric[float]):
         0.7142857142857143
     """
 
+    better = "higher"
     tasks = ("binary", "multiclass")
     formula = formula_of(formulas.cohen_kappa, "weights", "zero_division")
 
@@ -134,6 +136,7 @@ class MatthewsCorrelation(ConfusionMetric[float]):
         1.0
     """
 
+    better = "higher"
     formula = formula_of(formulas.matthews_correlation, "zero_division")
 
 
@@ -155,4 +158,5 @@ class HammingLoss(ConfusionMetric[float]):
         0.25
     """
 
+    better = "lower"
     formula = formula_of(formulas.hamming_loss, "zero_division")

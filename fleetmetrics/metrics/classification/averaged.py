@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Settings, Undefinable, formula_of
+from fleetmetrics.metric import Quotient, Settings, Undefinable, formula_of
 from fleetmetrics.metrics.classification.task import TASKS, Task, average_of, class_axis_of, confusion, task_of
 
 if TYPE_CHECKING:
@@ -94,7 +94,17 @@ class ConfusionMetric(OfTask[Value]):
 
 
 class _Averaged(ConfusionMetric):
+    better = "higher"
     takes_top_k = True
+    #: Of the binary task: what each cell, by label and prediction, adds to the numerator and to the denominator.
+    parts: tuple[Any, Any] = ((), ())
+
+    @property
+    def quotient(self) -> Quotient | None:
+        if self.average != "binary":
+            return None
+        numerator, denominator = self.parts
+        return Quotient({"confusion": numerator}, {"confusion": denominator}, highest=1)
 
     def __init__(
         self,
@@ -154,6 +164,7 @@ class Precision(_Averaged):
         0.8333333333333334
     """
 
+    parts = [[0, 0], [0, 1]], [[0, 1], [0, 1]]
     formula = formula_of(formulas.precision, "average", "zero_division")
 
 
@@ -172,6 +183,7 @@ class Recall(_Averaged):
         0.5
     """
 
+    parts = [[0, 0], [0, 1]], [[0, 0], [1, 1]]
     formula = formula_of(formulas.recall, "average", "zero_division")
 
 
@@ -191,6 +203,7 @@ class Specificity(_Averaged):
         0.5
     """
 
+    parts = [[1, 0], [0, 0]], [[1, 1], [0, 0]]
     formula = formula_of(formulas.specificity, "average", "zero_division")
 
 
@@ -225,6 +238,8 @@ class FBeta(_Averaged):
         except OverflowError:  # an int that no float holds
             self.beta = math.inf
         self.settle(beta=self.beta)
+        square = min(self.beta, 1e100) ** 2  # a larger one changes no digit
+        self.parts = [[0, 0], [0, 1 + square]], [[0, 1], [square, 1 + square]]
 
 
 class F1(_Averaged):
@@ -242,6 +257,7 @@ class F1(_Averaged):
         [1.0, 0.6666666666666666]
     """
 
+    parts = [[0, 0], [0, 2]], [[0, 1], [1, 2]]
     formula = formula_of(formulas.f_beta, "average", "zero_division")
 
 
@@ -262,6 +278,7 @@ class Jaccard(_Averaged):
         0.5
     """
 
+    parts = [[0, 0], [0, 1]], [[0, 1], [1, 1]]
     formula = formula_of(formulas.jaccard, "average", "zero_division")
 
 

@@ -12,7 +12,7 @@ from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Declared, Settings, Undefinable, formula_of
+from fleetmetrics.metric import Declared, Quotient, Settings, Undefinable, formula_of
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.task import Task
 
@@ -118,6 +118,7 @@ def _second(xp: Any, scores: Any, _: Any) -> Any:
 class _OfScores(Undefinable):
     """A metric of the scores of a task."""
 
+    better = "lower"
     task: Task
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
@@ -165,6 +166,10 @@ class LogLoss(_OfScores):
     """
 
     formula = formula_of(formulas.log_loss, "average", "zero_division")
+
+    @property
+    def quotient(self) -> Quotient | None:
+        return None if self.task.kind == "multilabel" else Quotient({"log_likelihood": -1})
 
     def __init__(
         self,
@@ -262,6 +267,7 @@ class HingeLoss(_OfScores):
         0.16666666666666666
     """
 
+    quotient = Quotient({"loss": 1})
     formula = formula_of(formulas.hinge_loss, "zero_division")
 
     def __init__(

@@ -101,6 +101,7 @@ class FallOutAtK(RankingMetric):
         0.5
     """
 
+    better = "lower"
     title = "fall-out at k"
     undefined_for = "to which everything is relevant"
     all_undefined = "no query has an irrelevant answer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal, Sequence
 
 import numpy as np
@@ -67,6 +68,7 @@ class DCG(RankingMetric):
     """
 
     title = "dcg"
+    highest = math.inf
 
     def __init__(
         self,
@@ -99,6 +101,7 @@ class NDCG(DCG):
     """
 
     title = "ndcg"
+    highest = 1.0
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         ideal = ranking.ideal_dcg_at.bare(ranked, k, self.gains == "exponential")

@@ -16,7 +16,7 @@ from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.groups import scaled
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.formulas.ratio import stand_in
-from fleetmetrics.metric import Settings, Undefinable
+from fleetmetrics.metric import Quotient, Settings, Undefinable
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
 from fleetmetrics.warning import warn
@@ -51,6 +51,9 @@ class QuerySettings(Settings, total=False):
 class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
     """Keeps the answers and averages over queries; arguments as for `DCG`."""
 
+    better = "higher"
+    #: Of the value of a query.
+    highest = 1.0
     requirements = ("finite_prediction", _RELEVANCE)
     #: Its name in warnings.
     title = ""
@@ -66,6 +69,11 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
         self.by = column_of("by", by, ("score", "relevance"))
         self.columns = (by,)
         self.keep_records((by, "score", "relevance", "weight"), order=by, key="answers to queries")
+
+    @property
+    def quotient(self) -> Quotient | None:
+        several = len(self._cutoffs) > 1 or not math.isnan(self.zero_division)
+        return None if several else Quotient({"total": 1}, {"weight": 1}, highest=self.highest)
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         """The value of each query, nan where it is undefined."""

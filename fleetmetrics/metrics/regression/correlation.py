@@ -65,6 +65,7 @@ class R2Score(OfNumbers[float]):
         0.970238095238
     """
 
+    better = "higher"
     declared = (SQUARED_ERROR, _LABEL_MOMENTS)
 
     def __init__(self, *, adjusted: int = 0, **settings: Unpack[Settings]) -> None:
@@ -94,6 +95,7 @@ class ExplainedVariance(OfNumbers[float]):
         0.957173447537
     """
 
+    better = "higher"
     declared = (Declared("error_moments", (4,), "float64", "moments", statistic=_error_moments), _LABEL_MOMENTS)
 
     def formula(self, error_moments: np.ndarray, label_moments: np.ndarray) -> float:
@@ -118,5 +120,6 @@ class PearsonCorrelation(OfNumbers[float]):
         0.984869618448
     """
 
+    better = "higher"
     declared = (Declared("comoments", (8,), "float64", "comoments", statistic=_comoments),)
     formula = formula_of(formulas.pearson_correlation, "zero_division")

@@ -11,7 +11,7 @@ from fleetmetrics.arguments import array_of, number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import TOTAL, Settings, formula_of
+from fleetmetrics.metric import TOTAL, Quotient, Settings, formula_of
 from fleetmetrics.metrics.regression.differences import OfNumbers, floats, number_above
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class QuantileLoss(OfNumbers):
         >>> metric.compute().tolist()
         [0.5, 0.625]
     """
+
+    better = "lower"
 
     def __init__(self, quantile: float | Sequence[float] = 0.5, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
@@ -182,6 +184,8 @@ class TweedieDeviance(OfNumbers[float]):
         0.19314718056
     """
 
+    better = "lower"
+    quotient = Quotient({"deviance": 1})
     formula = formula_of(formulas.tweedie_deviance, "zero_division")
 
     def __init__(self, *, power: float = 0, **settings: Unpack[Settings]) -> None:

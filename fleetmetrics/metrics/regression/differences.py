@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from fleetmetrics import formulas
 from fleetmetrics.accumulator import Value
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.metric import TOTAL, Declared, Undefinable, formula_of
+from fleetmetrics.metric import TOTAL, Declared, Quotient, Undefinable, formula_of
 
 __all__ = [
     "LogCoshError",
@@ -126,6 +127,8 @@ class MeanAbsoluteError(OfNumbers[float]):
         0.5
     """
 
+    better = "lower"
+    quotient = Quotient({"absolute_error": 1})
     declared = (ABSOLUTE_ERROR, TOTAL)
     formula = formula_of(formulas.mean_absolute_error, "zero_division")
 
@@ -148,6 +151,8 @@ class MeanSquaredError(OfNumbers[float]):
         0.375
     """
 
+    better = "lower"
+    quotient = Quotient({"squared_error": 1})
     declared = (SQUARED_ERROR, TOTAL)
     formula = formula_of(formulas.mean_squared_error, "zero_division")
 
@@ -167,6 +172,7 @@ class RootMeanSquaredError(MeanSquaredError):
         3.5355339059327378
     """
 
+    quotient = Quotient({"squared_error": 1}, value=math.sqrt)
     formula = formula_of(formulas.root_mean_squared_error, "zero_division")
 
 
@@ -187,6 +193,8 @@ class MeanSquaredLogError(OfNumbers[float]):
         0.240226506959
     """
 
+    better = "lower"
+    quotient = Quotient({"squared_log_error": 1})
     requirements = (number_above("prediction", -1), number_above("label", -1))
     declared = (Declared("squared_log_error", dtype="float64", statistic=_squared_log_error), TOTAL)
     formula = formula_of(formulas.mean_squared_log_error, "zero_division")
@@ -207,6 +215,7 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
         0.490129071734
     """
 
+    quotient = Quotient({"squared_log_error": 1}, value=math.sqrt)
     formula = formula_of(formulas.root_mean_squared_log_error, "zero_division")
 
 
@@ -225,6 +234,7 @@ class MeanBias(OfNumbers[float]):
         0.25
     """
 
+    quotient = Quotient({"error": 1}, lowest=-math.inf)
     declared = (Declared("error", dtype="float64", statistic=_sum_of_errors), TOTAL)
     formula = formula_of(formulas.mean_bias, "zero_division")
 
@@ -246,6 +256,8 @@ class LogCoshError(OfNumbers[float]):
         499.870316825
     """
 
+    better = "lower"
+    quotient = Quotient({"log_cosh": 1})
     declared = (Declared("log_cosh", dtype="float64", statistic=_log_cosh), TOTAL)
     formula = formula_of(formulas.log_cosh_error, "zero_division")
 
@@ -267,6 +279,7 @@ class MaxError(OfNumbers[float]):
         1.0
     """
 
+    better = "lower"
     declared = (Declared("largest_error", dtype="float64", reduction="max", statistic=_largest),)
 
     def formula(self, largest_error: Any) -> float:

@@ -24,6 +24,8 @@ __all__ = ["XAUC", "KendallCorrelation", "SpearmanCorrelation"]
 class _OfAllSamples(OfNumbers[float], RecordMetric[float]):
     """Keeps every sample; in a collection, once for all of these metrics."""
 
+    better = "higher"
+
     def __init__(self, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
         self.keep_records(("prediction", "label", "weight"), key="prediction, label and weight")

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.metric import TOTAL, Declared, formula_of
+from fleetmetrics.metric import TOTAL, Declared, Quotient, formula_of
 from fleetmetrics.metrics.regression.differences import ABSOLUTE_ERROR, OfNumbers, absolute_errors
 
 __all__ = ["MeanAbsolutePercentageError", "SymmetricMeanAbsolutePercentageError", "WeightedMeanAbsolutePercentageError"]
@@ -53,6 +53,8 @@ class MeanAbsolutePercentageError(OfNumbers[float]):
         0.375
     """
 
+    better = "lower"
+    quotient = Quotient({"absolute_percentage_error": 1})
     declared = (Declared("absolute_percentage_error", dtype="float64", statistic=_percentage_error), TOTAL)
     formula = formula_of(formulas.mean_absolute_percentage_error, "zero_division")
 
@@ -72,6 +74,8 @@ class SymmetricMeanAbsolutePercentageError(OfNumbers[float]):
         0.25
     """
 
+    better = "lower"
+    quotient = Quotient({"symmetric_error": 1})
     declared = (Declared("symmetric_error", dtype="float64", statistic=_symmetric_error), TOTAL)
     formula = formula_of(formulas.symmetric_mean_absolute_percentage_error, "zero_division")
 
@@ -93,5 +97,7 @@ class WeightedMeanAbsolutePercentageError(OfNumbers[float]):
         0.5
     """
 
+    better = "lower"
+    quotient = Quotient({"absolute_error": 1}, {"absolute_label": 1})
     declared = (ABSOLUTE_ERROR, Declared("absolute_label", dtype="float64", statistic=_absolute_label), TOTAL)
     formula = formula_of(formulas.weighted_mean_absolute_percentage_error, "zero_division")

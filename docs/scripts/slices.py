@@ -1,0 +1,156 @@
+"""Print how often slices that are drawn at random are called different from the whole.
+
+    python docs/scripts/slices.py
+
+Each slice is a random sample, so that of those with a verdict at most 5 % may have a p-value of at most 0.05, whatever
+their size, the click rate and the metric. ``--`` is too few to tell, a blank was not tried. ``holds`` is how many of
+the 95 % intervals hold the value of the whole. The last line is how many runs, of up to 200 slices each, call any slice
+at all different by q-values of at most 0.05.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fleetmetrics as fm
+from fleetmetrics.cli.evidence import evidence_of
+from fleetmetrics.formulas.slices import false_discovery_rates
+
+SIZES = (2, 10, 60, 500, 5000)
+"""Rows of a slice, or positives for areas."""
+OF_A_SIZE = 400
+"""How many slices of each size there are at least."""
+
+
+class Case(NamedTuple):
+    """What is simulated: a metric, the click rate, and how slices and users are drawn."""
+
+    name: str
+    metric: Any
+    rate: float
+    users: str = ""  # "", "within" (all rows of a user are in one slice), or "across" slices
+
+
+class Found(NamedTuple):
+    """Of slices of a size: p-values, nan without a verdict; whether intervals hold the whole; if any q is small."""
+
+    p: np.ndarray
+    holds: np.ndarray
+    any: np.ndarray
+
+
+BINARY = {
+    "click_through_rate": fm.ClickThroughRate,
+    "calibration": fm.Calibration,
+    "log_loss": fm.LogLoss,
+    "brier_score": fm.BrierScore,
+    "accuracy": fm.Accuracy,
+}
+OF_CLASSES = {
+    "f1": lambda rate: fm.F1(threshold=min(3 * rate, 0.5)),
+    "precision": lambda rate: fm.Precision(threshold=min(3 * rate, 0.5)),
+    "recall": lambda rate: fm.Recall(threshold=min(3 * rate, 0.5)),
+}
+CASES = [
+    *(Case("auc", fm.AUC, rate) for rate in (0.0002, 0.003, 0.03, 0.3)),
+    *(Case(name, metric, rate) for name, metric in BINARY.items() for rate in (0.003, 0.3)),
+    *(Case(name, partial(metric, rate), rate) for name, metric in OF_CLASSES.items() for rate in (0.003, 0.3)),
+    Case("mean_absolute_error", fm.MeanAbsoluteError, 0.3),
+    Case("root_mean_squared_error", fm.RootMeanSquaredError, 0.3),
+    Case("mean_bias", fm.MeanBias, 0.3),
+    *(
+        Case(name, metric, 0.3, users)
+        for name, metric in {
+            "auc": fm.AUC,
+            "log_loss": fm.LogLoss,
+            "click_through_rate": fm.ClickThroughRate,
+            "gauc": fm.GAUC,
+            "ndcg": lambda: fm.NDCG(10, by="user"),
+        }.items()
+        for users in ("within", "across")
+    ),
+]
+
+
+def drawn(case: Case, rows: int, slices: int, random: np.random.Generator) -> dict[str, Any]:
+    """Scores that are right but for what users add, labels, and slices at random."""
+    of_users = 0.0
+    found: dict[str, Any] = {}
+    if case.users:
+        user = random.integers(0, max(rows // 12, 1), rows)
+        of_users = random.normal(0, 1, user.max() + 1)[user]
+        found["user"] = user
+    logit = random.normal(np.log(case.rate / (1 - case.rate)) - 0.5, 1.2, rows)
+    probability = 1 / (1 + np.exp(-logit))
+    label = random.random(rows) < 1 / (1 + np.exp(-logit - of_users))
+    slot = random.integers(0, slices, rows)
+    if case.users == "within":
+        slot = random.integers(0, slices, user.max() + 1)[user]
+    return {"prediction": probability, "label": label.astype(np.int64), "slot": slot, **found}
+
+
+def judged(metric: Any, prediction: Any, label: Any, slot: Any, user: Any = None) -> tuple[Any, float]:
+    """The tests of the slices, as the command line makes them, and the value of the whole."""
+    columns = {} if user is None else {"user": user}
+    evidence = evidence_of(metric, False, user is not None, False)
+    assert evidence is not None
+    inside = fm.Sliced(evidence.of_slice(), "slot", max_keys=1000)
+    inside.add(prediction, label, slot=slot, **{name: columns[name] for name in inside.columns if name in columns})
+    whole = evidence.of_whole()
+    for each in filter(None, (whole, metric)):
+        each.add(prediction, label, **{name: columns[name] for name in each.columns})
+    found = evidence.tested(list(inside.compute().values()), whole and whole.compute(), 0.95)
+    return found, metric.compute()
+
+
+def simulated(case: Case, size: int, slices: int, runs: int, random: np.random.Generator) -> Found:
+    """Runs of so many slices of about so many rows, or positives."""
+    rows = round(size * slices / (case.rate if case.name == "auc" else 1))
+    p, holds, some = [], [], []
+    for _ in range(runs):
+        tested, whole = judged(case.metric(), **drawn(case, rows, slices, random))
+        p.append(tested.tests.p_value)
+        known = ~np.isnan(p[-1])
+        holds.append(((tested.low <= whole) & (whole <= tested.high))[known])
+        some.append((false_discovery_rates(p[-1]) <= 0.05).any())
+    return Found(np.concatenate(p), np.concatenate(holds), np.array(some))
+
+
+def main(rows: int = 400_000) -> None:
+    """Print a line for each case: false alarms by size, intervals, and runs with any false alarm."""
+    head = ["metric", "rate", "users", *(f"{size:,}" for size in SIZES), "holds"]
+    print(_line(head))
+    random, some = np.random.default_rng(0), []
+    for case in CASES:
+        cells, holds = [], []
+        for size in SIZES:
+            of_slice = size / (case.rate if case.name == "auc" else 1)
+            slices = int(min(rows / of_slice, 200))
+            if slices < 20:
+                cells.append("")
+                continue
+            runs = math.ceil(OF_A_SIZE / slices)
+            found = simulated(case, size, slices, runs, random)
+            known = found.p[~np.isnan(found.p)]
+            cells.append(f"{np.mean(known <= 0.05):.1%}" if len(known) >= 50 else "--")
+            holds.append(found.holds)
+            some += found.any.tolist()
+        held = np.concatenate(holds)
+        ends = [f"{np.mean(held):.1%}" if len(held) else ""]
+        print(_line([case.name, f"{case.rate:.2%}", case.users, *cells, *ends]), flush=True)
+    print(f"{sum(some)} of {len(some)} runs call any slice different ({sum(some) / len(some):.1%})")
+
+
+def _line(texts: list[str]) -> str:
+    widths = [24, 6, 7, *[6] * (len(SIZES) + 1)]
+    cells = [text.ljust(width) if width in (24, 7) else text.rjust(width) for text, width in zip(texts, widths)]
+    return "  ".join(cells).rstrip()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,234 @@
+"""Whether a slice differs from the whole by more than chance: tests of all slices of a column at once.
+
+A slice is compared with a random sample of the whole of its size. The variance and the skewness of such a sample's
+value follow from the rows of the whole, so that a slice of one click says what one click can say: nothing is estimated
+from the few rows of the slice itself, and nothing is drawn. What is too small for that gets no verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Any, NamedTuple, Sequence
+
+import numpy as np
+
+__all__ = ["SliceTests", "areas_against_whole", "false_discovery_rates", "quotients_against_whole"]
+
+#: The fewest units (positives and negatives, rows, users, queries) of which a slice must have a part.
+LEAST = 5
+#: How skew the value of a random sample may be: beyond it, the transformation to a normal variable is too rough.
+_SKEWEST = 1.0
+
+
+class SliceTests(NamedTuple):
+    """A test of each slice against the whole: arrays ``[slices]``.
+
+    Args:
+        score: how far the slice is from the whole, as a standard normal variable if it is a random sample of the whole;
+            nan if there are too few units to tell.
+        p_value: of the hypothesis that it is one, two-sided.
+        error: the standard error of the distance from the whole.
+        low: lower end of an interval for what the slice's value is an estimate of.
+        high: its upper end.
+        needed: how many units would do: of areas ``[slices, 2]``, positives and negatives.
+    """
+
+    score: np.ndarray
+    p_value: np.ndarray
+    error: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    needed: np.ndarray
+
+
+def areas_against_whole(positive: Any, negative: Any, confidence: float = 0.95, inflation: float = 1.0) -> SliceTests:
+    """Test the area under the ROC curve of slices, from the histograms of their scores.
+
+    Formula: with A the area of the whole and the placements ``v(x)``, the share of negatives below a positive and of
+    positives above a negative, a random sample of m positives and n negatives has the variance ``S10 / m + S01 / n +
+    (S11 - S10 - S01) / (m n)``, where S10 and S01 are the variances of the placements of all positives and all
+    negatives and ``S11 = A (1 - A)``, less a quarter of the share of tied pairs. Since the slice is part of the whole
+    of M and N, ``1 / m - 1 / M`` takes the place of ``1 / m``. The third moments give the skewness g, and the distance
+    x in standard errors becomes normal by Wilson and Hilferty: ``6 / g ((1 + g x / 2)**(1/3) - 1) + g / 6``.
+
+    Source: DeLong, DeLong and Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating
+    characteristic curves", Biometrics 44 (1988); Wilson and Hilferty, "The distribution of chi-square", PNAS 17 (1931).
+
+    Args:
+        positive: of each slice, numbers of samples labelled 1 by bucket, ``[slices, buckets]``; together the whole.
+        negative: the same for label 0.
+        confidence: of the intervals.
+        inflation: how many times as large as of single rows the variance is, where rows come in groups.
+    """
+    positive, negative = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
+    p, n = positive.sum(axis=0), negative.sum(axis=0)
+    m, k = positive.sum(axis=1), negative.sum(axis=1)
+    of_positive, of_negative, area = placements(p, n)
+    (s10, c10), (s01, c01) = _moments(of_positive - area, p), _moments(of_negative - area, n)
+    rest = max(area * (1 - area) - p.dot(n) / max(p.sum() * n.sum(), 1) / 4 - s10 - s01, 0)
+    least = [max(LEAST, _count(c * c / s**3 / _SKEWEST**2) if s > 0 else 0) for s, c in ((s10, c10), (s01, c01))]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = (positive * (np.cumsum(negative, axis=1) - negative / 2)).sum(axis=1) / (m * k)
+        one, other = 1 / m - 1 / p.sum(), 1 / k - 1 / n.sum()
+        variance = inflation * (s10 * one + s01 * other + rest * one * other)
+        third = inflation**2 * (c10 * one * (one - 1 / p.sum()) + c01 * other * (other - 1 / n.sum()))
+        of_slice = inflation * (s10 / m + s01 / k)
+    enough = (m >= least[0] * inflation) & (k >= least[1] * inflation)
+    needed = np.broadcast_to([_count(each * inflation) for each in least], (len(m), 2))
+    return _tested(values, area, variance, third, of_slice, enough, needed, np.minimum(m, k), 1.0, confidence)
+
+
+def placements(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """By bucket, the share of negatives below a positive, and of positives above a negative; and the area."""
+    total = max(positive.sum(), 1), max(negative.sum(), 1)
+    of_positive = (np.cumsum(negative) - negative / 2) / total[1]
+    of_negative = 1 - (np.cumsum(positive) - positive / 2) / total[0]
+    return of_positive, of_negative, positive.dot(of_positive).item() / total[0]
+
+
+def inflation_of_areas(positive: Any, negative: Any) -> float:
+    """How many times as large the variance of an area is as that of single rows, because rows come in groups.
+
+    Formula: each row adds ``(v - A) / M`` or ``(v - A) / N`` to the area, see `areas_against_whole`. The sum over
+    groups of the squares of what their rows add, over the sum of the squares of what each row adds; at least 1.
+
+    Args:
+        positive: of each group, numbers of samples labelled 1 by bucket, ``[groups, buckets]``. Groups may be several
+            users each, if chance has put them together.
+        negative: the same for label 0.
+    """
+    p, n = positive.sum(axis=0), negative.sum(axis=0)
+    of_positive, of_negative, area = placements(p, n)
+    one, other = (of_positive - area) / max(p.sum(), 1), (of_negative - area) / max(n.sum(), 1)
+    by_group = positive.dot(one) + negative.dot(other)
+    of_rows = p.dot(one**2) + n.dot(other**2)
+    return max(1.0, (by_group.dot(by_group) / of_rows).item()) if of_rows > 0 else 1.0
+
+
+def quotients_against_whole(
+    numerator: Any,
+    denominator: Any,
+    units: Any,
+    square: float,
+    cube: float,
+    highest: float = math.inf,
+    confidence: float = 0.95,
+) -> SliceTests:
+    """Test quotients of sums over units, such as rows, or users with all of their rows in a slice.
+
+    Formula: with ``R = N / D`` of the whole and ``r = n - R d`` of a unit, the sum of r over a random part of the units
+    that holds the share s of D has mean 0, variance ``s (1 - s) sum(r**2)`` and third moment ``s (1 - s) (1 - 2 s)
+    sum(r**3)``. So no quotient of small numbers is taken for a normal variable: the delta method without its limit.
+    The skewness is taken out as in `areas_against_whole`.
+
+    Source: Cochran, Sampling Techniques (1977), chapters 6 and 9.
+
+    Args:
+        numerator: of each slice, the sum of n over its units.
+        denominator: the same of d, at least 0.
+        units: how many units of each slice have a part in it.
+        square: the sum of ``r**2`` over the units of all slices.
+        cube: the same of ``r**3``.
+        highest: the quotient lies between 0 and this; nan: it has no bounds.
+        confidence: of the intervals.
+    """
+    numerator, denominator, units = (np.asarray(each, np.float64) for each in (numerator, denominator, units))
+    total, all_units = denominator.sum(), max(units.sum(), 1)
+    whole = (numerator.sum() / total).item() if total else math.nan
+    least = max(cube * cube / square**3 / _SKEWEST**2 if square > 0 else 0, LEAST / all_units)  # the share of D
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values, share = numerator / denominator, denominator / total
+        scale = denominator**2
+        variance = square * share * (1 - share) / scale
+        third = cube * share * (1 - share) * (1 - 2 * share) / (scale * denominator)
+        of_slice = square * share / scale
+        needed = np.where(share > 0, units * least / share, all_units * least)
+    enough = (share >= least) & (units >= LEAST)
+    needed = np.array([_count(each) for each in np.fmax(needed, LEAST)])
+    return _tested(values, whole, variance, third, of_slice, enough, needed, units, highest, confidence)
+
+
+def _moments(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """The mean square and the mean cube."""
+    total = max(weight.sum().item(), 1)
+    return weight.dot(values**2).item() / total, weight.dot(values**3).item() / total
+
+
+def _count(number: float) -> int:
+    return math.ceil(number * (1 - 1e-9)) if math.isfinite(number) else 0
+
+
+def _tested(
+    values: np.ndarray,
+    whole: float,
+    variance: np.ndarray,
+    third: np.ndarray,
+    of_slice: np.ndarray,
+    enough: np.ndarray,
+    needed: np.ndarray,
+    units: np.ndarray,
+    highest: float,
+    confidence: float,
+) -> SliceTests:
+    """The tests of values with these moments around that of the whole."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        known = enough & (variance > 0) & np.isfinite(values)
+        error = np.where(known, np.sqrt(variance), np.nan)
+        score = _normal((values - whole) / error, third / error**3)
+        ends = _ends(values, whole, np.sqrt(np.where(known, of_slice, np.nan)), units, highest, confidence)
+    p_value = np.array([math.erfc(abs(each) / math.sqrt(2)) for each in score.tolist()])
+    return SliceTests(score, p_value, error, *ends, needed)
+
+
+def _normal(distance: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+    """A variable of mean 0, variance 1 and this skewness as a normal one, by the transformation of chi-square."""
+    skew = np.where(np.abs(skewness) < 1e-6, np.where(skewness < 0, -1e-6, 1e-6), skewness)
+    bent = 6 / skew * (np.cbrt(1 + skew * distance / 2) - 1) + skew / 6
+    found: np.ndarray = np.where(np.abs(skewness) < 1e-5, distance, bent)
+    return found
+
+
+def _ends(
+    values: np.ndarray, whole: float, error: np.ndarray, units: np.ndarray, highest: float, confidence: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Intervals that stay between 0 and ``highest``: even on the scale of the log-odds, or of the logarithm.
+
+    The value is that with one more unit as in the whole, so that it is never on the edge, and the variance is that of
+    the whole, as it changes with the mean of a share or a count.
+    """
+    times = NormalDist().inv_cdf((1 + confidence) / 2)
+    if math.isnan(highest):
+        return values - times * error, values + times * error
+    inside = (values * units + whole) / (units + 1)
+    if math.isinf(highest):
+        factor = np.exp(times * error / np.sqrt(whole * inside))
+        low, high = inside / factor, inside * factor
+    else:
+        one, other = inside / highest, whole / highest
+        half = times * error / highest / np.sqrt(one * (1 - one) * other * (1 - other))
+        odds = one / (1 - one)
+        low, high = (highest * each / (1 + each) for each in (odds * np.exp(-half), odds * np.exp(half)))
+    return np.fmin(low, values), np.fmax(high, values)
+
+
+def false_discovery_rates(p_values: Sequence[float]) -> np.ndarray:
+    """The smallest share of false discoveries at which each of many tests is one: q-values.
+
+    Formula: of the n p-values in rising order ``q_i = min over j >= i of n p_j / j``. nan stays nan and is not counted.
+
+    Source: Benjamini and Hochberg, "Controlling the false discovery rate", Journal of the Royal Statistical Society B
+    57 (1995).
+
+    Examples:
+        >>> false_discovery_rates([0.04, 0.01, 0.5]).tolist()
+        [0.06, 0.03, 0.5]
+    """
+    p = np.asarray(p_values, np.float64)
+    order = np.argsort(p, kind="stable")  # nan comes last
+    known = np.count_nonzero(~np.isnan(p))
+    order = order[:known]
+    rising = p[order] * known / np.arange(1, known + 1)
+    found = np.full(len(p), np.nan)
+    found[order] = np.minimum(np.minimum.accumulate(rising[::-1])[::-1], 1.0)
+    return found

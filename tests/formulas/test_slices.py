@@ -1,0 +1,124 @@
+"""Tests of slices: a random sample of the whole is called different as rarely as promised, whatever its size."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fleetmetrics.formulas.slices import (
+    areas_against_whole,
+    false_discovery_rates,
+    inflation_of_areas,
+    quotients_against_whole,
+)
+
+pytestmark = pytest.mark.numpy_only
+
+
+def histograms(random, rows, rate, slices, buckets=200):
+    """Scores of random slices, positives and negatives by slice and bucket."""
+    label = random.random(rows) < rate
+    score = random.normal(size=rows) + 1.2 * label
+    bucket = np.clip((score * 20 + buckets / 2).astype(int), 0, buckets - 1)
+    place = random.integers(0, slices, rows) * buckets + bucket
+    return [np.bincount(place[each], minlength=slices * buckets).reshape(slices, buckets) for each in (label, ~label)]
+
+
+@pytest.mark.parametrize(("rate", "rows"), [(0.0003, 100_000), (0.003, 100_000), (0.3, 5_000), (0.98, 20_000)])
+def test_of_random_slices_no_more_areas_than_promised_differ_at_any_number_of_positives(rate, rows):
+    random = np.random.default_rng(5)
+    found = []
+    for _ in range(12):
+        positive, negative = histograms(random, rows, rate, 60)
+        tests = areas_against_whole(positive, negative)
+        found.append(np.stack([np.minimum(positive.sum(1), negative.sum(1)), tests.p_value, tests.low, tests.high]))
+    fewest, p, low, high = np.concatenate(found, axis=1)
+    known = ~np.isnan(p)
+    assert not known[fewest < 5].any() and known[fewest >= 10].all()
+    for least, most in ((5, 9), (10, 19), (20, 1e9)):
+        some = known & (fewest >= least) & (fewest <= most)
+        if some.sum() >= 60:
+            deviation = math.sqrt(0.05 * 0.95 / some.sum())
+            assert np.mean(p[some] <= 0.05) <= 0.05 + 3 * deviation
+            assert np.mean(p[some] <= 0.001) <= 0.001 + 3 * math.sqrt(0.001 / some.sum())
+    assert (low[known] >= 0).all() and (high[known] <= 1).all() and (low[known] < high[known]).all()
+
+
+@pytest.mark.parametrize("rate", [0.003, 0.03, 0.3])
+@pytest.mark.parametrize("size", [2, 30, 400])
+def test_of_random_slices_no_more_quotients_than_promised_differ_at_any_size(rate, size):
+    random = np.random.default_rng(6)
+    rows, slices, p = size * 200, 200, []
+    for _ in range(6):
+        slot = random.integers(0, slices, rows)
+        d = random.gamma(4, 1, rows)
+        n = d * (random.random(rows) < rate)
+        rest = n - n.sum() / d.sum() * d
+        sums = [np.bincount(slot, each, slices) for each in (n, d, np.ones(rows))]
+        p.append(quotients_against_whole(*sums, (rest**2).sum(), (rest**3).sum(), highest=1).p_value)
+    known = np.concatenate(p)
+    known = known[~np.isnan(known)]
+    assert len(known) == 0 if (size, rate) == (2, 0.003) else True
+    assert len(known) > 1000 if size * rate > 10 else True
+    if len(known):
+        assert np.mean(known <= 0.05) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / len(known))
+
+
+def test_what_is_too_little_says_how_much_would_do_and_that_does():
+    random = np.random.default_rng(0)
+    rows = 20_000
+    slot, n = np.minimum(random.geometric(0.02, rows), 199), (random.random(rows) < 0.02).astype(float)
+    rest = n - n.mean()
+    sums = [np.bincount(slot, each, 200) for each in (n, np.ones(rows), np.ones(rows))]
+    tests = quotients_against_whole(*sums, (rest**2).sum(), (rest**3).sum(), highest=1)
+    few = np.isnan(tests.score)
+    assert few.any() and not few.all()
+    assert (sums[2][few] < tests.needed[few]).all() and (sums[2][~few] >= tests.needed[~few]).all()
+
+
+def test_a_slice_that_differs_is_found_and_its_p_value_is_that_of_its_score():
+    random = np.random.default_rng(1)
+    positive, negative = histograms(random, 60_000, 0.05, 20)
+    positive[7] = positive[7][::-1]
+    tests = areas_against_whole(positive, negative)
+    assert np.nanargmin(tests.p_value) == 7 and tests.p_value[7] < 1e-6
+    assert tests.p_value[3] == pytest.approx(math.erfc(abs(tests.score[3]) / math.sqrt(2)))
+
+
+def test_groups_of_rows_that_are_alike_inflate_the_variance_of_an_area():
+    random = np.random.default_rng(2)
+    positive, negative = histograms(random, 20_000, 0.3, 1)
+    each = np.repeat(np.arange(200), positive[0]), np.repeat(np.arange(200), negative[0])
+    for copies in (1, 4):
+        tables = [np.zeros((500, 200)) for _ in each]
+        for table, bucket in zip(tables, each):
+            np.add.at(table, (random.integers(0, 500, len(bucket)), bucket), copies)
+        assert inflation_of_areas(*tables) == pytest.approx(copies, rel=0.25)
+    single = areas_against_whole(*histograms(np.random.default_rng(3), 5_000, 0.3, 10))
+    inflated = areas_against_whole(*histograms(np.random.default_rng(3), 5_000, 0.3, 10), inflation=4.0)
+    assert inflated.error == pytest.approx(2 * single.error)
+
+
+def test_intervals_hold_what_slices_are_samples_of():
+    random = np.random.default_rng(4)
+    held = []
+    for _ in range(20):
+        positive, negative = histograms(random, 20_000, 0.1, 40)
+        tests = areas_against_whole(positive, negative)
+        below = np.cumsum(negative.sum(0)) - negative.sum(0) / 2
+        area = positive.sum(0).dot(below) / positive.sum() / negative.sum()
+        held += ((tests.low <= area) & (area <= tests.high)).tolist()
+    assert 0.93 <= np.mean(held) <= 0.98
+
+
+def test_a_slice_that_is_all_there_is_gets_no_verdict():
+    tests = areas_against_whole(np.full((1, 4), 10), np.full((1, 4), 10))
+    assert np.isnan(tests.score).all() and np.isnan(quotients_against_whole([4], [10], [10], 2.4, 0.48).score).all()
+
+
+def test_false_discovery_rates_are_those_of_benjamini_and_hochberg():
+    p = [0.01, math.nan, 0.04, 0.03, 0.005, 0.9]
+    assert false_discovery_rates(p).tolist() == pytest.approx([0.025, math.nan, 0.05, 0.05, 0.025, 0.9], nan_ok=True)
+    assert false_discovery_rates([]).tolist() == [] and np.isnan(false_discovery_rates([math.nan])).all()
