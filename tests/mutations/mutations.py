@@ -1053,7 +1053,7 @@ MUTATIONS = [
     Mutation(
         "an add that fails has moved the pass on",
         "accumulator.py::Accumulator.add",
-        "self._pass.back_to(mark)",
+        "its.back_to(mark)",
         "pass",
         "tests/test_sampler.py -k fails",
     ),
@@ -1119,6 +1119,20 @@ MUTATIONS = [
         "if batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.each):",
         "if False:",
         "tests/static/test_sampler_in_programs.py",
+    ),
+    Mutation(
+        "the doctor names metrics that have the sampler",
+        "doctor.py::_padding",
+        "not each._pass.counts and ",
+        "",
+        "tests/test_doctor.py -k told_of_a_sampler",
+    ),
+    Mutation(
+        "padding before the last step is not looked for",
+        "sampling.py::_Begun.first",
+        "self.repeats[0] if self.repeats else self.due",
+        "self.repeats[-1] if self.repeats else self.due",
+        "tests/test_field_samplers.py -k of_a_pass",
     ),
     Mutation(
         "to ask a sampler for its order seeds the job's generators",
@@ -1596,8 +1610,8 @@ MUTATIONS = [
     Mutation(
         "hapi: of the last step of an evaluation, padding counts",
         "integrations/hapi.py::_Pass.own",
-        "self.mask[self.seen : self.seen + len(places)]",
-        "self.mask[: len(places)]",
+        "places = places[flags[: len(places)]]",
+        "pass",
         "tests/integrations/test_hapi_passes.py -k 'evaluation or epoch'",
     ),
     Mutation(
