@@ -25,6 +25,7 @@ from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_U
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_of
 from fleetmetrics.errors import InvalidInputError, UnauthenticatedWarning
+from tests.distributed import attacks
 from tests.distributed.cluster import AT_ONCE, free_ports
 from tests.distributed.forks import SECRET, crew, member, outcome, results, run, timed, wait_for, wait_until
 from tests.distributed.proxy import Edit, Message, Proxy
@@ -342,6 +343,13 @@ def test_whoever_relays_between_the_workers_cannot_change_a_number(what: str, in
         assert str(outcomes[-1]).startswith(("CommunicatorError", "DeadlineError")), found
         for step, value in enumerate(outcomes):
             assert value == [3, 2 * step] or str(value).startswith(("CommunicatorError", "DeadlineError")), found
+
+
+@pytest.mark.parametrize("what", ["stranger", "tamper", "repeat"])
+def test_random_attacks_without_the_secret_change_no_number(what: str) -> None:
+    counts = attacks.campaign(what, 2, 0)
+    assert counts["numbers"] + counts["errors"] == 2 * attacks.WORLD * attacks.CALLS
+    assert not counts["wrong numbers"] and not counts["raw errors"]
 
 
 def test_a_setting_leaves_payloads_to_those_who_trust_their_network(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
