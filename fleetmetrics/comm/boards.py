@@ -24,7 +24,7 @@ __all__ = ["Board", "Notice", "Search"]
 #: What comes of a peer that ends, or says what cannot be read.
 _UNREADABLE = (Lost, ValueError, TypeError, OverflowError, RecursionError)
 #: When a worker looks for the first time, and how long it waits between two looks at most.
-_FIRST_SECONDS, _PAUSE_SECONDS = 0.5, 10.0
+_FIRST_SECONDS, _PAUSE_SECONDS = 0.5, 30.0
 #: For one board, and for all boards at one look.
 _STEP_SECONDS, _LOOK_SECONDS = 0.2, 0.5
 #: A board is at one of so many places, and so many are looked at.
