@@ -11,9 +11,8 @@ at all different by q-values of at most 0.05.
 from __future__ import annotations
 
 import math
-import sys
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Iterable, NamedTuple
 
 import numpy as np
 
@@ -121,12 +120,13 @@ def simulated(case: Case, size: int, slices: int, runs: int, random: np.random.G
     return Found(np.concatenate(p), np.concatenate(holds), np.array(some))
 
 
-def main(rows: int = 400_000) -> None:
+def main(places: Iterable[int] = range(len(CASES)), rows: int = 400_000) -> None:
     """Print a line for each case: false alarms by size, intervals, and runs with any false alarm."""
     head = ["metric", "rate", "users", *(f"{size:,}" for size in SIZES), "holds"]
     print(_line(head))
-    random, some = np.random.default_rng(0), []
-    for case in CASES:
+    some = []
+    for place in places:
+        case, random = CASES[place], np.random.default_rng(place)
         cells, holds = [], []
         for size in SIZES:
             of_slice = size / (case.rate if case.name == "auc" else 1)
@@ -153,4 +153,4 @@ def _line(texts: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

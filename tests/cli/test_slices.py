@@ -90,6 +90,23 @@ def test_of_small_slices_by_user_or_query_no_more_than_promised_are_beyond_chanc
     assert len(known) > 200 and np.mean(known <= 0.05) <= 0.05 + 3.2 * math.sqrt(0.05 * 0.95 / len(known))
 
 
+@pytest.mark.parametrize("kind", [fm.AUC, fm.LogLoss, fm.ClickThroughRate])
+def test_four_equal_rows_of_a_user_say_no_more_than_one(kind):
+    random = np.random.default_rng(0)
+    p, slot, user = random.beta(1, 3, 5000), random.integers(0, 10, 5000), np.arange(5000)
+    label = (random.random(5000) < p).astype(int)
+    errors = []
+    for times, by_user in ((1, False), (4, True)):
+        evidence = evidence_of(kind(), False, by_user, False)
+        inside, whole = fm.Sliced(evidence.of_slice(), "slot"), evidence.of_whole()
+        for metric in (each for each in (inside, whole) if each is not None):
+            columns = {name: {"slot": slot, "user": user}[name].repeat(times) for name in metric.columns}
+            metric.add(p.repeat(times), label.repeat(times), **columns)
+        found = evidence.tested(list(inside.compute().values()), whole and whole.compute(), 0.95)
+        errors.append(found.tests.error)
+    assert errors[1].mean() == pytest.approx(errors[0].mean(), rel=0.15)
+
+
 @pytest.fixture
 def table():
     random = np.random.default_rng(3)

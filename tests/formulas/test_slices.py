@@ -87,6 +87,14 @@ def test_a_slice_that_differs_is_found_and_its_p_value_is_that_of_its_score():
     assert tests.p_value[3] == pytest.approx(math.erfc(abs(tests.score[3]) / math.sqrt(2)))
 
 
+def test_the_p_value_of_nine_clicks_where_two_are_expected_is_about_that_of_poisson():
+    clicks = np.array([9.0, *[2.0] * 199])
+    rows, rate = np.full(200, 1000.0), clicks.sum() / 200_000
+    moments = [clicks.sum() * (1 - rate) ** power + (200_000 - clicks.sum()) * (-rate) ** power for power in (2, 3)]
+    p = quotients_against_whole(clicks, rows, rows, *moments, highest=1).p_value[0]
+    assert 2.4e-4 < p < 9.5e-4  # twice P(X >= 9) is 4.7e-4; of a normal variable it is 1e-6
+
+
 def test_groups_of_rows_that_are_alike_inflate_the_variance_of_an_area():
     random = np.random.default_rng(2)
     positive, negative = histograms(random, 20_000, 0.3, 1)

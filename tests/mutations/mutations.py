@@ -39,7 +39,7 @@ MUTATIONS = [
         "formulas/slices.py::_normal",
         "np.where(np.abs(skewness) < 1e-5, distance, bent)",
         "np.where(np.abs(skewness) < 1e5, distance, bent)",
-        "tests/formulas/test_slices.py -k 'areas or quotients'",
+        "tests/formulas/test_slices.py -k poisson",
     ),
     Mutation(
         "slices of a click or two get a verdict",
@@ -60,14 +60,14 @@ MUTATIONS = [
         "cli/evidence.py::evidence_of",
         "_OfUsers(metric, groups) if user else _OfRows",
         "_OfRows(metric, groups) if user else _OfRows",
-        "tests/cli/test_slices.py -k 'at_random and log_loss and within'",
+        "tests/cli/test_slices.py -k 'four_equal and LogLoss'",
     ),
     Mutation(
         "the rows of a user count as independent for areas",
         "cli/evidence.py::_OfAreas.tested",
         "1.0 if whole is None else inflation_of_areas(whole[:, 1], whole[:, 0])",
         "1.0",
-        "tests/cli/test_slices.py -k 'at_random and auc and within'",
+        "tests/cli/test_slices.py -k 'four_equal and AUC'",
     ),
     Mutation(
         "what is better than the whole does harm",
