@@ -261,10 +261,10 @@ def read_packed(kinds: tuple[tuple[int, Any], ...], payload: Buffer) -> list[np.
 
 
 @functools.lru_cache(maxsize=256)
-def _places(kinds: tuple[tuple[int, Any], ...], names: bytes) -> tuple[tuple[tuple[np.dtype[Any], int, int], ...], int]:
+def _places(kinds: tuple[tuple[int, Any], ...], types: bytes) -> tuple[tuple[tuple[np.dtype[Any], int, int], ...], int]:
     """Of each flat array whose type is named so: dtype, size, first byte; and how many bytes there are."""
     start, found = len(kinds) + -len(kinds) % _ALIGNMENT, []
-    for name, (count, kind) in zip(names.decode(), kinds):
+    for name, (count, kind) in zip(types.decode(), kinds):
         dtype = _type_of(name, kind)
         found.append((dtype, count, start))
         start += count * dtype.itemsize + -count * dtype.itemsize % _ALIGNMENT
