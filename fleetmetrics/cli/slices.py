@@ -50,7 +50,7 @@ def judged(
     found = [(column, sorted(table, key=_weight), _explained(table)) for column, table in zip(by, tables)]
     found.sort(key=lambda each: -each[2] if each[2] == each[2] else math.inf)
     for each in every:
-        del each["error"]
+        del each["error"], each["score"]
     worst = [each["q"] for each in every if each["verdict"] in ("worse", "different")]
     counts = {name.replace(" ", "_"): sum(each["verdict"] == name for each in every) for name in VERDICTS}
     return {
@@ -78,10 +78,10 @@ def _table(
         sizes = {name: values[f"{place}  {name}"][key] for name in SIZES if f"{place}  {name}" in values}
         entry = {"key": key, "rows": number, **sizes, "share": share, "metric": first, "value": value}
         entry.update(low=math.nan, high=math.nan, difference=apart, harm=math.nan, p=math.nan, q=math.nan)
-        entry.update(verdict=None, within_chance=None, needs={}, metrics=metrics, error=math.nan)
+        entry.update(verdict=None, within_chance=None, needs={}, metrics=metrics, error=math.nan, score=math.nan)
         if tested:
             entry.update(low=tested.low[at], high=tested.high[at], p=tested.tests.p_value[at])
-            entry.update(error=tested.tests.error[at], needs=tested.needs[at])
+            entry.update(error=tested.tests.error[at], score=tested.tests.score[at], needs=tested.needs[at])
         found.append(entry)
     return found
 
@@ -89,7 +89,8 @@ def _table(
 def _verdict(entry: Mapping[str, Any], better: str, share: float) -> dict[str, Any]:
     """What is said of a slice, and the harm that it does: only what is worse than the whole does any."""
     apart, said = entry["difference"], None
-    worse = bool(apart) and (apart < 0) == (better == "higher")
+    side = apart if math.isnan(entry["score"]) else entry["score"]  # by users, of the slices among each other
+    worse = bool(side) and (side < 0) == (better == "higher")
     if not math.isnan(entry["q"]):
         called = ("worse" if worse else "better") if better else "different"
         said = called if entry["q"] <= share else "within chance"

@@ -79,8 +79,8 @@ MUTATIONS = [
     Mutation(
         "a lower loss is worse",
         "cli/slices.py::_verdict",
-        '(apart < 0) == (better == "higher")',
-        "apart < 0",
+        '(side < 0) == (better == "higher")',
+        "side < 0",
         "tests/cli/test_slices.py -k harm_is_done",
     ),
     # -- groups of workers ----------------------------------------------------------------------------------
