@@ -137,3 +137,4 @@ if __name__ == "__main__":
         report(util=error_text(lambda: fm.sum(1, util=fleet.util)))
     if arguments()["launch"] != "bare":
         report(facts=facts(arguments()["launch"]))
+        channel.barrier()  # Paddle's store is in rank 0: if that ends first, the others fail in fleet.init
