@@ -58,7 +58,9 @@ def test_two_workers_print_once_what_one_process_prints(tmp_path: Path) -> None:
     def check() -> None:
         options = f"'new*.npz' --baseline 'old*.npz' {OPTIONS} --fail-if 'auc<0.9' "
         (alone, first, second), statuses, states = both(made(tmp_path), options)
-        assert first == alone and any(line.startswith("3,000 rows, 1,503 positives, 50 users in 3 files") for line in alone), (alone, first)
+        assert first == alone and any(
+            line.startswith("3,000 rows, 1,503 positives, 50 users in 3 files") for line in alone
+        ), (alone, first)
         assert second == [line for line in alone if line.startswith("fleetmetrics: ")]  # the condition that holds
         assert statuses == ["1", "1", "1"] and states[0] == states[1]
 

@@ -411,6 +411,19 @@ def test_a_mask_that_holds_no_flags_is_told_by_compute_in_static_programs():
                 metric.compute()
 
 
+def test_labels_that_are_no_class_are_told_by_compute_where_the_scores_say_how_many_there_are():
+    import paddle
+
+    metric = fm.LogLoss(task="multiclass", name="loss")
+    with contract.new_programs() as (main, startup):
+        metric.add(paddle.static.data("score", [-1, 2], "float32"), paddle.static.data("label", [-1], "int64"))
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(startup)
+        executor.run(main, feed={"score": np.float32([[0.25, 0.75], [0.5, 0.5]]), "label": np.array([1, 3])})
+        with pytest.raises(fm.InvalidInputError, match="a whole number of at least 0, below the number of classes"):
+            metric.compute()
+
+
 # -- unchecked ---------------------------------------------------------------------------------------------
 
 

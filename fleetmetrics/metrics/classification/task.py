@@ -143,7 +143,8 @@ def _class_rule(argument: str, classes: int, more: str, ignore_index: Ignored) -
     if ignore_index is not None and argument == "label":
         more = f", or ignore_index={_text(ignore_index)}"
     holds: Any = _Class(argument, classes, ignore_index)
-    return Requirement(argument, f"a class: a whole number from 0 to {classes - 1}{more}", holds)
+    allowed = f"from 0 to {classes - 1}" if classes else "of at least 0, below the number of classes"
+    return Requirement(argument, f"a class: a whole number {allowed}{more}", holds)
 
 
 def _text(ignore_index: Ignored) -> str:
