@@ -106,7 +106,10 @@ def sorts_and_filters(browser: Browser) -> None:
     rows = sample.result()["slices"]["slot"]
 
     def keys(by: str, down: bool) -> list[str]:
-        return [row["key"] for row in sorted(rows, key=lambda row: row[by], reverse=down)]
+        """The keys once the rows that are shown are sorted; what has no number comes last in both orders."""
+        known = sorted((row for row in rows if row[by] is not None), key=lambda row: row[by], reverse=down)
+        rows[:] = known + [row for row in rows if row[by] is None]
+        return [row["key"] for row in rows]
 
     assert browser.value(SHOWN)[:3] == [keys("harm", True), "Harm", "descending"]
     browser.value("document.querySelector('.slices [aria-sort] button').focus()")
