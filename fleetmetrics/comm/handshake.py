@@ -363,13 +363,18 @@ class Door:
         guest.sock.close()
 
     def check_unproven(self, missing: list[int]) -> None:
-        """Raise if all whom rank 0 waits for have failed to prove themselves, again and again."""
-        now = time.monotonic()
-        for rank in missing:
-            first, last, number = self.unproven.get(rank, (now, now, 0))
-            if number < _UNPROVEN or last - first < REFUSAL_SECONDS or now - last > REFUSAL_SECONDS:
-                return
-        self.unproven.clear()
+        """Raise if all whom rank 0 waits for have failed to prove themselves, again and again.
+
+        A worker that has had enough raises, and tries no more: what was seen of it counts until the others are here.
+        Each error of rank 0 takes as much of it as one call of a worker leaves, so that their later calls match.
+        """
+        seen = {rank: self.unproven[rank] for rank in missing if rank in self.unproven}
+        if len(seen) < len(missing):
+            return
+        if any(number < _UNPROVEN or last - first < REFUSAL_SECONDS for first, last, number in seen.values()):
+            return
+        for rank, (first, last, number) in seen.items():
+            self.unproven[rank] = first + REFUSAL_SECONDS, last, number - _UNPROVEN
         raise AuthenticationError(unproven_text(missing))
 
     def close(self) -> None:

@@ -267,11 +267,17 @@ class Hub(Member):
             if self.watch is not None:
                 self.watch.waits()
             if self._door.unproven:
-                self._door.check_unproven(self._absent(meeting))
+                self._check_unproven(meeting)
             if not arrived and time.monotonic() >= meeting.end:
                 raise DeadlineError(self._missing(meeting))
             if noted := self.noted():
                 raise _Broken(noted)
+
+    def _check_unproven(self, meeting: _Meeting) -> None:
+        """Raise if all that are missing know another secret; who is connected has proved itself, and is only late."""
+        absent = self._absent(meeting)
+        if absent and not any(rank in self._ranks for rank in absent):
+            self._door.check_unproven(absent)
 
     def _is_alone(self, meeting: _Meeting) -> bool:
         """Whether nobody else on this machine claims a rank of this run; False while that is not sure."""

@@ -109,6 +109,22 @@ def test_a_worker_that_does_not_come_is_named_in_time(play: Play) -> None:
         play.begin(timeout=0.3).result(10)
 
 
+def test_strangers_in_the_name_of_a_worker_that_is_connected_change_nothing(three: list[Play]) -> None:
+    first, second = three
+    found = first.begin(timeout=1.0)
+    first.say(ARRIVAL, 1)
+    second.say(ARRIVAL, 1)
+    first.hear()
+    first.say(ACK, 1, b"")
+    found.result(10)
+    now = time.monotonic()
+    first.hub._star._door.unproven = {1: (now - 90, now, 99), 2: (now - 90, now, 99)}
+    found = first.begin(timeout=0.6)
+    first.say(ARRIVAL, 2)
+    with pytest.raises(DeadlineError, match="rank 2 did not arrive"):
+        found.result(10)
+
+
 def test_the_trouble_of_a_worker_is_everybodys(play: Play) -> None:
     found = play.begin()
     play.say(TROUBLE, 1, json.dumps(["AgreementError", "no"]).encode())
@@ -433,6 +449,7 @@ def test_who_may_be_a_rival_is_waited_for_until_that_is_sure(play: Play, monkeyp
     start = time.monotonic()
     found = play.begin(timeout=20)
     play.say(ARRIVAL, 1)
+    star._door.unproven[1] = start - 90, start, 99  # a stranger in its name, who has come since
     assert play.hear().kind == ANSWER
     play.say(ACK, 1, b"")
     assert found.result(15) == ["of rank 0", "of rank 1"] and next(looks, None) is None

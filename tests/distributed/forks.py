@@ -9,6 +9,7 @@ In a test::
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import select
@@ -139,6 +140,7 @@ class Fork:
 def _become(work: Callable[[], Any], writer: int) -> None:
     """In the child: forget the test, and end without returning to it."""
     try:
+        gc.freeze()  # what the test has left and nobody has collected: it would close descriptors that are ours by then
         os.dup2(writer, 3)
         os.closerange(4, 1 << 16)  # a socket that the test closes shall be closed
         for number in (signal.SIGINT, signal.SIGTERM):

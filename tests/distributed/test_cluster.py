@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.distributed import forks
 from tests.distributed.cluster import Job, run
 
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
@@ -44,3 +48,23 @@ def test_a_worker_that_hangs_fails_the_test_in_time_and_is_ended(tmp_path: Path)
         hanging = job.processes[1]
         assert hanging.poll() is None
     assert hanging.poll() is not None
+
+
+def test_what_a_test_has_left_closes_nothing_of_a_forked_worker() -> None:
+    """A socket in a cycle of the test's is collected in its own time; a worker may have another one of its number."""
+    left: list[object] = [socket.socket()]
+    left.append(left)
+    number = left[0].fileno()  # type: ignore[attr-defined]
+    gc.disable()
+    try:
+        del left
+
+        def work() -> bool:
+            mine = [socket.socket() for _ in range(number)]
+            gc.collect()
+            return all(os.fstat(each.fileno()) for each in mine)
+
+        worker = forks.Fork(work)
+        assert worker.result() is True
+    finally:
+        gc.enable()

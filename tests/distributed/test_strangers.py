@@ -540,6 +540,29 @@ def test_a_secret_that_differs_is_an_error_in_seconds_on_all_and_never_printed(p
             assert "hush" not in text + shown
 
 
+@pytest.mark.parametrize("who", [2, 0])
+def test_workers_with_another_secret_that_come_one_after_the_other_are_told_in_seconds(
+    port: int, who: int, tmp_path: Path
+) -> None:
+    """Who has had its error and has ended tries no more: what rank 0 has seen of it counts all the same."""
+
+    def work(rank: int) -> Any:
+        handshake.REFUSAL_SECONDS = 0.5
+        comm = SocketCommunicator(Job(rank, 3, endpoint=f"127.0.0.1:{port}", secret="1" if rank == who else "2"))
+        late = rank == (1 if who else 2)
+        if late:
+            wait_for(tmp_path / "the other one has ended")
+        calls = [timed(lambda: comm.all_reduce([1], timeout=40)) for _ in range(2)]
+        if rank and not late:
+            (tmp_path / "the other one has ended").touch()
+        return calls
+
+    for rank, calls in enumerate(run(3, work)):
+        for text, seconds in calls:
+            assert text.startswith("AuthenticationError: rank"), (rank, calls)
+            assert seconds < AT_ONCE
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "rank"),
     [

@@ -1745,9 +1745,30 @@ MUTATIONS = [
     Mutation(
         "a moment without the secret is an error",
         "comm/handshake.py::Door.check_unproven",
-        "last - first < REFUSAL_SECONDS or ",
+        " or last - first < REFUSAL_SECONDS",
         "",
         "tests/comm/test_handshake.py -k with_another_secret",
+    ),
+    Mutation(
+        "the tries of a worker that has had its error and has ended are forgotten at rank 0's first error",
+        "comm/handshake.py::Door.check_unproven",
+        "self.unproven[rank] = first + REFUSAL_SECONDS, last, number - _UNPROVEN",
+        "del self.unproven[rank]",
+        "tests/distributed/test_strangers.py -k one_after_the_other",
+    ),
+    Mutation(
+        "a stranger's tries in the name of a connected worker count",
+        "comm/hub.py::Hub._check_unproven",
+        " and not any(rank in self._ranks for rank in absent)",
+        "",
+        "tests/comm/test_hub.py -k in_the_name_of",
+    ),
+    Mutation(
+        "where all are there, nobody could prove itself",
+        "comm/hub.py::Hub._check_unproven",
+        "if absent and not any",
+        "if not any",
+        "tests/comm/test_hub.py -k until_that_is_sure",
     ),
     Mutation(
         "rank 0 listens at a port that is promised to another",
