@@ -33,6 +33,7 @@ from fleetmetrics.errors import MissingLibraryError as MissingLibraryError
 from fleetmetrics.errors import NoChannelError as NoChannelError
 from fleetmetrics.errors import RecordError as RecordError
 from fleetmetrics.errors import ServerProcessError as ServerProcessError
+from fleetmetrics.errors import SizeWarning as SizeWarning
 from fleetmetrics.errors import StateNotFoundError as StateNotFoundError
 from fleetmetrics.errors import StaticProgramError as StaticProgramError
 from fleetmetrics.errors import UnauthenticatedWarning as UnauthenticatedWarning
@@ -248,6 +249,7 @@ __all__ = [
     "RootMeanSquaredLogError",
     "SensitivityAtSpecificity",
     "ServerProcessError",
+    "SizeWarning",
     "Sliced",
     "SocketCommunicator",
     "SpearmanCorrelation",

@@ -16,6 +16,7 @@ from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, began
 from fleetmetrics.comm.failures import Caught
+from fleetmetrics.data_size import DataSize
 from fleetmetrics.errors import (
     DuplicateStateError,
     FleetMetricsError,
@@ -67,6 +68,7 @@ class Accumulator(Partial, Generic[Value]):
     columns: tuple[str, ...] = ()
     #: The axis of scores that holds the classes; None: the last.
     class_axis: int | None = None
+    _data_size: DataSize | None = None
     incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler", "class_axis")
 
     __signature__ = AllArguments()
@@ -87,12 +89,14 @@ class Accumulator(Partial, Generic[Value]):
         validate: bool = True,
         share: bool = False,
         sampler: Any = None,
+        size: int | None = None,
         **unknown: Any,
     ) -> None:
         raise_if_unknown(type(self), unknown)
         name = vars(self).pop("_called_anew", name)
         self._set_name(_default_name(type(self)) if name is None else name)
         self.name_made_up = name is None
+        self._data_size = None if size is None else DataSize(self.name, size)
         self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
         self.program: Any = None  # the static program that add was called in
         self.states: dict[str, State] = {}
@@ -109,6 +113,12 @@ class Accumulator(Partial, Generic[Value]):
             raise InvalidInputError(f"name must be a non-empty string or None, not {name!r}")
         self.name = name
         self._check = Check(name)
+        if self._data_size is not None:
+            self._data_size = DataSize(name, self._data_size.size)
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that it was made with, and the defaults of the others, by name; ``size`` where it was given."""
+        return {name: value for name, value in super().settings().items() if name != "size" or value is not None}
 
     @property
     def sampler(self) -> Any:
@@ -178,7 +188,12 @@ class Accumulator(Partial, Generic[Value]):
 
     def _states(self) -> list[State]:
         """Every state once, those of the checks first."""
-        return list(dict.fromkeys([*(state for check in self.checks() for state in check.states), *self.own_states()]))
+        checks = [state for check in self.checks() for state in check.states]
+        return list(dict.fromkeys([*checks, *self.own_states(), *self._counted()]))
+
+    def _counted(self) -> Sequence[State]:
+        """The state that counts samples, where the size of the data set is given."""
+        return () if self._data_size is None else (self._data_size.added,)
 
     def _folds(self) -> list[Folds]:
         """The tables of what is kept of every sample, with all that fold each."""
@@ -273,6 +288,7 @@ class Accumulator(Partial, Generic[Value]):
             try:
                 batch.check(self.requirements_of(batch), self.validate)
                 increments = dict(self.statistics(batch))
+                increments.update({state: batch.added for state in self._counted()})
             except InvalidInputError as error:
                 raise self._told(error, batch) from None
             if not self.validate:
@@ -425,16 +441,23 @@ class Accumulator(Partial, Generic[Value]):
             FleetMetricsError: the same error on every worker, by the deadline.
         """
         channel, trouble = channel_of(communicator, util, group=group)
-        of_pass = ""
+        said, whole = "", False
         with Caught(trouble) as caught:
-            of_pass = self._check_pass(channel, not flag_of("partial", partial))
-        return self._computed(channel, scope, timeout, of_pass, caught.error)
+            whole = not flag_of("partial", partial)
+            said = self._check_pass(channel, whole)
+        return self._computed(channel, scope, timeout, said, caught.error, whole)
 
     def _computed(
-        self, channel: Communicator, scope: Any, timeout: float | None, of_pass: str = "", trouble: Any = None
+        self,
+        channel: Communicator,
+        scope: Any,
+        timeout: float | None,
+        said: str = "",
+        trouble: Any = None,
+        whole: bool = False,
     ) -> Any:
-        """The value over the samples of a channel's workers, who must say the same of the pass."""
-        call = f"{type(self).__name__} {self.name}{of_pass}"
+        """The value over the samples of a channel's workers, who must say the same; ``whole``: of the whole data."""
+        call = f"{type(self).__name__} {self.name}{said}"
         states, tables = self._states(), self._folds()
 
         def reduced() -> dict[State, np.ndarray]:
@@ -452,6 +475,8 @@ class Accumulator(Partial, Generic[Value]):
             values, carries = channel.together(folded, deadline, call)
         else:
             values, carries = reduced(), {}
+        if whole and self._data_size is not None:
+            self._data_size.warn_unless_met(self.called(), values)
         try:
             return self.evaluate(values, carries)
         except InvalidInputError as error:
@@ -466,7 +491,7 @@ class Accumulator(Partial, Generic[Value]):
         return self._computed(LocalCommunicator(), scope, DEFAULT_TIMEOUT)
 
     def _check_pass(self, channel: Communicator, whole: bool) -> str:
-        """What all workers must say of the pass; `InvalidInputError` if this one's is not as it should be."""
+        """What all workers must say of the pass and the data; `InvalidInputError` if this one's pass is wrong."""
         for part in self._added_through():
             if part.sampler is not None:
                 raise InvalidInputError(
@@ -478,7 +503,8 @@ class Accumulator(Partial, Generic[Value]):
         except InvalidInputError as error:
             raise self._told(error) from None
         told = ", ".join(f"{name} {value}" for name, value in settings.items()) if settings else ""
-        return f" (a pass of a sampler with {told})" if told else ""
+        size = f" of {self._data_size.size:,} samples" if self._data_size is not None else ""
+        return size + (f" (a pass of a sampler with {told})" if told else "")
 
     def _added_through(self) -> Iterable[Accumulator]:
         """The metrics to which it hands its batches on."""

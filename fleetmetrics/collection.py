@@ -39,8 +39,8 @@ class MetricCollection(Composite[Dict[str, Any]]):
             name. They must be new: the collection takes them over.
         prefix: what the keys of the result begin with.
         postfix: what they end with.
-        **common: ``name``, ``validate``, ``share`` and ``sampler`` of `Metric`. A sample that breaks a requirement of
-            any member counts for none.
+        **common: ``name``, ``validate``, ``share``, ``sampler`` and ``size`` of `Metric`. A sample that breaks a
+            requirement of any member counts for none.
 
     Raises:
         InvalidInputError: if an entry is no metric, is used already, or a key comes twice.
@@ -99,6 +99,11 @@ class MetricCollection(Composite[Dict[str, Any]]):
                 f"metrics[{key!r}] has a sampler; make it without, and give it to the collection: "
                 "MetricCollection(..., sampler=sampler)"
             )
+        if metric._data_size is not None:
+            raise InvalidInputError(
+                f"metrics[{key!r}] has a size; make it without, and give it to the collection: "
+                "MetricCollection(..., size=size)"
+            )
         self.metrics[key] = metric
         if not operand:  # of an expression that has brought it along
             metric.collection = self.name
@@ -152,7 +157,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
     def _parts(self) -> dict[str, tuple[Any, Sequence[Holder]]]:
         folds = {each.table: each for each in self._folds()}
         leaves = {name: (leaf, _holders_of(leaf, folds)) for name, leaf in self._named_leaves().items()}
-        return {"": (None, [*self._check.states, self._held_pass]), **leaves}
+        return {"": (None, [*self._check.states, *self._counted(), self._held_pass]), **leaves}
 
     def _apart(self, name: str) -> tuple[Sequence[Holder], Callable[[], None]]:
         leaf = self._named_leaves()[name]
@@ -176,8 +181,9 @@ class MetricCollection(Composite[Dict[str, Any]]):
         return self.metrics.values()
 
     def settings(self) -> dict[str, Any]:
-        """The members, and the order of their keys, which is that of their states."""
-        return {"keys": ", ".join(self.metrics), "metrics": self.metrics}
+        """The members, the order of their keys, which is that of their states, and the size of the data set."""
+        size = {} if self._data_size is None else {"size": self._data_size.size}
+        return {"keys": ", ".join(self.metrics), "metrics": self.metrics, **size}
 
     def _once(self, what: str, ask: Callable[[], Iterable[Any]]) -> Any:
         if what not in self._known:

@@ -26,6 +26,7 @@ __all__ = [
     "NoChannelError",
     "RecordError",
     "ServerProcessError",
+    "SizeWarning",
     "StateNotFoundError",
     "StaticProgramError",
     "UnauthenticatedWarning",
@@ -123,6 +124,10 @@ class UnauthenticatedWarning(UserWarning):
 
 class UndefinedMetricWarning(UserWarning):
     """A metric is undefined on the samples it was given; the value is the documented stand-in."""
+
+
+class SizeWarning(UserWarning):
+    """The samples that were counted do not add up to the ``size`` of the data set."""
 
 
 class BucketWarning(UserWarning):

@@ -58,6 +58,7 @@ class Common(TypedDict, total=False):
     validate: bool
     share: bool
     sampler: Any
+    size: int | None
 
 
 class Settings(Common, total=False):
@@ -167,6 +168,9 @@ class Metric(Accumulator[Value]):
             each sample then counts once, although it is dealt to two workers. Add every batch of a pass once, and
             `reset` before the next; see `fleetmetrics.padding_mask`. Not for static programs, and not for a metric
             inside of a collection, a wrapper or an expression, which has it instead.
+        size: how many samples the data set has. Where all workers together have added more, or fewer, that no mask
+            leaves out, ``compute`` warns on every worker, with `SizeWarning`; ``compute(partial=True)`` does not.
+            Outermost, as ``sampler``.
 
     Raises:
         InvalidInputError: a setting is not what it should be, unknown, or given without its keyword.
@@ -384,6 +388,11 @@ class Expression(Composite[Any], Metric[Any]):
                 raise InvalidInputError(
                     f"{symbol} takes metrics without a sampler, and {operand.name} has one; make them without, and set "
                     "that of the expression, expression.sampler = sampler, or give it to a MetricCollection"
+                )
+            if not number and operand._data_size is not None:
+                raise InvalidInputError(
+                    f"{symbol} takes metrics without a size, and {operand.name} has one; make them without, and give "
+                    "it to what takes the expression: MetricCollection({...: expression}, size=size)"
                 )
         self.symbol, self.function, self.operands = symbol, function, operands
         self._metrics = [operand for operand in operands if isinstance(operand, Metric)]

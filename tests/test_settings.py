@@ -94,7 +94,7 @@ class Shifted(fm.MeanAbsoluteError):
 
 def test_a_derived_metric_has_the_settings_of_its_base():
     names = list(inspect.signature(Shifted).parameters)
-    assert names == ["by", "scale", "zero_division", "name", "validate", "share", "sampler"]
+    assert names == ["by", "scale", "zero_division", "name", "validate", "share", "sampler", "size"]
     metric = Shifted(3, scale=2, name="mine").fresh(name="again")
     metric.add([1.0], [2.0])
     assert metric.name == "again" and metric.compute() == 5.0

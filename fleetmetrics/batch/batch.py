@@ -169,6 +169,16 @@ class Batch(Sums):
         own = self.xp.asarray(flags, "sampler")
         self.dealt = own if self.width == 1 else self.xp.repeat(own, self.width)
 
+    @property
+    def added(self) -> Any:
+        """How many rows the mask and the sampler leave in, whatever they weigh, before any was dropped: int64."""
+        xp, given = self.xp, [each for each in (self.mask, self.dealt) if each is not None]
+        if not given and not is_static(self.each):
+            return xp.number(self.rows)
+        flags = [xp.cast(each, "int64") for each in given or [xp.ones_like(self.each)]]
+        left = functools.reduce(xp.multiply, flags)
+        return xp.sum(left if self.width == 1 else xp.extreme(xp.reshape(left, [-1, self.width]), None, "max", axis=1))
+
     # -- the check ---------------------------------------------------------------------------------------
 
     def check(self, requirements: Iterable[str | Requirement], validate: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Mapping, Sequence
 from fleetmetrics.arguments import is_whole
 from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.errors import AgreementError, InvalidInputError, UnknownNameError
+from fleetmetrics.errors import AgreementError, InvalidInputError, SizeWarning, UnknownNameError
 from fleetmetrics.records.batches import Columns, Kind
 from fleetmetrics.records.recorder import Recorder, States, checked_states, combine_states
 from fleetmetrics.sampling import MODES, Dealing
@@ -194,11 +194,12 @@ def _check_size(notes: Sequence[dict[str, Any]]) -> None:
         " with the samples of the data set, repeated samples apart"
     )
     if padded < 0 < sum(counts) and (unknown or sum(note["samples"] for note in notes) >= size):
-        warn(f"{text}. How many samples they stand for is not known: all are taken, and repeated samples count again")
+        more = "How many samples they stand for is not known: all are taken, and repeated samples count again"
+        warn(f"{text}. {more}", SizeWarning)
     elif padded < 0 or (several and padded >= size):
         raise InvalidInputError(text)
     else:
-        warn(f"{text}. The first {size} are taken, and {padded} cut off")
+        warn(f"{text}. The first {size} are taken, and {padded} cut off", SizeWarning)
 
 
 def check_mode(argument: str, mode: Any) -> str:

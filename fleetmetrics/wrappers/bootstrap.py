@@ -83,7 +83,7 @@ class Bootstrap(Wrapper):
         confidence: the share of such intervals meant to contain the true value, between 0 and 1.
         ids: the name of the additional argument of ``add`` that identifies the samples; None: each is drawn on its own,
             or what the metric is ``by``.
-        **common: those of `Metric`; ``validate``, ``share`` and ``sampler`` are those of the metric unless given.
+        **common: those of `Metric`; all but ``name`` are those of the metric unless given.
 
     Raises:
         InvalidInputError: an argument is invalid, or the metric cannot be resampled.

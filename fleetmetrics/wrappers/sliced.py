@@ -63,7 +63,7 @@ class Sliced(Wrapper[Dict[Any, Any]]):
         keys: the slices, integers or texts; None: those in the data.
         max_keys: how many keys are kept where ``keys`` is None, at least 1.
         other: the key of the result for all other samples.
-        **common: those of `Metric`; ``validate``, ``share`` and ``sampler`` are those of the metric unless given.
+        **common: those of `Metric`; all but ``name`` are those of the metric unless given.
 
     Raises:
         InvalidInputError: an argument is invalid, or the metric cannot be sliced.

@@ -58,7 +58,7 @@ class Windowed(Wrapper):
         metric: without samples, left unchanged; not one that keeps every sample.
         last: how many calls of ``add``, at least 1.
         lifetime: False for the value over the window alone.
-        **common: those of `Metric`; ``validate``, ``share`` and ``sampler`` are those of the metric unless given.
+        **common: those of `Metric`; all but ``name`` are those of the metric unless given.
 
     Raises:
         InvalidInputError: an argument is invalid, or the metric's states have no fixed size.

@@ -24,7 +24,7 @@ class Wrapper(Metric[Value]):
 
     Args:
         metric: without samples; left unchanged.
-        **common: those of `Metric`; ``validate``, ``share`` and ``sampler`` are those of the metric unless given.
+        **common: those of `Metric`; all but ``name`` are those of the metric unless given.
 
     Raises:
         InvalidInputError: if it is not a metric, holds samples, or cannot be wrapped in this one.
@@ -46,6 +46,7 @@ class Wrapper(Metric[Value]):
             if reason:
                 raise InvalidInputError(f"{kind} cannot stand around this {type(inner).__name__}: {reason}")
         own: Common = {"validate": metric.validate, "share": metric.share, "sampler": metric.sampler}
+        own["size"] = None if metric._data_size is None else metric._data_size.size
         own.update(common)
         super().__init__(**own)
         self.metric: Metric = metric.fresh(metric.name)

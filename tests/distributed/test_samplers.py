@@ -67,6 +67,21 @@ def test_a_sampler_that_seeds_paddle_changes_nothing_of_the_job(reports: list[di
     assert all(report["random_state"] for report in reports)
 
 
+def test_samples_that_do_not_add_up_to_the_size_are_told_on_every_worker(reports: list[dict[str, Any]]) -> None:
+    workers = len(reports)
+    dealt = -(-SAMPLES // workers) * workers
+    for report in reports:
+        for what, texts in report["sizes"].items():
+            way, name = what.split(", ")
+            if way != "neither" or dealt == SAMPLES:
+                assert texts == [], (what, texts)
+                continue
+            [text] = texts
+            assert text.startswith(f"{name} (")
+            assert f"{dealt} samples were counted, and the data set has {SAMPLES}, by size=. " in text
+            assert "with sampler= each counts once" in text
+
+
 def test_another_sampler_epoch_or_batch_size_on_one_worker_is_told_to_all(reports: list[dict[str, Any]]) -> None:
     if len(reports) == 1:
         return

@@ -1114,6 +1114,20 @@ MUTATIONS = [
         "tests/records/test_resumable.py",
     ),
     Mutation(
+        "samples that a mask leaves out are held against the size of the data set",
+        "batch/batch.py::Batch.added",
+        "for each in (self.mask, self.dealt)",
+        "for each in (self.dealt,)",
+        "tests/test_data_size.py -k whatever_it_weighs",
+    ),
+    Mutation(
+        "a pass that is left early is held against the size of the data set",
+        "accumulator.py::Accumulator.compute",
+        'whole = not flag_of("partial", partial)',
+        'whole = flag_of("partial", partial) or True',
+        "tests/test_data_size.py -k left_early",
+    ),
+    Mutation(
         "a static program takes a sampler",
         "accumulator.py::Accumulator._leave_padding_out",
         "if batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.each):",

@@ -47,3 +47,24 @@ def test_a_sampler_is_refused_and_the_flags_that_the_error_names_are_right(make:
         value = metric.compute(scope)
     assert flags.tolist() == [True, True, False, False]
     assert value in (0.5, {"accuracy": 0.5})
+
+
+@pytest.mark.parametrize("width", [None, 3])
+def test_the_samples_of_each_run_are_counted_where_the_size_of_the_data_is_given(width: Any) -> None:
+    shape = [None] if width is None else [None, width]
+    with new_programs() as (main, startup):
+        prediction = paddle.static.data("prediction", shape, "float32")
+        label = paddle.static.data("label", shape, "int64")
+        mask = paddle.static.data("mask", [None], "bool")
+        every, some = fm.Accuracy(name="every", size=5), fm.Accuracy(name="some", size=5)
+        every.add(prediction, label)
+        some.add(prediction, label, mask=mask)
+        executor, scope = paddle.static.Executor(), paddle.static.Scope()
+        with paddle.static.scope_guard(scope):
+            executor.run(startup)
+            for flags in ([True, True, True], [False, True, True]):
+                feed = {"prediction": np.full([3, *shape[1:]], 0.9, np.float32), "label": np.ones([3, *shape[1:]], int)}
+                executor.run(main, feed={**feed, "mask": np.array(flags)})
+        with pytest.warns(fm.SizeWarning, match="6 samples were counted, and the data set has 5, by size=. .*sampler="):
+            every.compute(scope)
+        assert some.compute(scope) == 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,36 @@ def troubles(channel: Any) -> dict[str, str]:
     }
 
 
+def of_the_size(channel: Any) -> dict[str, Any]:
+    """What is told of samples that do not add up, by whether the metrics have the sampler, the mask, or neither."""
+    sampler = paddle.io.DistributedBatchSampler(Places(), 4, shuffle=True)
+    loader = paddle.io.DataLoader(Places(), batch_sampler=sampler)
+    sampler.set_epoch(3)
+    padding, found = fm.padding_mask(sampler), {}
+    for way in ("neither", "sampler", "mask"):
+        common = {"size": SAMPLES, "sampler": sampler if way == "sampler" else None}
+        made = {
+            "metric": fm.Accuracy(name="metric", **common),
+            "collection": fm.MetricCollection({"n": fm.Count(), "gauc": fm.GAUC()}, name="collection", **common),
+            "wrapper": fm.Sliced(fm.Accuracy(), by="user", name="wrapper", **common),
+        }
+        seen = 0
+        sampler.set_epoch(3)
+        for place in loader:
+            place = place[0] if isinstance(place, (list, tuple)) else place
+            flags = paddle.to_tensor(~padding[seen : seen + len(place)]) if way == "mask" else None
+            seen += len(place)
+            for metric in made.values():
+                user = {"user": place % 7} if metric.columns else {}
+                metric.add((place % 5).astype("float32") / 5, (place % 3 == 0).astype("int64"), mask=flags, **user)
+        for name, metric in made.items():
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                metric.compute()
+            found[f"{way}, {name}"] = [str(each.message) for each in told if each.category is fm.SizeWarning]
+    return found
+
+
 def random_state() -> bool:
     """Whether what a sampler does that seeds Paddle changes nothing of the job."""
     paddle.seed(5)
@@ -149,6 +180,7 @@ def main() -> None:
         report(groups={kind: in_groups(channel, kind) for kind in given["groups"]})
         return
     found = every_case(channel, given["kinds"])
+    report(sizes=of_the_size(channel))
     report(**found, together={kind: together(channel, kind) for kind in KINDS}, random_state=random_state())
     if channel.world_size > 1:
         report(troubles=troubles(channel))

@@ -1,0 +1,47 @@
+"""Whether as many samples were added as the data set has, where its size is given."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+import numpy as np
+
+from fleetmetrics.arguments import whole_number_of
+from fleetmetrics.errors import SizeWarning
+from fleetmetrics.state import State
+from fleetmetrics.warning import warn
+
+__all__ = ["DataSize"]
+
+
+class DataSize:
+    """The size of a data set, and the state that counts the samples that are added.
+
+    Args:
+        owner: the name of the metric.
+        size: of the data set; any other than a whole number of at least 0 raises `InvalidInputError`.
+    """
+
+    def __init__(self, owner: str, size: Any) -> None:
+        self.size = whole_number_of("size", size, 0)
+        self.added = State(f"{owner}.added", (), "int64", "sum")
+
+    def warn_unless_met(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
+        """Warn if all workers together have added more samples than there are, or fewer.
+
+        Args:
+            owner: how the warning calls the metric.
+            values: the global states.
+        """
+        added = values[self.added].item()
+        if added == self.size:
+            return
+        if added > self.size:
+            why = "A sampler repeats samples so that all workers have equally many; with sampler= each counts once"
+        else:
+            why = (
+                "Add every batch of every worker; with sampler= each sample counts once, and a missing one is an error"
+            )
+        warn(
+            f"{owner}: {added:,} samples were counted, and the data set has {self.size:,}, by size=. {why}", SizeWarning
+        )
