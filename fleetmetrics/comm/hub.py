@@ -195,6 +195,7 @@ class Hub(Member):
         made = [frame.made for frame in frames]
         last = max(made)
         if min(made) < last:
+            self._look_again(meeting)  # who has given up would not hear it
             self._say_who_parted(meeting, made)
         meeting.made, self.label = last, ""
         if meeting.troubled:

@@ -5,12 +5,14 @@ A proxy cuts or holds back the connection of rank 1, with the frames of the seco
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 from typing import Any, Sequence
 
 import pytest
 
-from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL
+from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, ERROR
 from tests.distributed.cluster import free_ports
 from tests.distributed.forks import BEFORE, crew, member, outcome, results, wait_for
 from tests.distributed.kills import campaign
@@ -24,15 +26,16 @@ MOMENTS = {
     "the answer did not pass": (ANSWER, False),
     "the answer passed": (ANSWER, True),
     "the ack did not pass": (ACK, False),
+    "the error did not pass": (ERROR, False),
 }
 
 
-def breaking(moment: str, how: str) -> Edit:
+def breaking(moment: str, how: str, call: int = 2) -> Edit:
     kind, passes = MOMENTS[moment]
     over = []
 
     def edit(message: Message) -> Sequence[bytes]:
-        if over or (message.call, message.kind) != (2, kind):
+        if over or (message.call, message.kind) != (call, kind):
             return [message.data]
         over.append(message)
         first = message.data if passes else b""
@@ -42,9 +45,19 @@ def breaking(moment: str, how: str) -> Edit:
 
 
 def together(
-    world: int, edit: Edit, tmp_path: Path, healed_at: int = 0, calls: int = 4, channels: str = ""
+    world: int,
+    edit: Edit,
+    tmp_path: Path,
+    healed_at: Sequence[int] = (),
+    calls: int = 4,
+    channels: str = "",
+    patient: Sequence[int] = (),
 ) -> list[list[Any]]:
-    """Outcomes of some exchanges by rank, each on a channel with a name of one letter; before one the link heals."""
+    """Outcomes of some exchanges by rank, each on a channel with a name of one letter; before some the link heals.
+
+    Args:
+        patient: ranks that are still in the third exchange when the others come to the fourth.
+    """
     port = free_ports(1)[0]
 
     def work(rank: int) -> list[Any]:
@@ -54,18 +67,18 @@ def together(
         for call in range(1, calls + 1):
             comm = comms[channels[call - 1] if channels else "a"]
             (tmp_path / f"{rank} at {call}").touch()
-            if call == healed_at:
-                wait_for(tmp_path / "healed")
-            seconds = 10.0 if call in (1, healed_at or 3) else 1.0
+            if call in healed_at:
+                wait_for(tmp_path / f"healed at {call}")
+            seconds = 10.0 if call in (1, healed_at[-1] if healed_at else 3) or (call == 3 and rank in patient) else 1.0
             found.append(outcome(lambda: comm.all_reduce([rank + 1, call], timeout=seconds).tolist()))  # noqa: B023
         return found
 
     with Proxy((BEFORE, port), ("127.0.0.1", port), edit=edit) as proxy, crew(world, work) as workers:
-        if healed_at:
-            for rank in range(world):
-                wait_for(tmp_path / f"{rank} at {healed_at}")
+        for call in healed_at:
+            for rank in set(range(world)).difference(patient):
+                wait_for(tmp_path / f"{rank} at {call}")
             proxy.heal()
-            (tmp_path / "healed").touch()
+            (tmp_path / f"healed at {call}").touch()
         return results(workers)
 
 
@@ -110,6 +123,29 @@ def test_of_three_workers_all_are_told_who_has_what(tmp_path: Path, how: str) ->
     )
 
 
+@pytest.mark.parametrize("moment", ["the arrival passed", "the answer did not pass", "the ack did not pass"])
+def test_a_link_that_heals_before_the_deadline_costs_time_and_nothing_else(moment: str) -> None:
+    port, held = free_ports(1)[0], threading.Event()
+    stop = breaking(moment, "held")
+
+    def edit(message: Message) -> Sequence[bytes]:
+        try:
+            return stop(message)
+        except Hold:
+            held.set()
+            raise
+
+    def work(rank: int) -> list[Any]:
+        comm = member(rank, 3, port, BEFORE if rank == 1 else "127.0.0.1")
+        return [outcome(lambda: comm.all_reduce([rank + 1, call], timeout=20).tolist()) for call in range(1, 5)]  # noqa: B023
+
+    with Proxy((BEFORE, port), ("127.0.0.1", port), edit=edit) as proxy, crew(3, work) as workers:
+        assert held.wait(20)
+        time.sleep(0.3)
+        proxy.heal()
+        assert results(workers) == [[right(3, call) for call in range(1, 5)]] * 3
+
+
 @pytest.mark.parametrize(
     ("world", "moment", "results_on", "errors_on"),
     [
@@ -122,7 +158,7 @@ def test_a_link_that_heals_brings_out_who_has_what_and_the_next_call_works(
     tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str, healed_at: int
 ) -> None:
     """Also when a deadline comes between: who has parted hears of it by name, and not of the deadline alone."""
-    found = together(world, breaking(moment, "held"), tmp_path, healed_at, calls=healed_at + 1)
+    found = together(world, breaking(moment, "held"), tmp_path, [healed_at], calls=healed_at + 1)
     with_result = [int(each) for each in results_on.split(" ", 1)[1].split(", ")]
     for rank, outcomes in enumerate(found):
         if rank in with_result:
@@ -144,13 +180,59 @@ def test_a_link_that_heals_brings_out_who_has_what_and_the_next_call_works(
         (3, "the answer did not pass", "ranks 0, 2", "rank 1"),
     ],
 )
+def test_where_the_link_is_held_once_more_while_that_is_told_all_hear_it_at_the_next_exchange(
+    tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str
+) -> None:
+    """Rank 1 has missed its word, and so all hear it again."""
+    first, again = breaking(moment, "held"), breaking("the error did not pass", "held", call=3)
+
+    def edit(message: Message) -> Sequence[bytes]:
+        return first(message) and again(message)
+
+    found = together(world, edit, tmp_path, [3, 4], calls=5)
+    told = (
+        "AgreementError: the workers parted at exchange 2 (all_reduce) on channel 'a': it ended with a result on"
+        f" {results_on}, and with an error on {errors_on}."
+    )
+    for rank, outcomes in enumerate(found):
+        assert outcomes[2].startswith("DeadlineError: rank 0" if rank == 1 else told), outcomes
+        assert outcomes[3].startswith(told), outcomes
+        assert outcomes[4] == right(world, 5)
+
+
+@pytest.mark.parametrize(
+    ("world", "moment", "results_on", "errors_on"),
+    [
+        (2, "the ack did not pass", "rank 1", "rank 0"),
+        (3, "the answer did not pass", "ranks 0, 2", "rank 1"),
+    ],
+)
+def test_who_has_given_up_by_the_time_its_frame_arrives_makes_that_the_error_of_all(
+    tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str
+) -> None:
+    """Else the others would hear who has parted, and rank 1 only of its deadline."""
+    found = together(world, breaking(moment, "held"), tmp_path, [4], calls=5, patient=[0, 2])
+    for outcomes in found:
+        assert outcomes[2].startswith("DeadlineError: rank 0 did not arrive"), outcomes
+        assert outcomes[3].startswith("AgreementError: the workers parted at exchange 2"), outcomes
+        assert f"a result on {results_on}, and with an error on {errors_on}." in outcomes[3]
+        assert outcomes[4] == right(world, 5)
+
+
+@pytest.mark.parametrize(
+    ("world", "moment", "results_on", "errors_on"),
+    [
+        (2, "the ack did not pass", "rank 1", "rank 0"),
+        (3, "the answer did not pass", "ranks 0, 2", "rank 1"),
+    ],
+)
 @pytest.mark.parametrize("channels", ["aabba", "aabbab"])
 def test_who_has_parted_hears_of_it_on_whichever_channel_speaks_next(
     tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str, channels: str
 ) -> None:
     """Also when a deadline on that channel comes between."""
     healed_at = len(channels) - 2
-    found = together(world, breaking(moment, "held"), tmp_path, healed_at, len(channels), channels)
+    found = together(world, breaking(moment, "held"), tmp_path, [healed_at], len(channels), channels)
     for rank, outcomes in enumerate(found):
         assert (outcomes[1] == right(world, 2)) is (str(rank) in results_on), outcomes
         assert healed_at == 3 or outcomes[2].startswith("DeadlineError: rank"), outcomes
@@ -170,7 +252,7 @@ def test_a_link_that_breaks_is_told_on_whichever_channel_speaks_next(tmp_path: P
 
 
 def test_two_workers_are_together_again_after_a_link_that_was_held(tmp_path: Path) -> None:
-    for outcomes in together(2, breaking("the answer did not pass", "held"), tmp_path, healed_at=3):
+    for outcomes in together(2, breaking("the answer did not pass", "held"), tmp_path, [3]):
         assert outcomes[1].startswith("DeadlineError: rank"), outcomes
         assert outcomes[2:] == [right(2, 3), right(2, 4)]
 

@@ -1771,6 +1771,13 @@ MUTATIONS = [
         "tests/distributed/test_strangers.py -k one_after_the_other",
     ),
     Mutation(
+        "who has given up by the time its frame arrives is not heard before the others are told who has parted",
+        "comm/hub.py::Hub._decide",
+        "            self._look_again(meeting)  # who has given up would not hear it\n",
+        "",
+        "tests/distributed/test_parting.py -k given_up_by",
+    ),
+    Mutation(
         "a stranger's tries in the name of a connected worker count",
         "comm/hub.py::Hub._check_unproven",
         " and not any(rank in self._ranks for rank in absent)",
