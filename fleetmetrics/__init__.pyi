@@ -39,6 +39,8 @@ from fleetmetrics.errors import StaticProgramError as StaticProgramError
 from fleetmetrics.errors import UnauthenticatedWarning as UnauthenticatedWarning
 from fleetmetrics.errors import UndefinedMetricWarning as UndefinedMetricWarning
 from fleetmetrics.errors import UnknownNameError as UnknownNameError
+from fleetmetrics.evaluation import EvaluationResult as EvaluationResult
+from fleetmetrics.evaluation import evaluate as evaluate
 from fleetmetrics.formulas.bootstrap import BootstrapResult as BootstrapResult
 from fleetmetrics.formulas.bootstrap import PairedDifference as PairedDifference
 from fleetmetrics.formulas.bootstrap import paired_difference as paired_difference
@@ -145,6 +147,7 @@ from fleetmetrics.wrappers.bootstrap import Bootstrap as Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced as Sliced
 from fleetmetrics.wrappers.windowed import Windowed as Windowed
 from fleetmetrics.wrappers.windowed import WindowedValue as WindowedValue
+from . import evaluation as evaluation
 from . import evaluator as evaluator
 from . import files as files
 from . import formulas as formulas
@@ -185,6 +188,7 @@ __all__ = [
     "DeadlineError",
     "Declared",
     "DuplicateStateError",
+    "EvaluationResult",
     "ExactAUC",
     "ExactMatch",
     "ExpectedCalibrationError",
@@ -281,6 +285,7 @@ __all__ = [
     "auc",
     "check_copies",
     "doctor",
+    "evaluate",
     "flatten",
     "get_communicator",
     "get_dist_backend",

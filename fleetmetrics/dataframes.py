@@ -210,8 +210,10 @@ def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[s
 
 
 def table_of(frame: Any, names: Sequence[str]) -> Any:
-    """A data frame as an Arrow table; of pandas' and polars', only the columns that are asked for."""
+    """A data frame as an Arrow table; of pandas' and polars', and of dicts, only the columns that are asked for."""
     pa = arrow()
+    if isinstance(frame, Mapping):
+        return _of_arrays({name: frame[name] for name in (names if set(names) <= frame.keys() else frame)})
     maker, part = type(frame).__module__.split(".")[0], frame
     if maker in ("pandas", "polars") and not hasattr(frame, "collect") and set(names) <= set(frame.columns):
         part = frame[list(names)]
@@ -221,6 +223,23 @@ def table_of(frame: Any, names: Sequence[str]) -> Any:
         return pa.table(part)
     hint = "; call collect() first" if hasattr(frame, "collect") else ""
     raise InvalidInputError(
-        "frame must be a data frame of pandas, polars or pyarrow, or have __arrow_c_stream__, not "
+        "frame must be a data frame of pandas, polars or pyarrow, or have __arrow_c_stream__, or a dict of arrays, not "
         f"{type(frame).__name__}{hint}"
     )
+
+
+def _of_arrays(arrays: Mapping[str, Any]) -> Any:
+    """A table of arrays, one entry or row of each for each row."""
+    pa, found, size = arrow(), {}, -1
+    for name, given in arrays.items():
+        array = np.asarray(given)
+        size = len(array) if size < 0 and array.ndim else size
+        if array.ndim not in (1, 2) or len(array) != size:
+            wanted = f"one entry, or row, for each of {size} rows" if size >= 0 else "an array"
+            raise InvalidInputError(f"column {str(name)!r} must hold {wanted}, not {given!r:.80}")
+        try:
+            flat = pa.array(array.reshape(-1))
+        except pa.ArrowException as error:
+            raise InvalidInputError(f"column {str(name)!r} cannot be read: {error}") from None
+        found[str(name)] = flat if array.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
+    return pa.table(found)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fleetmetrics"
 PAGE = (ROOT / "docs" / "design.md").read_text()
 HOUSE = PAGE.partition("## The house")[2].partition("## Decisions")[0]
-ROOMS = HOUSE.partition("The rooms of `comm/`")[2]
+ROOMS, _, EVALUATION = HOUSE.partition("The rooms of `comm/`")[2].partition("The rooms of `evaluation/`")
 WORDS = [
     word
     for row in re.findall(r"^\| ([a-z][a-z ,]*) \|", PAGE.partition("## The house")[0], re.MULTILINE)
@@ -37,6 +37,10 @@ def test_the_house_is_all_there_and_nothing_else():
 
 def test_the_rooms_of_the_channel_are_all_there():
     assert set(re.findall(r"`([a-z_]+\.py)`", ROOMS)) - {"identity.py"} == parts_of(PACKAGE / "comm")
+
+
+def test_the_rooms_of_the_evaluation_are_all_there():
+    assert set(re.findall(r"`([a-z_]+\.py)`", EVALUATION)) - {"__init__.py"} == parts_of(PACKAGE / "evaluation")
 
 
 @pytest.mark.parametrize("word", WORDS)

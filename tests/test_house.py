@@ -35,6 +35,9 @@ BELOW = {
     "state": {"accumulator", "metric", "metrics", "wrappers", "evaluator"},
     "records": {"accumulator", "metric", "metrics", "wrappers", "evaluator", "record_metric", "base_metric"},
     "plot": {"batch", "state", "static", "accumulator", "metric", "metrics", "wrappers", "records", "evaluator"},
+    "vocabulary": {name.split(".")[1] for name in MODULES if "." in name},  # all
+    "report": {"evaluation", "cli"},
+    "evaluation": {"cli"},
     "metric": {"metrics", "wrappers", "collection", "evaluator", "record_metric"},
     "metrics": {"wrappers", "collection", "evaluator"},
     "wrappers": {"evaluator"},

@@ -36,6 +36,7 @@ OTHERS: dict[str, list[str] | None] = {
     "copies": None,
     "doctor": ["doctor"],
     "errors": None,
+    "evaluation": ["EvaluationResult", "evaluate"],
     "formulas.bootstrap": ["BootstrapResult", "PairedDifference", "paired_difference"],
     "functional": None,
     "metric": ["Declared", "Metric"],
@@ -48,7 +49,7 @@ OTHERS: dict[str, list[str] | None] = {
     "wrappers.windowed": None,
 }
 #: The modules that are reached by their names.
-ROOMS = ("evaluator", "files", "formulas", "plot", "report", "static")
+ROOMS = ("evaluation", "evaluator", "files", "formulas", "plot", "report", "static")
 #: What ``from fleetmetrics import *`` leaves alone: Python's own names.
 NOT_STARRED = ("max", "min", "sum")
 

@@ -17,7 +17,7 @@ from typing import Any, Iterable, NamedTuple
 import numpy as np
 
 import fleetmetrics as fm
-from fleetmetrics.cli.evidence import evidence_of
+from fleetmetrics.evaluation.evidence import evidence_of
 from fleetmetrics.formulas.slices import false_discovery_rates
 
 SIZES = (2, 10, 60, 500, 5000)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 from fleetmetrics._version import __version__
-from fleetmetrics.cli.printed import clean, show
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError, MissingLibraryError
 from fleetmetrics.optional import library
-
-if TYPE_CHECKING:
-    from fleetmetrics.cli.result import Side
+from fleetmetrics.vocabulary import as_options
 
 __all__ = ["main"]
 
@@ -69,6 +67,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+class _Outcome(NamedTuple):
+    """How a command ends: its exit status, and what is said on the standard error."""
+
+    status: int
+    text: str = ""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, with these arguments or the program's, and return the exit status.
 
@@ -84,31 +89,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         args = _parser().parse_args(given)
-        args.line, args.wrong = shlex.join(["fleetmetrics", *given]), 2
-        run = {"evaluate": _evaluate, "merge": _states, "compare": _states}.get(args.command, _others)
-        status, text = _outcome(args, lambda: run(args))
+        args.line = shlex.join(["fleetmetrics", *given])
+        run = {"evaluate": _evaluate, "merge": _states, "compare": _states, "metrics": _metrics, "doctor": _doctor}
+        with as_options():
+            outcome = _outcome(lambda: run[args.command](args))
     except SystemExit as left:  # argparse has said what is wrong
-        status, text = int(left.code or 0), ""
+        outcome = _Outcome(int(left.code or 0))
         _print(str)
     except KeyboardInterrupt:
-        status, text = 130, "interrupted"
-    for line in text.splitlines():
-        print(f"fleetmetrics: {clean(line)}", file=sys.stderr)
-    return status
+        outcome = _Outcome(130, "interrupted")
+    if outcome.text:
+        from fleetmetrics.evaluation.printed import clean
+
+        for line in outcome.text.splitlines():
+            print(f"fleetmetrics: {clean(line)}", file=sys.stderr)
+    return outcome.status
 
 
-def _outcome(args: argparse.Namespace, act: Callable[[], tuple[int, str]]) -> tuple[int, str]:
-    """The status and the message of an act that returns them, or raises."""
+def _outcome(act: Callable[[], _Outcome]) -> _Outcome:
+    """What an act returns, or what it comes to if it raises: 2, the command is wrong, or 3, the data are."""
     try:
         return act()
+    except DataError as error:
+        return _Outcome(3, str(error))
     except (InvalidInputError, MissingLibraryError) as error:
-        return 3 if isinstance(error, DataError) else args.wrong, str(error)
+        return _Outcome(2, str(error))
     except (FleetMetricsError, OSError) as error:
-        return 3, str(error)
+        return _Outcome(3, str(error))
     except Exception as error:
         if os.environ.get("FLEETMETRICS_LOG"):
             raise
-        return 3, f"unexpected {type(error).__name__}: {error} (FLEETMETRICS_LOG=info shows where)"
+        return _Outcome(3, f"unexpected {type(error).__name__}: {error} (FLEETMETRICS_LOG=info shows where)")
+
+
+@contextlib.contextmanager
+def _of_the_data() -> Iterator[None]:
+    """What is wrong within is wrong with the data, and no longer with the command."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (InvalidInputError, MissingLibraryError) as error:
+        raise DataError(str(error)) from error
 
 
 def _check_outputs(args: argparse.Namespace) -> None:
@@ -121,68 +143,74 @@ def _check_outputs(args: argparse.Namespace) -> None:
         library("matplotlib", "report")
 
 
-def _evaluate(args: argparse.Namespace) -> tuple[int, str]:
-    from fleetmetrics.cli.choices import asked_of
-    from fleetmetrics.cli.result import failed, of_files, of_workers, result_of
+def _evaluate(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.comm import get_communicator
+    from fleetmetrics.evaluation.asked import Asked
+    from fleetmetrics.evaluation.conditions import failed
+    from fleetmetrics.evaluation.result import result_of
+    from fleetmetrics.evaluation.side import Side, of_files, of_workers
     from fleetmetrics.files import find
 
-    asked = asked_of(args)
-    empty = of_files([], asked)
+    given = ("label", "score", "task", "classes", "weight", "user", "metrics", "ci", "join_on")
+    settings: Any = {name: getattr(args, name) for name in given}
+    asked = Asked.of(**settings, by=args.by.split(","), compared=bool(args.baseline))
+    groups = [each for each in (args.files, args.baseline) if each]
+    empty = [of_files([], asked, baseline=bool(place)) for place in range(len(groups))]
     if args.fail_if:  # known before anything is read, if it is wrong
-        failed(args.fail_if, result_of(empty, empty if args.baseline else None), early=True)
+        failed(args.fail_if, result_of(empty, joined=False).to_dict(), early=True)
     _check_outputs(args)
     channel = get_communicator()
-    paths = [find(each) for each in (args.files, args.baseline) if each]
-    alone = channel.world_size == 1
-    if not alone and ["-"] in paths:
-        raise InvalidInputError("several workers cannot share the standard input; give files")
-    args.wrong = 3  # from here on it is the data
-    share = slice(channel.rank, None, channel.world_size)
-    settings = {"skip_bad_rows": args.skip_bad_rows, "processes": args.processes if alone else 1}
-    sides = [of_files(each[share], asked, alone and not args.save_state, **settings) for each in paths]
+    alone, share = channel.world_size == 1, slice(channel.rank, None, channel.world_size)
+
+    def make() -> tuple[list[list[str]], list[Side]]:
+        with _of_the_data():
+            paths = [find(each) for each in groups]
+            if not alone and ["-"] in paths:
+                raise InvalidInputError("several workers cannot share the standard input; give files")
+            reading: Any = {"skip_bad_rows": args.skip_bad_rows, "processes": args.processes if alone else 1}
+            reading["close"] = alone and not args.save_state
+            return paths, [
+                of_files(each[share], asked, baseline=bool(place), **reading) for place, each in enumerate(paths)
+            ]
+
     if alone:
-        return _finish(args, sides)
-    return of_workers(channel, sides, paths, lambda sides: _outcome(args, lambda: _finish(args, sides)))
+        return _finish(args, make()[1])
+    return _Outcome(*of_workers(channel, make, lambda sides: [*_outcome(lambda: _finish(args, sides))]))
 
 
-def _states(args: argparse.Namespace) -> tuple[int, str]:
-    from fleetmetrics.cli.result import load
+def _states(args: argparse.Namespace) -> _Outcome:
+    from fleetmetrics.evaluation.side import load
 
     _check_outputs(args)
-    args.wrong = 3
-    groups = [args.states] if args.command == "merge" else [[path] for path in args.states]
-    sides, said = zip(*(load(paths, args.states[0]) for paths in groups))
-    return _finish(args, sides, said[0])
+    with _of_the_data():
+        groups = [args.states] if args.command == "merge" else [[path] for path in args.states]
+        loaded = [load(paths, args.states[0], baseline=bool(place)) for place, paths in enumerate(groups)]
+    return _finish(args, [side for side, _ in loaded], loaded[0][1])
 
 
-def _finish(args: argparse.Namespace, sides: Sequence[Side], said: Sequence[str] = ()) -> tuple[int, str]:
+def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] = ()) -> _Outcome:
     """Save, print, and look at the conditions."""
-    from fleetmetrics.cli.result import check_joined, failed, result_of, save
-    from fleetmetrics.serial.container import whole_file
+    from fleetmetrics.cli.terminal import show
+    from fleetmetrics.evaluation.conditions import failed
+    from fleetmetrics.evaluation.result import result_of
+    from fleetmetrics.evaluation.side import save
 
-    new, old = sides[0], sides[1] if sides[1:] else None
     errors = [side.error for side in sides if side.error]
-    if args.save_state:
-        save(args.save_state, new)
+    with _of_the_data():
+        if args.save_state:
+            save(args.save_state, sides[0])
+            if errors:
+                errors.append(f"{args.save_state} holds what could be used: {len(sides[0].read.files):,} files")
         if errors:
-            errors.append(f"{args.save_state} holds what could be used: {len(new.read.files):,} files")
-    if errors:
-        raise DataError("\n".join(errors))
-    if old is not None and "id" in new.asked["columns"]:
-        check_joined(new, old)
-    result = result_of(new, old, args.line, said)
-    args.wrong = 2
-    held = failed(args.fail_if, result)
-    args.wrong = 3
-    if args.html:
-        from fleetmetrics.report import html
-
-        page = html(result, new.metrics, None if old is None else old.metrics, args.lang)
-        with whole_file(args.html) as file:
-            file.write(page.encode("utf-8"))
-    _print(lambda: show(result, args.form))
-    return (1 if held else 0), "\n".join(held)
+            raise DataError("\n".join(errors))
+        result = result_of(sides, command=args.line, said=said)
+    found = result.to_dict()
+    held = failed(args.fail_if, found)
+    with _of_the_data():
+        if args.html:
+            result.to_html(args.html, args.lang)
+        _print(lambda: show(found, args.form))
+    return _Outcome(1 if held else 0, "\n".join(held))
 
 
 def _print(act: Callable[[], Any]) -> None:
@@ -195,12 +223,14 @@ def _print(act: Callable[[], Any]) -> None:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
-def _others(args: argparse.Namespace) -> tuple[int, str]:
-    if args.command == "doctor":
-        from fleetmetrics.doctor import doctor
+def _doctor(args: argparse.Namespace) -> _Outcome:
+    from fleetmetrics.doctor import doctor
 
-        return int(not doctor()), ""
-    from fleetmetrics.cli.choices import listed
+    return _Outcome(int(not doctor()))
+
+
+def _metrics(args: argparse.Namespace) -> _Outcome:
+    from fleetmetrics.evaluation.named import listed
 
     _print(lambda: print("\n".join(listed())))
-    return 0, ""
+    return _Outcome(0)

@@ -96,9 +96,21 @@ def columns_given(columns: Any) -> dict[str, Any]:
     return dict(columns)
 
 
-def of_tables(tables: Iterable[Any], metrics: Any, columns: Mapping[str, Any], skip: bool, name: str) -> Evaluated:
-    """Metrics with Arrow tables, a part of a data frame, which errors call by this name; else as `evaluate_file`."""
+def of_tables(
+    tables: Iterable[Any], metrics: Any, columns: Mapping[str, Any], skip: bool, name: str, first: int = 0
+) -> Evaluated:
+    """Metrics with Arrow tables, a part of a data frame, which errors call by this name; else as `evaluate_file`.
+
+    Args:
+        tables: of some rows each.
+        metrics: to which they are added.
+        columns: the column for each argument of ``add``.
+        skip: whether to leave out rows without a value or with one that is not allowed, and count them.
+        name: of the part.
+        first: the `ROW` of the first row.
+    """
     made = _Evaluation(name, metrics, columns, skip)
+    made.numbers = {argument: first for argument, column in columns.items() if column == ROW}
     try:
         for table in tables:
             names = made.columns.chosen(table.column_names)

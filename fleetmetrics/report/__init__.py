@@ -22,17 +22,15 @@ from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.optional import library
 from fleetmetrics.plot.canvas import plain
+from fleetmetrics.vocabulary import RESERVED, SIZES, VERDICTS
 
-__all__ = ["html"]
+__all__ = ["PICTURES", "drawn", "html"]
 
 #: Of more files so many are named; values of more classes are not listed.
 _FILES, _CLASSES = 100, 20
-_NOT_METRICS = ("asked", "at_k", "baseline", "data", "explained", "rows", "slices", "verdicts", "warnings")
-#: What is said of slices, the most important first.
-_VERDICTS = ("worse", "different", "better", "within chance", "too few")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: What is drawn of the metrics, with a caption.
-_PICTURES = {
+PICTURES = {
     "roc": ("ROC curve; the exact one is within the band, if one is seen", "ROC 曲线；若可见阴影带，精确曲线在其中"),
     "precision_recall": ("Precision and recall at each threshold", "各阈值下的精确率与召回率"),
     "calibration": ("Calibration: what was predicted against what happened", "校准：预测与实际"),
@@ -58,7 +56,7 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
 
     Args:
         result: what ``fleetmetrics evaluate --json`` prints. Beside the metrics, every key may be missing.
-        metrics: the metric or collection of which what this process holds is drawn; None: no pictures.
+        metrics: the metric, collection or dict of metrics of which what this process holds is drawn; None: no pictures.
         baseline: that of the baseline, drawn beside it.
         lang: ``"en"`` or ``"zh"``.
 
@@ -85,9 +83,7 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
     jinja2, raw = library("jinja2", "report"), library("markupsafe", "report").Markup
     result = {"data": {}, "asked": {}, "slices": {}, "baseline": None, "warnings": [], **_plain(result)}
     words = _Words(lang)
-    sides = {} if metrics is None else {"" if baseline is None else "new": _side(metrics, result)}
-    if sides and baseline is not None:
-        sides["baseline"] = _side(baseline, result["baseline"] or {})
+    sides = _sides(result, metrics, baseline)
     flags = dict.fromkeys(("autoescape", "lstrip_blocks", "trim_blocks"), True)
     folder = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(loader=folder, undefined=jinja2.StrictUndefined, **flags)
@@ -158,7 +154,7 @@ def _rows(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A row for each number of each metric, by the name that ``--fail-if`` calls it."""
     about = [f"{name}{more}" for name in result for more in ("_interval", "_delta")]
     for name, value in result.items():
-        if name in _NOT_METRICS or name in about:
+        if name in RESERVED or name in about:
             continue
         old = dict(_leaves(name, (result["baseline"] or {}).get(name)))
         interval, delta = (result.get(f"{name}{more}") or {} for more in ("_interval", "_delta"))
@@ -189,9 +185,9 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
     scale = {"least": min(values) - room, "width": max(values) - min(values) + 2 * room, "whole": whole}
     more = slices[0].get("metrics", {}).items()
     others = [name for name, value in more if name != metric and not isinstance(value, (list, dict))]
-    sizes = [name for name in ("positives", "users", "queries") if name in slices[0]]
+    sizes = [name for name in SIZES if name in slices[0]]
     counts = Counter(row.get("verdict") or "" for row in slices)
-    ordered = {name: counts[name] for name in (*_VERDICTS, "") if counts[name]}
+    ordered = {name: counts[name] for name in (*VERDICTS, "") if counts[name]}
     return {
         "by": by,
         "metric": metric,
@@ -205,7 +201,7 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
 
 def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """What can be drawn, by name: the metrics, and values by k."""
-    found = {**getattr(metrics, "metrics", {"": metrics})}
+    found = {**(metrics if isinstance(metrics, Mapping) else getattr(metrics, "metrics", {"": metrics}))}
     by_k = {name: values.get(name) for name, metric in found.items() if hasattr(metric, "k")}
     for name, value in {**by_k, **values.get("at_k", {})}.items():
         if isinstance(value, dict) and value and all(map(str.isdecimal, value)):
@@ -213,14 +209,43 @@ def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _sides(result: Mapping[str, Any], metrics: Any, baseline: Any) -> dict[str, dict[str, Any]]:
+    """What can be drawn of each side, by what a legend calls it."""
+    if metrics is None:
+        return {}
+    if baseline is None:
+        return {"": _side(metrics, result)}
+    return {"new": _side(metrics, result), "baseline": _side(baseline, result["baseline"] or {})}
+
+
+def drawn(kind: str, result: Mapping[str, Any], metrics: Any, baseline: Any = None, ax: Any = None) -> Any:
+    """Draw one of the pictures of the report; None: no metric has it.
+
+    Args:
+        kind: of `PICTURES`.
+        result: as for `html`.
+        metrics: that of the new side.
+        baseline: that of the other side, or None.
+        ax: the axes to draw on; None: new ones.
+    """
+    return _of_sides(kind, _sides(result, metrics, baseline), ax)
+
+
+def _of_sides(kind: str, sides: Mapping[str, Any], ax: Any = None) -> Any:
+    """The axes with the picture of each side; None: no metric has it."""
+    axes = None
+    with set_communicator(LocalCommunicator()):
+        for label, side in sides.items():
+            if axes is None or kind != "confusion_matrix":  # there is no room for two
+                axes = _drawn(kind, side, axes or ax, label) or axes
+    return axes
+
+
 def _pictures(sides: Mapping[str, Any], words: _Words) -> Iterator[tuple[str, str]]:
     """A picture of each kind that a metric has, as SVG, and its caption."""
-    for kind, captions in _PICTURES.items():
-        axes: Any = None
-        with plot.style(), set_communicator(LocalCommunicator()):
-            for label, side in sides.items():
-                if axes is None or kind != "confusion_matrix":  # there is no room for two
-                    axes = _drawn(kind, side, axes, label)
+    for kind, captions in PICTURES.items():
+        with plot.style():
+            axes = _of_sides(kind, sides)
         if axes:
             svg = plot.svg(axes.figure, kind)
             title = escape("; ".join([words(*captions), *axes.get_legend_handles_labels()[1]]))
@@ -231,12 +256,14 @@ def _pictures(sides: Mapping[str, Any], words: _Words) -> Iterator[tuple[str, st
 
 
 def _drawn(kind: str, side: Mapping[str, Any], axes: Any, label: str) -> Any:
-    """The axes with the first metric that has such a picture, or all values by k."""
+    """The axes with the first metric that has such a picture, or all values by k; None: there is none."""
+    found = None
     for name, metric in side.items():
-        if isinstance(metric, dict) != (kind == "at_k") or (kind == "residuals" and name.strip() != "errors"):
+        if isinstance(metric, dict) != (kind == "at_k") or (kind == "residuals" and name != "errors"):
             continue  # nobody knows whether another histogram is of errors
         with contextlib.suppress(InvalidInputError):
-            axes = getattr(plot, kind)(metric, axes, f"{label} {plain(name)}".strip() if kind == "at_k" else label)
+            called = f"{label} {plain(name)}".strip() if kind == "at_k" else label
+            found = getattr(plot, kind)(metric, found or axes, called)
             if kind != "at_k":
                 break
-    return axes
+    return found

@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.cli import choices, main, printed
+from fleetmetrics.cli import main
+from fleetmetrics.evaluation import printed
+from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.counted import Errors, Joined
+from fleetmetrics.evaluation.named import kinds
+from fleetmetrics.evaluation.result import Interval, _at
+from fleetmetrics.evaluation.side import of_files, of_workers
 from tests.fakes import together
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
@@ -168,21 +174,15 @@ def test_metrics_are_named_with_settings_and_keys(evaluate, data):
 
 
 def test_every_metric_of_the_catalogue_has_a_line_and_can_be_made(run):
-    from fleetmetrics.cli.choices import collection, kinds
-
     lines = run("metrics").splitlines()
     assert len(lines) == len(kinds()) >= 80 and all(len(line.split(None, 1)) == 2 for line in lines)
-    asked = {"task": "binary", "classes": None, "columns": {}, "by": [], "ci": None}
     for line in lines:
         spec = line.split()[0] + (line.split("Needs ")[1][:-1] + "0.5" if "Needs :" in line else "")
         spec = spec.replace("num_labels=0.5", "num_labels=2")
-        asked["columns"] = {"user": "uid"}
-        assert collection({**asked, "metrics": [spec]}).metrics[spec]
+        assert Asked("binary", {"user": "uid"}, [spec]).probe().values[spec]
 
 
 def test_errors_of_any_size_are_counted_by_their_sign():
-    from fleetmetrics.cli.choices import Errors
-
     metric = Errors()
     metric.add([1e15, -1e300, 1e-30, 2.0, -2.0, 0.0], np.zeros(6))
     found = metric.compute()
@@ -228,10 +228,8 @@ def test_an_interval_by_few_buckets_is_moved_to_the_value_and_as_wide_as_by_many
 
 
 def test_an_interval_goes_along_with_its_value():
-    from fleetmetrics.cli.result import _ends
-
     interval = fm.BootstrapResult(0.5, 0.5, 0.1, 0.375, 0.75, 0.95, np.zeros(2), 0, None)
-    assert _ends(interval, 0.625) == {"low": 0.5, "high": 0.875}
+    assert _at(interval, 0.625) == Interval(0.5, 0.875)
 
 
 def test_without_a_user_rows_are_drawn(evaluate):
@@ -429,20 +427,17 @@ def test_the_work_of_other_files_is_kept_in_the_state(run, there, tmp_path):
 
 
 def test_a_file_that_one_worker_cannot_use_is_told_to_all(tmp_path):
-    from fleetmetrics.cli.result import of_files, of_workers
-
     (tmp_path / "0.csv").write_text("p,y\n0.5,1\n0.25,0\n")
     (tmp_path / "1.csv").write_text("p,y\n0.5,one\n")
-    columns = {"prediction": "p", "label": "y"}
-    asked = {"task": "binary", "classes": None, "columns": columns, "metrics": ["auc"], "by": [], "ci": None}
+    asked = Asked("binary", {"prediction": "p", "label": "y"}, ["auc"])
 
     def work(channel):
         side = of_files([str(tmp_path / f"{channel.rank}.csv")], asked)
-        finish = lambda sides: (3, f"{sides[0].error}, of {sides[0].read.rows} rows")  # noqa: E731
-        return of_workers(channel, [side], "*.csv", finish)
+        finish = lambda sides: [3, f"{sides[0].error}, of {sides[0].read.rows} rows"]  # noqa: E731
+        return of_workers(channel, lambda: ("*.csv", [side]), finish)
 
     (status, text), other = together([work] * 2)
-    assert (status, text) == other and "1.csv: " in text and text.endswith(", of 2 rows")
+    assert [status, text] == other and "1.csv: " in text and text.endswith(", of 2 rows")
 
 
 # -- saved states ----------------------------------------------------------------------------------------------
@@ -575,7 +570,7 @@ def test_numbers_have_six_digits_and_integers_all_of_theirs():
 def test_ids_are_joined_by_label_whatever_the_sign_of_its_zero():
     found = []
     for label in ([0.0, 1.0], [-0.0, 1.0], [1.0, 0.0]):
-        joined = choices.Joined()
+        joined = Joined()
         joined.add([0.5, 0.5], label, id=[7, 8])
         found.append(joined.compute().tolist())
     assert found[0] == found[1] != found[2] and found[0][-1] == 2

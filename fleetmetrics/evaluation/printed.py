@@ -1,24 +1,33 @@
-"""What is printed of a result: aligned text, tables of rich on a terminal, Markdown, JSON."""
+"""What is printed of a result: aligned text, Markdown, and what a notebook shows."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
-import sys
 import unicodedata
 from collections import Counter
-from typing import Any, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
-__all__ = ["clean", "show"]
+from fleetmetrics.vocabulary import SIZES, VERDICTS
 
-#: What is said of a slice, the most important first.
-VERDICTS = ("worse", "different", "better", "within chance", "too few")
+__all__ = ["Table", "clean", "html_of", "markdown_of", "tables", "text_of"]
 
 #: Of more slices the first ones are printed; of metrics beside the one that ranks them so many.
 _SLICES, _BESIDE = 20, 2
-#: The numbers of a slice beside that of its rows.
-_SIZES = ("positives", "users", "queries")
+
+
+class Table(NamedTuple):
+    """A part of what is printed.
+
+    Args:
+        title: above it, or nothing.
+        rows: headers first; the first column is names, the others are numbers. Columns with nothing in them are gone.
+        notes: lines below.
+    """
+
+    title: str
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str]
 
 
 def clean(text: Any) -> str:
@@ -26,11 +35,17 @@ def clean(text: Any) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in str(text))
 
 
-def _tables(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:
-    """The data, the metrics, the slices, the warnings, each as a title, a table, and lines below.
+def tables(result: Mapping[str, Any]) -> Iterator[Table]:
+    """The data, the metrics, the slices, the warnings.
 
-    The first row of a table is headers; its first column is names, the others are numbers.
+    Args:
+        result: as JSON has it.
     """
+    for title, rows, notes in _parts(result):
+        yield Table(title, _filled(rows) if rows else [], notes)
+
+
+def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:
     old, percent = result["baseline"], f"{100 * (result['asked'].get('ci') or 0.95):g}%"
     yield "", [], [_read(result["data"]), *([f"baseline: {_read(old['data'])}"] if old else [])]
     rows, whole = [["", "value", percent, "baseline", "delta", f"{percent} of the delta"]], []
@@ -52,7 +67,7 @@ def _slices(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
     share = 1 - (result["asked"].get("ci") or 0.95)
     for by, slices in result["slices"].items():
         one: Mapping[str, Any] = slices[0] if slices else {"metric": "", "metrics": {}}
-        name, sizes = one["metric"], [size for size in _SIZES if size in one]
+        name, sizes = one["metric"], [size for size in SIZES if size in one]
         beside = [each for each in one["metrics"] if each != name][:_BESIDE]
         head = [clean(by), "rows", *sizes, "share", name, f"{100 - 100 * share:g}%", "difference", "harm", "q", ""]
         rows = [[*head, *beside]]
@@ -95,8 +110,9 @@ def verdict(entry: Mapping[str, Any]) -> str:
 
 def _read(data: Mapping[str, Any]) -> str:
     files = len(data["files"])
-    text = "".join(f", {data[size]:,} {size}" for size in _SIZES if size in data)
-    text = f"{data['rows']:,} rows{text} in {files:,} {'file' if files == 1 else 'files'}"
+    text = "".join(f", {data[size]:,} {size}" for size in SIZES if size in data)
+    text = f"{data['rows']:,} rows{text}"
+    text += f" in {files:,} {'file' if files == 1 else 'files'}" if files else ""
     text += "".join(f", {number:,} nulls in {clean(column)}" for column, number in data["nulls"].items() if number)
     text += f", {data['weight_0']:,} more of weight 0" if data["weight_0"] else ""
     return text + (f", {data['skipped']:,} rows skipped: {clean(data['examples'][0])}" if data["examples"] else "")
@@ -120,29 +136,17 @@ def _filled(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     return list(zip(*columns))
 
 
-def show(result: Mapping[str, Any], form: str | None = None) -> None:
-    """Print a result as "JSON" or "Markdown"; or for people, by rich where it is there and the output is a terminal."""
-    if form == "JSON":
-        print(json.dumps(result, indent=2))
-        return
-    if form == "Markdown":
-        print("\n\n".join(_markdown(result)))
-        return
-    out, draw = print, _aligned
-    with contextlib.suppress(ImportError):
-        if sys.stdout.isatty():
-            from rich.console import Console
+def text_of(result: Mapping[str, Any]) -> str:
+    """A result as aligned text.
 
-            out, draw = Console(highlight=False, markup=False).print, _boxed
-    for number, (title, rows, notes) in enumerate(_tables(result)):
-        if number:
-            out()
-        if title:
-            out(title)
-        if rows:
-            out(draw(_filled(rows)))
-        for note in notes:
-            out(note)
+    Args:
+        result: as JSON has it.
+    """
+    parts = [
+        "\n".join([*([title] if title else []), *([_aligned(rows)] if rows else []), *notes])
+        for title, rows, notes in tables(result)
+    ]
+    return "\n\n".join(parts)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -153,20 +157,20 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _boxed(rows: Sequence[Sequence[str]]) -> Any:
-    from rich.table import Column, Table
+def markdown_of(result: Mapping[str, Any]) -> str:
+    """A result as Markdown.
 
-    drawn = Table(*(Column(name, justify="right" if place else "left") for place, name in enumerate(rows[0])))
-    for row in rows[1:]:
-        drawn.add_row(*row)
-    return drawn
+    Args:
+        result: as JSON has it.
+    """
+    return "\n\n".join(_markdown(result))
 
 
 def _markdown(result: Mapping[str, Any]) -> Iterator[str]:
-    for title, rows, notes in _tables(result):
+    for title, rows, notes in tables(result):
         if title:
             yield f"### {_escaped(title)}"
-        cells = [[_escaped(cell) for cell in row] for row in _filled(rows)]
+        cells = [[_escaped(cell) for cell in row] for row in rows]
         if cells:
             cells.insert(1, ["---", *["---:"] * (len(cells[0]) - 1)])
             yield "\n".join(f"| {' | '.join(row)} |" for row in cells)
@@ -175,6 +179,30 @@ def _markdown(result: Mapping[str, Any]) -> Iterator[str]:
 
 def _escaped(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
+
+
+def html_of(result: Mapping[str, Any]) -> str:
+    """A result as a notebook shows it: tables, without a script.
+
+    Args:
+        result: as JSON has it.
+    """
+    return "".join(_html(result))
+
+
+def _html(result: Mapping[str, Any]) -> Iterator[str]:
+    for title, rows, notes in tables(result):
+        if title:
+            yield f"<h4>{escape(title)}</h4>"
+        if rows:
+            head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
+            body = "".join(f"<tr><th>{escape(row[0])}</th>{_cells(row[1:])}</tr>" for row in rows[1:])
+            yield f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        yield from (f"<p>{escape(note)}</p>" for note in notes)
+
+
+def _cells(row: Sequence[str]) -> str:
+    return "".join(f"<td>{escape(cell)}</td>" for cell in row)
 
 
 def _width(text: str) -> int:

@@ -1,0 +1,49 @@
+"""What a terminal gets: aligned text, tables of rich where that is installed, Markdown, JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Mapping, Sequence
+
+from fleetmetrics.evaluation.printed import markdown_of, tables, text_of
+
+__all__ = ["show"]
+
+
+def show(result: Mapping[str, Any], form: str | None = None) -> None:
+    """Print a result as "JSON" or "Markdown"; or for people, by rich where it is there and the output is a terminal."""
+    if form == "JSON":
+        print(json.dumps(result, indent=2))
+    elif form == "Markdown":
+        print(markdown_of(result))
+    elif not (sys.stdout.isatty() and _shown_by_rich(result)):
+        print(text_of(result))
+
+
+def _shown_by_rich(result: Mapping[str, Any]) -> bool:
+    """Whether rich is there and has shown it."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return False
+    out = Console(highlight=False, markup=False).print
+    for number, (title, rows, notes) in enumerate(tables(result)):
+        if number:
+            out()
+        if title:
+            out(title)
+        if rows:
+            out(_boxed(rows))
+        for note in notes:
+            out(note)
+    return True
+
+
+def _boxed(rows: Sequence[Sequence[str]]) -> Any:
+    from rich.table import Column, Table
+
+    drawn = Table(*(Column(name, justify="right" if place else "left") for place, name in enumerate(rows[0])))
+    for row in rows[1:]:
+        drawn.add_row(*row)
+    return drawn

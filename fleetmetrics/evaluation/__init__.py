@@ -1,0 +1,168 @@
+"""From data to a result: what `fleetmetrics.evaluate` returns and the command line prints.
+
+Its rooms, from the ground up: `named` and `counted` are the metrics, `evidence` what the test of slices needs, `asked`
+what is asked, `probe` the metrics that answer it, `side` what was made of one side's data, `slices` the verdicts,
+`conditions` and `printed` what is made of a result, and `result` the result itself.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Sequence
+
+from fleetmetrics.arguments import flag_of, path_of
+from fleetmetrics.comm import get_communicator
+from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.result import EvaluationResult, result_of
+from fleetmetrics.evaluation.side import Side, load, of_files, of_frame, of_workers, packed, unpacked
+from fleetmetrics.files import find
+
+__all__ = ["EvaluationResult", "compare", "evaluate", "merge"]
+
+
+def evaluate(
+    data: Any,
+    *,
+    label: str | Sequence[str],
+    score: str | Sequence[str],
+    task: str = "binary",
+    classes: int | None = None,
+    weight: str | None = None,
+    user: str | None = None,
+    by: str | Sequence[str] = (),
+    metrics: str | Sequence[str] | None = None,
+    ci: float | None = None,
+    baseline: Any = None,
+    join_on: str | None = None,
+    skip_bad_rows: bool = False,
+    processes: int | None = None,
+) -> EvaluationResult:
+    """How good the scores in files or a data frame are: what ``fleetmetrics evaluate`` prints.
+
+    Under a launcher every worker must call it: files are shared among the workers, a data frame is the worker's part of
+    the data, and all workers get the result over all rows.
+
+    Args:
+        data: files, as `fleetmetrics.files.find` takes them: paths, folders, patterns. Or a data frame of pandas,
+            polars or pyarrow, or a dict of arrays: one entry, or row of ``[rows, classes]``, for each row.
+        label: the column of what is true; several: of each label.
+        score: the column of the prediction; several: of each class.
+        task: "binary", "multiclass", "regression" or "ranking".
+        classes: how many, of a multiclass task whose score is one column.
+        weight: the column that says how much a row counts.
+        user: the column of the user, or query, for `GAUC`, `NDCG` and others.
+        by: the columns of slices.
+        metrics: texts such as ``"auc"``, ``"ndcg@10"``, ``"pr=auc:curve=PR"``, or one with commas; None: the task's.
+        ci: the confidence of intervals, such as 0.95; None: there are none.
+        baseline: what to compare with, files or a data frame; deltas are new less old.
+        join_on: the column of a row's id, in both: deltas get intervals, row by row.
+        skip_bad_rows: whether to leave out rows with nulls or values that are not allowed, and count them.
+        processes: how many share the files; None: one for each core, fewer for few data.
+
+    Returns:
+        The result: printed, it is what the command line prints; see `EvaluationResult`.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be.
+        DataError: the data are not; the message names file, column and row.
+        MissingLibraryError: pyarrow is not installed.
+
+    Examples:
+        >>> import fleetmetrics
+        >>> frame = {"y": [0, 0, 1, 1], "p": [0.1, 0.4, 0.35, 0.8], "slot": ["a", "b", "a", "b"]}
+        >>> result = fleetmetrics.evaluate(frame, label="y", score="p", metrics="auc,log_loss")
+        >>> print(result)
+        4 rows, 2 positives
+        <BLANKLINE>
+                     value
+        auc           0.75
+        log_loss  0.472288
+        >>> result["auc"]
+        0.75
+    """
+    asked = Asked.of(
+        label=label,
+        score=score,
+        task=task,
+        classes=classes,
+        weight=weight,
+        user=user,
+        by=by,
+        metrics=metrics,
+        ci=ci,
+        join_on=join_on,
+        compared=baseline is not None,
+    )
+    flag_of("skip_bad_rows", skip_bad_rows)
+    empty = of_files([], asked)  # what is wrong with the question is known before anything is read
+    channel = get_communicator()
+    given = [data] if baseline is None else [data, baseline]
+    share = slice(channel.rank, None, channel.world_size)
+
+    def make() -> tuple[Any, list[Side]]:
+        seen: list[Any] = []
+        sides: list[Side] = []
+        for place, each in enumerate(given):
+            settings: Any = {"baseline": bool(place), "skip_bad_rows": skip_bad_rows}
+            if not _are_files(each):
+                seen.append([])
+                sides.append(of_frame(each, asked, **settings))
+                continue
+            paths = find(each)
+            seen.append(paths)
+            sides.append(of_files(paths[share], asked, processes=processes, **settings))
+        return seen, sides
+
+    if channel.world_size == 1:
+        _, sides = make()
+    else:
+        processes = 1
+        made = of_workers(channel, make, packed)
+        sides = unpacked([empty, of_files([], asked, baseline=True)][: len(given)], made)
+    return _result(sides)
+
+
+def merge(states: Sequence[Any]) -> EvaluationResult:
+    """What `evaluate` would return of all data of saved states; see `EvaluationResult.save_state`.
+
+    Args:
+        states: their paths.
+
+    Raises:
+        DataError: they were not asked the same.
+        CorruptFileError: one is no such state.
+    """
+    paths = [path_of("states", each) for each in states]
+    if not paths:
+        raise InvalidInputError("states is empty; name at least one")
+    side, said = load(paths, paths[0])
+    return _result([side], said)
+
+
+def compare(new: Any, old: Any) -> EvaluationResult:
+    """A saved state and one to compare it with, as `evaluate` does with a baseline.
+
+    Args:
+        new: the path of the new state.
+        old: that of the old one.
+
+    Raises:
+        DataError: they were not asked the same.
+        CorruptFileError: one is no such state.
+    """
+    first, second = path_of("new", new), path_of("old", old)
+    (one, said), (other, _) = load([first], first), load([second], first, baseline=True)
+    return _result([one, other], said)
+
+
+def _result(sides: Sequence[Side], said: Sequence[str] = ()) -> EvaluationResult:
+    errors = [side.error for side in sides if side.error]
+    if errors:
+        raise DataError("\n".join(errors))
+    return result_of(sides, said=said)
+
+
+def _are_files(data: Any) -> bool:
+    """Whether these are paths, and no data frame."""
+    return isinstance(data, (str, os.PathLike, list, tuple, set))

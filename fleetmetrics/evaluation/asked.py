@@ -1,0 +1,230 @@
+"""What is asked of an evaluation, and the metrics that answer it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Iterable, Mapping, Sequence
+
+from fleetmetrics.arguments import choice_of, number_of, whole_number_of
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.evaluation.counted import Errors, Joined, Positives, Rows
+from fleetmetrics.evaluation.evidence import Evidence, GroupCount, evidence_of
+from fleetmetrics.evaluation.named import TASKS, Named, named, separated
+from fleetmetrics.evaluation.probe import Probe, Slices
+from fleetmetrics.files import ROW
+from fleetmetrics.metric import Metric
+from fleetmetrics.record_metric import GroupedMetric
+from fleetmetrics.vocabulary import argument
+from fleetmetrics.wrappers.bootstrap import Bootstrap
+from fleetmetrics.wrappers.sliced import Sliced
+
+__all__ = ["Asked"]
+
+#: The slice of all keys but the first thousand.
+_OTHER = "(other)"
+#: Of an area there is a histogram for each draw: so few buckets are enough for an interval's width.
+_COARSE = {"buckets": 512, "tolerance": None}
+#: Metrics whose values are no numbers: they have no interval.
+_NO_NUMBER = re.compile("Curve|Sweep|Lift|Gain|Histogram|Matrix|StatScores|Decomposition")
+#: What a report draws of these metrics of ranked answers, and at how many places.
+_AT_PLACES, _PLACES = ("hit_rate", "precision", "recall"), [1, 3, 10, 30, 100]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of each side; JSON holds it, and a saved state.
+
+    Args:
+        task: "binary", "multiclass", "regression" or "ranking".
+        columns: those of the data by what they are: "prediction", "label", "weight", "user", "id".
+        metrics: their texts; see `fleetmetrics.evaluation.named`.
+        classes: how many, of a multiclass task.
+        by: the columns of slices.
+        ci: the confidence of intervals; None: there are none.
+    """
+
+    task: str
+    columns: Mapping[str, Any]
+    metrics: Sequence[str]
+    classes: int | None = None
+    by: Sequence[str] = ()
+    ci: float | None = None
+
+    @staticmethod
+    def of(
+        *,
+        label: Any,
+        score: Any,
+        task: str = "binary",
+        classes: int | None = None,
+        weight: str | None = None,
+        user: str | None = None,
+        by: str | Sequence[str] = (),
+        metrics: str | Sequence[str] | None = None,
+        ci: float | None = None,
+        join_on: str | None = None,
+        compared: bool = False,
+    ) -> Asked:
+        """What these arguments of `fleetmetrics.evaluate` ask for; ``compared``: whether there is a baseline.
+
+        Raises:
+            InvalidInputError: they cannot be, or not together.
+        """
+        choice_of(argument("task"), task, tuple(TASKS))
+        several = isinstance(score, (list, tuple))
+        if classes is not None:
+            classes = whole_number_of(argument("classes"), classes, 2)
+        if task != "multiclass":
+            classes = None
+        elif classes is None:
+            if not several:
+                each = argument("score", "p0,p1,p2")
+                text = f"give {argument('classes', 'N')}, or a column of each class, {each}"
+                raise InvalidInputError(f"{argument('task', 'multiclass')}: {text}")
+            classes = len(score)
+        if ci is not None:
+            ci = number_of(argument("ci"), ci, 5e-324, 1 - 2**-53, "a number between 0 and 1, such as 0.95")
+        if join_on and not compared:
+            raise InvalidInputError(
+                f"{argument('join_on')} joins the data with those of {argument('baseline')}; give both"
+            )
+        if metrics is None:
+            metrics = TASKS[task] + ",gauc" * (task == "binary" and bool(user))
+            metrics += ",log_loss" * (task == "multiclass" and several)
+        columns = {"prediction": score, "label": label, "weight": weight, "user": user, "id": join_on}
+        for name, column in zip(("score", "label", "weight", "user", "join_on"), columns.values()):
+            _check_columns(name, column, name in ("score", "label"))
+        return Asked(
+            task,
+            {name: list(column) if isinstance(column, tuple) else column for name, column in columns.items() if column},
+            separated(metrics) if isinstance(metrics, str) else _texts("metrics", metrics),
+            classes,
+            [by] if isinstance(by, str) and by else _texts("by", by or ()),
+            ci if ci is not None or not join_on else 0.95,
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return dataclasses.asdict(self)
+
+    @functools.cached_property
+    def named(self) -> dict[str, Named]:
+        """The metrics, by what each is called in the result."""
+        return named(self.metrics)
+
+    def _made(self, metric: Named, **more: Any) -> Any:
+        return metric.made(self.task, self.classes, **more)
+
+    @functools.cached_property
+    def first(self) -> Metric:
+        """The metric that ranks the slices, without samples."""
+        metric: Metric = self._made(next(iter(self.named.values())))
+        return metric
+
+    @functools.cached_property
+    def evidence(self) -> Evidence | None:
+        """How the metric that ranks the slices is tested; None: it is not, or there are no slices."""
+        if not self.by:
+            return None
+        return evidence_of(self.first, "weight" in self.columns, "user" in self.columns, self.task == "ranking")
+
+    # -- the metrics that answer ------------------------------------------------------------------------------
+
+    def probe(self) -> Probe[Metric]:
+        """New metrics; InvalidInputError if a metric or setting is none. Of ``columns`` only the keys are looked at."""
+        keys = self.named
+        intervals = {key: self.interval(each) for key, each in keys.items()} if self.ci else {}
+        at_k = {
+            key.partition("@")[0]: self._made(each, k=_PLACES)
+            for key, each in keys.items()
+            if self.task == "ranking" and each.k and each.name in _AT_PLACES
+        }
+        return Probe(
+            Rows(),
+            {key: self._made(each) for key, each in keys.items()},
+            {key: each for key, each in intervals.items() if each is not None},
+            {name: make() for name, make in self._sizes().items()},
+            [self._slices(by) for by in self._arguments()],
+            self.evidence.of_whole() if self.evidence else None,
+            at_k,
+            Errors() if self.task == "regression" else None,
+            Joined() if "id" in self.columns else None,
+        )
+
+    def _slices(self, by: str) -> Slices[Metric]:
+        def sliced(metric: Metric) -> Metric:
+            return Sliced(metric, by, other=_OTHER)
+
+        return Slices(
+            sliced(Rows()),
+            {key: sliced(self._made(each)) for key, each in self.named.items()},
+            {name: sliced(make()) for name, make in self._sizes().items()},
+            sliced(self.evidence.of_slice()) if self.evidence else None,
+        )
+
+    def interval(self, metric: Named) -> Bootstrap | None:
+        """The metric with an interval, to be moved to its value; or None where it has none.
+
+        Users are drawn, else the ids by which the baseline is joined, else rows.
+        """
+        made = self._made(metric)
+        ids: str | None = next((each for each in ("user", "id") if each in self.columns), "row")
+        if ids == "row" and made.cells and "weight" not in self.columns:
+            ids = None
+        kept = made.record_metrics()  # those of all samples at once add up nothing of which a draw takes more or less
+        if any(not isinstance(each, GroupedMetric) or each.table.order != ids for each in kept):
+            return None
+        if _NO_NUMBER.search(made.kind_name()):
+            return None
+        if ids is not None:
+            made = self._made(metric, **_COARSE)
+        assert self.ci is not None
+        return Bootstrap(made, 200, confidence=self.ci, ids=ids, name=made.name)
+
+    def _sizes(self) -> dict[str, Callable[[], Metric]]:
+        """What is counted beside rows, and makes the metric that does: positives, and users where they are kept."""
+        metrics = [self._made(each) for each in self.named.values()]
+        binary = self.task == "binary" and not isinstance(self.columns.get("label"), list)
+        binary = binary and any("class_label" in metric.requirements for metric in metrics)
+        found: dict[str, Callable[[], Metric]] = {"positives": Positives} if binary else {}
+        for metric in metrics:
+            if isinstance(metric, GroupedMetric) and metric.table.order == "user":
+                found["queries" if self.task == "ranking" else "users"] = functools.partial(GroupCount, metric)
+                break
+        return found
+
+    def _arguments(self) -> list[str]:
+        """The argument of ``add`` for each column of slices; a column may have a name that is none."""
+        taken = ("prediction", "label", "weight", "mask", "user", "id", "row")
+        return [by if by.isidentifier() and by not in taken else f"slice_{place}" for place, by in enumerate(self.by)]
+
+    def columns_of(self, metrics: Any) -> dict[str, Any]:
+        """The column of each argument of ``add`` that the metrics need; InvalidInputError if one was not named."""
+        given = {**self.columns, "row": ROW, **dict(zip(self._arguments(), self.by))}
+        needed = {name: metric for metric in metrics.leaves() for name in metric.columns}
+        for name, metric in needed.items():
+            if given.get(name) is None:
+                raise InvalidInputError(
+                    f"{metric.name} needs the column of the {name}; give {argument('user', 'COLUMN')}"
+                )
+        label = [] if metrics.takes_label is False else ["label"]
+        used = ["prediction", *label, "weight", *needed]
+        return {name: given[name] for name in used if name in given}
+
+
+def _check_columns(name: str, given: Any, several: bool) -> None:
+    """Raise InvalidInputError unless this is a column's name, or several where there may be; or None where it may."""
+    names = given if several and isinstance(given, (list, tuple)) and given else [given]
+    if not all((isinstance(each, str) and each) or (each is None and not several) for each in names):
+        allowed = "the name of a column" + (", or a list of names" if several else " or None")
+        raise InvalidInputError(f"{argument(name)} must be {allowed}, not {given!r:.80}")
+
+
+def _texts(name: str, given: Iterable[str]) -> list[str]:
+    texts = list(given) if isinstance(given, (list, tuple)) else [None]
+    if not all(isinstance(each, str) for each in texts):
+        raise InvalidInputError(f"{argument(name)} must be a text, or a list of texts, not {given!r:.80}")
+    return [each for each in texts if each]

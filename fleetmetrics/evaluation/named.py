@@ -1,0 +1,137 @@
+"""Metrics by name, as they are asked for in texts: ``auc``, ``ndcg@10``, ``pr=auc:curve=PR``."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from typing import Any, NamedTuple, Sequence
+
+import fleetmetrics
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.hints import hint_of_name
+from fleetmetrics.vocabulary import RESERVED, argument
+
+__all__ = ["TASKS", "Named", "kinds", "listed", "named", "separated"]
+
+#: The metrics of a task, where none are asked for.
+TASKS = {
+    "binary": "auc,log_loss,calibration,average_precision,normalized_entropy,expected_calibration_error,brier_score,"
+    "click_through_rate",
+    "multiclass": "accuracy,balanced_accuracy,f1=f1:average=macro,matthews_correlation",
+    "regression": "mean_absolute_error,root_mean_squared_error,mean_bias,r2_score,pearson_correlation",
+    "ranking": "ndcg@10,map,mrr,hit_rate@10,recall@10",
+}
+_SHORT = (
+    "ap=average_precision ctr=click_through_rate ece=expected_calibration_error ks=kolmogorov_smirnov mcc="
+    "matthews_correlation mae=mean_absolute_error mape=mean_absolute_percentage_error mse=mean_squared_error "
+    "ne=normalized_entropy r2=r2_score rmse=root_mean_squared_error"
+)
+_SPEC = re.compile(r"(?:(?P<key>[\w.-]+)=)?(?P<name>\w+)(?:@(?P<k>\d+))?(?P<settings>(?::\w+=[^:]+)*)")
+#: Between metrics; those within brackets separate none.
+_COMMA = r",(?![^\[(]*[\])])"
+
+
+class Named(NamedTuple):
+    """A metric that is asked for.
+
+    Args:
+        text: ``key=name@k:setting=value``, if all that can be is there.
+        key: what it is called in the result.
+        name: of its class.
+        k: of the first answers; None: it has none, or as a setting.
+        settings: as texts.
+    """
+
+    text: str
+    key: str
+    name: str
+    k: int | None
+    settings: dict[str, str]
+
+    def made(self, task: str = "binary", classes: int | None = None, **more: Any) -> Any:
+        """A new metric; ``more`` are settings where its class has them and its text does not."""
+        kind = self._kind()
+        parameters = kind.__signature__.parameters
+        more["by"] = "user"
+        if task == "multiclass":
+            more.update(task="multiclass", num_classes=classes)
+        settings = {name: value for name, value in more.items() if name in parameters}
+        for name, value in self.settings.items():
+            try:
+                settings[name] = ast.literal_eval(value)
+            except (ValueError, SyntaxError):
+                settings[name] = value
+        if self.k is not None:
+            settings.setdefault("k", self.k)
+        missing = [
+            each.name for each in parameters.values() if each.default is each.empty and each.name not in settings
+        ]
+        if missing:
+            raise InvalidInputError(
+                f"{argument('metrics')}: {self.text} needs {missing[0]}, {self.text}:{missing[0]}=VALUE"
+            )
+        try:
+            return kind(name=self.key, **settings)
+        except (InvalidInputError, TypeError) as error:
+            raise InvalidInputError(f"{argument('metrics')}: {self.text}: {error}") from None
+
+    def _kind(self) -> Any:
+        name, known = self.name.lower(), kinds()
+        short = dict(each.split("=") for each in _SHORT.split())
+        found = known.get(f"{name}_at_k" if self.k is not None else "") or known.get(short.get(name, name))
+        if found is None:
+            hint = hint_of_name(name, {each: getattr(fleetmetrics, kind).__doc__ for each, kind in known.items()})
+            text = f"{argument('metrics')}: there is no {self.name!r}{hint}"
+            raise InvalidInputError(f"{text}; `fleetmetrics metrics` lists them")
+        return getattr(fleetmetrics, found)
+
+
+@functools.lru_cache(maxsize=1)
+def kinds() -> dict[str, str]:
+    """The classes of the catalogue by the names of the command line; nothing is imported."""
+    found = {}
+    for kind, module in fleetmetrics._modules.items():
+        if module.startswith("fleetmetrics.metrics.") and kind != "Throughput":
+            found[re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()] = kind
+    return found
+
+
+def separated(text: str) -> list[str]:
+    """The texts of metrics between commas."""
+    return [each.strip() for each in re.split(_COMMA, text) if each.strip()]
+
+
+def named(texts: Sequence[str]) -> dict[str, Named]:
+    """The metrics that are asked for, by what each is called in the result."""
+    found: dict[str, Named] = {}
+    for text in texts:
+        match = _SPEC.fullmatch(text)
+        if match is None:
+            raise InvalidInputError(f"{argument('metrics')}: {text!r} must be like auc, ndcg@10, or pr=auc:curve=PR")
+        key, k = match["key"] or text, match["k"]
+        if key in found or key in RESERVED or key.endswith(("_interval", "_delta")):
+            raise InvalidInputError(
+                f"{argument('metrics')}: {key!r} is there already; give it another name, NAME={text}"
+            )
+        settings = dict(part.split("=", 1) for part in match["settings"].split(":")[1:])
+        found[key] = Named(text, key, match["name"], None if k is None else int(k), settings)
+    if not found:
+        raise InvalidInputError(f"{argument('metrics')} is empty; give at least one name, or leave it out")
+    return found
+
+
+def listed() -> list[str]:
+    """A line for each metric: its name, what it is, and what it needs beside label and score."""
+    lines, width = [], max(map(len, kinds()))
+    for name, kind in sorted(kinds().items()):
+        metric = getattr(fleetmetrics, kind)
+        parameters = metric.__signature__.parameters.values()
+        needs = [f":{each.name}=" for each in parameters if each.default is each.empty]
+        if any(each.name == "by" for each in parameters):
+            needs.append("--user")
+        if name == "exact_match":
+            needs.append(":num_labels=")
+        what = metric.__doc__.partition("\n")[0].replace("`", "")
+        lines.append(f"{name:{width}}  {what}{f' Needs {needs[0]}.' if needs else ''}")
+    return lines

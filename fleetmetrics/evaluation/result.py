@@ -1,0 +1,376 @@
+"""What an evaluation has found: values, intervals, deltas, slices, and what was read; all outputs are made of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics._version import __version__
+from fleetmetrics.arguments import choice_of, path_of
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.conditions import failed
+from fleetmetrics.evaluation.printed import html_of, text_of
+from fleetmetrics.evaluation.probe import Probe
+from fleetmetrics.evaluation.side import Side, check_joined, save
+from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
+from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
+from fleetmetrics.optional import library
+
+__all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "result_of"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The ends of an interval."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Delta:
+    """New less old, with an interval where there is one.
+
+    Attributes:
+        value: of the difference.
+        interval: of it, or None.
+    """
+
+    value: float
+    interval: Interval | None = None
+
+    def plain(self) -> dict[str, float]:
+        """As the result's JSON has it."""
+        return {"value": self.value, **(vars(self.interval) if self.interval else {})}
+
+
+@dataclass(frozen=True)
+class DataRead:
+    """What was read of one side.
+
+    Attributes:
+        files: their names; none of a data frame.
+        rows: how many rows there are, with those that were left out.
+        nulls: how many rows have no value in a column.
+        skipped: how many rows were left out.
+        examples: some of these.
+        weight_0: how many rows have the weight 0, and count nowhere.
+        sizes: how many positives, users or queries, where these are known.
+        date: when, in ISO's form.
+    """
+
+    files: Sequence[str]
+    rows: int
+    nulls: Mapping[str, int]
+    skipped: int
+    examples: Sequence[str]
+    weight_0: int
+    sizes: Mapping[str, int]
+    date: str
+
+    def plain(self) -> dict[str, Any]:
+        """As the result's JSON has it."""
+        found = dict(vars(self))
+        return {**found, **found.pop("sizes")}
+
+
+@dataclass(frozen=True)
+class SideResult:
+    """The values of one side.
+
+    Attributes:
+        values: by metric, nan where they are undefined.
+        rows: how many count.
+        data: what was read.
+        at_k: of a ranking task, some metrics by how many answers they look at.
+    """
+
+    values: dict[str, Any]
+    rows: int
+    data: DataRead
+    at_k: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, repr=False)
+class EvaluationResult:
+    """What `fleetmetrics.evaluate` has found; printed, it is what the command line prints.
+
+    Attributes:
+        new: the values, over all rows.
+        baseline: those of the other side, or None.
+        intervals: of the metrics that have one.
+        deltas: new less old, of the metrics that are numbers.
+        judged: slices, worst first, and the columns by how much they explain.
+        asked: what was asked.
+        warnings: what metrics have warned of.
+        command: the line of the shell, if it was one.
+    """
+
+    new: SideResult
+    baseline: SideResult | None
+    intervals: dict[str, Interval]
+    deltas: dict[str, Delta]
+    judged: Judged
+    asked: Asked
+    warnings: list[str]
+    command: str = ""
+    _sides: Sequence[Side] = field(default=(), compare=False)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The value of each metric."""
+        return self.new.values
+
+    @property
+    def slices(self) -> dict[str, list[SliceResult]]:
+        """The slices of each column, worst first."""
+        return self.judged.slices
+
+    @property
+    def confidence(self) -> float:
+        """That of intervals, and one less the share of false verdicts."""
+        return self.asked.ci or 0.95
+
+    def __getitem__(self, metric: str) -> Any:
+        """The value of a metric."""
+        return self.new.values[metric]
+
+    def __str__(self) -> str:
+        return text_of(self.to_dict())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>\n{self}"
+
+    def _repr_html_(self) -> str:
+        return html_of(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``fleetmetrics evaluate --json`` prints; what is undefined is None."""
+        result: dict[str, Any] = {**self.new.values, "rows": self.new.rows}
+        for key in self.new.values:
+            if key in self.intervals:
+                result[f"{key}_interval"] = vars(self.intervals[key])
+            if key in self.deltas:
+                result[f"{key}_delta"] = self.deltas[key].plain()
+        asked = {name: value for name, value in self.asked.plain().items() if value is not None}
+        old, counts = self.baseline, {name.replace(" ", "_"): n for name, n in self.judged.verdicts.items()}
+        result.update(
+            data=self.new.data.plain(),
+            asked={**asked, "metrics": list(self.new.values), "command": self.command, "version": __version__},
+            slices={column: [each.plain() for each in slices] for column, slices in self.slices.items()},
+            explained=self.judged.explained,
+            verdicts={**counts, "least_q": self.judged.least_q},
+            baseline=old and {"data": old.data.plain(), "rows": old.rows, **old.values},
+            warnings=self.warnings,
+        )
+        for into, side in ((result, self.new), (result["baseline"], old)):
+            if side is not None and side.at_k:
+                into["at_k"] = side.at_k
+        plain: dict[str, Any] = _plain(result)
+        return plain
+
+    def frame(self, by: str | None = None) -> Any:
+        """A data frame of pandas.
+
+        Args:
+            by: the column whose slices are the rows; None: metrics are, with ``value``, and what there is of ``low``,
+                ``high``, ``baseline``, ``delta``, ``delta_low`` and ``delta_high``.
+
+        Raises:
+            InvalidInputError: there are no slices by that column.
+            MissingLibraryError: pandas is not installed.
+        """
+        choice_of("by", by, (None, *self.slices))
+        if by is None:
+            rows = [self._row(key) for key, value in self.values.items() if not isinstance(value, (dict, list))]
+            found = library("pandas", "pandas").DataFrame(rows).set_index("metric")
+            return found.dropna(axis=1, how="all")
+        rows = [{**each.plain(), **each.metrics} for each in self.slices[by]]
+        drop = ["needs", "metrics", "metric", "within_chance"]
+        frame = library("pandas", "pandas").DataFrame(rows).rename(columns={"key": by})
+        return frame.drop(columns=drop, errors="ignore")
+
+    def _row(self, key: str) -> dict[str, Any]:
+        interval, delta = self.intervals.get(key), self.deltas.get(key)
+        of_delta = delta and delta.interval
+        return {
+            "metric": key,
+            "value": self.values[key],
+            "low": interval and interval.low,
+            "high": interval and interval.high,
+            "baseline": self.baseline and self.baseline.values[key],
+            "delta": delta and delta.value,
+            "delta_low": of_delta and of_delta.low,
+            "delta_high": of_delta and of_delta.high,
+        }
+
+    def to_html(self, path: Any = None, lang: str = "en") -> str:
+        """The report, one page that needs no other file; see `fleetmetrics.report.html`.
+
+        Args:
+            path: where to write it, whole or not at all; None: nowhere.
+            lang: "en" or "zh".
+
+        Returns:
+            The page.
+
+        Raises:
+            MissingLibraryError: jinja2 or matplotlib is not installed.
+        """
+        from fleetmetrics.report import html
+        from fleetmetrics.serial.container import whole_file
+
+        new, old = self._drawn()
+        page = html(self.to_dict(), new, old, lang)
+        if path is not None:
+            with whole_file(path_of("path", path)) as file:
+                file.write(page.encode("utf-8"))
+        return page
+
+    def plot(self, kind: str, ax: Any = None) -> Any:
+        """Draw a picture of the report, with the baseline beside it, by matplotlib.
+
+        Args:
+            kind: "roc", "precision_recall", "calibration", "score_histogram", "confusion_matrix", "residuals" or
+                "at_k".
+            ax: the axes to draw on; None: new ones.
+
+        Returns:
+            The axes.
+
+        Raises:
+            InvalidInputError: no metric that was asked for has such a picture.
+            MissingLibraryError: matplotlib is not installed.
+        """
+        from fleetmetrics.report import PICTURES, drawn
+
+        choice_of("kind", kind, tuple(PICTURES))
+        axes = drawn(kind, self.to_dict(), *self._drawn(), ax)
+        if axes is None:
+            raise InvalidInputError(f"no metric here has the picture {kind!r}: {', '.join(self.values)}")
+        return axes
+
+    def _drawn(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """The metrics of each side of which there are pictures."""
+        sides = [side.members for side in self._sides]
+        found = [{**side.values, **({"errors": side.errors} if side.errors else {})} for side in sides]
+        return found[0], found[1] if found[1:] else None
+
+    def save_state(self, path: Any) -> None:
+        """Write what ``fleetmetrics merge`` and ``compare`` read: what was accumulated of the new side.
+
+        Args:
+            path: of the file, written whole or not at all.
+        """
+        save(path_of("path", path), self._sides[0])
+
+    def failed(self, *conditions: str) -> list[str]:
+        """What to say of each condition that holds; none: all is well.
+
+        Args:
+            *conditions: such as ``"auc<0.77"`` or ``"auc_delta.low<0"``; the names are those of `to_dict`, with dots.
+
+        Raises:
+            InvalidInputError: a condition is none, or the result has no number of that name.
+        """
+        return failed(conditions, self.to_dict())
+
+
+def result_of(
+    sides: Sequence[Side], *, command: str = "", said: Sequence[str] = (), joined: bool = True
+) -> EvaluationResult:
+    """The result of a side, or of the comparison of two, the new one first.
+
+    Args:
+        sides: one or two.
+        command: the line of the shell.
+        said: warnings so far.
+        joined: whether to look if ids that are joined are the same ones.
+
+    Raises:
+        DataError: they are not.
+    """
+    new, texts = sides[0], list(said)
+    if joined and sides[1:] and "id" in new.asked.columns:
+        check_joined(new, sides[1])
+    values = new.measured(texts)
+    other = sides[1].measured(texts) if sides[1:] else None
+    intervals = {key: _at(each, values.values[key]) for key, each in _intervals(values)}
+    deltas = dict(_deltas(values, other)) if other else {}
+    return EvaluationResult(
+        _side_result(new, values),
+        _side_result(sides[1], other) if other else None,
+        intervals,
+        deltas,
+        judged(values, new.asked.by, new.asked.evidence, new.asked.first.better, new.asked.ci or 0.95),
+        new.asked,
+        list(dict.fromkeys(texts)),
+        command,
+        sides,
+    )
+
+
+def _side_result(side: Side, values: Probe[Any]) -> SideResult:
+    """Of which so many rows count: those of weight 0 are left out everywhere, and told in what was read."""
+    read, columns = side.read, side.asked.columns.values()
+    names = itertools.chain(*([each] if isinstance(each, str) else each for each in columns), side.asked.by)
+    data = DataRead(
+        read.files,
+        values.rows + read.skipped,
+        {**dict.fromkeys(names, 0), **read.nulls},
+        read.skipped,
+        read.examples,
+        read.rows - values.rows - read.skipped,
+        values.sizes,
+        datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+    return SideResult(values.values, values.rows, data, values.at_k)
+
+
+def _intervals(values: Probe[Any]) -> Iterator[tuple[str, BootstrapResult]]:
+    """The intervals of numbers."""
+    for key, found in values.intervals.items():
+        if isinstance(found, BootstrapResult) and _is_number(found.value):
+            yield key, found
+
+
+def _deltas(new: Probe[Any], old: Probe[Any]) -> Iterator[tuple[str, Delta]]:
+    ones, others = dict(_intervals(new)), dict(_intervals(old))
+    for key, value in new.values.items():
+        if _is_number(value) and _is_number(old.values[key]):
+            delta = value - old.values[key]
+            both = key in ones and key in others
+            yield key, Delta(delta, _at(_less(ones[key], others[key]), delta) if both else None)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number))
+
+
+def _less(one: BootstrapResult, other: BootstrapResult) -> BootstrapResult:
+    """The interval of the difference: who is drawn for one side is drawn for the other, too."""
+    found = bootstrap_result.bare(math.nan, one.replicates - other.replicates, 0, None, one.confidence)
+    return found._replace(value=one.value - other.value)
+
+
+def _at(interval: BootstrapResult, value: float) -> Interval:
+    """An interval, moved to a value."""
+    moved = value - interval.value
+    return Interval(interval.low + moved, interval.high + moved)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON holds: named tuples as dicts, arrays as lists, nan and infinity as None."""
+    value = value._asdict() if hasattr(value, "_asdict") else value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,276 @@
+"""One side of a comparison, or the only one: of files, of a frame, of saved states, of all workers."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics._version import __version__
+from fleetmetrics.batch.keys import Coded
+from fleetmetrics.collection import MetricCollection
+from fleetmetrics.comm import Communicator
+from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.dataframes import Columns, table_of
+from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, InvalidInputError
+from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.probe import Probe
+from fleetmetrics.files import ROW, Read, evaluate, evaluate_file, together
+from fleetmetrics.files.one_file import of_tables
+from fleetmetrics.metric import Metric
+from fleetmetrics.serial import MISFITS
+from fleetmetrics.serial.container import read_arrays, write_arrays
+from fleetmetrics.serial.serializer import pack, unpack
+from fleetmetrics.settings import difference
+from fleetmetrics.vocabulary import argument
+from fleetmetrics.wrappers.bootstrap import Bootstrap
+
+__all__ = ["Side", "check_joined", "load", "of_files", "of_frame", "of_workers", "save"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """What was made of one side's data.
+
+    Args:
+        asked: what its metrics answer.
+        metrics: the collection of `Asked.probe`.
+        read: what was read.
+        error: of a file that could not be used; the metrics hold the others.
+        baseline: whether it is the other side: replicates of its counts are drawn from other numbers.
+    """
+
+    asked: Asked
+    metrics: MetricCollection
+    read: Read
+    error: str = ""
+    baseline: bool = False
+
+    @functools.cached_property
+    def _shape(self) -> Probe[Metric]:
+        return self.asked.probe()
+
+    @property
+    def members(self) -> Probe[Metric]:
+        """The metrics."""
+        return self._shape.of(self.metrics.metrics)
+
+    def measured(self, said: list[str]) -> Probe[Any]:
+        """The values; warnings are added to what was ``said``."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            values = self._drawn().compute_local()
+        said += [f"{'baseline: ' if self.baseline else ''}{each.message}" for each in caught]
+        return self._shape.of(values)
+
+    def _drawn(self) -> MetricCollection:
+        """The metrics, with draws of this side: of counts they are made at the end, so any saved state has them."""
+        if not self.baseline:
+            return self.metrics
+        view = copy.copy(self.metrics)
+        view.metrics = {key: _reseeded(metric) for key, metric in view.metrics.items()}
+        return view
+
+
+def _reseeded(metric: Any) -> Any:
+    if not isinstance(metric, Bootstrap) or metric.ids is not None:
+        return metric
+    view = copy.copy(metric)
+    view.seed = 1  # or both sides would be drawn from the same numbers
+    return view
+
+
+# -- made of data -----------------------------------------------------------------------------------------
+
+
+def of_files(
+    paths: Sequence[str], asked: Asked, *, baseline: bool = False, close: bool = False, **settings: Any
+) -> Side:
+    """Evaluate files; there may be none.
+
+    Args:
+        paths: of the files.
+        asked: what is asked of them.
+        baseline: whether they are the other side.
+        close: nothing more is to come of their users.
+        **settings: of `fleetmetrics.files.evaluate`.
+    """
+    make = _Maker(asked)
+    metrics = make()
+    read, said = Read(), ""
+    columns = asked.columns_of(metrics)
+    if close and {each.table.columns[0] for each in metrics.record_metrics()} == {"user"} and "-" not in paths:
+        settings["complete_by"] = "user"
+    try:
+        if paths:
+            metrics, read = evaluate(paths, make, columns, **settings)
+    except DataError as error:
+        metrics, read = error.evaluated or (metrics, read)
+        said = str(error)
+    return Side(asked, metrics, read, said, baseline)
+
+
+@dataclass
+class _Maker:
+    """Makes new metrics, in another process too."""
+
+    asked: Asked
+
+    def __call__(self) -> MetricCollection:
+        return self.asked.probe().collection()
+
+
+def of_frame(frame: Any, asked: Asked, *, baseline: bool = False, skip_bad_rows: bool = False) -> Side:
+    """Evaluate a data frame, or a dict of arrays; DataError if one cannot be used."""
+    metrics = asked.probe().collection()
+    columns = asked.columns_of(metrics)
+    wanted = Columns(metrics, {name: column for name, column in columns.items() if column != ROW})
+    name = argument("baseline") if baseline else "data"
+    try:
+        table = table_of(frame, wanted.names)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {error}") from None
+    # Rows have numbers of their own on each side: without ids, they are drawn apart.
+    metrics, read = of_tables([table], metrics, columns, skip_bad_rows, name, 1 << 62 if baseline else 0)
+    return Side(asked, metrics, read, "", baseline)
+
+
+# -- saved ------------------------------------------------------------------------------------------------
+
+
+def save(path: str, side: Side) -> None:
+    """Write a side, whole or not at all."""
+    arrays = {("", name): array for name, array in side.metrics.state_dict().items()}
+    write_arrays(path, arrays, {"version": __version__, "asked": side.asked.plain(), "read": side.read})
+
+
+def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Side, list[str]]:
+    """What `save` has written to files as one side, and what to warn of.
+
+    CorruptFileError for something else; DataError for another version's, and if not the same was asked as of the file
+    ``like``, but for the names of columns.
+    """
+    path, (_, note) = like, read_arrays(like, lambda *_: False)
+    reads: list[Read] = []
+
+    def states() -> Iterator[dict[str, Any]]:
+        nonlocal path, note
+        for path in paths:
+            arrays, note = read_arrays(path)
+            differs = difference(_alike(note["asked"]), _alike(asked.plain()))
+            if differs:
+                differs = differs.replace(", here ", f" in {like}, here ")
+                raise InvalidInputError(f"it does not go together with {like}: {differs}")
+            reads.append(Read(*note["read"]))
+            yield {name: array for (_, name), array in arrays.items()}
+
+    try:
+        asked = Asked(**note["asked"])
+        metrics = asked.probe().collection()
+        metrics._hold(states())
+    except InvalidInputError as error:
+        raise DataError(f"{path}, by fleetmetrics {note.get('version')}: {error}") from None
+    except FleetMetricsError:
+        raise
+    except MISFITS as error:
+        raise CorruptFileError(f"{path}: --save-state has not written this ({type(error).__name__}: {error})") from None
+    often = Counter(name for read in reads for name in read.files)
+    said = [f"{name} is in {times} states: its rows count {times} times" for name, times in often.items() if times > 1]
+    return Side(asked, metrics, together(reads), "", baseline), said
+
+
+def _alike(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {**asked, "columns": ", ".join(sorted(asked["columns"]))}
+
+
+# -- of several workers -----------------------------------------------------------------------------------
+
+
+def of_workers(
+    channel: Communicator, make: Callable[[], tuple[Any, Sequence[Side]]], finish: Callable[[list[Side]], Any]
+) -> Any:
+    """Bring what each worker makes of its share to rank 0, and tell all what ``finish`` makes of it there.
+
+    Args:
+        channel: of the workers.
+        make: makes this worker's sides, and says what it sees, such as the files: the others must see the same.
+        finish: looked at on rank 0 only; what it returns is fit for `pack`.
+    """
+    trouble: Exception | None = None
+    sides: Sequence[Side] = ()
+    letter = Letter(None)
+    try:
+        seen, sides = make()
+        letter = Letter(*pack([seen, packed(sides)], False, "what a worker has made"))
+    except Exception as error:
+        trouble = error
+
+    def decide(letters: Sequence[Letter]) -> Letter:
+        saw, made = zip(*(unpack(*letter) for letter in letters))
+        if any(each != saw[0] for each in saw):
+            raise DataError("the workers do not see the same files; put them where all of them see them")
+        done = finish([_together(side, parts) for side, parts in zip(sides, zip(*made))])
+        return Letter(*pack(done, False, "what all workers have made"))
+
+    return unpack(*channel.consult("evaluate", decide, *letter, trouble=trouble))
+
+
+def packed(sides: Sequence[Side]) -> list[list[Any]]:
+    """What another worker needs of sides."""
+    return [[list(side.read), side.error, side.metrics.state_dict()] for side in sides]
+
+
+def unpacked(sides: Sequence[Side], given: Sequence[Any]) -> list[Side]:
+    """The sides with what another worker has `packed`."""
+    return [_together(side, [part]) for side, part in zip(sides, given)]
+
+
+def _together(side: Side, parts: Sequence[Any]) -> Side:
+    side.metrics._hold(arrays for *_, arrays in parts)
+    read = together(Read(*read) for read, *_ in parts)
+    errors = [error for _, error, _ in parts if error]
+    return replace(side, read=read._replace(files=tuple(sorted(read.files))), error=min(errors, default=""))
+
+
+# -- joined -----------------------------------------------------------------------------------------------
+
+
+def check_joined(new: Side, old: Side) -> None:
+    """Raise DataError unless both sides have the same ids with the same labels; with an example, if files are there."""
+    one, other = (side.members.joined.compute_local().tolist() for side in (new, old))  # type: ignore[union-attr]
+    if one == other:
+        return
+    try:
+        here, there = (_counted(side) for side in (new, old))
+        key, label = min([*(here - there), *(there - here)])
+        example = f"; {key!r} with label {label:g} is {here[key, label]} times here, {there[key, label]} times there"
+    except ValueError:
+        example = ""
+    column, rows = new.asked.columns["id"], f"{one[-1]:,} rows against {other[-1]:,}"
+    which = argument("join_on", column)
+    raise DataError(f"{which}: ids and labels are not those of the baseline: {rows}{example}")
+
+
+class _Counted(Metric):
+    """All rows, by id and label: to find an example, after an error."""
+
+    columns = ("id",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: Counter[Any] = Counter()
+
+    def add(self, prediction: Any, label: Any, id: Any) -> None:  # type: ignore[override]
+        ids = id.texts() if isinstance(id, Coded) else id
+        self.rows.update(zip(ids.tolist(), np.asarray(label, np.float64).tolist()))
+
+
+def _counted(side: Side) -> Counter[Any]:
+    columns = {name: side.asked.columns[name] for name in ("prediction", "label", "id")}
+    found = (evaluate_file(path, _Counted, columns, skip_bad_rows=True).metrics.rows for path in side.read.files)
+    return sum(found, Counter())

@@ -1,0 +1,184 @@
+"""The slices of a result: what each is worth, whether that is more than chance, and what it costs the whole.
+
+A slice is worse, better or, of a metric that has no better values, different if that is beyond chance: if its q-value
+is at most one less the confidence. So of all slices that are called so, in all columns together, no more than that
+share is expected to be false.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.evaluation.evidence import Evidence
+from fleetmetrics.evaluation.probe import Probe, Slices
+from fleetmetrics.formulas.slices import false_discovery_rates
+from fleetmetrics.vocabulary import VERDICTS
+
+__all__ = ["Judged", "SliceResult", "judged"]
+
+
+@dataclass(frozen=True)
+class SliceResult:
+    """A slice; what is not known is nan.
+
+    Attributes:
+        key: the value of the column.
+        rows: how many rows it has.
+        sizes: how many positives, users or queries, where these are known.
+        share: of all rows.
+        metric: the metric that ranks the slices; empty: none has a single number.
+        value: of that metric.
+        low: lower end of an interval for it.
+        high: its upper end.
+        difference: how far the value is from that of all rows.
+        harm: the share times the distance, if the slice is worse.
+        p: of the hypothesis that the slice is a random sample of all rows.
+        q: the share of false calls among all slices that are called with at most this one.
+        verdict: "worse", "different", "better", "within chance" or "too few"; None: there is no test.
+        needs: how many positives, rows or users would do, where there are too few.
+        metrics: the values of all metrics that are single numbers.
+    """
+
+    key: Any
+    rows: int
+    sizes: Mapping[str, int]
+    share: float
+    metric: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    difference: float = math.nan
+    harm: float = math.nan
+    p: float = math.nan
+    q: float = math.nan
+    verdict: str | None = None
+    needs: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def within_chance(self) -> bool | None:
+        """Whether chance may have made the difference; None: nobody knows."""
+        return None if self.verdict in (None, "too few") else self.verdict == "within chance"
+
+    def plain(self) -> dict[str, Any]:
+        """As the result's JSON has it."""
+        found = {**vars(self), "within_chance": self.within_chance}
+        return {"key": self.key, "rows": self.rows, **found.pop("sizes"), **found}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a result says of slices.
+
+    Attributes:
+        slices: by column, that first which explains most; worst first.
+        explained: by column, how far from all rows slices lie beyond chance.
+        verdicts: how many slices got each.
+        least_q: of what is worse or different; 1: nothing is.
+    """
+
+    slices: dict[str, list[SliceResult]] = field(default_factory=dict)
+    explained: dict[str, float] = field(default_factory=dict)
+    verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
+    least_q: float = 1.0
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """A slice with what only its verdict is made of: the standard error and the score of its distance."""
+
+    slice: SliceResult
+    error: float = math.nan
+    score: float = math.nan
+
+
+def judged(values: Probe[Any], by: Sequence[str], evidence: Evidence | None, better: str, confidence: float) -> Judged:
+    """What the result says of slices.
+
+    Args:
+        values: of one side.
+        by: the columns.
+        evidence: how the first metric is tested, if it is.
+        better: which values of that metric are the better ones; see `Metric`.
+        confidence: one less the share of the slices that are called beyond chance, and are not.
+    """
+    tables = [_table(values, inside, evidence, confidence) for inside in values.slices]
+    every = [each for table in tables for each in table]
+    rates = iter(false_discovery_rates([each.slice.p for each in every]).tolist())
+    found = []
+    for column, table in zip(by, tables):
+        slices = [_called(each, next(rates), better, 1 - confidence) for each in table]
+        found.append((column, sorted(slices, key=_weight), _explained(table)))
+    found.sort(key=lambda each: -each[2] if each[2] == each[2] else math.inf)
+    called = [each for _, slices, _ in found for each in slices]
+    return Judged(
+        {column: slices for column, slices, _ in found},
+        {column: spread for column, _, spread in found},
+        {verdict: sum(each.verdict == verdict for each in called) for verdict in VERDICTS},
+        min((each.q for each in called if each.verdict in ("worse", "different")), default=1.0),
+    )
+
+
+def _table(values: Probe[Any], inside: Slices[Any], evidence: Evidence | None, confidence: float) -> list[_Tested]:
+    """The slices of a column, each with its numbers and its test."""
+    numbers = [name for name, value in values.values.items() if np.ndim(value) == 0]
+    first, tested = numbers[0] if numbers else "", None
+    if evidence and inside.evidence and inside.rows:
+        tested = evidence.tested([inside.evidence[key] for key in inside.rows], values.evidence, confidence)
+    found = []
+    for at, (key, number) in enumerate(inside.rows.items()):
+        metrics = {name: inside.values[name][key] for name in numbers}
+        value = metrics.get(first, math.nan)
+        each = SliceResult(
+            key,
+            number,
+            {name: of_slices[key] for name, of_slices in inside.sizes.items()},
+            number / values.rows,
+            first,
+            value,
+            difference=value - values.values[first] if first else math.nan,
+            metrics=metrics,
+        )
+        if tested is None:
+            found.append(_Tested(each))
+            continue
+        test = tested.tests
+        each = replace(each, low=tested.low[at], high=tested.high[at], p=test.p_value[at], needs=tested.needs[at])
+        found.append(_Tested(each, test.error[at], test.score[at]))
+    return found
+
+
+def _called(tested: _Tested, rate: float, better: str, share: float) -> SliceResult:
+    """A slice with its verdict, and the harm that it does: only what is worse than the whole does any."""
+    each, said = tested.slice, None
+    side = each.difference if math.isnan(tested.score) else tested.score  # by users, of the slices among each other
+    worse = bool(side) and (side < 0) == (better == "higher")
+    if not math.isnan(rate):
+        called = ("worse" if worse else "better") if better else "different"
+        said = called if rate <= share else "within chance"
+    elif each.needs:
+        said = "too few"
+    unknown = not better or math.isnan(each.difference) or said in ("within chance", "too few")
+    harm = math.nan if unknown else each.share * abs(each.difference) * worse
+    return replace(each, q=rate, verdict=said, harm=harm)
+
+
+def _weight(each: SliceResult) -> tuple[Any, ...]:
+    """What is worst comes first; then what differs most for its size, and what has no value last."""
+    rank = VERDICTS.index(each.verdict or "within chance")
+    effect = each.share * abs(each.difference)
+    return rank, -each.harm if each.harm > 0 else 0.0, math.isnan(effect), -effect, str(each.key)
+
+
+def _explained(table: Sequence[_Tested]) -> float:
+    """How far from the whole a row's slice lies beyond what chance explains: the root of the mean square over rows."""
+    tested = [each for each in table if not math.isnan(each.slice.p)]
+    rows = sum(each.slice.rows for each in tested)
+    if not rows:
+        return math.nan
+    square = sum(each.slice.rows * (each.slice.difference**2 - each.error**2) for each in tested) / rows
+    return math.sqrt(max(square, 0.0))

@@ -1,0 +1,48 @@
+"""Words that several faces of an evaluation share: its result, its report, and the names of what is asked.
+
+An error names an argument as the user has given it: ``ci`` to who calls from Python, ``--ci`` in a shell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from typing import Iterator
+
+__all__ = ["RESERVED", "SIZES", "VERDICTS", "argument", "as_options", "in_shell"]
+
+#: What is said of a slice, the most important first.
+VERDICTS = ("worse", "different", "better", "within chance", "too few")
+#: What is counted of a slice, and of the whole, beside rows.
+SIZES = ("positives", "users", "queries")
+#: What a result has beside the values of metrics.
+RESERVED = ("asked", "at_k", "baseline", "data", "explained", "rows", "slices", "verdicts", "warnings")
+
+_OPTIONS = contextvars.ContextVar("fleetmetrics_options", default=False)
+
+
+@contextlib.contextmanager
+def as_options() -> Iterator[None]:
+    """Arguments are called as in a shell, by this thread, until it ends."""
+    token = _OPTIONS.set(True)
+    try:
+        yield
+    finally:
+        _OPTIONS.reset(token)
+
+
+def in_shell() -> bool:
+    """Whether arguments are called as in a shell."""
+    return _OPTIONS.get()
+
+
+def argument(name: str, value: str = "") -> str:
+    """What an argument of `fleetmetrics.evaluate` is called in a message.
+
+    Args:
+        name: in Python.
+        value: what to give it.
+    """
+    if in_shell():
+        return f"--{name.replace('_', '-')}{' ' if value else ''}{value}"
+    return f"{name}={value}" if value else name
