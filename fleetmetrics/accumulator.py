@@ -66,6 +66,8 @@ class Accumulator(Partial, Generic[Value]):
     requirements: tuple[str | Requirement, ...] = ()
     #: Names of the further arguments that `add` takes, one value per sample.
     columns: tuple[str, ...] = ()
+    #: Those of which a sample of a file or a data frame may have no value.
+    nullable: tuple[str, ...] = ()
     #: The axis of scores that holds the classes; None: the last.
     class_axis: int | None = None
     _data_size: DataSize | None = None

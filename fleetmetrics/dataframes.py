@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
+from pathlib import PurePath
 from typing import Any, Mapping, Sequence
+from urllib.parse import unquote
 
 import numpy as np
 
-from fleetmetrics.batch.keys import Coded, keys_of
+from fleetmetrics.batch.keys import NULL, Coded, crossed, keys_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.optional import library
 
@@ -33,6 +36,7 @@ class Columns:
     def __init__(self, metrics: Any, given: Mapping[str, Any]) -> None:
         self.by_argument: dict[str, Any] = {name: column for name, column in given.items() if column is not None}
         self._keys = {name for leaf in metrics.leaves() for name in leaf.columns}
+        sure = {name for leaf in metrics.leaves() for name in leaf.columns if name not in leaf.nullable}
         for argument, column in self.by_argument.items():
             names = self.of(argument)
             if not names or not all(isinstance(name, str) for name in names):
@@ -43,6 +47,11 @@ class Columns:
         self.names = list(dict.fromkeys(name for argument in self.by_argument for name in self.of(argument)))
         #: Those that are keys, and numbers in no argument.
         self.keys = set(self.names).difference(*[self.of(each) for each in self.by_argument if each not in self._keys])
+        #: Those that must have a value in each row; a row without one of the others is in a slice of its own.
+        needed = {name for each in self.by_argument if each in sure or each not in self._keys for name in self.of(each)}
+        self.required = [name for name in self.names if name in needed]
+        #: What folders say of all rows of a file, by column.
+        self.of_folders: Mapping[str, str | None] = {}
 
     def of(self, argument: str) -> list[str]:
         """The columns of an argument."""
@@ -50,7 +59,8 @@ class Columns:
         return list(column) if isinstance(column, (list, tuple)) else [column]
 
     def chosen(self, there: Sequence[str]) -> list[str]:
-        """The columns that are asked for; DataError unless all are among those that are there."""
+        """Those of the columns that are there that are asked for; DataError if one is neither there nor in folders."""
+        own, there = there, [*there, *(name for name in self.of_folders if name not in there)]
         for argument in self.by_argument:
             for name in self.of(argument):
                 if name not in there:
@@ -58,7 +68,24 @@ class Columns:
                     near = [each for each in known if each.startswith(given)] or difflib.get_close_matches(given, known)
                     hint = f". Did you mean {known[near[0]]!r}?" if near else "."
                     raise DataError(f"no column {name!r} for {argument}{hint} There are {', '.join(map(repr, there))}")
-        return self.names
+        return [name for name in self.names if name in own]
+
+    def within(self, path: str) -> Columns:
+        """The same, of a file in folders that are called like ``day=2026-11-01``, as Hive and Spark have them."""
+        pairs = [folder.partition("=") for folder in PurePath(path).parts[:-1]]
+        its = copy.copy(self)
+        its.of_folders = {name: _of_folder(value) for name, sign, value in pairs if name and sign}
+        return its
+
+    def with_folders(self, table: Any) -> Any:
+        """A table of a file with the columns that are asked for and only the folders' names have."""
+        pa = arrow()
+        for name in self.names:
+            if name not in table.column_names:
+                value, rows = self.of_folders[name], np.zeros(table.num_rows, np.int32)
+                column = pa.DictionaryArray.from_arrays(pa.array(rows), pa.array([value], pa.string()))
+                table = table.append_column(name, column)
+        return table
 
     def kind(self, name: str, first: Any) -> Any:
         """The Arrow type to read a column of text as, whose first values are of this type."""
@@ -68,17 +95,27 @@ class Columns:
         return pa.list_(pa.float64()) if is_list(first) else first if first == pa.bool_() else pa.float64()
 
     def arguments(self, table: Any) -> dict[str, Any]:
-        """What ``add`` takes, of a table without nulls whose columns are of one chunk; DataError for a wrong type."""
+        """What ``add`` takes, of a table whose columns are of one chunk, without nulls in those that are `required`.
+
+        Several columns of numbers make a matrix; several keys one of all combinations. DataError for a wrong type.
+        """
         found: dict[str, Any] = {}
         for argument, column in self.by_argument.items():
-            arrays = []
+            arrays, is_key = [], argument in self._keys
             for name in self.of(argument):
                 try:
-                    arrays.append((_keys if argument in self._keys else _numbers)(_array(table, name)))
+                    arrays.append((_keys if is_key else _numbers)(_array(table, name)))
                 except InvalidInputError as error:
                     raise DataError(f"column {name!r} {error}") from None
-            found[argument] = arrays[0] if isinstance(column, str) else np.stack(arrays, axis=1)
+            if isinstance(column, str):
+                found[argument] = arrays[0]
+            else:
+                found[argument] = crossed(arrays) if is_key else np.stack(arrays, axis=1)
         return found
+
+
+def _of_folder(text: str) -> str | None:
+    return None if text == "__HIVE_DEFAULT_PARTITION__" else unquote(text)
 
 
 def _array(table: Any, name: str) -> Any:
@@ -167,10 +204,12 @@ def _numbers(array: Any) -> np.ndarray:
 
 
 def _keys(array: Any) -> Any:
-    """Integers, or texts as places in a dictionary; dates, times and bools become texts."""
+    """Integers, or texts as places in a dictionary; dates, times and bools become texts, and nulls `NULL`."""
     pa, types = arrow(), arrow().types
+    if len(array) and array.null_count == len(array):
+        return np.full(len(array), NULL["i"])  # of whichever kind other rows are
     if types.is_integer(array.type):
-        return array.to_numpy()
+        return (array.cast(pa.int64()).fill_null(NULL["i"]) if array.null_count else array).to_numpy()
     if not len(array):
         return np.empty(0, np.int64)
     kind = array.type.value_type if types.is_dictionary(array.type) else array.type
@@ -180,19 +219,33 @@ def _keys(array: Any) -> Any:
         raise _wrong(array, "integers, texts, bools, dates or times")
     if not types.is_dictionary(array.type):
         array = array.dictionary_encode()
-    indices, values = array.indices.to_numpy(), array.dictionary
+    indices, values = array.indices, array.dictionary
+    if indices.null_count or values.null_count:
+        values, indices = _with_null(values, indices)
+    indices = indices.to_numpy()
     if types.is_integer(kind):
+        values = values.fill_null(NULL["i"]) if values.null_count else values
         return values.to_numpy()[indices]
     if types.is_timestamp(kind):
         texts = np.datetime_as_string(values.to_numpy(zero_copy_only=False)).tolist()
         zone = "Z" if kind.tz else ""
         texts = [(text.rstrip("0").rstrip(".") if "." in text else text) + zone for text in texts]
+        texts = [text if known else None for text, known in zip(texts, values.is_valid().to_pylist())]
     else:
         try:
             texts = values.cast(pa.large_string()).to_pylist()
         except pa.ArrowInvalid:
             raise _wrong(array, "integers, or texts in UTF-8") from None
-    return Coded(indices, keys_of(texts, "it"))
+    return Coded(indices, keys_of([NULL["U"] if text is None else text for text in texts], "it"))
+
+
+def _with_null(values: Any, indices: Any) -> tuple[Any, Any]:
+    """A dictionary with one null among its values, and the places in it, of which none is null."""
+    pa = arrow()
+    if indices.null_count:
+        values = pa.concat_arrays([values, pa.nulls(1, values.type)])
+        indices = indices.cast(pa.int64()).fill_null(len(values) - 1)
+    return values, indices
 
 
 def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,7 +254,7 @@ def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[s
     table = table_of(frame, wanted.names)
     try:
         table = decoded(table.select(wanted.chosen(table.column_names)))
-        for name, flags in nulls_of(table).items():
+        for name, flags in nulls_of(table.select(wanted.required)).items():
             text = f"{flags.sum()} of {len(flags)} rows have no value, the first at position {flags.argmax()}"
             raise DataError(f"column {name!r}: {text}; fill them, or leave such rows out")
         return wanted.arguments(table)

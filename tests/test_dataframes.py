@@ -237,5 +237,6 @@ def test_a_dictionary_with_a_null_or_the_name_of_all_others_is_refused():
 
 def test_a_null_among_runs_is_seen():
     for column in (pc.run_end_encode(pa.array(["a", None, None])), pc.run_end_encode(pa.array([1, None, None]))):
+        assert slices(column).pop(None) == 2
         with pytest.raises(DataError, match="column 'd': 2 of 3 rows have no value, the first at position 1"):
-            slices(column)
+            fm.Count().add_frame(pa.table({"d": column}), prediction="d")

@@ -11,7 +11,10 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_paddle, to_host
 from fleetmetrics.xp.kinds import of_torch
 
-__all__ = ["Coded", "coded_of", "joined_arrays", "keys_of"]
+__all__ = ["NULL", "Coded", "coded_of", "crossed", "distinct", "joined_arrays", "keys_of", "of_one_kind"]
+
+#: The key of samples that have none, among texts and among integers: no text of data begins so, no id is so low.
+NULL: dict[str, Any] = {"U": "\0null", "i": -(2**63)}
 
 _HOW = {
     "S": "; decode it: numpy.char.decode({0}, 'utf-8')",
@@ -63,6 +66,53 @@ class Coded:
         met = np.zeros(len(values), bool)
         met[place[np.bincount(self.codes, minlength=len(place)) > 0]] = True
         return values[met], (np.cumsum(met) - 1)[place][self.codes]
+
+
+def distinct(column: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct keys of samples, sorted, and the place of each sample's among them."""
+    if column.dtype.kind == "U":
+        return Coded.of(column).distinct
+    low, high = (int(column.min()), int(column.max())) if len(column) else (0, -1)
+    if high - low >= 4 * len(column):
+        values, place = np.unique(column, return_inverse=True)
+        return values, place.reshape(-1)
+    offset = column - low
+    met = np.bincount(offset, minlength=high - low + 1) > 0
+    return np.flatnonzero(met) + low, (np.cumsum(met) - 1)[offset]
+
+
+def crossed(columns: Sequence[Any]) -> Coded:
+    """One key of the keys of several columns: ``de*2026-11-01``, of the combinations that there are.
+
+    What would make two combinations one has a backslash before it: a star, a backslash, a text that reads ``(null)``.
+    """
+    codes, names = np.zeros(len(columns[0]), np.int64), [""]
+    for number, column in enumerate(columns):
+        values, place = distinct(column)
+        texts = [_part(each) for each in values.tolist()]
+        met, codes = distinct(codes * len(texts) + place)
+        star = "*" if number else ""
+        both = (divmod(each, len(texts)) for each in met.tolist())
+        names = [f"{names[one]}{star}{texts[other]}" for one, other in both]
+    return Coded(codes, np.array(names, str))
+
+
+def of_one_kind(columns: Sequence[Any]) -> list[Any]:
+    """The same, with texts in the place of integers that are nothing but `NULL`, if others are texts."""
+    if not any(len(each) and each.dtype.kind == "U" for each in columns):
+        return list(columns)
+    return [
+        np.full(len(each), NULL["U"]) if each.dtype.kind == "i" and len(each) and (each == NULL["i"]).all() else each
+        for each in columns
+    ]
+
+
+def _part(key: Any) -> str:
+    """A key as a part of a crossed one."""
+    if key in NULL.values():
+        return "(null)"
+    text = str(key).replace("\\", "\\\\").replace("*", "\\*")
+    return f"\\{text}" if text == "(null)" else text
 
 
 def coded_of(values: Any, argument: str) -> Coded | None:

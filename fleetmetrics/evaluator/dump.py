@@ -102,7 +102,7 @@ class _Everything(Columns):
     unexpected = "error"
 
     def __init__(self) -> None:
-        self.keys = set()
+        self.keys, self.names = set(), []
 
     def chosen(self, there: Sequence[str]) -> list[str]:
         return list(there)

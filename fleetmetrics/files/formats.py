@@ -64,7 +64,7 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
     Raises:
         DataError: it lacks a column, or cannot be read.
     """
-    pa, kind = arrow(), format
+    pa, kind, columns = arrow(), format, columns.within(path)
     try:
         with contextlib.ExitStack() as stack:
             source: Any = sys.stdin.buffer if path == "-" else stack.enter_context(open(path, "rb"))
@@ -86,7 +86,7 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
             else:
                 pieces = gathered({"parquet": _parquet, "npz": _npz, "arrow": _ipc}[kind](path, columns))
             for piece in pieces:
-                yield piece._replace(table=decoded(piece.table))
+                yield piece._replace(table=columns.with_folders(decoded(piece.table)))
     except (pa.ArrowException, OSError, EOFError, ValueError, *_BROKEN_ARCHIVE) as error:
         if isinstance(error, FleetMetricsError):
             raise
@@ -136,7 +136,8 @@ def _parquet(path: str, columns: Columns) -> Iterator[Any]:
         schema = file.schema_arrow
     names = columns.chosen(schema.names)
     kinds = {name: schema.field(name).type for name in names}
-    texts = [name for name in columns.keys if types.is_string(kinds[name]) or types.is_large_string(kinds[name])]
+    keys = columns.keys.intersection(names)
+    texts = [name for name in keys if types.is_string(kinds[name]) or types.is_large_string(kinds[name])]
     with pq.ParquetFile(path, read_dictionary=texts) as file:
         yield from file.iter_batches(_FEW if any(map(is_list, kinds.values())) else _ROWS, columns=names)
 

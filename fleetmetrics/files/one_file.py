@@ -156,14 +156,16 @@ class _Evaluation:
         """Add a piece but for the rows that are at fault."""
         self.rows += piece.table.num_rows
         nulls = nulls_of(piece.table)
-        if nulls:
-            rows = np.logical_or.reduce(list(nulls.values()))
+        needed = {name: flags for name, flags in nulls.items() if name in self.columns.required}
+        if needed:
+            rows = np.logical_or.reduce(list(needed.values()))
             if self.first:
                 first = int(rows.argmax())
-                name = next(name for name, flags in nulls.items() if flags[first])
+                name = next(name for name, flags in needed.items() if flags[first])
                 self.bad(f"row {piece.rows[first]}, column {name!r}: no value", int(rows.sum()))
-                self.nulls.update({name: int(flags.sum()) for name, flags in nulls.items()})
             piece = piece.taken(~rows)
+        if self.first:
+            self.nulls.update({name: int(flags.sum()) for name, flags in nulls.items()})
         while piece.table.num_rows:
             given, places = self.columns.arguments(piece.table), np.arange(piece.table.num_rows)
             for argument, number in self.numbers.items():

@@ -9,7 +9,7 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.batch.keys import Coded, keys_of
+from fleetmetrics.batch.keys import Coded, distinct, keys_of, of_one_kind
 from fleetmetrics.comm import Block, RowKeys
 from fleetmetrics.comm.unions import Union
 from fleetmetrics.errors import InvalidInputError
@@ -86,7 +86,8 @@ class KeyTable(State):
 
     def plan(self, column: Any) -> Plan:
         """Find the rows for samples with these keys, from `host_keys`, without changing anything; at least one."""
-        keys, rows = known = self.known
+        known = self.known
+        (keys, column), rows = of_one_kind([known.keys, column]), known.rows
         check_kind(keys, column, self.by)
         if 0 < len(keys) < 16 * len(column) and keys.dtype.kind == "i":
             # Without new keys, as nearly always, there is no need to sort.
@@ -95,7 +96,7 @@ class KeyTable(State):
             met[where] = True
             if not met[-1]:
                 return Plan((np.cumsum(met) - 1)[where], rows[met[:-1]], known, rows[:0])
-        values, place = _distinct(column)
+        values, place = distinct(column)
         where = found_in(keys, values)
         new = values[where == len(keys)]
         if len(keys) == self.limit:
@@ -135,7 +136,7 @@ class KeyTable(State):
 
     def union(self, saved: Sequence[Mapping[str, np.ndarray]]) -> Union:
         """The union of keys that were saved."""
-        keys = [each.get("", _NOTHING.keys) for each in saved]
+        keys = of_one_kind([each.get("", _NOTHING.keys) for each in saved])
         for each in keys:
             check_kind(next(filter(len, keys), each), each, self.by)
         return Union(self.name, keys, self.limit)
@@ -148,14 +149,6 @@ class KeyTable(State):
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
         self.value = Known(held[""], np.arange(1, len(held[""]) + 1)) if held else None
-
-
-def _distinct(column: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct values, sorted, and the place of each entry among them."""
-    if column.dtype.kind == "U":
-        return Coded.of(column).distinct
-    values, place = np.unique(column, return_inverse=True)
-    return values, place.reshape(-1)
 
 
 class Rows(InPlace):

@@ -50,7 +50,8 @@ class Sliced(Wrapper[Dict[Any, Any]]):
     a device, and integer keys work in static programs, too. Every key is in the result, also without samples.
 
     A metric that keeps every sample (GAUC, NDCG) keeps its key, too; all slices are still computed in one pass. A
-    user's or query's samples are only compared within a slice.
+    user's or query's samples are only compared within a slice. Samples of a file or a data frame that have no key are
+    the slice ``None``, unless ``keys`` are given.
 
     `Bootstrap` with ``ids`` can be wrapped, for an interval of each slice. `Windowed` goes around it:
     ``Windowed(Sliced(metric, keys=[...]), last=10)``.
@@ -110,6 +111,7 @@ class Sliced(Wrapper[Dict[Any, Any]]):
 
     def _fit(self) -> None:
         self.columns = tuple(dict.fromkeys((self.by, *self.metric.columns)))
+        self.nullable = () if self.by in self.metric.columns else (self.by,)
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
         self._slicing = slicing = shared.first(self._slicing.kind, self._slicing.fresh(prefix))
@@ -147,7 +149,7 @@ class Sliced(Wrapper[Dict[Any, Any]]):
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The values by key."""
         slicing = self._slicing
-        keys = slicing.keys(values).tolist()
+        keys = slicing.named(slicing.keys(values))
         if not keys:
             return undefined(self.name, "there are no samples", {})
         slicing.warn_of_the_rest(self.name, values)

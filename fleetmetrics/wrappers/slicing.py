@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetmetrics.arguments import raise_if_too_large
 from fleetmetrics.batch import Batch
-from fleetmetrics.batch.keys import Coded
+from fleetmetrics.batch.keys import NULL, Coded
 from fleetmetrics.batch.lanes import Groups
 from fleetmetrics.errors import InvalidInputError, StaticProgramError
 from fleetmetrics.records.folding import Folding
@@ -63,6 +63,10 @@ class Slicing(ABC):
     @abstractmethod
     def keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
         """The sorted keys of all workers, from the global states."""
+
+    def named(self, keys: np.ndarray) -> list[Any]:
+        """The keys as the result has them."""
+        return keys.tolist()
 
     def fresh(self, prefix: str) -> Slicing:
         """A slicing of the same settings, without states."""
@@ -163,6 +167,9 @@ class GrowingSlicing(Slicing):
 
     def keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
         return values[self.table]
+
+    def named(self, keys: np.ndarray) -> list[Any]:
+        return [None if key in NULL.values() else key for key in keys.tolist()]
 
     def warn_of_the_rest(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
         samples = values[self.samples]

@@ -56,6 +56,7 @@ class Wrapper(Metric[Value]):
         self.takes_label = metric.takes_label
         self.arguments = metric.arguments
         self.columns = metric.columns
+        self.nullable = metric.nullable
         self.class_axis = metric.class_axis
         self.metric.adopt(metric.name, Shared())  # operands share what they count alike, which `_fit` looks at
         self._fit()

@@ -69,14 +69,14 @@ BAD = {
     "nan": ({"p": [0.9, 0.2, float("nan"), 0.4]}, {}, "row 2, column 'p': nan where prediction must be a probability"),
     "label": ({"y": [1, 0, 1, 7]}, {}, "row 3, column 'y': 7 where label must be a class"),
     "weight": ({"w": [1.0, -2.0, 1.0, 1.0]}, {"weight": "w"}, "row 1, column 'w': -2.0 where weight must be a finite"),
-    "slot": ({"slot": ["a", None, "a", "b"]}, {"slot": "slot"}, "row 1, column 'slot': no value"),
+    "user": ({"slot": ["a", None, "a", "b"]}, {"user": "slot"}, "row 1, column 'slot': no value"),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_row_is_refused_with_its_file_and_place(tmp_path, kind):
     given, more, told = BAD[kind]
-    make = (lambda: fm.Sliced(fm.AUC(), by="slot")) if "slot" in more else fm.AUC
+    make = fm.GAUC if "user" in more else fm.AUC
     text = refused(parquet(tmp_path / "a.parquet", **given), {**COLUMNS, **more}, make)
     assert text.startswith(f"{tmp_path / 'a.parquet'}: {told}")
     assert "skip_bad_rows" in text
@@ -85,7 +85,7 @@ def test_a_bad_row_is_refused_with_its_file_and_place(tmp_path, kind):
 @pytest.mark.parametrize("kind", BAD)
 def test_bad_rows_are_left_out_counted_and_described(tmp_path, kind):
     given, more, told = BAD[kind]
-    make = (lambda: fm.Sliced(fm.Count(), by="slot")) if "slot" in more else fm.Count
+    make = fm.GAUC if "user" in more else fm.Count
     path = parquet(tmp_path / "a.parquet", **given)
     columns = {**COLUMNS, **more}
     if kind in ("nan", "label", "weight"):
@@ -94,7 +94,7 @@ def test_bad_rows_are_left_out_counted_and_described(tmp_path, kind):
     wrong = 2 if kind == "null" else 1
     assert (read.rows, read.skipped) == (4, wrong)
     assert read.examples[0].startswith(f"{path}: {told}")
-    assert read.nulls == ({"p": 2} if kind == "null" else {"slot": 1} if kind == "slot" else {})
+    assert read.nulls == ({"p": 2} if kind == "null" else {"slot": 1} if kind == "user" else {})
     if make is fm.Count:
         assert metrics.compute() == 4 - wrong
 

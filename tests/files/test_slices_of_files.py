@@ -1,0 +1,155 @@
+"""Slices of files: rows without a key, combinations of columns, and keys that folders say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics import files
+from fleetmetrics.errors import DataError
+
+pytestmark = pytest.mark.numpy_only
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+COLUMNS = {"prediction": "p", "label": "y", "slot": "slot"}
+KEYS = {
+    "texts": ["a", None, "b", "a", None, "null"],
+    "integers": [3, None, 7, 3, None, 0],
+    "small integers": pa.array([3, None, 7, 3, None, 0], pa.uint8()),
+    "a dictionary": pa.array(["a", None, "b", "a", None, "null"]).dictionary_encode(),
+    "bools": [True, None, False, True, None, False],
+    "times": pa.array([5, None, 7, 5, None, 0], pa.timestamp("s")),
+    "days": pa.array([5, None, 7, 5, None, 0], pa.date32()),
+}
+SCORES = {"p": [0.9, 0.2, 0.7, 0.4, 0.6, 0.1], "y": [1, 0, 1, 0, 1, 0]}
+
+
+def make():
+    return fm.MetricCollection({"n": fm.Count(), "by": fm.Sliced(fm.Count(), by="slot")})
+
+
+def parquet(path, **columns):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({**SCORES, **columns}), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("skip", [False, True])
+def test_rows_without_a_key_are_a_slice_and_count_for_the_whole(tmp_path, kind, skip):
+    path = parquet(tmp_path / "a.parquet", slot=KEYS[kind])
+    metrics, read = files.evaluate(path, make, COLUMNS, skip_bad_rows=skip)
+    found = metrics.compute()
+    assert found["n"] == 6 and (read.rows, read.skipped, read.nulls) == (6, 0, {"slot": 2})
+    assert found["by"].pop(None) == 2 and sum(found["by"].values()) == 4 and len(found["by"]) >= 2
+    frame = make()
+    frame.add_frame(pq.read_table(path), **COLUMNS)
+    assert frame.compute()["by"] == {None: 2, **found["by"]}
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_an_empty_field_of_text_is_a_row_without_a_key(tmp_path, form):
+    path = tmp_path / f"a.{form}"
+    lines = {
+        "csv": "p,y,slot\n0.5,1,a\n0.25,0,\n",
+        "jsonl": '{"p": 0.5, "y": 1, "slot": "a"}\n{"p": 0.25, "y": 0}\n',
+    }
+    path.write_text(lines[form])
+    assert files.evaluate(path, make, COLUMNS).metrics.compute()["by"] == {None: 1, "a": 1}
+
+
+@pytest.mark.parametrize("other", [["a"] * 6, [4] * 6])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_file_without_any_key_goes_with_those_that_have_some(tmp_path, other, first):
+    parquet(tmp_path / ("a.parquet" if first else "c.parquet"), slot=pa.nulls(6, pa.string()))
+    parquet(tmp_path / "b.parquet", slot=other)
+    assert files.evaluate(tmp_path, make, COLUMNS).metrics.compute()["by"] == {None: 6, other[0]: 6}
+    both = make()
+    for path in sorted(tmp_path.iterdir()):
+        both.add_frame(pq.read_table(path), **COLUMNS)
+    assert both.compute()["by"] == {None: 6, other[0]: 6}
+
+
+def test_users_are_never_missing(tmp_path):
+    path = parquet(tmp_path / "a.parquet", slot=KEYS["texts"])
+    columns = {**COLUMNS, "user": "slot"}
+
+    def by_user():
+        return fm.MetricCollection({"gauc": fm.GAUC(), "by": fm.Sliced(fm.Count(), by="slot")})
+
+    with pytest.raises(DataError, match="row 1, column 'slot': no value"):
+        files.evaluate(path, by_user, columns)
+    parts = files.evaluate(path, by_user, columns, skip_bad_rows=True)
+    assert parts.read.skipped == 2 and sum(parts.metrics.compute()["by"].values()) == 4
+
+
+def test_several_columns_make_one_key_of_each_combination(tmp_path):
+    country, day = ["de", "fr", "de", None, "fr", "de"], [1, 2, 1, 1, 2, 2]
+    path = parquet(tmp_path / "a.parquet", country=country, day=day)
+    columns = {**COLUMNS, "slot": ["country", "day"]}
+    found = files.evaluate(path, make, columns).metrics.compute()["by"]
+    assert found == {"(null)*1": 1, "de*1": 2, "de*2": 1, "fr*2": 2}
+
+
+def test_combinations_that_differ_have_keys_that_differ(tmp_path):
+    one = ["a*b", "a", "a\\", "a", "(null)", None]
+    other = ["c", "b*c", "b", "\\*b", "x", "x"]
+    path = parquet(tmp_path / "a.parquet", one=one, other=other)
+    found = files.evaluate(path, make, {**COLUMNS, "slot": ["one", "other"]}).metrics.compute()["by"]
+    assert len(found) == 6 and set(found.values()) == {1}
+
+
+def test_many_combinations_are_those_that_rows_have(tmp_path):
+    random = np.random.default_rng(0)
+    table = {f"c{place}": random.integers(0, 2**60, 5000) % (900 * place + 1) for place in range(1, 4)}
+    table.update(p=random.random(5000), y=random.integers(0, 2, 5000))
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    columns = {**COLUMNS, "slot": ["c1", "c2", "c3"]}
+
+    def all_of_them():
+        return fm.Sliced(fm.Count(), by="slot", max_keys=5000)
+
+    found = files.evaluate(tmp_path, all_of_them, columns).metrics.compute()
+    want = {}
+    for each in zip(*(table[f"c{place}"].tolist() for place in range(1, 4))):
+        want["*".join(map(str, each))] = want.get("*".join(map(str, each)), 0) + 1
+    assert found == want
+
+
+def test_folders_that_name_a_value_are_a_column(tmp_path):
+    for day, country in (("2026-11-01", "de"), ("2026-11-01", "a%2Fb"), ("2026-11-02", "__HIVE_DEFAULT_PARTITION__")):
+        parquet(tmp_path / f"day={day}" / f"country={country}" / "part-0.parquet")
+    by = {
+        day: files.evaluate(tmp_path, make, {**COLUMNS, "slot": day}).metrics.compute()["by"]
+        for day in ("day", "country")
+    }
+    assert by == {"day": {"2026-11-01": 12, "2026-11-02": 6}, "country": {None: 6, "a/b": 6, "de": 6}}
+    crossed = files.evaluate(tmp_path, make, {**COLUMNS, "slot": ["country", "day"]}).metrics.compute()["by"]
+    assert crossed == {"(null)*2026-11-02": 6, "a/b*2026-11-01": 6, "de*2026-11-01": 6}
+    with pytest.raises(
+        DataError, match=r"no column 'dey' for slot. Did you mean 'day'\? There are 'p', 'y', 'day', 'coun"
+    ):
+        files.evaluate(tmp_path, make, {**COLUMNS, "slot": "dey"})
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "npz", "arrow"])
+def test_folders_name_columns_of_files_of_any_format(tmp_path, form):
+    folder = tmp_path / "hour=05"
+    folder.mkdir()
+    if form == "csv":
+        (folder / "a").write_text("p,y\n0.5,1\n")
+    elif form == "jsonl":
+        (folder / "a").write_text('{"p": 0.5, "y": 1}\n')
+    elif form == "npz":
+        np.savez(folder / "a.npz", p=[0.5], y=[1])
+    else:
+        with pa.ipc.new_file(folder / "a", pa.table({"p": [0.5], "y": [1]}).schema) as writer:
+            writer.write_table(pa.table({"p": [0.5], "y": [1]}))
+    assert files.evaluate(tmp_path, make, {**COLUMNS, "slot": "hour"}).metrics.compute()["by"] == {"05": 1}
+
+
+def test_what_a_file_says_itself_counts_and_not_its_folder(tmp_path):
+    parquet(tmp_path / "slot=z" / "a.parquet", slot=list("aabbcc"))
+    assert files.evaluate(tmp_path, make, COLUMNS).metrics.compute()["by"] == {"a": 2, "b": 2, "c": 2}
