@@ -20,16 +20,17 @@ def starts_of(group: np.ndarray) -> np.ndarray:
 
 def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Where the finite values of each group are, group by group, the highest first: int64 ``[n]``."""
-    if values.dtype.kind in "iu" and values.size and max(-int(values.min()), int(values.max())) > 2**53:
-        values = np.unique(values, return_inverse=True)[1]  # no float tells them apart
-    # nan and the lowest infinity, if nobody has checked, come last; below, nothing comes after what pads a row
-    kind = np.float32 if values.dtype == np.float32 else np.float64
-    values = np.fmin(np.negative(values, dtype=kind), np.finfo(kind).max)
-    if kind is np.float32:  # its bits, and the number of the group, are one integer
-        bits = values.view(np.int32)
-        key = np.repeat(np.arange(len(sizes)) << 32, sizes) + (bits ^ ((bits >> 31) & 0x7FFFFFFF))
-        return np.argsort(key)
+    values = _told_apart(values)
     longest = int(sizes.max(initial=0))
+    if values.dtype == np.float32:
+        free = longest.bit_length()
+        if (len(sizes) + 1) << free <= 2**31:  # the place in the group goes into the key as well: no order is to follow
+            before = np.repeat(start, sizes)
+            keys = _keys(values, sizes, free) + (np.arange(len(values)) - before)
+            keys.sort()
+            return before + (keys & ((1 << free) - 1))
+        return np.argsort(_keys(values, sizes, 0))
+    values = _falling(values)
     if longest * len(sizes) > 2 * len(values):
         return np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
     # Groups of about equal size are the rows of a matrix: short sorts are several times faster than one of all.
@@ -37,6 +38,31 @@ def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.n
     table = np.full(inside.shape, np.inf)
     table[inside] = values
     return (np.argsort(table, axis=1) + start[:, None])[inside]
+
+
+def _told_apart(values: np.ndarray) -> np.ndarray:
+    """The values as float32 where that loses nothing; else as they are, or numbers in their order."""
+    if values.dtype.kind in "iu" and values.size and max(-int(values.min()), int(values.max())) > 2**53:
+        values = np.unique(values, return_inverse=True)[1]  # no float tells them apart
+    with np.errstate(over="ignore", invalid="ignore"):
+        short = values.astype(np.float32, copy=False)
+    return short if short is values or (short == values).all() else values
+
+
+def _falling(values: np.ndarray) -> np.ndarray:
+    """Floats that rise as the values fall, and no -0.0 among them."""
+    # nan and the lowest infinity, if nobody has checked, come last; below, nothing comes after what pads a row
+    kind = np.float32 if values.dtype == np.float32 else np.float64
+    return np.fmin(np.subtract(0, values, dtype=kind), np.finfo(kind).max)
+
+
+def _keys(values: np.ndarray, sizes: np.ndarray, free: int) -> np.ndarray:
+    """Integers above 0 in the order of the groups and of the falling values, float32, in each; the last bits are 0."""
+    bits = _falling(values).view(np.int32)
+    bits ^= (bits >> 31) & 0x7FFFFFFF
+    keys = bits.astype(np.int64) << free
+    keys += np.repeat(np.arange(1, len(sizes) + 1) << (32 + free), sizes)
+    return keys
 
 
 def sums_of(values: np.ndarray, start: np.ndarray) -> np.ndarray:
@@ -73,12 +99,9 @@ def exact_parts(values: np.ndarray, most: int) -> np.ndarray:
 
 
 def _sums_before(values: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Of each number of at least 0 the sum of those before it in its group."""
+    """Of each float of at least 0 the sum of those before it in its group."""
     sizes = np.diff(np.append(start, len(values)))
-    if values.dtype.kind == "i":
-        before = np.cumsum(values) - values
-        return before - np.repeat(before[start], sizes)
-    found = np.empty_like(values)  # of weights a difference of large sums would lose the small ones
+    found = np.empty_like(values)  # a difference of large sums would lose the small ones
     lengths = np.frexp(sizes)[1]
     for length in np.unique(lengths):  # groups of about equal size are the rows of a matrix
         some = lengths == length
@@ -114,22 +137,60 @@ def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tupl
     label = label.astype(np.bool_, copy=False)
     first = starts_of(group)
     start = np.flatnonzero(first)
-    order = best_first(score, start, np.diff(np.append(start, len(group))))
-    score, label = score[order], label[order]
-    counted = np.ones(len(group), np.int64) if weight is None else np.asarray(weight, np.float64)[order]
-    positive, negative = counted * label, counted * ~label
-    positives, negatives = sums_of(positive, start), sums_of(negative, start)
-    both = (positives > 0) & (negatives > 0)
+    sizes = np.diff(np.append(start, len(group)))
     if weight is None:
-        pairs = positives * negatives
-    else:  # shares of the group's weight: a product of weights may be too large or too small
-        number, pairs = np.cumsum(first) - 1, both
-        positive = positive / np.where(positives > 0, positives, 1)[number]
-        negative = negative / np.where(negatives > 0, negatives, 1)[number]
+        twice, positives = _twice_the_pairs(score, label, first, sizes)
+        negatives = sizes - positives
+        area, pairs = twice / 2, positives * negatives
+        both = pairs > 0
+    else:
+        area, positives, negatives = _weighted_areas(score, label, np.asarray(weight, np.float64), first, sizes)
+        both = (positives > 0) & (negatives > 0)
+        pairs = both
+    return np.where(both, area / np.where(both, pairs, 1), np.nan), positives, negatives
+
+
+def _twice_the_pairs(
+    score: np.ndarray, label: np.ndarray, first: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of each group twice the number of pairs in the right order, ties counted once; and that of positive samples."""
+    start, new_tie, score = np.flatnonzero(first), first.copy(), _told_apart(score)
+    if score.dtype == np.float32 and len(sizes) < 2**30:  # score and label are one integer: no order is to follow
+        keys = _keys(score, sizes, 1)
+        keys += label
+        keys.sort()
+        new_tie[1:] |= (keys[1:] ^ keys[:-1]) > 1
+        hits = np.cumsum(keys & 1)
+    else:
+        order = best_first(score, start, sizes)
+        score = score[order]
+        new_tie[1:] |= score[1:] != score[:-1]
+        hits = np.cumsum(label[order])
+    ties = np.flatnonzero(new_tie)
+    begins = np.flatnonzero(first[ties])  # the first tie of each group
+    so_far = np.append(0, hits)[np.append(ties, len(hits))]  # the positive samples before each tie
+    tied, of_group = np.diff(so_far), so_far[begins]
+    below = np.diff(ties, append=len(hits)) - tied
+    above = so_far[:-1] - np.repeat(of_group, np.diff(begins, append=len(ties)))
+    return sums_of(below * (2 * above + tied), begins), np.diff(of_group, append=so_far[-1:])
+
+
+def _weighted_areas(
+    score: np.ndarray, label: np.ndarray, weight: np.ndarray, first: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The area of each group, if it has both classes, and the weights of these."""
+    start = np.flatnonzero(first)
+    order = best_first(score, start, sizes)
+    score, label, weight = score[order], label[order], weight[order]
+    positive, negative = weight * label, weight * ~label
+    positives, negatives = sums_of(positive, start), sums_of(negative, start)
+    # shares of the group's weight: a product of weights may be too large or too small
+    positive = positive / np.repeat(np.where(positives > 0, positives, 1), sizes)
+    negative = negative / np.repeat(np.where(negatives > 0, negatives, 1), sizes)
     new_tie = first.copy()
     new_tie[1:] |= score[1:] != score[:-1]
     ties = np.flatnonzero(new_tie)
+    begins = np.flatnonzero(first[ties])
     tied, below = sums_of(positive, ties), sums_of(negative, ties)
-    above = _sums_before(tied, np.flatnonzero(first[ties]))  # in the group's higher ties
-    area = sums_of(below * (2 * above + tied), np.flatnonzero(first[ties])) / 2
-    return np.where(both, area / np.where(both, pairs, 1), np.nan), positives, negatives
+    above = _sums_before(tied, begins)  # in the group's higher ties
+    return sums_of(below * (2 * above + tied), begins) / 2, positives, negatives

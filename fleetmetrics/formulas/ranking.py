@@ -77,28 +77,27 @@ def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> 
     """
     first = starts_of(query)
     start = np.flatnonzero(first)
-    number = np.cumsum(first) - 1
     sizes = np.diff(np.append(start, len(query)))
     order = best_first(score, start, sizes)
     score, gain = score[order], relevance[order].astype(np.float64)
-    # what belongs to a query stays where it was, so number, start and sizes hold for the sorted answers too
+    # what belongs to a query stays where it was, so start and sizes hold for the sorted answers too
     new_tie = first.copy()
     new_tie[1:] |= score[1:] != score[:-1]
-    tie = np.cumsum(new_tie) - 1
-    starts = np.flatnonzero(new_tie)
-    place = np.arange(len(query)) - start[number]
-    hit = gain > 0
+    ties = np.flatnonzero(new_tie)
+    tied = np.diff(ties, append=len(query))
+    place = np.arange(len(query)) - np.repeat(start, sizes)
+    hits = np.append(0, np.cumsum(gain > 0))  # how many are relevant of those before each answer
     weights = np.ones(len(start)) if weight is None else sums_of(np.asarray(weight, np.float64), start) / sizes
     return RankedQueries(
         start,
         weights,
-        number,
+        np.repeat(np.arange(len(start)), sizes),
         place,
         gain,
-        sums_of(hit.astype(np.int64), start),
-        place[starts][tie],
-        np.diff(np.append(starts, len(query)))[tie],
-        sums_of(hit.astype(np.int64), starts)[tie],
+        np.diff(hits[np.append(start, len(query))]),
+        np.repeat(place[ties], tied),
+        np.repeat(tied, tied),
+        np.repeat(np.diff(hits[np.append(ties, len(query))]), tied),
     )
 
 
@@ -176,9 +175,14 @@ def dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = Fals
         >>> dcg_at(rank_queries([1, 1], [0.9, 0.1], [3, 2]), 1).tolist()
         [3.0]
     """
-    tie = np.flatnonzero(ranked.place == ranked.tie_start)
-    means = sums_of(_gains(ranked.gain, exponential), tie) / ranked.tie_size[tie]
-    return _discounted(ranked, np.repeat(means, ranked.tie_size[tie]), k)
+    gains = _gains(ranked.gain, exponential)
+    tied = np.flatnonzero(ranked.tie_size > 1)
+    if len(tied):
+        sizes = ranked.tie_size[tied]
+        begins = np.flatnonzero(ranked.place[tied] == ranked.tie_start[tied])
+        gains = gains.copy()
+        gains[tied] = np.repeat(sums_of(gains[tied], begins) / sizes[begins], sizes[begins])
+    return _discounted(ranked, gains, k)
 
 
 @given(ranked=_RANKED, k=_FIRST, exponential=flag)

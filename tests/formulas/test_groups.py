@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fleetmetrics.formulas.groups import best_first
+from fleetmetrics.formulas.groups import auc_by_group, best_first
 from fleetmetrics.records.table import _stable_order
 
 pytestmark = pytest.mark.numpy_only
@@ -23,6 +23,40 @@ def test_the_highest_of_each_group_come_first(dtype, sizes):
         part = slice(first, first + size)
         assert sorted(order[part]) == list(range(first, first + size))
         np.testing.assert_array_equal(values[order[part]], np.sort(values[part])[::-1])
+
+
+def test_a_long_group_among_many_is_sorted_too():
+    sizes = np.append(np.ones(2**12, np.int64), 2**20)
+    values = np.random.default_rng(2).permutation(sizes.sum()).astype(np.float32)
+    order = best_first(values, np.append(0, np.cumsum(sizes)[:-1]), sizes)
+    np.testing.assert_array_equal(order[: 2**12], np.arange(2**12))
+    np.testing.assert_array_equal(values[order[2**12 :]], np.sort(values[2**12 :])[::-1])
+
+
+SCORES = {
+    "float32": lambda rng, n: rng.normal(size=n).astype(np.float32),
+    "float64": lambda rng, n: rng.normal(size=n),
+    "tied": lambda rng, n: np.round(rng.normal(size=n)),
+    "integers": lambda rng, n: rng.integers(-3, 3, n),
+    "long integers": lambda rng, n: 2**60 + rng.integers(0, 3, n),
+    "zeros of both signs": lambda rng, n: rng.choice([0.0, -0.0, 1.0], n).astype(np.float32),
+    "close float64": lambda rng, n: 1 + rng.integers(0, 3, n) * 2.0**-50,
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize("kind", SCORES)
+def test_the_area_of_a_group_is_that_of_its_pairs(kind, weighted):
+    rng = np.random.default_rng(3)
+    group, label = np.sort(rng.integers(0, 9, 200)), rng.integers(0, 2, 200)
+    score, weight = SCORES[kind](rng, 200), rng.random(200) if weighted else np.ones(200)
+    area, positive, negative = auc_by_group(group, score, label, weight if weighted else None)
+    for place, each in enumerate(np.unique(group)):
+        p, n = ((group == each) & (label == kept) for kept in (1, 0))
+        right = (score[p][:, None] > score[n]) + (score[p][:, None] == score[n]) / 2
+        pairs = np.outer(weight[p], weight[n])
+        np.testing.assert_allclose(area[place], (right * pairs).sum() / pairs.sum(), rtol=1e-13)
+        np.testing.assert_allclose([positive[place], negative[place]], [weight[p].sum(), weight[n].sum()])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
