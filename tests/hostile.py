@@ -187,7 +187,7 @@ def calls(module: str) -> Iterator[Call]:
 
 
 def outcome(call: Call) -> tuple[str, str]:
-    """What comes of a call: "accepted", "named" or "raw", and the value or the error in words."""
+    """How a call ends: "accepted", "named" or "raw", and the value or the error in words."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

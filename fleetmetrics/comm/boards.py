@@ -21,7 +21,7 @@ from fleetmetrics.errors import AgreementError, CommunicatorError, NoChannelErro
 
 __all__ = ["Board", "Notice", "Search"]
 
-#: What comes of a peer that ends, or says what cannot be read.
+#: The errors of a peer that has ended, or whose words cannot be read.
 _UNREADABLE = (Lost, ValueError, TypeError, OverflowError, RecursionError)
 #: When a worker looks for the first time, and how long it waits between two looks at most.
 _FIRST_SECONDS, _PAUSE_SECONDS = 0.5, 30.0

@@ -181,9 +181,10 @@ def checked_communicator(communicator: Any) -> Communicator:
 def channel_of(
     communicator: Any = None, util: Any = None, trouble: BaseException | None = None, group: Any = None
 ) -> tuple[Communicator, BaseException | None]:
-    """The communicator of a call, and the call's trouble: the others, who wait, must hear that an argument is none.
+    """The communicator of a call, and the call's trouble.
 
-    A ``group`` that is none is raised here, before anything is sent: nobody knows who waits.
+    A wrong ``communicator`` or ``util`` becomes the call's trouble, since the other workers wait on the job's channel
+    and must hear of it. A wrong ``group`` is raised at once: there is no telling which workers wait.
     """
     try:
         channel = communicator_for(util) if communicator is None else checked_communicator(communicator)

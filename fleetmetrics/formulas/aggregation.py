@@ -31,7 +31,7 @@ from fleetmetrics.warning import part_now, warn
 __all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", "throughput", "variance"]
 
 #: Squares below it have lost digits, and their sum depends on how the samples were split; and its square root.
-LEAST, _ROOT = 2.0**-1022, 2.0**-511
+_LEAST, _ROOT = 2.0**-1022, 2.0**-511
 
 
 class HistogramCounts(NamedTuple):
@@ -68,11 +68,23 @@ def spread(weight: float, mean: float, squares: float, two_words: bool) -> float
 
 
 def warn_if_small(name: str, what: str, weight: float, mean: float, squares: float) -> None:
-    """Warn of squared deviations below the range in which float64 keeps all digits, or that may have been there."""
-    if squares < LEAST * max(1.0, weight) and (squares > 0 or 0 < abs(mean) < _ROOT):
+    """Warn of squares below the range in which float64 keeps all digits, or that may have been there.
+
+    Args:
+        name: of the value.
+        what: whose deviations from their mean are squared; or "errors", the squares of which are meant.
+        weight: of all samples.
+        mean: theirs; 0.0 for errors.
+        squares: their sum.
+    """
+    if squares < _LEAST * max(1.0, weight) and (squares > 0 or 0 < abs(mean) < _ROOT):
+        inexact, squared, multiply = "inexact", "squared errors", "predictions and labels"
+        if what != "errors":
+            inexact += ", and depends on how the samples were split"
+            squared, multiply = f"squared deviations of the {what}", f"the {what}"
         warn(
-            f"{name}{part_now()} is inexact, and depends on how the samples were split: the squared deviations of the "
-            f"{what} are below 2.2e-308, where float64 has few digits. Multiply the {what}, by 1e160 or so",
+            f"{name}{part_now()} is {inexact}: the {squared} are below 2.2e-308, where float64 has few digits. Multiply"
+            f" {multiply}, by 1e160 or so",
             UndefinedMetricWarning,
         )
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fleetmetrics.errors import UndefinedMetricWarning
-from fleetmetrics.formulas.aggregation import LEAST
+from fleetmetrics.formulas.aggregation import warn_if_small
 from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, root_of_ratio, stand_in
 from fleetmetrics.formulas.sums import as_number
 from fleetmetrics.given import amount, between, given, highest, number, stand_in_value
-from fleetmetrics.warning import part_now, warn
 
 __all__ = [
     "log_cosh_error",
@@ -53,7 +51,7 @@ def mean_squared_error(squared_error: Any, total: Any, zero_division: float = ma
         >>> mean_squared_error(16.0, 4)
         4.0
     """
-    _warn_if_small("mean_squared_error", squared_error, total)
+    warn_if_small("mean_squared_error", "errors", total, 0.0, squared_error)
     return ratio.bare(squared_error, total, "mean_squared_error", zero_division)
 
 
@@ -65,18 +63,8 @@ def root_mean_squared_error(squared_error: Any, total: Any, zero_division: float
         >>> root_mean_squared_error(16.0, 4)
         2.0
     """
-    _warn_if_small("root_mean_squared_error", squared_error, total)
+    warn_if_small("root_mean_squared_error", "errors", total, 0.0, squared_error)
     return root_of_ratio(squared_error, total, "root_mean_squared_error", zero_division)
-
-
-def _warn_if_small(name: str, squared_error: Any, total: Any) -> None:
-    """Warn of squares below the range in which float64 keeps all digits."""
-    if 0 < squared_error < LEAST * max(1.0, total):
-        warn(
-            f"{name}{part_now()} is inexact: the squared errors are below 2.2e-308, where float64 has few digits."
-            " Multiply predictions and labels, by 1e160 or so",
-            UndefinedMetricWarning,
-        )
 
 
 @given(absolute_percentage_error=amount, total=amount, zero_division=stand_in_value)

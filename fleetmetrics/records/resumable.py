@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Mapping, NamedTuple, Sequence
 
@@ -35,7 +36,7 @@ class PassOfRecords(Pass):
         self._held, self._resumed, self._epoch = state["held"], state["resumed"], state["epoch"]
 
 
-class Resumable(Checkpointed):
+class Resumable(Checkpointed, ABC):
     """What keeps records, in checkpoints.
 
     A sampler tells which sample each record is of. So a checkpoint has records by id, without padding, and what goes
@@ -45,10 +46,17 @@ class Resumable(Checkpointed):
     _pass: Pass  # how many samples of it this worker had got before the checkpoint; records tell of the others
     _before: list[Columns] | None = None  # those of a checkpoint, with ids, for each metric
 
-    # What derives from it says:
-    _recorders: Any  # the metrics
-    _given: Any  # the records of each, as columns
-    _give: Any  # keeps such records instead
+    @abstractmethod
+    def _recorders(self) -> Sequence[Any]:
+        """The metrics."""
+
+    @abstractmethod
+    def _given(self) -> list[Columns]:
+        """The records of each, as columns."""
+
+    @abstractmethod
+    def _give(self, given: list[Columns]) -> None:
+        """Keep these records instead."""
 
     @property
     def sampler(self) -> Any:
@@ -105,13 +113,13 @@ class _Content(NamedTuple):
         given: the columns of each metric.
         parts: the pass that they are of, if they have ids; None: they are as they were added.
         epoch: of the pass in which they were added, if they are as they were.
-        calls: what the ledger of each metric has.
+        ledgers: of each metric the calls, the records and whether they are nested.
     """
 
     given: list[Columns]
     parts: list[Part] | None
     epoch: int | None
-    calls: list[Any]
+    ledgers: Sequence[tuple[list[Any], int, bool]]
 
 
 class HeldRecords(PackedHolder):
@@ -142,13 +150,13 @@ class HeldRecords(PackedHolder):
 
     def read(self, arrays: Mapping[str, np.ndarray]) -> _Content:
         """What was packed."""
-        given, passed, epoch, calls = unpack(json.loads(arrays["layout"].tobytes()), arrays["data"].copy())
+        given, passed, epoch, ledgers = unpack(json.loads(arrays["layout"].tobytes()), arrays["data"].copy())
         parts: list[Part] | None = None if passed is None else []
         if parts is not None and passed[0] is not None:
             settings, done, rank, due = passed if len(passed) == 4 else (*passed, None, passed[1])
             parts = [Part(dict(settings), rank, done, due)]
         columns = [Columns(*each) for each in given]
-        return _Content(columns, parts, epoch, [[calls, held, odd] for calls, held, odd in calls])
+        return _Content(columns, parts, epoch, [(calls, records, nested) for calls, records, nested in ledgers])
 
     def joined(self, contents: Sequence[_Content]) -> _Content:
         """What several workers had, or none, for another number of workers."""
@@ -175,7 +183,7 @@ class HeldRecords(PackedHolder):
         owner._before = None if as_added else given
         owner._pass.hold(content.parts or [], content.epoch if as_added else None)
         owner._give(given if as_added else none)
-        for metric, its in zip(owner._recorders(), content.calls if as_added else [([], 0, False)] * len(given)):
+        for metric, its in zip(owner._recorders(), content.ledgers if as_added else [([], 0, False)] * len(given)):
             if isinstance(metric, Recorder):
                 metric._ledger.calls, metric._ledger.records, metric._ledger.nested = its
 
