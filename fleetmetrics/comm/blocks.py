@@ -252,12 +252,26 @@ def packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
 
 def read_packed(kinds: tuple[tuple[int, Any], ...], payload: Buffer) -> list[np.ndarray]:
     """The flat arrays whose sizes and dtypes these are, maybe narrow still; ValueError if it was not them."""
-    places, size = _places(kinds, bytes(payload[: len(kinds)]))
-    if len(payload) != size:
-        raise ValueError(f"{len(payload)} bytes, where the states take {size}")
-    return [
-        np.frombuffer(payload, dtype, count, start) if count else np.empty(0, dtype) for dtype, count, start in places
-    ]
+    return _reader_of(kinds)(payload)
+
+
+def _reader_of(kinds: tuple[tuple[int, Any], ...]) -> Callable[[Buffer], list[np.ndarray]]:
+    """`read_packed` of many payloads; mostly all name the same types, whose places are found once."""
+    known: dict[bytes, Any] = {}
+
+    def read(payload: Buffer) -> list[np.ndarray]:
+        types = bytes(payload[: len(kinds)])
+        if types not in known:
+            known[types] = _places(kinds, types)
+        places, size = known[types]
+        if len(payload) != size:
+            raise ValueError(f"{len(payload)} bytes, where the states take {size}")
+        return [
+            np.frombuffer(payload, dtype, count, start) if count else np.empty(0, dtype)
+            for dtype, count, start in places
+        ]
+
+    return read
 
 
 @functools.lru_cache(maxsize=256)
@@ -273,13 +287,9 @@ def _places(kinds: tuple[tuple[int, Any], ...], types: bytes) -> tuple[tuple[tup
     return tuple(found), start
 
 
-def _groups(layout: Layout, payload: Buffer) -> list[np.ndarray]:
-    return read_packed(layout.kinds, payload)
-
-
 def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
     """Return the arrays of the blocks in the caller's order."""
-    found = zip(_groups(layout, payload), layout.groups)
+    found = zip(read_packed(layout.kinds, payload), layout.groups)
     groups = [
         group if _STATE_DTYPES.get(group.dtype) == dtype else group.astype(dtype) for group, (_, dtype, *_) in found
     ]
@@ -289,7 +299,7 @@ def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
 def reduced(layouts: list[Layout], agreed: Layout, payloads: Sequence[Any]) -> list[Buffer]:
     """Reduce the workers' blocks."""
     if layouts.count(agreed) == len(layouts):  # they are kept by their text, so that equal ones are one
-        found = read_each(payloads, lambda payload: _groups(agreed, payload))
+        found = read_each(payloads, _reader_of(agreed.kinds))
         try:
             return packed([combined(how, parts) for (how, *_), parts in zip(agreed.groups, zip(*found))])
         except IntegerOverflowError:

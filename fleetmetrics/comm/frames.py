@@ -132,8 +132,8 @@ def joined(payload: Payload) -> Buffer:
 #: What is to be sent, the number of the next frame, and how many bytes the system has taken since.
 _Out = Tuple[List[Buffer], int, List[int]]
 #: What arrives: its head, once that is read; the buffer, what it is to hold, and holds; how many bytes have come since;
-#: the number of the next frame.
-_In = Tuple[Optional[Tuple[Any, ...]], memoryview, int, int, List[int], int]
+#: the number of the next frame; the frame that was read last, until its reader has seen to it.
+_In = Tuple[Optional[Tuple[Any, ...]], memoryview, int, int, List[int], int, Optional[Frame]]
 
 
 class Stream:
@@ -148,13 +148,11 @@ class Stream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
-        #: The frame that was read last, until its reader has seen to it.
-        self.last: Frame | None = None
         self._whole = keys.whole
         self._seals = _keyed(keys.sending), _keyed(keys.receiving)
         self._begin = memoryview(bytearray(_HEAD.size + _SEAL))
         self._out: _Out = [], 0, []
-        self._in: _In = None, self._begin, len(self._begin), 0, [], 0
+        self._in: _In = None, self._begin, len(self._begin), 0, [], 0, None
 
     def fileno(self) -> int:
         """Return the socket's descriptor, so that a poll takes the stream itself."""
@@ -168,8 +166,17 @@ class Stream:
     @property
     def begun(self) -> bool:
         """True where a frame has come, in part, that nobody has seen to."""
-        head, _, _, filled, come, _ = self._in
-        return bool(come or filled or head or self.last)
+        head, _, _, filled, come, _, last = self._in
+        return bool(come or filled or head or last)
+
+    @property
+    def last(self) -> Frame | None:
+        """The frame that was read last, until its reader has `seen` to it."""
+        return self._in[6]
+
+    def seen(self) -> None:
+        """Forget the frame that was read last."""
+        self._in = (*self._in[:6], None)
 
     @property
     def heard(self) -> bool:
@@ -213,7 +220,7 @@ class Stream:
     def receive(self) -> Frame | None:
         """Read as far as there are bytes."""
         while True:
-            head, target, size, filled, come, number = self._in
+            head, target, size, filled, come, number, _ = self._in
             if filled < size:
                 if filled == len(target):
                     target = self._grow()
@@ -229,7 +236,7 @@ class Stream:
                 [count] = come
                 if not count:
                     raise Lost("end of file")
-                self._in = head, target, size, filled + count, [], number
+                self._in = head, target, size, filled + count, [], number, None
             elif head is None:
                 self._read_head(bytes(target))
             else:
@@ -252,28 +259,28 @@ class Stream:
             target = np.empty(min(size, _AT_ONCE), np.uint8).data
         elif header:
             target = memoryview(bytearray(header))
-        self._in = head, target, size, 0, [], number + 1
+        self._in = head, target, size, 0, [], number + 1, None
 
     def _grow(self) -> memoryview:
         """Go on in a larger buffer; nothing has come since this one was full."""
-        head, target, size, filled, come, number = self._in
+        head, target, size, filled, come, number, _ = self._in
         try:
             larger = np.empty(min(size, 2 * filled), np.uint8).data
         except MemoryError:
             raise Garbled(f"there is no memory for a frame of {size} bytes") from None
         larger[:filled] = target
-        self._in = head, larger, size, filled, come, number
+        self._in = head, larger, size, filled, come, number, None
         return larger
 
     def _complete(self, head: tuple[Any, ...]) -> Frame:
         _, kind, whole, channel, call, made, remaining, timeout, header, payload, digest = head
-        _, body, size, _, _, number = self._in
+        _, body, size, _, _, number, _ = self._in
         start = size - payload
         covered = body if whole else body[:start]
-        if _digest([covered] if covered else []) != digest:
+        if hashlib.sha256(covered).digest() != digest:
             raise Garbled("the frame's contents are not those that its head announces")
         frame = Frame(kind, call, bytes(body[:header]), body[start:], channel, made, remaining, timeout)
-        vars(self).update(last=frame, _in=(None, self._begin, len(self._begin), 0, [], number))
+        self._in = None, self._begin, len(self._begin), 0, [], number, frame
         return frame
 
     def close(self) -> None:
@@ -304,16 +311,21 @@ def raised_by_a_socket(error: OSError) -> bool:
 _Keyed = Tuple[Any, Any]
 
 
+#: HMAC's two masks of each byte of a key.
+_INNER, _OUTER = (bytes(byte ^ mask for byte in range(256)) for mask in (0x36, 0x5C))
+
+
 def _keyed(key: bytes) -> _Keyed:
     block = key.ljust(hashlib.sha256().block_size, b"\0")
-    return hashlib.sha256(bytes(each ^ 0x36 for each in block)), hashlib.sha256(bytes(each ^ 0x5C for each in block))
+    return hashlib.sha256(block.translate(_INNER)), hashlib.sha256(block.translate(_OUTER))
 
 
 def _seal(keyed: _Keyed, number: int, head: bytes) -> bytes:
     inner, outer = keyed[0].copy(), keyed[1].copy()
     inner.update(_NUMBER.pack(number) + head)
     outer.update(inner.digest())
-    return bytes(outer.digest())
+    seal: bytes = outer.digest()
+    return seal
 
 
 class Poll:

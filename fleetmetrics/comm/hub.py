@@ -391,16 +391,17 @@ class Hub(Member):
         return bool(events)
 
     def _read(self, peer: _Peer, gave_up: list[str]) -> None:
-        if peer.stream.sending:
+        stream = peer.stream
+        if stream.sending:
             with contextlib.suppress(Lost):  # that it has gone away is for reading to find, after its last words
-                peer.stream.flush()
+                stream.flush()
                 self._watch(peer)
         try:
-            frame = peer.stream.last or peer.stream.receive()
+            frame = stream.last or stream.receive()
         except Garbled as error:
             self._lose(peer, f"what {ranks_text([peer.rank])} sends to {ranks_text([0])} cannot be trusted: {error}.")
         except Lost:
-            if peer.stream.heard:
+            if stream.heard:
                 self._lose(peer, _gone(peer))
             self._dismiss(peer)  # lost before a word was said: it connects once more
             return
@@ -413,7 +414,7 @@ class Hub(Member):
             self._closed[frame.channel].add(peer.rank)
         else:
             self._sort(peer, frame, gave_up)
-        peer.stream.last = None
+        stream.seen()
         if frame.kind in (CLOSED, LEFT) and self._meeting is not None:
             self._check_present(self._meeting)
 

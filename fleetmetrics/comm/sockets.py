@@ -110,7 +110,8 @@ class SocketCommunicator(Communicator):
 
         def combine(frames: Sequence[Frame]) -> Frame:
             calls, notes = zip(*_read_all([frame.header for frame in frames]))
-            letters = [Letter(note, joined(each.payload)) for note, each in zip(notes, frames)]
+            frames[0].payload = joined(frames[0].payload)  # the others' have arrived, each in one buffer
+            letters = [Letter(note, each.payload) for note, each in zip(notes, frames)]
             answer = answered(decide, number, calls, letters)
             return Frame(ANSWER, number, _header("", answer.note), answer.payload, channel.number)
 

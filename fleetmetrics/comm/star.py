@@ -442,7 +442,7 @@ class Spoke(Member):
             elif frame.kind in (ANSWER, ERROR) and frame.call > self._done.get(frame.channel, 0):
                 # also of what rank 0 has given up and this worker has yet to call
                 self._verdicts[frame.channel, frame.call] = frame
-            stream.last = None
+            stream.seen()
         return None  # it goes on talking: time to look at the clock
 
     def _break(self, reason: str) -> None:
