@@ -7,8 +7,8 @@
 What hapi hands to a metric depends on the mode:
 
     training                                this worker's batch
-    evaluation, dynamic or legacy graph     the batches of all workers, rank after rank; of the last, what is beyond the
-                                            size of the data set is cut off
+    evaluation, dynamic or legacy graph     the batches of all workers of the job, rank after rank; for metrics of
+                                            `paddle.metric`, without what is beyond the size of the data set
     evaluation, PIR                         this worker's batch
 
 Of that each worker adds what is its own and no padding. All exchange once, after the last batch, before any callback
@@ -30,13 +30,24 @@ from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.arguments import flag_of
 from fleetmetrics.base_metric import BaseMetric
 from fleetmetrics.collection import MetricCollection
-from fleetmetrics.comm import Letter, get_communicator
+from fleetmetrics.comm import Communicator, Letter, get_communicator
+from fleetmetrics.comm.failures import Caught, by_rank
+from fleetmetrics.comm.groups import ranks_of
 from fleetmetrics.comm.launchers import paddles_place
-from fleetmetrics.errors import BucketWarning, FleetMetricsError, InvalidInputError, UndefinedMetricWarning
+from fleetmetrics.errors import (
+    AgreementError,
+    BucketWarning,
+    FleetMetricsError,
+    InvalidInputError,
+    UndefinedMetricWarning,
+)
 from fleetmetrics.sampling import Dealing, Pass, epoch_under_way
 from fleetmetrics.warning import muted
 
 __all__ = ["GlobalValues", "ModelMetric", "own_predictions"]
+
+#: hapi cuts off what it has gathered beyond the size of the data set: counting from here, it never gets there.
+_FAR_BELOW = -(2**62)
 
 
 class ModelMetric(paddle.metric.Metric):
@@ -115,7 +126,7 @@ class ModelMetric(paddle.metric.Metric):
             elif len(own[0]) and self.feed is not None:
                 self.metric.add(**self.feed(*own))
         except Exception as error:  # of any kind: the others go on
-            if self._pass.workers == 1:
+            if self._pass.everyone == 1:
                 raise
             self._trouble = error
 
@@ -142,8 +153,10 @@ class ModelMetric(paddle.metric.Metric):
         """The values over all workers."""
         if self._pass is None or self._pass.skipped:
             return {}
-        get_communicator().consult(f"ModelMetric {self.metric.name}", lambda _: Letter(None), trouble=self._trouble)
-        return self._by_name(self.metric.compute())
+        group = self._pass.group
+        channel = get_communicator().among(group)
+        channel.consult(f"ModelMetric {self.metric.name}", lambda _: Letter(None), trouble=self._trouble)
+        return self._by_name(self.metric.compute(group=group))
 
 
 class GlobalValues(paddle.callbacks.Callback):
@@ -154,9 +167,12 @@ class GlobalValues(paddle.callbacks.Callback):
 
     Args:
         report: called on every worker at the end of each pass, with "train" or "eval" and the values by name.
+        group: of which workers the values are, and to which the loaders deal, see `fleetmetrics.Communicator.among`;
+            None: all.
 
     Raises:
         InvalidInputError: from ``fit`` and ``evaluate``, if a loader does not deal the samples to the workers.
+        AgreementError: from ``evaluate``, if groups evaluate different numbers of samples, or in other batches.
         FleetMetricsError: from there, the same one on every worker.
 
     Examples:
@@ -165,9 +181,9 @@ class GlobalValues(paddle.callbacks.Callback):
         {}
     """
 
-    def __init__(self, report: Callable[[str, dict[str, Any]], Any] | None = None) -> None:
+    def __init__(self, report: Callable[[str, dict[str, Any]], Any] | None = None, *, group: Any = None) -> None:
         super().__init__()
-        self.report = report
+        self.report, self.group = report, group
         self.values: dict[str, dict[str, Any]] = {}
 
     def set_model(self, model: Any) -> None:
@@ -190,13 +206,18 @@ class GlobalValues(paddle.callbacks.Callback):
         if len(set(names)) < len(names):
             raise InvalidInputError(f"metrics: two would be logged under one name, of {', '.join(names)}; rename one")
         try:
-            for metric in metrics:
-                metric._enter(_Pass(model, loader, mode, skipped=mode == "train" and not metric.training))
+            with Caught() as caught:
+                for metric in metrics:
+                    skipped = mode == "train" and not metric.training
+                    metric._enter(_Pass(model, loader, mode, self.group, skipped))
+            _agree(model, mode, metrics[0]._pass, caught.error)
             logs = run()
             values = {name: value for metric in metrics for name, value in metric._values().items()}
         finally:
             for metric in metrics:
                 metric._enter(None)
+            if mode == "eval":
+                model._adapter._merge_count["eval_total"] = 0
         self.values[mode] = values
         shown = {name: _shown(value) for name, value in values.items()}
         whole = {name: value for name, value in shown.items() if isinstance(value, Mapping)}
@@ -215,49 +236,54 @@ def _shown(value: Any) -> Any:
 class _Pass:
     """Which of the rows that hapi hands over in one pass are this worker's own, and no padding."""
 
-    def __init__(self, model: Any, loader: Any, mode: str, skipped: bool) -> None:
-        world = get_communicator().world_size
-        (self.rank, self.workers), self.skipped = paddles_place(os.environ), skipped
-        if world not in (1, self.workers):
-            raise InvalidInputError(
-                f"PADDLE_TRAINERS_NUM, by which paddle.Model deals its data, is {self.workers}, and the channel has"
-                f" {world} workers; start them with paddle.distributed.launch, or set PADDLE_TRAINERS_NUM and"
-                " PADDLE_TRAINER_ID"
-            )
-        if self.workers == 1 or skipped:
+    def __init__(self, model: Any, loader: Any, mode: str, group: Any, skipped: bool) -> None:
+        self.group, self.skipped = group, skipped
+        self.place, self.everyone, channel = _placed(group)
+        self.gathered = _gathers(model, mode)
+        self.due = self.batch = 0
+        if self.everyone == 1 or skipped:
             return
-        self.by_paddle, dealing = _dealing(loader, 0, self.workers)
-        dealing.check(self.rank, self.workers)
+        ranks = channel.world_size if group is not None else self.everyone
+        rank = channel.rank if group is not None else self.place
+        self.by_paddle, dealing = _dealing(loader, 0, ranks)
+        dealing.check(rank, ranks)
         self.dealt = Pass(loader)  # begun when the sampler has, and the epoch is known
         settings: dict[str, Any] = dealing.settings
-        self.samples, self.batch = settings["samples"], settings["batch_size"]
-        graph = type(model._adapter).__name__
-        self.gathered = mode == "eval" and graph != "StaticPIRGraphAdapter"
-        if not self.gathered:
+        self.samples, self.batch, self.due = settings["samples"], settings["batch_size"], dealing.dealt.count(rank)
+        #: Whether Paddle's own metrics get the same rows, and have it cut off the padding.
+        self.cut = self.gathered and not all(isinstance(each, ModelMetric) for each in model._metrics)
+        if self.gathered:
+            model._adapter._merge_count["eval_total"] = 0 if self.cut else _FAR_BELOW
+        if self.cut:
+            self._check_what_is_cut(model, settings["shuffle"])
+
+    def _check_what_is_cut(self, model: Any, shuffled: bool) -> None:
+        """Raise `InvalidInputError` if what Paddle cuts off is not the padding."""
+        if self.group is not None:
+            what = "and cuts off those beyond the size of the data set, whatever the groups"
+        elif not self.by_paddle or (shuffled and self.due * self.everyone > self.samples):
+            what = "and cuts off the last samples as padding, and these are others"
+        elif type(model._adapter).__name__ == "StaticGraphAdapter":
+            what = "counts the samples of a static evaluation once for each of its metrics, and cuts off too many"
+        else:
             return
-        model._adapter._merge_count["eval_total"] = 0  # num_iters or an error may have left another
-        if not self.by_paddle or (settings["shuffle"] and dealing.dealt.count(self.rank) * self.workers > self.samples):
-            raise InvalidInputError(
-                "paddle.Model cuts off the last samples of an evaluation as padding, and these are others; evaluate "
-                "with a paddle.io.DistributedBatchSampler that does not shuffle"
-            )
-        if graph == "StaticGraphAdapter" and len(model._metrics) > 1:
-            raise InvalidInputError(
-                "paddle.Model counts the samples of a static evaluation once for each of its metrics, and cuts off too "
-                "many; put all into one MetricCollection, and that into one ModelMetric"
-            )
+        own = ", ".join(type(each).__name__ for each in model._metrics if not isinstance(each, ModelMetric))
+        raise InvalidInputError(
+            f"paddle.Model has metrics of its own, {own}, for which it gathers the samples of all workers, {what}; "
+            "evaluate with every metric in a ModelMetric"
+        )
 
     def own(self, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         """The rows that count."""
-        if self.workers == 1:
+        if self.everyone == 1:
             return arrays
         due, seen = self.dealt.begin().due, self.dealt.done
         rows = [len(array) if array.ndim else 0 for array in arrays]
-        mine = min(self.batch if self.by_paddle else rows[0], due - seen)
-        start, sizes = 0, {mine}
-        if self.gathered:
-            start, sizes = self.rank * mine, {self.workers * mine}
-            sizes.add(min(self.workers * mine, self.samples - self.workers * seen))
+        shared = self.everyone if self.gathered else 1
+        mine = min(self.batch if self.by_paddle else rows[0] // shared, due - seen)
+        start, sizes = (self.place * mine if self.gathered else 0), {shared * mine}
+        if self.cut:
+            sizes.add(min(shared * mine, self.samples - shared * seen))
         if len(set(rows)) != 1 or rows[0] not in sizes or not mine:
             raise InvalidInputError(
                 f"paddle.Model hands over outputs and labels of {', '.join(map(str, rows))} rows, where "
@@ -269,6 +295,45 @@ class _Pass:
         return [array[places] for array in arrays]
 
 
+def _gathers(model: Any, mode: str) -> bool:
+    """Whether hapi hands the rows of all workers to metrics."""
+    several = paddles_place(os.environ)[1] > 1
+    return several and mode == "eval" and type(model._adapter).__name__ != "StaticPIRGraphAdapter"
+
+
+def _placed(group: Any) -> tuple[int, int, Communicator]:
+    """This worker's place among all over which hapi gathers, how many these are, and the channel of the group."""
+    place, everyone = paddles_place(os.environ)
+    channel = get_communicator()
+    if channel.world_size not in (1, everyone):
+        raise InvalidInputError(
+            f"PADDLE_TRAINERS_NUM, by which paddle.Model deals its data, is {everyone}, and the channel has"
+            f" {channel.world_size} workers; start them with paddle.distributed.launch, or set PADDLE_TRAINERS_NUM and"
+            " PADDLE_TRAINER_ID"
+        )
+    return place, everyone, channel.among(group)
+
+
+def _agree(model: Any, mode: str, its: _Pass | None, trouble: BaseException | None) -> None:
+    """Raise what went wrong: where Paddle gathers, on all workers, and also if they evaluate other numbers of rows."""
+    if not _gathers(model, mode):
+        if trouble is not None:
+            raise trouble
+        return
+
+    def decide(letters: Sequence[Letter]) -> Letter:
+        said = ["{:,} samples in batches of {}".format(*letter.note) for letter in letters]
+        if len(set(said)) > 1:
+            raise AgreementError(
+                f"paddle.Model gathers the samples of all workers at each step of an evaluation, and they have "
+                f"{by_rank(said)}; give every group equally many, in batches of one size"
+            )
+        return Letter(None)
+
+    note = [0, 0] if its is None else [its.due, its.batch or 0]
+    get_communicator().consult("Model.evaluate", decide, note, trouble=trouble)
+
+
 def _dealing(loader: Any, epoch: int, workers: int) -> tuple[bool, Dealing]:
     """Whether Paddle's own sampler deals a loader's samples to the workers, and what it deals."""
     try:
@@ -278,13 +343,14 @@ def _dealing(loader: Any, epoch: int, workers: int) -> tuple[bool, Dealing]:
     if dealing is None or dealing.ranks != workers:
         raise InvalidInputError(
             f"the data are not dealt to {workers} workers, and would count more than once: give paddle.Model a data "
-            "set, or a paddle.io.DataLoader with a paddle.io.DistributedBatchSampler as its batch_sampler"
+            "set, or a paddle.io.DataLoader with a paddle.io.DistributedBatchSampler as its batch_sampler, for a group "
+            "with num_replicas= and rank="
         )
     own = type(getattr(loader, "batch_sampler", loader)).__iter__
     return own is paddle.io.DistributedBatchSampler.__iter__, dealing
 
 
-def own_predictions(outputs: Sequence[Any], loader: Any) -> tuple[list[np.ndarray], np.ndarray]:
+def own_predictions(outputs: Sequence[Any], loader: Any, *, group: Any = None) -> tuple[list[np.ndarray], np.ndarray]:
     """Of what ``Model.predict`` returned, this worker's rows without padding, to be scored.
 
     Depending on the mode and the device hapi returns this worker's predictions or those of all, padding included.
@@ -292,6 +358,7 @@ def own_predictions(outputs: Sequence[Any], loader: Any) -> tuple[list[np.ndarra
     Args:
         outputs: by output an array, or a sequence of an array for each batch, with one row per sample.
         loader: the `paddle.io.DataLoader` that was given to ``predict``, with a `paddle.io.DistributedBatchSampler`.
+        group: to which workers it deals, see `fleetmetrics.Communicator.among`; None: to all.
 
     Returns:
         The outputs' arrays, and for each row the index of its sample in the data set, int64 [n]. Over all workers each
@@ -306,15 +373,17 @@ def own_predictions(outputs: Sequence[Any], loader: Any) -> tuple[list[np.ndarra
         >>> own_predictions([scores], paddle.io.DataLoader(range(3), batch_sampler=sampler))
         ([array([0.5 , 0.25, 0.75])], array([0, 1, 2]))
     """
-    _, workers = paddles_place(os.environ)
-    by_paddle, dealing = _dealing(loader, epoch_under_way(loader), workers)
+    place, workers = paddles_place(os.environ)
+    dealt_to = workers if group is None else len(ranks_of(group, place, workers))
+    by_paddle, dealing = _dealing(loader, epoch_under_way(loader), dealt_to)
     rank, batch = dealing.rank(None), int(dealing.settings["batch_size"] or 1)
     arrays = [each if isinstance(each, np.ndarray) else np.concatenate(each) for each in outputs]
     count, rows = dealing.dealt.count(rank), {len(array) for array in arrays}
     places = np.arange(count)
     if rows == {count * workers} and by_paddle:  # of each step the rows of all, rank after rank
         first = places // batch * batch
-        places = places + first * (workers - 1) + rank * np.minimum(batch, count - first)
+        at = rank if group is None else place
+        places = places + first * (workers - 1) + at * np.minimum(batch, count - first)
     elif rows != {count}:
         raise InvalidInputError(
             f"outputs have {', '.join(map(str, sorted(rows)))} rows, and each of {workers} workers is dealt {count}"

@@ -83,9 +83,8 @@ def test_an_early_stop_takes_the_same_decision_on_every_worker_where_local_value
     assert falls == [True, False, False], "the workers' own values would decide differently"
 
 
-def test_what_cannot_be_right_is_the_same_error_on_every_worker(jobs, request) -> None:
+def test_what_cannot_be_right_is_the_same_error_on_every_worker(jobs) -> None:
     alone, workers = jobs
-    dynamic = request.node.callspec.params["jobs"] == "dynamic"
     told = workers[0]["troubles"]
     for report in workers:
         assert report["troubles"] == told
@@ -96,19 +95,48 @@ def test_what_cannot_be_right_is_the_same_error_on_every_worker(jobs, request) -
         assert "no error" in alone["troubles"][name]
     assert "two would be logged under one name, of loss, n, n" in told["two of one name"]
     assert "'n': '12'" in told["shuffled, no padding"]
-    if has_pir() and not dynamic:
-        assert "'n': '10'" in told["shuffled"]
-    else:
-        assert "evaluate with a paddle.io.DistributedBatchSampler that does not shuffle" in told["shuffled"]
-    if has_pir() or dynamic:
-        assert "'n': '10', 'accuracy': " in told["two"]
-    else:
-        assert "put all into one MetricCollection, and that into one ModelMetric" in told["two"]
+    assert "'n': '10'" in told["shuffled"]
+    assert "'n': '10', 'accuracy': " in told["two"]
     for name in ("bad label", "bad label, training"):
         assert told[name].startswith("InvalidInputError: on rank 1: accuracy (Accuracy): label")
     assert "rows, where" in told["ragged"]
     assert told["afterwards"] == alone["troubles"]["afterwards"]
     assert "'accuracy': " in told["afterwards"]
+
+
+def test_a_group_has_the_values_of_its_own_samples_although_paddle_gathers_over_all(jobs) -> None:
+    alone, workers = jobs
+    for report, place in zip([alone, *workers], (1, 0, 1, 0)):
+        found = report["groups"]
+        whole = found["local"][place]
+        for name in ("evaluate", "shuffled", "predict"):
+            assert found[name] == whole, name
+        assert [{key: end[key] for key in whole} for end in found["fit"]] == [whole] * 2
+        assert found["two"]["n"] == ("9", "5")[place] and found["partly"] == {"n": ("8", "4")[place]}
+        assert found["all again"] == {"n": "10"}
+
+
+def test_what_a_group_cannot_evaluate_is_the_same_error_on_every_worker(jobs, request) -> None:
+    _, workers = jobs
+    gathers = not has_pir() or request.node.callspec.params["jobs"] == "dynamic"
+    for rank, report in enumerate(workers):
+        told = report["groups"]
+        assert "the data are not dealt to" in told["not for the group"], told
+        assert "the data are not dealt to 3 workers" in told["no group"]
+        if not gathers:
+            assert "no error" in told["other sizes"]
+            continue
+        assert told == {**workers[0]["groups"], **{name: told[name] for name in told if name not in ERRORS}}, rank
+        assert (
+            "they have 5 samples in batches of 2 on ranks 0, 2, 7 samples in batches of 2 on rank 1"
+            in told["other sizes"]
+        )
+        assert "cuts off those beyond the size of the data set, whatever the groups" in told["theirs"]
+        assert "cuts off the last samples as padding, and these are others" in told["theirs, shuffled"]
+
+
+#: What all workers are told alike.
+ERRORS = ("not for the group", "other sizes", "no group", "theirs", "theirs, shuffled")
 
 
 def test_the_script_of_the_page_prints_the_same_on_three_workers(tmp_path: Path) -> None:

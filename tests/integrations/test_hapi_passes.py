@@ -43,7 +43,7 @@ class Model:
         self.change: Callable[[np.ndarray], list[np.ndarray]] = lambda rows: [rows]
 
     def _metrics_name(self) -> list[str]:
-        return ["loss", *(name for metric in self._metrics for name in metric.name())]
+        return ["loss", *(name for metric in self._metrics for name in list(metric.name()))]
 
     def _run_one_epoch(self, loader: Any, callbacks: Any, mode: str, logs: Any) -> Any:
         samplers = [loader.batch_sampler, *loader.others] if hasattr(loader, "others") else [loader.batch_sampler]
@@ -105,6 +105,14 @@ def test_each_sample_counts_once_in_an_evaluation(
 
 
 @in_deals
+@pytest.mark.parametrize("adapter", [DynamicGraphAdapter, StaticGraphAdapter])
+def test_each_sample_counts_once_in_a_shuffled_evaluation(
+    total: Any, size: int, batch: int, workers: int, adapter: Any
+) -> None:
+    assert total(size, batch, workers, "eval", "eval", adapter=adapter, shuffle=True) == [2.0**size - 1] * 2
+
+
+@in_deals
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_each_sample_counts_once_in_every_epoch(total: Any, size: int, batch: int, workers: int, shuffle: bool) -> None:
     assert total(size, batch, workers, "train", "train", "train", shuffle=shuffle) == [2.0**size - 1] * 3
@@ -124,16 +132,25 @@ def test_a_sampler_that_drops_the_rest_has_no_padding_to_leave_out(total: Any) -
     assert total(12, 2, 3, "eval", shuffle=True) == [2.0**12 - 1]
 
 
-def told(monkeypatch: pytest.MonkeyPatch, model: Model, loader: Any, mode: str = "eval") -> str:
+def alone(rank: int, workers: int) -> Any:
+    channel: Any = fm.LocalCommunicator()
+    channel.rank, channel.world_size = rank, workers
+    return channel
+
+
+def told(monkeypatch: pytest.MonkeyPatch, model: Model, loader: Any, mode: str = "eval", group: Any = None) -> str:
     """The error of a pass on the second of three workers."""
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
     monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
     channel = fm.LocalCommunicator()
     channel.rank, channel.world_size = 1, 3
-    GlobalValues().set_model(model)
+    channel._among = lambda ranks: alone(ranks.index(1), len(ranks))
+    GlobalValues(group=group).set_model(model)
     with fm.set_communicator(channel), pytest.raises(fm.InvalidInputError) as error:
         model._run_one_epoch(loader, None, mode)
-    assert all(metric._pass is None and metric._trouble is None for metric in model._metrics)
+    own = [each for each in model._metrics if isinstance(each, ModelMetric)]
+    assert all(metric._pass is None and metric._trouble is None for metric in own)
+    assert model._adapter._merge_count["eval_total"] >= 0
     return str(error.value)
 
 
@@ -149,17 +166,21 @@ def test_what_cannot_be_told_apart_is_an_error(monkeypatch: pytest.MonkeyPatch) 
         return ModelMetric(fm.Sum(name="bits"))
 
     plain = paddle.io.DataLoader(range(10), batch_size=2)
-    two = [ModelMetric(fm.Sum(name=name)) for name in ("one", "other")]
     other = paddle.io.DataLoader(range(10), batch_sampler=Backwards(range(10), 2, 3, 1))
-    not_these = "cuts off the last samples of an evaluation as padding, and these are others"
+    theirs, not_these = paddle.metric.Accuracy(), "cuts off the last samples as padding, and these are others"
     dynamic, legacy = DynamicGraphAdapter, StaticGraphAdapter
     for mode in ("eval", "train"):
         assert "not dealt to 3 workers" in told(monkeypatch, Model(dynamic, bits()), plain, mode)
         four = loader_of(10, 2, 4, 1)
         assert "not dealt to 3 workers" in told(monkeypatch, Model(dynamic, bits()), four, mode)
-    assert not_these in told(monkeypatch, Model(dynamic, bits()), loader_of(10, 2, 3, 1, shuffle=True))
-    assert not_these in told(monkeypatch, Model(dynamic, bits()), other)
-    assert "put all into one MetricCollection" in told(monkeypatch, Model(legacy, *two), loader_of(10, 2, 3, 1))
+    assert not_these in told(monkeypatch, Model(dynamic, bits(), theirs), loader_of(10, 2, 3, 1, shuffle=True))
+    assert not_these in told(monkeypatch, Model(dynamic, bits(), theirs), other)
+    two = told(monkeypatch, Model(legacy, bits(), theirs), loader_of(10, 2, 3, 1))
+    assert "metrics of its own, Accuracy, for which" in two and "once for each of its metrics" in two
+    two = told(monkeypatch, Model(dynamic, bits(), theirs), loader_of(10, 2, 2, 0), group=[1, 2])
+    assert "beyond the size of the data set, whatever the groups; evaluate with every metric in a ModelMetric" in two
+    assert "not dealt to 2 workers" in told(monkeypatch, Model(dynamic, bits()), loader_of(10, 2, 3, 1), group=[1, 2])
+    assert "which is not in it" in told(monkeypatch, Model(dynamic, bits()), loader_of(10, 2, 3, 1), group=[0, 2])
     assert "logged under one name, of loss, bits, bits" in told(
         monkeypatch, Model(dynamic, bits(), bits()), loader_of(10, 2, 3, 1)
     )

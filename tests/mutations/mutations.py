@@ -1617,8 +1617,8 @@ MUTATIONS = [
     Mutation(
         "hapi: the last step of predictions is as long as the others",
         "integrations/hapi.py::own_predictions",
-        "rank * np.minimum(batch, count - first)",
-        "rank * batch",
+        "at * np.minimum(batch, count - first)",
+        "at * batch",
         "tests/integrations/test_hapi.py -k short",
     ),
     Mutation(
@@ -1627,6 +1627,20 @@ MUTATIONS = [
         "places = places[flags[: len(places)]]",
         "pass",
         "tests/integrations/test_hapi_passes.py -k 'evaluation or epoch'",
+    ),
+    Mutation(
+        "hapi: Paddle cuts off what is beyond the size of the data set of a shuffled evaluation",
+        "integrations/hapi.py::_Pass.__init__",
+        "0 if self.cut else _FAR_BELOW",
+        "0",
+        "tests/integrations/test_hapi_passes.py -k shuffled_evaluation",
+    ),
+    Mutation(
+        "hapi: a worker takes the rows of its place in the group from those of all workers",
+        "integrations/hapi.py::_Pass.own",
+        "self.place * mine if self.gathered",
+        "self.dealt.begin().rank * mine if self.gathered",
+        "tests/distributed/test_hapi.py -k although_paddle_gathers",
     ),
     Mutation(
         "the doctor reads no settings",

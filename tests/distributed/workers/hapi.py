@@ -178,6 +178,58 @@ def others() -> dict[str, Any]:
     return found
 
 
+def in_groups() -> dict[str, Any]:
+    """Two workers share nine samples, and the third has five for itself; Paddle gathers over all three."""
+    group = [0, 2] if WORKERS == 3 and RANK != 1 else [RANK]
+
+    def dealt(*sizes: int, shuffle: bool = False) -> Any:
+        size = sizes[len(group) == 1]
+        return loader(size, 2, num_replicas=len(group), rank=group.index(RANK), shuffle=shuffle)
+
+    def evaluated(data: Any, *metrics: ModelMetric, **settings: Any) -> Any:
+        metrics = metrics or (collection(),)
+        callbacks = [GlobalValues(group=group)]
+        return kept(model_of(*metrics).evaluate(data, verbose=0, callbacks=callbacks, **settings))
+
+    heard, model = Heard(), model_of(collection())
+    callbacks = [heard, GlobalValues(group=group)]
+    model.fit(dealt(9, 5, shuffle=True), dealt(9, 5), epochs=1, verbose=0, callbacks=callbacks)
+    held_out, metric = dealt(9, 5), collection().metric
+    [scores], rows = own_predictions(model_of(labels=False).predict(held_out, verbose=0), held_out, group=group)
+    metric.add(**fed(scores, *(np.stack([Samples(9)[row][i] for row in rows]) for i in (1, 2))))
+    n, accuracy = scored(fm.Count(name="n")), scored(fm.Accuracy(name="accuracy"))
+    found = {
+        "fit": heard.ends,
+        "evaluate": evaluated(dealt(9, 5)),
+        "shuffled": evaluated(dealt(9, 5, shuffle=True)),
+        "two": evaluated(dealt(9, 5), n, accuracy),
+        "partly": evaluated(dealt(9, 5), n, num_iters=2),
+        "predict": kept(metric.compute(group=group)),
+        "all again": kept(model_of(n).evaluate(Samples(10), batch_size=2, verbose=0, callbacks=[GlobalValues()])),
+        "local": [kept(local(range(size))) for size in (9, 5)],
+    }
+    if WORKERS == 1:
+        return found
+    accuracy = paddle.metric.Accuracy()
+    return {
+        **found,
+        "not for the group": error_text(lambda: evaluated(loader(9, 2))),
+        "other sizes": error_text(lambda: evaluated(dealt(9, 7))),
+        "no group": error_text(lambda: model_of(n).evaluate(dealt(9, 5), verbose=0, callbacks=[GlobalValues()])),
+        "theirs": error_text(lambda: evaluated(dealt(9, 5), n, accuracy)) if gathers() else "",
+        "theirs, shuffled": error_text(
+            lambda: model_of(n, accuracy).evaluate(loader(10, 2, shuffle=True), verbose=0, callbacks=[GlobalValues()])
+        )
+        if gathers()
+        else "",
+    }
+
+
+def gathers() -> bool:
+    """Whether an evaluation hands the rows of all workers to metrics: but for PIR programs."""
+    return paddle.in_dynamic_mode() or paddle.__version__[0] == "2"
+
+
 def decisions() -> dict[str, Any]:
     """When an early stop stops, and which models it takes for the best, over an AUC that falls on some workers only."""
     epochs: list[int] = []
@@ -260,5 +312,5 @@ if __name__ == "__main__":
             paddle.distributed.gloo_init_parallel_env(RANK, WORKERS, given["gloo"])
     with contextlib.redirect_stdout(io.StringIO()):
         found = {"passes": [passes(*each) for each in given["sizes"]], "others": others(), "troubles": troubles()}
-        found.update(decisions=decisions(), shown=shown())
+        found.update(decisions=decisions(), shown=shown(), groups=in_groups())
     report(rank=RANK, workers=WORKERS, **found)
