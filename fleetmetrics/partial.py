@@ -15,7 +15,7 @@ from fleetmetrics.arguments import listed
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.settings import described, difference
-from fleetmetrics.state import State
+from fleetmetrics.state import InPlace, State
 from fleetmetrics.state_dicts import Checkpointed
 
 __all__ = ["merge_all"]
@@ -72,10 +72,19 @@ class Partial(Checkpointed):
                     f"{getattr(each, 'name', each)!r} ({type(each).__name__}): {differs or 'its states differ'}"
                 )
         tables = {folds.table: folds.with_others(its) for folds, *its in zip(*every) if folds.dealt}
-        parts = [{state: its.saved(scope) for state, its in zip(mine, each) if not state.dealt} for each in every]
-        made = {state: state.together(parts) for state in parts[0]}
-        for state, held in made.items():
-            state.load(held, scope)
+        quick = {state: state.taking_up(its) for state, *its in zip(*every) if isinstance(state, State)}
+        large = {state for state in quick if quick[state] and isinstance(state, InPlace)}  # no copies of these
+        parts = [
+            {state: its.saved(scope) for state, its in zip(mine, each) if not state.dealt and state not in large}
+            for each in every
+        ]
+        made = {state: state.together(parts) for state in parts[0] if not quick.get(state)}
+        for state in mine:
+            take_up = quick.get(state)
+            if take_up:
+                take_up()
+            elif state in made:
+                state.load(made[state], scope)
         for table, content in tables.items():
             table.hold(*content)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import math
-from typing import Any, ClassVar, Mapping, Sequence
+from typing import Any, Callable, ClassVar, Mapping, Sequence
 
 import numpy as np
 
@@ -206,6 +206,10 @@ class State:
 
     def _whole(self, scope: Any) -> np.ndarray:
         return self.read(scope)
+
+    def taking_up(self, others: Sequence[Any]) -> Callable[[], None] | None:
+        """What adds others to this one where it lies, and cannot fail; None: `together` is the way."""
+        return None
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
         """What several of them hold together, rounded once, from what each and those beside it have `saved`."""

@@ -12,8 +12,6 @@ __all__ = ["EXAMPLES", "Evaluated", "Part", "Read", "as_one", "together"]
 
 #: So many rows that were left out are described.
 EXAMPLES = 5
-#: So many parts are put together at once; more would have to be in memory.
-_AT_ONCE = 32
 
 
 class Read(NamedTuple):
@@ -76,16 +74,15 @@ class Part(NamedTuple):
 
 def as_one(parts: Iterable[Part]) -> Part:
     """Several parts as one; the metrics of the first take up those of the others."""
-    held: list[Any] = []
+    held: Any = None
     reads: list[Read] = []
     errors: list[FleetMetricsError] = []
-    for part in parts:
-        held += [] if part.metrics is None else [part.metrics]
-        reads += part.reads
-        errors += part.errors
-        if len(held) == _AT_ONCE:
-            held[0].merge(held[1:])
-            del held[1:]
-    if len(held) > 1:
-        held[0].merge(held[1:])
-    return Part(held[0] if held else None, tuple(reads), tuple(errors))
+    for metrics, its, wrong in parts:
+        reads += its
+        errors += wrong
+        if held is None:
+            held = metrics
+        elif metrics is not None:
+            held.merge(metrics)
+        del metrics  # or it would be in memory while the next one is made
+    return Part(held, tuple(reads), tuple(errors))

@@ -5,7 +5,8 @@ How the keys and rows of several workers become one: see `fleetmetrics.comm.unio
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Sequence
+import functools
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -122,6 +123,25 @@ class KeyTable(State):
         """All keys, sorted."""
         return self.known.keys
 
+    def extended(self, others: Sequence[KeyTable]) -> tuple[Known, list[np.ndarray]] | None:
+        """The keys with those of others, and the rows for theirs; its own rows stay. None: there would be too many."""
+        keys = of_one_kind([self.known.keys, *(other.known.keys for other in others)])
+        if len({each.dtype.kind for each in keys if len(each)}) > 1:
+            return None
+        union = np.unique(np.concatenate([each for each in keys if len(each)] or keys))
+        if len(union) > self.limit:
+            return None
+        rows = np.full(len(union), -1)
+        rows[found_in(union, keys[0])] = self.known.rows
+        rows[rows < 0] = np.setdiff1d(np.arange(1, len(union) + 1), self.known.rows)[: np.count_nonzero(rows < 0)]
+        return Known(union, rows), [rows[found_in(union, each)] for each in keys[1:]]
+
+    def taking_up(self, others: Sequence[Any]) -> Callable[[], None] | None:
+        found = self.extended(others)
+        if found is None:
+            return None
+        return functools.partial(setattr, self, "value", found[0])
+
     def block(self, scope: Any = None) -> RowKeys:
         """The keys, whose union all workers get."""
         return RowKeys(self.name, self.known.keys, self.limit)
@@ -210,6 +230,28 @@ class Rows(InPlace):
         """The rows, with the keys to which they belong."""
         return Block(self.name, self.reduction, self.read(), self.table.name)
 
+    def taking_up(self, others: Sequence[Any]) -> Callable[[], None] | None:
+        mine, parts = self.value, [other.value for other in others if other.value is not None]
+        arrays = [each for each in (mine, *parts) if each is not None]
+        if self.reduction != "sum" or self.rest is not None or any(other.rest is not None for other in others):
+            return None
+        if any(each.dtype.kind != "i" for each in arrays) or sum(int(each.max(initial=0)) for each in arrays) >= 2**31:
+            return None
+        found = self.table.extended([other.table for other in others])
+        if found is None:
+            return None
+        size = int(found[0].rows.max(initial=0)) + 1
+
+        def take_up() -> None:
+            rows = self._room(size)
+            for other, into in zip(others, found[1]):
+                if other.value is not None:
+                    rows[into] += other.value[other.table.known.rows]
+                    rows[0] += other.value[0]
+            self.value = rows
+
+        return take_up if arrays else None
+
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         """Its rows in the order of the keys, that of all other keys last."""
         rows, rest = self.table.known.rows, self.rest
@@ -239,5 +281,7 @@ class Rows(InPlace):
         """Hold what was `saved`; after the table of the keys."""
         self.reset()
         if held:
-            self.value = np.roll(held[""], 1, axis=0)
-            self.rest = np.roll(held[REST], 1, axis=1) if REST in held else None
+            place = np.empty(len(held[""]), np.int64)  # of each row among those that are saved
+            place[np.append(self.table.known.rows, 0)] = np.arange(len(place))
+            self.value = held[""][place]
+            self.rest = held[REST][:, place] if REST in held else None
