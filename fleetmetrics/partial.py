@@ -72,7 +72,7 @@ class Partial(Checkpointed):
                     f"{getattr(each, 'name', each)!r} ({type(each).__name__}): {differs or 'its states differ'}"
                 )
         tables = {folds.table: folds.with_others(its) for folds, *its in zip(*every) if folds.dealt}
-        quick = {state: state.taking_up(its) for state, *its in zip(*every) if isinstance(state, State)}
+        quick: dict[Any, Any] = {state: state.taking_up(its) for state, *its in zip(*every) if isinstance(state, State)}
         large = {state for state in quick if quick[state] and isinstance(state, InPlace)}  # no copies of these
         parts = [
             {state: its.saved(scope) for state, its in zip(mine, each) if not state.dealt and state not in large}

@@ -17,7 +17,6 @@ import numpy as np
 from fleetmetrics._version import __version__
 from fleetmetrics.arguments import flag_of
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.numbers import REST
 from fleetmetrics.sampling import Part
 from fleetmetrics.serial import MISFITS, described_array, misfits_named
 from fleetmetrics.settings import Told, class_of, described, difference
@@ -42,7 +41,7 @@ def is_of_a_state(key: str) -> bool:
 
 def _begins(key: str, start: str) -> bool:
     """Whether an entry is of the holder whose keys begin so; see `_key`."""
-    return key.startswith(start) if start.endswith(":") else key in (start, start + REST)
+    return key.startswith(start) if start.endswith(":") else key == start or key.startswith(f"{start}:")
 
 
 def _key(place: int, holder: Holder, name: str) -> str:

@@ -27,18 +27,28 @@ _AT_ONCE = 32 << 20
 
 
 class Union:
-    """The union of all workers' keys, given by rank and sorted, of which the ``limit`` smallest are kept."""
+    """The union of all workers' keys, given by rank and sorted, of which the ``limit`` smallest are kept.
 
-    def __init__(self, name: str, keys: Sequence[np.ndarray], limit: int) -> None:
+    With ``allowed`` only those among these keys.
+    """
+
+    def __init__(self, name: str, keys: Sequence[np.ndarray], limit: int, allowed: np.ndarray | None = None) -> None:
         kinds = ["texts" if each.dtype.kind == "U" else "integers" for each in keys]
         here = [each for each in keys if len(each)]
         if len({kind for kind, each in zip(kinds, keys) if len(each)}) > 1:
             texts = [kind if len(each) else "none" for kind, each in zip(kinds, keys)]
             raise AgreementError(f"{name}: the workers' keys differ: {by_rank(texts)}.")
         union = np.unique(np.concatenate(here)) if here else np.empty(0, np.int64)
+        #: The order of each worker's keys in which those that are not kept come last; None: they do.
+        self._orders: list[Any] = [None] * len(keys)
+        if allowed is not None:
+            union = np.intersect1d(union, allowed) if len(union) and len(allowed) else union[:0]
+            self._orders = [np.argsort(~np.isin(each, union), kind="stable") for each in keys]
         self.kept = union[:limit]
         #: Of the rows of each worker, that for all other keys included.
         self.places = [_places(self.kept, each) for each in keys]
+        if allowed is not None:
+            self.places = [np.sort(places) for places in self.places]
         #: The row from which on a worker's rows have the last place.
         self._ends = [int(np.searchsorted(places, len(self.kept))) for places in self.places]
         #: How many rows of one worker have the last place, at most; 0: all have the same keys, and all are kept.
@@ -58,6 +68,10 @@ class Union:
             return (combine(reduction, parts), None) if rests is None else combine_exactly(reduction, parts, more)
 
         size = len(self.kept)
+        orders = [None if order is None else np.append(order, len(order)) for order in self._orders]
+        arrays = [array if order is None else array[order] for array, order in zip(arrays, orders)]
+        if rests is not None:
+            rests = [w if w is None or order is None else w[:, order] for w, order in zip(rests, orders)]
         words: list[Any] = [rest if rest is None else rest.swapaxes(0, 1) for rest in rests or [None] * len(arrays)]
         result = np.empty((size + 1, *arrays[0].shape[1:]), np.result_type(*arrays))
         left: list[tuple[int, np.ndarray]] = []
@@ -85,7 +99,8 @@ def _places(kept: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """The places of a worker's rows among those of all: of its sorted keys, then of the row for all others."""
     found = np.full(len(keys) + 1, len(kept))
     if len(keys) and len(kept):
-        found[:-1] = np.searchsorted(kept, keys)
+        place = np.searchsorted(kept, keys)
+        found[:-1] = np.where(kept[np.minimum(place, len(kept) - 1)] == keys, place, len(kept))
     return found
 
 

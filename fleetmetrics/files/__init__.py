@@ -16,6 +16,7 @@ from fleetmetrics.arguments import choice_of, flag_of, listed, path_of, whole_nu
 from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, pieces_of, rows_of
+from fleetmetrics.files.largest import choose_largest
 from fleetmetrics.files.one_file import ROW, columns_given, evaluate_file, made_by
 from fleetmetrics.files.parts import Evaluated, Part, Read, as_one, together
 from fleetmetrics.files.passes import Share, score_of
@@ -78,6 +79,7 @@ def evaluate(
     memory: int | None = None,
     progress: bool | None = None,
     format: str | None = None,
+    max_slices: int | None = None,
 ) -> Evaluated:
     r"""Metrics of files, whose rows are read piece by piece and never all in memory.
 
@@ -103,6 +105,8 @@ def evaluate(
         memory: how many bytes all processes together may use, about; None: half of the machine's.
         progress: whether to show a bar on a terminal where it takes long; None: yes.
         format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: the first bytes of each file tell.
+        max_slices: how many slices each ``Sliced(metric, by, max_keys=None)`` keeps: those with the most rows, which a
+            first pass over the columns of the keys finds. All other rows are in ``other``. None: all of them.
 
     Returns:
         The metrics, and what was read.
@@ -133,6 +137,10 @@ def evaluate(
     processes = whole_number_of("processes", processes, 1)
     if totals is not None and complete_by != "score":
         raise InvalidInputError(f"totals are of a first pass by score; give complete_by='score', not {complete_by!r}")
+    if max_slices is not None:
+        if "-" in paths:
+            raise InvalidInputError("max_slices reads the files twice; the standard input can be read only once")
+        choose_largest(metrics, paths, columns, format, whole_number_of("max_slices", max_slices, 1))
     tasks: list[tuple[Sequence[str], Share | None]] = [([path], None) for path in paths]
     if complete_by is not None:
         rows, number = _passes(paths, metrics, columns, complete_by, memory, processes)

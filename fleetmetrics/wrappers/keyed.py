@@ -6,6 +6,8 @@ How the keys and rows of several workers become one: see `fleetmetrics.comm.unio
 from __future__ import annotations
 
 import functools
+import hashlib
+import sys
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -64,6 +66,8 @@ class Plan(NamedTuple):
     evicted: np.ndarray  #: rows of keys to make room for others, merged into row 0
 
 
+#: What the chosen keys of a table are called in what is saved.
+_CHOSEN = ":chosen"
 _NOTHING = Known(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -75,10 +79,29 @@ class KeyTable(State):
     """
 
     grows = True
+    #: The only keys that get rows, sorted, once `choose` has said so; another table may have others.
+    chosen: np.ndarray | None = None
 
     def __init__(self, name: str, by: str, limit: int, key: Any) -> None:
         super().__init__(name, (), "int64", "sum", key)
         self.by, self.limit = by, limit
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether it has no limit."""
+        return self.limit == sys.maxsize
+
+    def choose(self, keys: np.ndarray) -> None:
+        """Keep the rows of these keys, sorted; those of others that there are become part of row 0 when merged."""
+        self.chosen = keys
+
+    @property
+    def called(self) -> str:
+        """Its name among workers, who must have chosen the same keys: others are part of row 0 on one of them."""
+        if self.chosen is None:
+            return self.name
+        digest = hashlib.blake2b("\0".join(map(str, self.chosen.tolist())).encode(), digest_size=8).hexdigest()
+        return f"{self.name} of {len(self.chosen)} chosen keys {digest}"
 
     @property
     def known(self) -> Known:
@@ -100,7 +123,9 @@ class KeyTable(State):
         values, place = distinct(column)
         where = found_in(keys, values)
         new = values[where == len(keys)]
-        if len(keys) == self.limit:
+        if self.chosen is not None:
+            new = new[found_in(self.chosen, new) < len(self.chosen)]
+        elif len(keys) == self.limit:
             new = new[new < keys[-1]]
         evicted = rows[:0]
         if len(new):
@@ -125,6 +150,9 @@ class KeyTable(State):
 
     def extended(self, others: Sequence[KeyTable]) -> tuple[Known, list[np.ndarray]] | None:
         """The keys with those of others, and the rows for theirs; its own rows stay. None: there would be too many."""
+        choices = [None if each.chosen is None else each.chosen.tolist() for each in (self, *others)]
+        if any(each != choices[0] for each in choices):
+            return None
         keys = of_one_kind([self.known.keys, *(other.known.keys for other in others)])
         if len({each.dtype.kind for each in keys if len(each)}) > 1:
             return None
@@ -144,31 +172,50 @@ class KeyTable(State):
 
     def block(self, scope: Any = None) -> RowKeys:
         """The keys, whose union all workers get."""
-        return RowKeys(self.name, self.known.keys, self.limit)
+        return RowKeys(self.called, self.known.keys, self.limit)
+
+    def reset(self, scope: Any = None) -> None:
+        super().reset(scope)
+        self.chosen = None
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
-        return {"": self.known.keys.copy()} if len(self.known.keys) else {}
+        keys = {"": self.known.keys.copy()} if len(self.known.keys) else {}
+        return keys if self.chosen is None else {**keys, _CHOSEN: self.chosen}
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
-        """The smallest keys of all."""
-        kept = self.union([part[self] for part in parts]).kept
-        return {"": kept} if len(kept) else {}
+        """The smallest keys of all; of chosen ones those that all parts with a choice have chosen."""
+        saved = [part[self] for part in parts]
+        kept, chosen = self.union(saved).kept, _in_all(saved)
+        keys = {"": kept} if len(kept) else {}
+        return keys if chosen is None else {**keys, _CHOSEN: chosen}
 
     def union(self, saved: Sequence[Mapping[str, np.ndarray]]) -> Union:
         """The union of keys that were saved."""
         keys = of_one_kind([each.get("", _NOTHING.keys) for each in saved])
         for each in keys:
             check_kind(next(filter(len, keys), each), each, self.by)
-        return Union(self.name, keys, self.limit)
+        return Union(self.name, keys, self.limit, _in_all(saved))
 
     def _check(self, held: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
-        array = held[""] if held.keys() == {""} else np.empty(0)
-        fits = array.ndim == 1 and 0 < len(array) <= self.limit and (array.dtype == np.int64 or array.dtype.kind == "U")
-        if not fits or not (array[1:] > array[:-1]).all():
-            raise InvalidInputError(f"{self.name} must hold rising integers or texts, at most {self.limit}")
+        for name, array in held.items():
+            fits = array.ndim == 1 and len(array) <= self.limit and (array.dtype == np.int64 or array.dtype.kind == "U")
+            fits = fits and name in ("", _CHOSEN) and (len(array) > 0 or name == _CHOSEN)
+            if not fits or not (array[1:] > array[:-1]).all():
+                raise InvalidInputError(f"{self.name} must hold rising integers or texts, at most {self.limit}")
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
-        self.value = Known(held[""], np.arange(1, len(held[""]) + 1)) if held else None
+        keys = held.get("", _NOTHING.keys)
+        self.value = Known(keys, np.arange(1, len(keys) + 1)) if len(keys) else None
+        self.chosen = held.get(_CHOSEN)
+
+
+def _in_all(saved: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray | None:
+    """The keys of which all parts have all rows; None: all keys.
+
+    A part that has chosen some keys has put the rows of others together, and nobody can tell them apart any more.
+    """
+    chosen = of_one_kind([each[_CHOSEN] for each in saved if _CHOSEN in each])
+    return functools.reduce(np.intersect1d, chosen) if chosen else None
 
 
 class Rows(InPlace):
@@ -228,7 +275,7 @@ class Rows(InPlace):
 
     def block(self, scope: Any = None) -> Block:
         """The rows, with the keys to which they belong."""
-        return Block(self.name, self.reduction, self.read(), self.table.name)
+        return Block(self.name, self.reduction, self.read(), self.table.called)
 
     def taking_up(self, others: Sequence[Any]) -> Callable[[], None] | None:
         mine, parts = self.value, [other.value for other in others if other.value is not None]

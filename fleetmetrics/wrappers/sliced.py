@@ -62,7 +62,7 @@ class Sliced(Wrapper[Dict[Any, Any]]):
         metric: what is computed for each slice; without samples, left unchanged.
         by: the name of the column.
         keys: the slices, integers or texts; None: those in the data.
-        max_keys: how many keys are kept where ``keys`` is None, at least 1.
+        max_keys: how many keys are kept where ``keys`` is None, at least 1; None: all.
         other: the key of the result for all other samples.
         **common: those of `Metric`; all but ``name`` are those of the metric unless given.
 
@@ -92,7 +92,7 @@ class Sliced(Wrapper[Dict[Any, Any]]):
         by: str = "slot",
         *,
         keys: Sequence[Any] | None = None,
-        max_keys: int = 1000,
+        max_keys: int | None = 1000,
         other: str = "other",
         **common: Unpack[Common],
     ) -> None:
@@ -101,7 +101,7 @@ class Sliced(Wrapper[Dict[Any, Any]]):
         if not isinstance(other, str):
             raise InvalidInputError(f"other must be a text, not {other!r}")
         self.by, self.other = by, other
-        limit = whole_number_of("max_keys", max_keys, 1)
+        limit = None if max_keys is None else whole_number_of("max_keys", max_keys, 1)
         self._slicing: Slicing = GrowingSlicing(by, other, "", limit)
         if keys is not None:
             slices = _checked(keys, other)

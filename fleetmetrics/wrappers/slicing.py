@@ -6,6 +6,7 @@ The records of a metric that keeps every sample get the key as an additional col
 from __future__ import annotations
 
 import functools
+import sys
 from abc import ABC, abstractmethod
 from typing import Any, Callable, Mapping
 
@@ -130,15 +131,17 @@ class FixedSlicing(Slicing):
 class GrowingSlicing(Slicing):
     """Slices found in the data; the states are on the host."""
 
-    kept: int
+    kept: int | None
     table: KeyTable
 
-    def __init__(self, by: str, other: str, prefix: str, kept: int) -> None:
-        self.table = KeyTable(f"{prefix}.keys", by, kept, ("sliced", by, other, kept))
+    def __init__(self, by: str, other: str, prefix: str, kept: int | None) -> None:
+        limit = sys.maxsize if kept is None else kept
+        self.table = KeyTable(f"{prefix}.keys", by, limit, ("sliced", by, other, kept))
         super().__init__(by, other, prefix, kept)
 
     def _new_state(self, state: State) -> State:
-        raise_if_too_large(f"max_keys={self.kept}", (self.kept + 1, *state.shape), f"{state.name!r} of all slices")
+        if self.kept is not None:
+            raise_if_too_large(f"max_keys={self.kept}", (self.kept + 1, *state.shape), f"{state.name!r} of all slices")
         return Rows(state, self.table, state.name, (*self.kind, state.key))
 
     def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
@@ -173,7 +176,7 @@ class GrowingSlicing(Slicing):
 
     def warn_of_the_rest(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
         samples = values[self.samples]
-        if samples[-1]:
+        if samples[-1] and self.kept is not None:
             warn(
                 f"{owner}: {self.by} has more than {self.kept} keys; the {len(samples) - 1} smallest are kept, and "
                 f"{samples[-1]} of {samples.sum()} samples, those of all other keys, are in {self.other!r}. Give a "

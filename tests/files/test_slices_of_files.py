@@ -9,7 +9,7 @@ import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.errors import DataError
 
-pytestmark = pytest.mark.numpy_only
+pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -153,3 +153,87 @@ def test_folders_name_columns_of_files_of_any_format(tmp_path, form):
 def test_what_a_file_says_itself_counts_and_not_its_folder(tmp_path):
     parquet(tmp_path / "slot=z" / "a.parquet", slot=list("aabbcc"))
     assert files.evaluate(tmp_path, make, COLUMNS).metrics.compute()["by"] == {"a": 2, "b": 2, "c": 2}
+
+
+# -- more slices than are kept ----------------------------------------------------------------------------
+
+
+def all_keys():
+    return fm.MetricCollection(
+        {"n": fm.Sliced(fm.Count(), "slot", max_keys=None), "auc": fm.Sliced(fm.AUC(), "slot", max_keys=None)}
+    )
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Files of 400 keys, of which large and small ones lie anywhere; the number of rows by key."""
+    random, folder = np.random.default_rng(1), tmp_path_factory.mktemp("many")
+    slot = np.minimum(random.geometric(0.02, 30_000) * 7919 % 401, 400)
+    names = np.array([f"ad-{each}" for each in range(401)])[slot]
+    p = random.random(len(slot))
+    table = pa.table({"p": p, "y": (random.random(len(slot)) < p).astype(int), "slot": names, "number": slot})
+    for place in range(6):
+        pq.write_table(table.slice(5000 * place, 5000), folder / f"{place}.parquet")
+    return folder, table, dict(zip(*(each.tolist() for each in np.unique(names, return_counts=True))))
+
+
+def test_the_largest_slices_are_kept_whole_and_the_rest_is_one(many):
+    folder, table, rows = many
+    wanted = sorted(rows, key=lambda key: (-rows[key], key))[:20]
+    found = files.evaluate(folder, all_keys, COLUMNS, max_slices=20).metrics.compute()
+    assert found["n"] == {**{key: rows[key] for key in sorted(wanted)}, "other": 30_000 - sum(map(rows.get, wanted))}
+    alone = fm.Sliced(fm.AUC(), "slot", keys=wanted)
+    alone.add_frame(table, **COLUMNS)
+    assert found["auc"] == alone.compute()
+
+
+@pytest.mark.parametrize("column", ["slot", "number"])
+def test_which_slices_are_kept_depends_on_the_rows_and_not_on_files_or_processes(many, tmp_path, column):
+    folder, table, _ = many
+    pq.write_table(table, tmp_path / "one.parquet")
+    backwards = tmp_path / "backwards"
+    backwards.mkdir()
+    pq.write_table(table.take(np.arange(len(table))[::-1]), backwards / "a.parquet", row_group_size=777)
+    columns = {**COLUMNS, "slot": column}
+    found = [
+        files.evaluate(where, all_keys, columns, processes=processes, max_slices=20).metrics.compute()
+        for where, processes in ((folder, 1), (folder, 3), (tmp_path / "one.parquet", 1), (backwards, 1))
+    ]
+    assert found[0] == found[1] == found[2] == found[3] and len(found[0]["n"]) == 21
+
+
+def test_with_room_for_all_slices_there_is_no_rest(many):
+    folder, _, rows = many
+    for most in (len(rows), 10_000, None):
+        assert files.evaluate(folder, all_keys, COLUMNS, max_slices=most).metrics.compute()["n"] == dict(
+            sorted(rows.items())
+        )
+
+
+def test_parts_that_have_kept_other_slices_agree_on_those_that_all_have_whole(many, tmp_path):
+    _, table, rows = many
+    random = np.random.default_rng(0)
+    days = np.array_split(random.permutation(len(table)), 3)
+    parts = []
+    for place, (day, most) in enumerate(zip(days, (60, 60, None))):
+        pq.write_table(table.take(day), tmp_path / f"{place}.parquet")
+        parts.append(files.evaluate(tmp_path / f"{place}.parquet", all_keys, COLUMNS, max_slices=most).metrics)
+    kept = [set(part.compute()["n"]) - {"other"} for part in parts]
+    both = sorted(kept[0] & kept[1])
+    assert 0 < len(both) < 60
+    want = {**{key: rows[key] for key in both}, "other": 30_000 - sum(rows[key] for key in both)}
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        merged = fm.merge_all([parts[place] for place in order]).compute()
+        assert merged["n"] == want
+    pairs = fm.merge_all([fm.merge_all([parts[2], parts[0]]), parts[1]])
+    assert pairs.compute() == merged
+    again = all_keys()
+    again.set_state_dict(pairs.state_dict())
+    assert again.compute() == merged
+    again.merge(parts[0])
+    assert set(again.compute()["n"]) == {*both, "other"}
+
+
+def test_the_standard_input_is_not_read_twice(tmp_path):
+    with pytest.raises(fm.InvalidInputError, match="max_slices reads the files twice"):
+        files.evaluate("-", all_keys, COLUMNS, max_slices=5)
