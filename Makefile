@@ -1,5 +1,5 @@
 # `make help` lists the tasks. Only python3 with venv is presumed; each environment is made when a task
-# first needs it, and made again when setup.py changes.
+# first needs it, and made again when pyproject.toml changes.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -13,6 +13,8 @@ ARGS ?=
 # How many processes share the tests of one version: more than there are processors, for many tests only wait. 0: none
 # but pytest itself.
 WORKERS ?= 4
+# Which NumPy `make test-numpy` tests with: make test-numpy PYTHON=python3.8 NUMPY=numpy==1.21.*
+NUMPY ?= numpy
 # How many examples each test of tests/fuzz makes.
 FUZZ ?= 5000
 # How long atheris looks for bytes that reach new lines, for each of its functions.
@@ -21,52 +23,66 @@ FUZZ_SECONDS ?= 60
 PS_PADDLE := 2.6.2
 CPU_PADDLE := 3.3.1
 
-# Each environment: where it is, what it holds, and what pip installs there.
+# Each environment: where it is, what it holds, what pip installs there, and which groups of pyproject.toml.
 PS := .venv
 PS_NAME := paddlepaddle $(PS_PADDLE)
 # pyarrow 26 takes no NumPy 1, and says so only when it is imported.
-PS_INSTALLS := -e '.[ps,examples,test]' paddlepaddle==$(PS_PADDLE) 'pyarrow<26'
+PS_INSTALLS := -e '.[ps]' paddlepaddle==$(PS_PADDLE) 'pyarrow<26'
+PS_GROUPS := test
 CPU := .venv-cpu
 CPU_NAME := paddlepaddle $(CPU_PADDLE)
-CPU_INSTALLS := -e '.[cpu,examples,test,mlflow]' paddlepaddle==$(CPU_PADDLE)
+CPU_INSTALLS := -e '.[cpu,mlflow]' paddlepaddle==$(CPU_PADDLE)
+CPU_GROUPS := test
 DEV := .venv-dev
 DEV_NAME := the tools for style, types and docs
-DEV_INSTALLS := -e '.[dev,docs]'
+DEV_INSTALLS := -e .
+DEV_GROUPS := dev
 
 BENCH := .venv-bench
 BENCH_NAME := the peers that the metrics are timed against
-BENCH_INSTALLS := -e '.[bench]'
+BENCH_INSTALLS := -e .
+BENCH_GROUPS := bench
 GPU := .venv-gpu
 GPU_NAME := Paddle for CUDA
-GPU_INSTALLS := -e '.[gpu,examples,test]'
+GPU_INSTALLS := -e '.[gpu]'
+GPU_GROUPS := test
 FUZZER := .venv-fuzz
 FUZZER_NAME := atheris
-FUZZER_INSTALLS := -e '.[fuzz]'
+FUZZER_INSTALLS := -e .
+FUZZER_GROUPS := fuzz
 ENGINES := .venv-engines
 ENGINES_NAME := Spark, Ray, Dask and Beam
-ENGINES_INSTALLS := -e '.[engines]'
+ENGINES_INSTALLS := -e '.[spark,ray,dask,beam]'
+ENGINES_GROUPS := test-engines
+ALONE := .venv-numpy
+ALONE_NAME := NumPy alone
+ALONE_INSTALLS := -e . $(NUMPY)
+ALONE_GROUPS := test-numpy
 
 # The tests start hundreds of processes that import the package: without bytecode each would compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Material for MkDocs announces MkDocs 2, which setup.py excludes.
+# Material for MkDocs announces MkDocs 2, which pyproject.toml excludes.
 export NO_MKDOCS_2_WARNING := 1
 
-# $(call make-environment,directory,what is in it,what pip installs,oldest Python minor,newest)
+PIP := --disable-pip-version-check --no-input
+
+# $(call make-environment,directory,what is in it,what pip installs,groups,oldest Python minor,newest)
 # The stamp goes first and comes last, so an environment whose making was interrupted is made again.
 define make-environment
 	@rm -f $(1)/.ready
 	@command -v "$(PYTHON)" >/dev/null || \
 		{ echo "error: no $(PYTHON) here; install Python 3.11, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, $(4)) <= sys.version_info[:2] <= (3, $(5)))' || \
-		{ echo "error: $(1) ($(2)) needs Python 3.$(4) to 3.$(5), and $(PYTHON) is $$("$(PYTHON)" -V 2>&1);" \
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, $(5)) <= sys.version_info[:2] <= (3, $(6)))' || \
+		{ echo "error: $(1) ($(2)) needs Python 3.$(5) to 3.$(6), and $(PYTHON) is $$("$(PYTHON)" -V 2>&1);" \
 			"name another: make PYTHON=python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || \
 		{ echo "error: $(PYTHON) has no venv; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "making $(1) with $(2) ..."
 	@rm -rf $(1)
 	@"$(PYTHON)" -m venv $(1)
-	@$(1)/bin/python -m pip install -qq --disable-pip-version-check --no-input $(3) || \
+	@$(1)/bin/python -m pip install -qq $(PIP) dependency-groups tomli && \
+		$(1)/bin/python -m pip install -qq $(PIP) $(3) $$($(1)/bin/python -m dependency_groups $(4)) || \
 		{ echo "error: $(1) is not complete; pip's message is above" >&2; exit 1; }
 	@touch $(1)/.ready
 	@echo "made $(1)"
@@ -77,6 +93,12 @@ endef
 WITH_PADDLE := --ignore=tests/formulas --ignore=tests/fuzz --ignore=tests/files --ignore=tests/test_dataframes.py \
 	--ignore=fleetmetrics/files --deselect=fleetmetrics/accumulator.py::fleetmetrics.accumulator.Accumulator.add_frame \
 	-m 'not numpy_only'
+
+# What `make test-numpy` runs: what imports neither Paddle nor an optional library.
+WITHOUT_PADDLE := fleetmetrics tests/formulas tests/comm tests/fuzz tests/serial/test_container.py tests/test_package.py \
+	--ignore=tests/fuzz/test_files.py \
+	$(addprefix --ignore=fleetmetrics/,static plot report files integrations patch.py xp/paddle_ops.py xp/paddle_values.py) \
+	--deselect=fleetmetrics/accumulator.py::fleetmetrics.accumulator.Accumulator.add_frame
 
 # $(call run-tests,directory,Paddle version): tests and the package's doctests, as one run
 define run-tests
@@ -102,7 +124,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu test-engines fuzz mutations lint types format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-files kills attacks bench-metrics bench-engines bench gpu \
+.PHONY: help demo test test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-files kills attacks bench-metrics bench-engines bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -127,6 +149,9 @@ test-ps: $(PS)/.ready  ## run them on Paddle 2.6.2, which has parameter servers
 test-cpu: $(CPU)/.ready  ## run them on Paddle 3.3.1
 	$(call run-tests,$(CPU),$(CPU_PADDLE))
 
+test-numpy: $(ALONE)/.ready  ## run those that need nothing but NumPy: the first run of a new developer, under two minutes
+	@$(ALONE)/bin/python -m pytest -q -n $(WORKERS) --doctest-modules $(WITHOUT_PADDLE) $(ARGS)
+
 test-engines: $(ENGINES)/.ready  ## run those of fleetmetrics.engines, on Spark, Ray and Dask
 	@mkdir -p build && $(ENGINES)/bin/python -m pytest --durations=5 tests/engines $(ARGS)
 
@@ -150,6 +175,33 @@ lint: $(DEV)/.ready  ## check style, format, and that nothing is newer than Pyth
 types: $(DEV)/.ready  ## check the types with mypy, and what editors see of usual code with Basedpyright
 	@$(DEV)/bin/python -m mypy
 	@$(DEV)/bin/basedpyright -p tests/typing
+
+# $(call build,folder): the sdist and the wheel, the same bytes whenever and by whomever they are built
+define build
+	@mkdir -p $(1)
+	@$(DEV)/bin/python -m build --sdist --outdir $(1) . >$(1)/build.log 2>&1 || { cat $(1)/build.log >&2; exit 1; }
+	@cd $(1) && tar -xzf *.tar.gz && rm *.tar.gz && name=$$(ls -d fleetmetrics-*/) && name=$${name%/} && \
+		tar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw \
+		-cf - $$name | gzip -n9 >$$name.tar.gz
+	@SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(DEV)/bin/python -m build --wheel --outdir $(1) $(1)/fleetmetrics-*/ \
+		>>$(1)/build.log 2>&1 || { cat $(1)/build.log >&2; exit 1; }
+	@rm -rf $(1)/fleetmetrics-*/ $(1)/build.log
+endef
+
+package: SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+package: $(DEV)/.ready  ## build the sdist and the wheel into dist/, twice, and check both
+	@rm -rf dist build/again build/lib
+	$(call build,dist)
+	$(call build,build/again)
+	@for file in dist/*; do cmp $$file build/again/$${file##*/} || exit 1; done
+	@diff <(git ls-files | sort) <(tar -tzf dist/*.tar.gz | sed 's,^[^/]*/,,' | \
+		grep -Ev '(^|/)$$|^PKG-INFO$$|^setup.cfg$$|^fleetmetrics.egg-info/' | sort) || \
+		{ echo "error: the sdist (>) is not what git has (<); mend MANIFEST.in" >&2; exit 1; }
+	@$(DEV)/bin/validate-pyproject pyproject.toml
+	@$(DEV)/bin/zizmor --offline --quiet .github
+	@$(DEV)/bin/python -m twine check --strict dist/*
+	@$(DEV)/bin/check-wheel-contents dist/*.whl
+	@$(DEV)/bin/pyroma --min=8 dist/*.tar.gz >build/pyroma.log 2>&1 || { cat build/pyroma.log >&2; exit 1; }
 
 format: $(DEV)/.ready  ## put the code into the common format, and fix what Ruff can fix
 	@$(DEV)/bin/python -m ruff check --fix-only .
@@ -216,26 +268,29 @@ clean:  ## remove what the tasks wrote, and keep the environments
 		if [ -d $$tree ]; then find $$tree -name __pycache__ -type d -prune -exec rm -rf {} +; fi; done
 
 clean-all: clean  ## remove the environments too
-	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready $(BENCH)/.ready $(GPU)/.ready $(FUZZER)/.ready $(ENGINES)/.ready
-	@rm -rf $(PS) $(CPU) $(DEV) $(BENCH) $(GPU) $(FUZZER) $(ENGINES)
+	@rm -f $(PS)/.ready $(CPU)/.ready $(DEV)/.ready $(BENCH)/.ready $(GPU)/.ready $(FUZZER)/.ready $(ENGINES)/.ready $(ALONE)/.ready
+	@rm -rf $(PS) $(CPU) $(DEV) $(BENCH) $(GPU) $(FUZZER) $(ENGINES) $(ALONE)
 
-$(PS)/.ready: setup.py
-	$(call make-environment,$(PS),$(PS_NAME),$(PS_INSTALLS),8,12)
+$(PS)/.ready: pyproject.toml
+	$(call make-environment,$(PS),$(PS_NAME),$(PS_INSTALLS),$(PS_GROUPS),8,12)
 
-$(CPU)/.ready: setup.py
-	$(call make-environment,$(CPU),$(CPU_NAME),$(CPU_INSTALLS),9,13)
+$(CPU)/.ready: pyproject.toml
+	$(call make-environment,$(CPU),$(CPU_NAME),$(CPU_INSTALLS),$(CPU_GROUPS),9,13)
 
-$(DEV)/.ready: setup.py
-	$(call make-environment,$(DEV),$(DEV_NAME),$(DEV_INSTALLS),10,14)
+$(DEV)/.ready: pyproject.toml
+	$(call make-environment,$(DEV),$(DEV_NAME),$(DEV_INSTALLS),$(DEV_GROUPS),10,14)
 
-$(GPU)/.ready: setup.py
-	$(call make-environment,$(GPU),$(GPU_NAME),$(GPU_INSTALLS),8,12)
+$(GPU)/.ready: pyproject.toml
+	$(call make-environment,$(GPU),$(GPU_NAME),$(GPU_INSTALLS),$(GPU_GROUPS),8,12)
 
-$(FUZZER)/.ready: setup.py
-	$(call make-environment,$(FUZZER),$(FUZZER_NAME),$(FUZZER_INSTALLS),8,13)
+$(FUZZER)/.ready: pyproject.toml
+	$(call make-environment,$(FUZZER),$(FUZZER_NAME),$(FUZZER_INSTALLS),$(FUZZER_GROUPS),8,13)
 
-$(ENGINES)/.ready: setup.py
-	$(call make-environment,$(ENGINES),$(ENGINES_NAME),$(ENGINES_INSTALLS),10,13)
+$(ENGINES)/.ready: pyproject.toml
+	$(call make-environment,$(ENGINES),$(ENGINES_NAME),$(ENGINES_INSTALLS),$(ENGINES_GROUPS),10,13)
 
-$(BENCH)/.ready: setup.py
-	$(call make-environment,$(BENCH),$(BENCH_NAME),$(BENCH_INSTALLS),10,13)
+$(BENCH)/.ready: pyproject.toml
+	$(call make-environment,$(BENCH),$(BENCH_NAME),$(BENCH_INSTALLS),$(BENCH_GROUPS),10,13)
+
+$(ALONE)/.ready: pyproject.toml
+	$(call make-environment,$(ALONE),$(ALONE_NAME),$(ALONE_INSTALLS),$(ALONE_GROUPS),8,13)

@@ -104,7 +104,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 def test_type_checkers_read_the_same_list():
     text = (ROOT / "fleetmetrics" / "__init__.pyi").read_text(encoding="utf-8")
     assert re.search(r"^from fleetmetrics\.metrics\.auc import AUC as AUC$", text, re.MULTILINE)
-    assert "*.pyi" in (ROOT / "setup.py").read_text(encoding="utf-8")
+    assert "*.pyi" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 @pytest.mark.numpy_only

@@ -35,7 +35,7 @@ def evaluate(
         >>> metrics.compute(), read.rows
         (0.75, 4)
     """
-    delayed = library("dask", "engines").delayed
+    delayed = library("dask", "dask").delayed
     plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows)
     if hasattr(files_or_frame, "to_delayed"):
         column = plan.divided_by(files_or_frame.columns)

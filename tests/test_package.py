@@ -1,0 +1,55 @@
+"""What the package says of itself: one version, the Pythons that are tried, what its workflows may do."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import fleetmetrics as fm
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+pytestmark = pytest.mark.numpy_only
+
+ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def test_the_citation_names_the_version() -> None:
+    assert f"\nversion: {fm.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_each_python_that_is_named_is_tried() -> None:
+    named = set(re.findall(r"Python :: (3\.\d+)", "\n".join(PYPROJECT["project"]["classifiers"])))
+    tried = set(re.findall(r'python(?:-version)?: "(3\.\d+)"', WORKFLOWS[0].read_text(encoding="utf-8")))
+    assert named == tried
+    assert PYPROJECT["project"]["requires-python"] == f">={min(named, key=lambda each: int(each[2:]))}"
+
+
+def test_what_is_installed_for_tests_alone_is_no_extra() -> None:
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    assert not set(extras) & {"test", "dev", "docs", "bench", "fuzz", "examples"}
+    brought = {name for extra in extras.values() for name in extra}
+    assert not any(name.startswith(("pytest", "ruff", "mypy")) for name in brought)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_pins_its_actions_and_has_no_rights_but_those_of_its_jobs(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    used = re.findall(r"uses: (\S+)(.*)", text)
+    assert used and all(
+        re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action) and re.fullmatch(r" # v[\d.]+", tag) for action, tag in used
+    )
+    assert "\npermissions: {}\n" in text and "contents: write" not in text
+
+
+def test_only_publishing_may_ask_for_an_identity() -> None:
+    asking = [(path.stem, path.read_text(encoding="utf-8").count("id-token: write")) for path in WORKFLOWS]
+    assert asking == [("ci", 0), ("release", 1)]
