@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import runpy
 import tracemalloc
-from typing import Callable
+from typing import Any, Callable
 
 import numpy as np
 import pytest
 
 from tests.cases.ranking import all_orders, dcg, mean_over_queries
-from tests.contract import draw, expected, first_dtypes
+from tests.contract import CASES, draw, expected, first_dtypes
 from tests.test_docs import ROOT
 
 pytestmark = pytest.mark.numpy_only
@@ -22,12 +22,23 @@ KINDS += ["windowed mean squared error", "bootstrap accuracy", "dcg at 3 of text
 
 
 @pytest.fixture(scope="module")
-def values_of() -> Callable[..., list[object]]:
-    """The function of the script that computes what it compares."""
+def script() -> dict[str, Any]:
+    """What the script defines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "docs" / "scripts"))
-        found: dict[str, Callable[..., list[object]]] = runpy.run_path(str(ROOT / "docs/scripts/comparisons.py"))
-    return found["values_of"]
+        return runpy.run_path(str(ROOT / "docs/scripts/comparisons.py"))
+
+
+@pytest.fixture
+def values_of(script: dict[str, Any]) -> Callable[..., list[object]]:
+    """The function of the script that computes what it compares."""
+    found: Callable[..., list[object]] = script["values_of"]
+    return found
+
+
+def test_the_page_has_the_number_of_comparisons_that_the_script_makes(script: dict[str, Any]) -> None:
+    number = sum(2 * len(list(script["combinations"](name, 1))) for name in CASES)
+    assert f"| {number:,} comparisons |" in (ROOT / "docs/guide/tested.md").read_text("utf-8")
 
 
 def grown(work: Callable[[], object]) -> int:

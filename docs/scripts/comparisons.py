@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any, Iterator
 
 import numpy as np
 import sklearn
@@ -42,13 +43,18 @@ def values_of(name: str, data: contract.Data, rng: np.random.Generator) -> list[
     return values
 
 
+def combinations(name: str, seeds: int) -> Iterator[tuple[tuple[str, str], Any, bool, int]]:
+    """What a case is drawn with: dtypes, weight, mask and seed. Each makes two comparisons."""
+    for dtypes, weight, mask, seed in itertools.product(DTYPES, WEIGHTS, (False, True), range(seeds)):
+        if np.dtype(dtypes[0]).kind in CASES[name].kinds:
+            yield dtypes, weight, mask, seed
+
+
 def compared(name: str, seeds: int) -> tuple[Counter[str], list[str]]:
     """How many values of a case are right and wrong, and the wrong ones in words."""
     counts: Counter[str] = Counter()
     wrong: list[str] = []
-    for dtypes, weight, mask, seed in itertools.product(DTYPES, WEIGHTS, (False, True), range(seeds)):
-        if np.dtype(dtypes[0]).kind not in CASES[name].kinds:
-            continue
+    for dtypes, weight, mask, seed in combinations(name, seeds):
         data = draw(name, dtypes, weight, mask, seed=seed + 1)
         exact, reference = contract.is_exact_value(name, data, weight), expected(name, data)
         for value in values_of(name, data, np.random.default_rng([seed, len(name)])):
