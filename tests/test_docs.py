@@ -136,7 +136,7 @@ def test_every_fault_of_the_guide_is_what_the_workers_see() -> None:
 
 @pytest.mark.numpy_only
 def test_every_test_and_figure_that_these_pages_name_is_there() -> None:
-    from fleetmetrics.comm import handshake
+    from fleetmetrics.comm import door, handshake
 
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     tests = set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
@@ -149,7 +149,7 @@ def test_every_test_and_figure_that_these_pages_name_is_there() -> None:
         names = [re.findall(r"`(test_\w+|FLEETMETRICS_\w+)`", page.read_text("utf-8")) for page in (english, chinese)]
         assert sorted(set(names[0])) == sorted(set(names[1]))
         assert f"{handshake.REFUSAL_SECONDS:g} s" in GUIDES[0].read_text("utf-8")
-    for figure in (f"after {handshake._GUEST_SECONDS:g} s", f"more than {handshake._GUESTS} "):
+    for figure in (f"after {handshake.GUEST_SECONDS:g} s", f"more than {door._GUESTS} "):
         assert figure in GUIDES[1].read_text("utf-8")
 
 

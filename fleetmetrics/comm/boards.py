@@ -13,9 +13,11 @@ import json
 import time
 from typing import Callable, Iterable, NamedTuple
 
+from fleetmetrics.comm.door import Door
 from fleetmetrics.comm.failures import readable
+from fleetmetrics.comm.finding import NotFound, addresses_of
 from fleetmetrics.comm.frames import ANSWER, ARRIVAL, Frame, Key, Lost, Poll, Stream, raised_by_a_socket
-from fleetmetrics.comm.handshake import OTHER_RUN, Door, Guest, NotFound, Unwelcome, addresses_of, greet
+from fleetmetrics.comm.handshake import OTHER_RUN, Guest, Unwelcome, greet
 from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import AgreementError, CommunicatorError, NoChannelError
 

@@ -1,6 +1,6 @@
-"""How the workers find rank 0, and how both prove that they belong to the job.
+"""How rank 0 and a worker that has connected to it prove to each other that they belong to the job.
 
-Rank 0 listens on the first free candidate address, the others go through the candidates. Whoever accepts speaks first::
+Whoever accepts speaks first::
 
     rank 0   magic, which digests frames carry, a nonce
     worker   magic, rank, world size, a nonce, the name of its run, HMAC(key, "worker", all of it)
@@ -15,56 +15,43 @@ is any of another.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hmac
-import math
 import os
-import resource
 import secrets
 import socket
 import struct
 import time
-from concurrent import futures
-from typing import Any, Callable
 
-from fleetmetrics.comm.deadline import begun
 from fleetmetrics.comm.failures import ranks_text, readable
-from fleetmetrics.comm.frames import Key, Keys, Poll, Stream, raised_by_a_socket
+from fleetmetrics.comm.frames import Key, Keys, Stream, raised_by_a_socket
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_path
-from fleetmetrics.errors import AuthenticationError, CommunicatorError, InvalidInputError, NoChannelError
+from fleetmetrics.errors import CommunicatorError, InvalidInputError
 
 __all__ = [
+    "ENOUGH_REFUSALS",
+    "GUEST_SECONDS",
+    "OTHER_RUN",
+    "OTHER_WORLD",
     "REFUSAL_SECONDS",
-    "Door",
+    "TAKEN",
+    "UNPROVEN",
+    "WELCOME",
     "Guest",
-    "NotFound",
+    "OtherRun",
+    "Refused",
+    "Stranger",
     "Unwelcome",
-    "addresses_of",
-    "connect",
     "greet",
     "refusal_text",
+    "unproven_text",
     "whole_digests",
 ]
 
-#: How long a worker and rank 0 go on failing to prove themselves to each other until that is an error.
-REFUSAL_SECONDS = 3.0
-#: So much longer a worker goes on, so that rank 0 sees it fail for as long as it must.
-_LONGER_SECONDS = 0.3
+#: How long a worker and rank 0 go on failing to prove themselves to each other until that is an error, and how often.
+REFUSAL_SECONDS, ENOUGH_REFUSALS = 3.0, 5
 #: A guest that has not proved itself by then is sent away; links of a second each way need seven.
-_GUEST_SECONDS = 12.0
-#: The first wait for each step of the greeting, doubled from round to round.
-_STEP_SECONDS = (1.0, _GUEST_SECONDS)
-_PAUSE_SECONDS = (0.005, 0.1)
-#: How long rank 0 waits for who listens in its place to say who it is.
-_NEIGHBOUR_SECONDS = 0.3
-#: Guests beyond the workers; the oldest is sent away for another.
-_GUESTS = 64
-#: So many unproven greetings in the name of a rank, before that is taken for a worker with another secret.
-_UNPROVEN = 5
-#: How often rank 0 looks at its guests, and how long it does not accept any when it has no file descriptor.
-_LOOK_SECONDS = 0.05
+GUEST_SECONDS = 12.0
 
 _MAGIC = b"fleetmetrics 3\r\n"
 _GREETING = struct.Struct("!16sB32s")
@@ -151,340 +138,20 @@ class Guest:
         return Stream(self.sock, self._talk.keys(at_rank_0=True))
 
 
-#: Look-ups of names under way: one that outlasts its call is not begun again.
-_lookups: dict[str, futures.Future[Any]] = {}
-
-
-def addresses_of(host: str, end: float) -> list[str]:
-    """The addresses of a host, which are looked up once; what the system's resolver waits for must not hold a call.
-
-    Raises:
-        NotFound: if there is no answer by the end.
-        socket.gaierror: if there is no such name.
-    """
-    for family in (socket.AF_INET, socket.AF_INET6):
-        with contextlib.suppress(OSError):
-            socket.inet_pton(family, host)
-            return [host]
-    lookup = _lookups.get(host)
-    if lookup is None or lookup.done():
-        lookup = _lookups[host] = begun(lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
-    if not futures.wait([lookup], max(0.0, end - time.monotonic())).done:
-        raise NotFound(f"The name {host!r} of its address is still being looked up; does the name server answer?")
-    return list(dict.fromkeys(str(found[4][0]) for found in lookup.result()))
-
-
-def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.socket:
-    """Listen on the first candidate address that is free.
-
-    ``key``: proves to whoever listens on one that is taken that this is a rank 0, too; None: it is left alone.
-    ``end``: `NotFound` is raised if names are not looked up by then.
-    """
-    check_descriptors(job.world_size)
-    failures, candidates = [], job.candidates()
-    # The trainer endpoint itself is in the environment: for a parameter-server job it is ours to use.
-    ours = candidates[0][1] if not job.ranks and (job.endpoint or not job.collective) else 0
-    for host, port in candidates:
-        if port in job.reserved and port != ours:
-            failures.append(f"{host}:{port} (promised to another by the environment)")
-            continue
-        try:
-            return _listen_at(job, key, job.bind or host, port, end)
-        except NotFound:
-            raise
-        except OSError as error:
-            if error.errno is None and not raised_by_a_socket(error):
-                raise
-            if job.bind and isinstance(error, socket.gaierror):
-                raise InvalidInputError(
-                    f"the environment variable FLEETMETRICS_BIND holds {job.bind!r}; it must be an address of"
-                    f" {ranks_text([0])}'s machine, without a port, such as 10.0.0.1 or 0.0.0.0 ({error.strerror})."
-                ) from None
-            failures.append(f"{job.bind or host}:{port} ({error.strerror})")
-            if error.errno == errno.EADDRNOTAVAIL and not job.bind:
-                failures[-1] += ": if the others reach this machine by that name all the same, set FLEETMETRICS_BIND"
-    raise NoChannelError(
-        f"{ranks_text([0])} cannot listen for the other {job.world_size - 1} workers: {', '.join(failures)}. Set"
-        " FLEETMETRICS_ENDPOINT=host:port on all workers to an address of its machine that is free."
-    )
-
-
-def _listen_at(job: Job, key: Key | None, host: str, port: int, end: float) -> socket.socket:
-    """Listen at one address; the error of one that is taken says which run has it."""
-    address = addresses_of(host, end)[0]
-    found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    try:
-        return _listening(found[0], found[4], max(128, job.world_size))
-    except OSError as error:
-        if key is None or error.errno != errno.EADDRINUSE:
-            raise
-        other = _who_listens(job, key, host, port)
-        if other:
-            raise OSError(error.errno, f"{error.strerror}{other}") from None
-    return _listening(found[0], found[4], max(128, job.world_size))  # the other one may have ended just now
-
-
-def _who_listens(job: Job, key: Key, host: str, port: int) -> str:
-    """Greet who listens in rank 0's place. Another rank 0 of this run is an error on both sides."""
-    try:
-        # without another place to listen at it takes its time
-        seconds = REFUSAL_SECONDS if job.endpoint and not job.ranks else _NEIGHBOUR_SECONDS
-        stream, _ = greet(job, key, host, port, seconds, time.monotonic() + seconds)
-        stream.close()  # who welcomes a rank 0 does not know what it does
-    except OtherRun as other:
-        return f": {other}"
-    except _Refused:
-        pass  # it has another secret
-    except OSError as error:  # a stranger, or it is busy
-        if not raised_by_a_socket(error):
-            raise
-    return ""
-
-
-def _listening(family: int, address: Any, backlog: int) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)  # OSError, too, on a machine without IPv6
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(backlog)
-        sock.setblocking(False)
-        return sock
-    except BaseException:
-        sock.close()
-        raise
-
-
-def check_descriptors(world_size: int) -> None:
-    """Raise the soft limit of open files where that is enough; else say at once what is missing."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        opened = len(os.listdir("/proc/self/fd"))
-    except OSError as error:  # not on Linux, or none is left to look with
-        if not raised_by_a_socket(error):
-            raise
-        opened = soft if os.path.isdir("/proc/self/fd") else 64
-    needed = opened + world_size + 8
-    if needed > soft:
-        if hard != resource.RLIM_INFINITY and needed > hard:
-            raise NoChannelError(
-                f"{ranks_text([0])} needs {needed} file descriptors for {world_size} workers ({opened} are open), and"
-                f" may have {hard}; raise the limit: ulimit -Hn {needed}."
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-class Door:
-    """Rank 0's listening socket, and those who have come to it and have proved nothing yet."""
-
-    def __init__(self, job: Job, key: Key, poll: Poll) -> None:
-        self._job, self._key, self._poll = job, key, poll
-        self._whole = whole_digests()
-        self._listener: socket.socket | None = None
-        self.guests: dict[int, Guest] = {}  # by descriptor
-        #: Until when rank 0 accepts nobody, for it has no file descriptor; 0 if it has.
-        self.deaf_until = 0.0
-        #: By the rank that somebody said to be: when that was first and last, and how often.
-        self.unproven: dict[int, tuple[float, float, int]] = {}
-
-    def open(self, end: float) -> None:
-        """Listen, if it does not yet; see `listen`."""
-        if self._listener is None:
-            listener = listen(self._job, self._key, end)
-            try:
-                self._poll.register(listener)
-                self._listener = listener
-            except BaseException:  # Ctrl-C: the next call listens
-                listener.close()
-                raise
-
-    @property
-    def is_open(self) -> bool:
-        """Whether rank 0 listens."""
-        return self._listener is not None
-
-    def look(self, end: float) -> float:
-        """Send away who has stayed too long; return until when rank 0 may sleep at most."""
-        now = time.monotonic()
-        # they are in the order of coming
-        while self.guests and next(iter(self.guests.values())).came < now - _GUEST_SECONDS:
-            self.drop(next(iter(self.guests.values())))
-        if self.deaf_until and now >= self.deaf_until and self._listener is not None:
-            self.deaf_until = 0.0
-            self._poll.register(self._listener)
-        return min(end, now + _LOOK_SECONDS)
-
-    def has_new_guests(self) -> bool:
-        """Whether somebody has knocked a moment ago."""
-        return bool(self.guests) and next(reversed(self.guests.values())).came > time.monotonic() - _LOOK_SECONDS
-
-    def handle(self, descriptor: int) -> Guest | None:
-        """Do what an event asks for; return a guest that has proved itself."""
-        guest = self.guests.get(descriptor)
-        if guest is None:
-            if self._listener is not None and descriptor == self._listener.fileno():
-                self._accept(self._listener)
-            return None
-        try:
-            if not guest.read():
-                return None
-            if guest.proven:
-                return guest
-            if guest.run == self._job.name and 0 < guest.rank < self._job.world_size:
-                now = time.monotonic()
-                first, _, number = self.unproven.get(guest.rank, (now, now, 0))
-                self.unproven[guest.rank] = first, now, number + 1
-            guest.answer(UNPROVEN)
-        except OSError as error:
-            if not raised_by_a_socket(error):
-                raise
-        self.drop(guest)
-        return None
-
-    def admit(self, guest: Guest) -> Stream:
-        """Let a guest in; return the stream of frames that follows."""
-        stream = guest.answer(WELCOME)
-        del self.guests[stream.fileno()]
-        self.unproven.pop(guest.rank, None)
-        return stream
-
-    def refuse(self, guest: Guest, code: bytes, why: str = "") -> None:
-        """Tell a guest that has proved itself why it cannot come in."""
-        try:
-            guest.answer(code, why)
-        except OSError as error:
-            if not raised_by_a_socket(error):
-                raise
-        self.drop(guest)
-
-    def drop(self, guest: Guest) -> None:
-        """Send a guest away."""
-        self.guests.pop(guest.sock.fileno(), None)
-        self._poll.unregister(guest.sock)
-        guest.sock.close()
-
-    def check_unproven(self, missing: list[int]) -> None:
-        """Raise if all whom rank 0 waits for have failed to prove themselves, again and again.
-
-        A worker that has had enough raises, and tries no more: what was seen of it counts until the others are here.
-        Each error of rank 0 takes as much of it as one call of a worker leaves, so that their later calls match.
-        """
-        seen = {rank: self.unproven[rank] for rank in missing if rank in self.unproven}
-        if len(seen) < len(missing):
-            return
-        if any(number < _UNPROVEN or last - first < REFUSAL_SECONDS for first, last, number in seen.values()):
-            return
-        for rank, (first, last, number) in seen.items():
-            self.unproven[rank] = first + REFUSAL_SECONDS, last, number - _UNPROVEN
-        raise AuthenticationError(unproven_text(missing))
-
-    def close(self) -> None:
-        """Close all sockets."""
-        for guest in list(self.guests.values()):
-            self.drop(guest)
-        if self._listener is not None:
-            self._poll.unregister(self._listener)
-            self._listener.close()
-            self._listener = None
-
-    def _accept(self, listener: socket.socket) -> None:
-        if len(self.guests) >= self._job.world_size + _GUESTS:
-            self.drop(next(iter(self.guests.values())))
-        try:
-            sock, _ = listener.accept()
-        except OSError as error:
-            if not raised_by_a_socket(error):
-                raise
-            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                self._poll.unregister(listener)  # or the poll returns at once, again and again
-                self.deaf_until = time.monotonic() + _LOOK_SECONDS
-            return
-        try:
-            sock.setblocking(False)
-            self.guests[sock.fileno()] = Guest(sock, self._key, self._job.mark, self._whole)
-            self._poll.register(sock)
-        except OSError as error:
-            sock.close()
-            if not raised_by_a_socket(error):
-                raise
-
-
-class NotFound(TimeoutError):
-    """Rank 0 was not found in time."""
-
-
 class Unwelcome(Exception):
     """Rank 0 of this run, or of another, has proved itself, and does not let this worker in."""
 
 
-class _Refused(Unwelcome):
+class Refused(Unwelcome):
     """Rank 0 of this run does not know this worker: their secrets differ."""
 
 
-class _Stranger(ConnectionRefusedError):
+class Stranger(ConnectionRefusedError):
     """Somebody who says no, and does not show that it is rank 0 of this run."""
 
 
 class OtherRun(Unwelcome):
     """Rank 0 of another run has proved itself; the text names both runs."""
-
-
-def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str) -> tuple[Stream, float]:
-    """Look for rank 0 until it has proved itself or the deadline has passed; a TimeoutError says who was there.
-
-    ``noted``: says why to give up at once, or "".
-    """
-    pause, step = _PAUSE_SECONDS[0], _STEP_SECONDS[0]
-    refusals, refused_since = 0, 0.0
-    why, other_since = "", 0.0
-    places: list[tuple[str, int]] = []
-    while True:
-        silent = False
-        if not places:
-            places, why = _places(job, deadline)
-        addresses = len({host for host, _ in places})
-        for host, port in places:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                break
-            try:  # each address has its share of the time that is left
-                return greet(job, key, host, port, min(step, remaining / addresses), deadline)
-            except _Refused:
-                refusals, refused_since = refusals + 1, refused_since or time.monotonic()
-            except OtherRun as found:
-                why, other_since = str(found), other_since or time.monotonic()
-                if len(places) == 1 and time.monotonic() - other_since > REFUSAL_SECONDS:
-                    raise CommunicatorError(why) from None
-            except _Stranger:
-                why = why or (
-                    f"At {host}:{port} listens somebody who does not know this worker: a stranger, or"
-                    f" {ranks_text([0])} of another job."
-                )
-            except OSError as error:
-                if not raised_by_a_socket(error):
-                    raise
-                silent |= isinstance(error, (TimeoutError, socket.timeout))
-        if time.monotonic() >= deadline:
-            raise NotFound(why)
-        if silent:  # a busy rank 0, a long way, or a listener that says nothing
-            step = min(2 * step, _STEP_SECONDS[1])
-        if told := noted():
-            raise CommunicatorError(told)
-        # rank 0 may have had enough a moment before, and ended
-        if refusals >= _UNPROVEN and time.monotonic() - refused_since > REFUSAL_SECONDS + _LONGER_SECONDS:
-            raise AuthenticationError(unproven_text([job.rank]))
-        time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
-        pause = min(2 * pause, _PAUSE_SECONDS[1])
-
-
-def _places(job: Job, deadline: float) -> tuple[list[tuple[str, int]], str]:
-    """Where rank 0 may be, by number; or none yet, and why."""
-    addresses: dict[str, list[str]] = {}
-    try:
-        for host, _ in job.candidates():
-            addresses[host] = addresses.get(host) or addresses_of(host, deadline)
-    except socket.gaierror as error:  # a name that comes with rank 0's machine may be there in a moment
-        return [], f"The name {host!r} of its address is not known ({error.strerror})."
-    return [(address, port) for host, port in job.candidates() for address in addresses[host]], ""
 
 
 def greet(job: Job, key: Key, host: str, port: int, step: float, deadline: float) -> tuple[Stream, float]:
@@ -501,7 +168,7 @@ def greet(job: Job, key: Key, host: str, port: int, step: float, deadline: float
         code, size, proof = _WELCOME.unpack(_received(sock, _WELCOME.size, min(said + step, deadline)))
         if code == UNPROVEN:
             known = hmac.compare_digest(proof, talk.prove(b"rank 0" + code, job.mark))
-            raise _Refused if known else _Stranger
+            raise Refused if known else Stranger
         why = _received(sock, min(size, _TEXT_BYTES), min(said + step, deadline))
         if not hmac.compare_digest(proof, talk.prove(b"rank 0" + code + why)):
             raise ConnectionRefusedError("not rank 0 of this job")

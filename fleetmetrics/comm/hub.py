@@ -10,7 +10,9 @@ from collections import defaultdict, deque
 from typing import NoReturn, Sequence
 
 from fleetmetrics.comm.deadline import Deadline, margin
+from fleetmetrics.comm.door import Door
 from fleetmetrics.comm.failures import called, late_text, raise_trouble, ranks_text, readable
+from fleetmetrics.comm.finding import NotFound, check_descriptors
 from fleetmetrics.comm.frames import (
     ACK,
     ARRIVAL,
@@ -25,16 +27,7 @@ from fleetmetrics.comm.frames import (
     Stream,
     raised_by_a_socket,
 )
-from fleetmetrics.comm.handshake import (
-    OTHER_RUN,
-    OTHER_WORLD,
-    TAKEN,
-    Door,
-    Guest,
-    NotFound,
-    check_descriptors,
-    refusal_text,
-)
+from fleetmetrics.comm.handshake import OTHER_RUN, OTHER_WORLD, TAKEN, Guest, refusal_text
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.rivals import PAUSE_SECONDS, leave_note
 from fleetmetrics.comm.star import ACKNOWLEDGING, Channel, Combine, Member, after, error_frame, error_in, interruption

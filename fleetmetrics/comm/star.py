@@ -19,6 +19,7 @@ from fleetmetrics.comm import rivals
 from fleetmetrics.comm.boards import Notice, Search
 from fleetmetrics.comm.deadline import Deadline, margin
 from fleetmetrics.comm.failures import described, late_text, named_error, ranks_text, readable
+from fleetmetrics.comm.finding import NotFound, connect
 from fleetmetrics.comm.frames import (
     ACK,
     ANSWER,
@@ -33,7 +34,7 @@ from fleetmetrics.comm.frames import (
     Poll,
     Stream,
 )
-from fleetmetrics.comm.handshake import REFUSAL_SECONDS, NotFound, connect
+from fleetmetrics.comm.handshake import REFUSAL_SECONDS
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_of
 from fleetmetrics.comm.turns import Turns

@@ -11,8 +11,8 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.comm import SocketCommunicator
+from fleetmetrics.comm.finding import listen
 from fleetmetrics.comm.groups import copies_of, ranks_of
-from fleetmetrics.comm.handshake import listen
 from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import InvalidInputError, NoChannelError
 from tests.distributed.cluster import free_ports

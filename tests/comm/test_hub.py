@@ -16,8 +16,9 @@ import pytest
 
 from fleetmetrics.comm import SocketCommunicator, hub
 from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.finding import connect
 from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, TROUBLE, Frame, Stream
-from fleetmetrics.comm.handshake import OtherRun, connect
+from fleetmetrics.comm.handshake import OtherRun
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.rivals import Finding
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, NoChannelError

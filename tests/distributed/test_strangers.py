@@ -20,7 +20,7 @@ from typing import Any, Callable, Iterator, Sequence
 
 import pytest
 
-from fleetmetrics.comm import SocketCommunicator, frames, handshake
+from fleetmetrics.comm import SocketCommunicator, door, finding, frames, handshake
 from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, TROUBLE, Frame, Key, Stream
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_of
@@ -139,7 +139,7 @@ def test_who_cannot_prove_itself_is_told_no_more_than_a_greeting_and_sent_away(p
 
 def test_silent_connections_are_bounded_in_number_and_in_time(port: int, tmp_path: Path) -> None:
     def work(rank: int) -> Any:
-        handshake._GUEST_SECONDS = 2.0
+        door.GUEST_SECONDS = 2.0
         if rank == 2:
             wait_for(tmp_path / "knocked")
         found = total(member(rank, 3, port))
@@ -432,7 +432,7 @@ def test_a_faulty_peer_ends_in_the_same_named_error_on_the_other_ranks(port: int
         comm = member(rank, 3, port)
         if rank == 1:
             job = comm._job
-            stream, _ = handshake.connect(job, secret_of(job).key, time.monotonic() + 20)
+            stream, _ = finding.connect(job, secret_of(job).key, time.monotonic() + 20)
             if options.get("header", b"") is None:  # what a worker says
                 options["header"] = _layout()
             raw(stream, **{"channel": comm._channel.number, **options})
@@ -504,7 +504,7 @@ def test_a_faulty_rank_0_ends_in_a_named_error(port: int, answer: dict[str, Any]
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             found = outcome(lambda: comm.all_reduce([1], timeout=2).tolist())
             return found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        with handshake.listen(comm._job) as listener:
+        with finding.listen(comm._job) as listener:
             listener.setblocking(True)
             sock, _ = listener.accept()
             guest = handshake.Guest(sock, secret_of(comm._job).key, comm._job.mark)
@@ -547,7 +547,7 @@ def test_workers_with_another_secret_that_come_one_after_the_other_are_told_in_s
     """Who has had its error and has ended tries no more: what rank 0 has seen of it counts all the same."""
 
     def work(rank: int) -> Any:
-        handshake.REFUSAL_SECONDS = 0.5
+        finding.REFUSAL_SECONDS = door.REFUSAL_SECONDS = 0.5
         comm = SocketCommunicator(Job(rank, 3, endpoint=f"127.0.0.1:{port}", secret="1" if rank == who else "2"))
         late = rank == (1 if who else 2)
         if late:

@@ -154,7 +154,7 @@ def greetings_of_rank_0(data: bytes) -> None:
     wire = Wire(greeting + handshake._WELCOME.pack(code, len(why), proof) + why, step)
     with mock.patch.object(handshake.secrets, "token_bytes", lambda size: NONCE), mock.patch.object(
         socket, "create_connection", lambda *arguments: wire
-    ), contextlib.suppress(OSError, handshake._Refused, handshake.OtherRun, CommunicatorError):
+    ), contextlib.suppress(OSError, handshake.Refused, handshake.OtherRun, CommunicatorError):
         handshake.greet(job, KEY, "127.0.0.1", 1, 1.0, end)
         assert knows
 

@@ -566,8 +566,8 @@ MUTATIONS = [
     Mutation(
         "a worker believes every no",
         "comm/handshake.py::greet",
-        "raise _Refused if known else _Stranger",
-        "raise _Refused",
+        "raise Refused if known else Stranger",
+        "raise Refused",
         "tests/distributed/test_strangers.py -k 'says_no and only'",
     ),
     Mutation(
@@ -719,10 +719,10 @@ MUTATIONS = [
     ),
     Mutation(
         "rank 0 listens on all interfaces",
-        "comm/handshake.py::_listening",
+        "comm/finding.py::_listening",
         "sock.bind(address)",
         'sock.bind(("0.0.0.0", address[1]))',
-        "tests/comm/test_handshake.py -k own_address",
+        "tests/comm/test_finding.py -k own_address",
     ),
     Mutation(
         "all users can read the secret",
@@ -1525,7 +1525,7 @@ MUTATIONS = [
     Mutation(
         "squares without all their digits are not told of",
         "formulas/aggregation.py::warn_if_small",
-        "if squares < LEAST",
+        "if squares < _LEAST",
         "if squares < 0",
         "tests/metrics/test_regression.py -k lose_digits",
     ),
@@ -1768,19 +1768,19 @@ MUTATIONS = [
         "comm/handshake.py::Guest.read",
         "if not _MAGIC.startswith(self._bytes[: len(_MAGIC)]):",
         "if False:",
-        "tests/comm/test_handshake.py -k first_byte",
+        "tests/comm/test_door.py -k first_byte",
     ),
     Mutation(
         "a moment without the secret is an error",
-        "comm/handshake.py::Door.check_unproven",
+        "comm/door.py::Door.check_unproven",
         " or last - first < REFUSAL_SECONDS",
         "",
-        "tests/comm/test_handshake.py -k with_another_secret",
+        "tests/comm/test_door.py -k with_another_secret",
     ),
     Mutation(
         "the tries of a worker that has had its error and has ended are forgotten at rank 0's first error",
-        "comm/handshake.py::Door.check_unproven",
-        "self.unproven[rank] = first + REFUSAL_SECONDS, last, number - _UNPROVEN",
+        "comm/door.py::Door.check_unproven",
+        "self.unproven[rank] = first + REFUSAL_SECONDS, last, number - ENOUGH_REFUSALS",
         "del self.unproven[rank]",
         "tests/distributed/test_strangers.py -k one_after_the_other",
     ),
@@ -1807,10 +1807,10 @@ MUTATIONS = [
     ),
     Mutation(
         "rank 0 listens at a port that is promised to another",
-        "comm/handshake.py::listen",
+        "comm/finding.py::listen",
         "if port in job.reserved and port != ours:",
         "if False:",
-        "tests/comm/test_handshake.py -k promised",
+        "tests/comm/test_finding.py -k promised",
     ),
     Mutation(
         "a helper of a worker is its rival",

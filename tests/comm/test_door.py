@@ -1,0 +1,235 @@
+"""Who comes to rank 0, and whom it sends away."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from dataclasses import replace
+from typing import Any, Iterator
+
+import pytest
+
+from fleetmetrics.comm import door, finding, handshake
+from fleetmetrics.comm.frames import Key, Poll
+from fleetmetrics.comm.job import Job
+from fleetmetrics.errors import AuthenticationError, NoChannelError
+from tests.distributed.cluster import SLACK, free_ports
+
+pytestmark = pytest.mark.numpy_only
+
+
+class Entry:
+    """Rank 0's door, and those who come to it."""
+
+    def __init__(self, size: int = 3, **settings: Any) -> None:
+        self.job = Job(0, size, endpoint=f"127.0.0.1:{free_ports(1)[0]}", **settings)
+        self.poll = Poll(many=True, workers=size)
+        self.door = door.Door(self.job, Key(b"k"), self.poll)
+        self.door.open(time.monotonic() + 10)
+        self.clients: list[socket.socket] = []
+        self.errors: list[Exception] = []
+
+    def knock(self, said: bytes = b"") -> socket.socket:
+        """Connect, and say something."""
+        host, port = self.job.endpoint.split(":")
+        self.clients.append(socket.create_connection((host, int(port)), 10))
+        self.clients[-1].sendall(said)
+        return self.clients[-1]
+
+    def turns(self, seconds: float = 0.1) -> list[handshake.Guest]:
+        """Do what there is to do; return who has proved itself."""
+        found, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.door.look(end)
+            for descriptor, _ in self.poll.wait(time.monotonic() + 0.01):
+                guest = self.door.handle(descriptor)
+                if guest is not None:
+                    found.append(guest)
+                    self.poll.unregister(guest.sock)
+        return found
+
+    def meet(self, key: bytes = b"k", **changed: Any) -> list[handshake.Guest]:
+        """Have a worker connect once."""
+
+        def come() -> None:
+            job = replace(self.job, **{"rank": 1, **changed})
+            try:
+                stream, _ = handshake.greet(job, Key(key), *self.place, 5.0, time.monotonic() + 5)
+                stream.close()
+            except Exception as error:
+                self.errors.append(error)
+
+        thread = threading.Thread(target=come)
+        thread.start()
+        found = self.turns(0.3)
+        for guest in found:
+            self.door.drop(guest)
+        thread.join()
+        return found
+
+    @property
+    def place(self) -> tuple[str, int]:
+        host, port = self.job.endpoint.split(":")
+        return host, int(port)
+
+
+@pytest.fixture
+def entry() -> Iterator[Entry]:
+    made = Entry()
+    yield made
+    made.door.close()
+    made.poll.close()
+    for each in made.clients:
+        each.close()
+
+
+def is_sent_away(client: socket.socket) -> bool:
+    """Whether a client has been told no more than a greeting, and then the end."""
+    client.settimeout(0.2)
+    said = b""
+    with contextlib.suppress(socket.timeout):
+        while True:
+            data = client.recv(1000)
+            if not data:
+                assert len(said) in (0, handshake._GREETING.size)  # 0: it was read before
+                return True
+            said += data
+    return False
+
+
+def test_who_does_not_begin_as_a_worker_does_is_sent_away_at_its_first_byte(entry: Entry) -> None:
+    silent, web, almost = entry.knock(), entry.knock(b"G"), entry.knock(handshake._MAGIC[:-1])
+    entry.turns()
+    assert [is_sent_away(each) for each in (silent, web, almost)] == [False, True, False]
+    assert len(entry.door.guests) == 2
+
+
+def test_who_says_nothing_is_sent_away_after_its_time_and_those_after_it_are_not(entry: Entry) -> None:
+    clients = [entry.knock() for _ in range(3)]
+    entry.turns()
+    first, second, third = entry.door.guests.values()
+    first.came, second.came = (each.came - handshake.GUEST_SECONDS for each in (first, second))
+    third.came -= handshake.GUEST_SECONDS - 5
+    entry.door.look(time.monotonic())
+    assert [is_sent_away(each) for each in clients] == [True, True, False]
+
+
+def test_of_too_many_guests_the_oldest_is_sent_away_for_another(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "_GUESTS", 2)
+    clients = []
+    for _ in range(7):
+        clients.append(entry.knock())
+        entry.turns(0.05)
+    assert [is_sent_away(each) for each in clients] == [True] * 2 + [False] * 5  # as many as workers, and two
+
+
+def test_those_who_have_just_knocked_are_new_for_a_moment(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "_LOOK_SECONDS", 0.4)
+    assert not entry.door.has_new_guests()
+    entry.knock()
+    entry.turns(0.05)
+    assert entry.door.has_new_guests()
+    entry.turns(0.5)
+    assert entry.door.guests and not entry.door.has_new_guests()
+    entry.knock()
+    entry.turns(0.05)
+    assert entry.door.has_new_guests()
+
+
+def test_only_workers_of_this_run_that_cannot_prove_themselves_are_counted(entry: Entry) -> None:
+    assert entry.meet(b"another secret", rank=0) == entry.meet(b"another secret", rank=3) == []
+    assert entry.meet(b"another secret", run="of yesterday") == [] and entry.door.unproven == {}
+    for number in (1, 2):
+        assert entry.meet(b"another secret") == []
+        assert {rank: times for rank, (_, _, times) in entry.door.unproven.items()} == {1: number}
+        assert isinstance(entry.errors[-1], handshake.Refused)  # it is told by who knows this run
+    first, last, _ = entry.door.unproven[1]
+    assert 0.1 < last - first < SLACK
+    (guest,) = entry.meet(rank=2)
+    assert (guest.rank, guest.world_size, guest.run) == (2, 3, entry.job.name)
+
+
+def test_who_has_proved_itself_at_last_is_no_longer_counted(entry: Entry) -> None:
+    entry.meet(b"another secret")
+    thread = threading.Thread(
+        target=lambda: handshake.greet(replace(entry.job, rank=1), Key(b"k"), *entry.place, 5.0, time.monotonic() + 5)
+    )
+    thread.start()
+    (guest,) = entry.turns(0.3)
+    stream = entry.door.admit(guest)
+    thread.join()
+    assert entry.door.unproven == entry.door.guests == {}
+    stream.close()
+
+
+@pytest.mark.parametrize(
+    ("times", "refused"),
+    [
+        ({1: (4.0, 0.1, 5), 2: (4.0, 0.1, 9)}, True),
+        ({1: (4.0, 0.1, 5)}, False),  # rank 2 may be about to come
+        ({1: (4.0, 0.1, 5), 2: (4.0, 0.1, 4)}, False),  # too seldom
+        ({1: (4.0, 0.1, 5), 2: (2.9, 0.1, 9)}, False),  # not for long enough
+        ({1: (4.0, 0.1, 5), 2: (90.0, 80.0, 9)}, True),  # it has had its error, and has ended
+    ],
+)
+def test_workers_with_another_secret_are_an_error_where_all_that_are_missing_have_one(
+    entry: Entry, times: dict[int, tuple[float, float, int]], refused: bool
+) -> None:
+    now = time.monotonic()
+    entry.door.unproven = {rank: (now - first, now - last, number) for rank, (first, last, number) in times.items()}
+    if refused:
+        with pytest.raises(AuthenticationError, match=r"^ranks 1, 2 could not prove to rank 0 that they know"):
+            entry.door.check_unproven([1, 2])
+        left = {rank: (round(last - first, 6), number) for rank, (first, last, number) in entry.door.unproven.items()}
+        assert left == {rank: (round(f - t - 3.0, 6), number - 5) for rank, (f, t, number) in times.items()}
+    else:
+        entry.door.check_unproven([1, 2])
+        assert len(entry.door.unproven) == len(times)
+
+
+def test_two_calls_of_a_worker_with_another_secret_are_enough_for_two_of_rank_0(entry: Entry) -> None:
+    entry.door.unproven = {1: (0.0, 6.6, 10)}
+    for _ in range(2):
+        with pytest.raises(AuthenticationError, match="rank 1"):
+            entry.door.check_unproven([1])
+    entry.door.check_unproven([1])
+
+
+def test_what_rank_0_says_of_another_run_is_escaped_and_cut(entry: Entry) -> None:
+    found: list[str] = []
+
+    def come() -> None:
+        try:
+            handshake.greet(replace(entry.job, rank=1, run="b"), Key(b"k"), *entry.place, 5.0, time.monotonic() + 5)
+        except handshake.OtherRun as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=come)
+    thread.start()
+    (guest,) = entry.turns(0.3)
+    entry.door.refuse(guest, handshake.OTHER_RUN, "\n\u202e" + "o" * 5000)
+    thread.join()
+    assert found and r"(\n\u202eooo" in found[0] and found[0].isprintable()
+    assert found[0].count("ooo") < handshake._TEXT_BYTES / 3 and not entry.door.guests
+
+
+def test_rank_0_names_the_run_that_listens_in_its_place() -> None:
+    entry = Entry(run="one")
+    found: list[str] = []
+
+    def come() -> None:
+        try:
+            finding.listen(replace(entry.job, run="two"), Key(b"k"))
+        except NoChannelError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=come)
+    thread.start()
+    for guest in entry.turns(0.3):
+        entry.door.refuse(guest, handshake.OTHER_RUN, entry.job.title)
+    thread.join()
+    entry.door.close()
+    entry.poll.close()
+    assert found and "listens rank 0 of another run" in found[0]
