@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from typing import Any, Sequence
 
-from fleetmetrics.arguments import flag_of, path_of
-from fleetmetrics.comm import get_communicator
+from fleetmetrics.arguments import flag_of, path_of, whole_number_of
+from fleetmetrics.comm import Communicator
+from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.side import Side, load, of_files, of_frame, of_workers, packed, unpacked
+from fleetmetrics.evaluation.side import Side, load, of_all_workers, of_files, of_frame
 from fleetmetrics.files import find
 
 __all__ = ["EvaluationResult", "compare", "evaluate", "merge"]
@@ -37,6 +38,7 @@ def evaluate(
     join_on: str | None = None,
     skip_bad_rows: bool = False,
     processes: int | None = None,
+    communicator: Communicator | None = None,
 ) -> EvaluationResult:
     """How good the scores in files or a data frame are: what ``fleetmetrics evaluate`` prints.
 
@@ -59,6 +61,7 @@ def evaluate(
         join_on: the column of a row's id, in both: deltas get intervals, row by row.
         skip_bad_rows: whether to leave out rows with nulls or values that are not allowed, and count them.
         processes: how many share the files; None: one for each core, fewer for few data.
+        communicator: of the workers; None: the one that was set or is chosen automatically.
 
     Returns:
         The result: printed, it is what the command line prints; see `EvaluationResult`.
@@ -81,46 +84,43 @@ def evaluate(
         >>> result["auc"]
         0.75
     """
-    asked = Asked.of(
-        label=label,
-        score=score,
-        task=task,
-        classes=classes,
-        weight=weight,
-        user=user,
-        by=by,
-        metrics=metrics,
-        ci=ci,
-        join_on=join_on,
-        compared=baseline is not None,
-    )
-    flag_of("skip_bad_rows", skip_bad_rows)
-    empty = of_files([], asked)  # what is wrong with the question is known before anything is read
-    channel = get_communicator()
+    channel, trouble = channel_of(communicator)
+    alone, share = channel.world_size == 1, slice(channel.rank, None, channel.world_size)
     given = [data] if baseline is None else [data, baseline]
-    share = slice(channel.rank, None, channel.world_size)
 
-    def make() -> tuple[Any, list[Side]]:
-        seen: list[Any] = []
-        sides: list[Side] = []
+    def make() -> tuple[list[list[str]], list[Side]]:
+        asked = Asked.of(
+            label=label,
+            score=score,
+            task=task,
+            classes=classes,
+            weight=weight,
+            user=user,
+            by=by,
+            metrics=metrics,
+            ci=ci,
+            join_on=join_on,
+            compared=baseline is not None,
+        )
+        flag_of("skip_bad_rows", skip_bad_rows)
+        if processes is not None:
+            whole_number_of("processes", processes, 1)
+        of_files([], asked)  # what is wrong with the question is known before anything is read
+        seen, sides = [], []
         for place, each in enumerate(given):
             settings: Any = {"baseline": bool(place), "skip_bad_rows": skip_bad_rows}
-            if not _are_files(each):
-                seen.append([])
-                sides.append(of_frame(each, asked, **settings))
-                continue
-            paths = find(each)
+            if _are_files(each):
+                paths = find(each)
+                side = of_files(paths[share], asked, processes=processes if alone else 1, **settings)
+            else:
+                paths, side = [], of_frame(each, asked, **settings)
             seen.append(paths)
-            sides.append(of_files(paths[share], asked, processes=processes, **settings))
+            sides.append(side)
         return seen, sides
 
-    if channel.world_size == 1:
-        _, sides = make()
-    else:
-        processes = 1
-        made = of_workers(channel, make, packed)
-        sides = unpacked([empty, of_files([], asked, baseline=True)][: len(given)], made)
-    return _result(sides)
+    if alone and trouble is None:
+        return _result(make()[1])
+    return _result(of_all_workers(channel, make, trouble))
 
 
 def merge(states: Sequence[Any]) -> EvaluationResult:

@@ -16,6 +16,7 @@ from fleetmetrics.batch.keys import Coded
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.failures import Caught
 from fleetmetrics.dataframes import Columns, table_of
 from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
@@ -30,7 +31,7 @@ from fleetmetrics.settings import difference
 from fleetmetrics.vocabulary import argument
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 
-__all__ = ["Side", "check_joined", "load", "of_files", "of_frame", "of_workers", "save"]
+__all__ = ["Side", "check_joined", "load", "of_all_workers", "of_files", "of_frame", "of_workers", "save"]
 
 
 @dataclass(frozen=True)
@@ -192,42 +193,68 @@ def _alike(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_workers(
-    channel: Communicator, make: Callable[[], tuple[Any, Sequence[Side]]], finish: Callable[[list[Side]], Any]
+    channel: Communicator,
+    make: Callable[[], tuple[Any, Sequence[Side]]],
+    finish: Callable[[list[Side]], Any],
+    trouble: BaseException | None = None,
 ) -> Any:
     """Bring what each worker makes of its share to rank 0, and tell all what ``finish`` makes of it there.
 
     Args:
         channel: of the workers.
-        make: makes this worker's sides, and says what it sees, such as the files: the others must see the same.
+        make: makes this worker's sides, and says which files it sees: the others must see the same.
         finish: looked at on rank 0 only; what it returns is fit for `pack`.
+        trouble: what went wrong here before.
+
+    Raises:
+        FleetMetricsError: what went wrong on a worker, the same on all.
     """
-    trouble: Exception | None = None
     sides: Sequence[Side] = ()
     letter = Letter(None)
-    try:
+    with Caught(trouble) as caught:
         seen, sides = make()
-        letter = Letter(*pack([seen, packed(sides)], False, "what a worker has made"))
-    except Exception as error:
-        trouble = error
+        asked = [side.asked.plain() for side in sides]
+        letter = Letter(*pack([seen, asked, _packed(sides)], False, "what a worker has made"))
 
     def decide(letters: Sequence[Letter]) -> Letter:
-        saw, made = zip(*(unpack(*letter) for letter in letters))
+        saw, were_asked, made = zip(*(unpack(*letter) for letter in letters))
+        for rank, each in enumerate(were_asked):
+            differs = difference(each, were_asked[0])
+            if differs:
+                text = differs.replace(", here ", " on rank 0, here ")
+                raise InvalidInputError(f"rank {rank} is asked something else than rank 0: {text}")
         if any(each != saw[0] for each in saw):
             raise DataError("the workers do not see the same files; put them where all of them see them")
         done = finish([_together(side, parts) for side, parts in zip(sides, zip(*made))])
         return Letter(*pack(done, False, "what all workers have made"))
 
-    return unpack(*channel.consult("evaluate", decide, *letter, trouble=trouble))
+    return unpack(*channel.consult("evaluate", decide, *letter, trouble=caught.error))
 
 
-def packed(sides: Sequence[Side]) -> list[list[Any]]:
+def of_all_workers(
+    channel: Communicator, make: Callable[[], tuple[Any, list[Side]]], trouble: BaseException | None = None
+) -> list[Side]:
+    """The sides over the data of all workers, on each of them.
+
+    Args:
+        channel: of the workers.
+        make: as for `of_workers`.
+        trouble: what went wrong here before.
+    """
+    sides: list[Side] = []
+
+    def kept() -> tuple[Any, list[Side]]:
+        seen, made = make()
+        sides.extend(made)
+        return seen, made
+
+    parts = of_workers(channel, kept, _packed, trouble)
+    return [_together(side, [part]) for side, part in zip(sides, parts)]
+
+
+def _packed(sides: Sequence[Side]) -> list[list[Any]]:
     """What another worker needs of sides."""
     return [[list(side.read), side.error, side.metrics.state_dict()] for side in sides]
-
-
-def unpacked(sides: Sequence[Side], given: Sequence[Any]) -> list[Side]:
-    """The sides with what another worker has `packed`."""
-    return [_together(side, [part]) for side, part in zip(sides, given)]
 
 
 def _together(side: Side, parts: Sequence[Any]) -> Side:

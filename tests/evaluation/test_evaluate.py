@@ -1,0 +1,264 @@
+"""``fleetmetrics.evaluate``: the result that Python gets is what the command line prints."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.cli import main
+from fleetmetrics.evaluation import compare, merge
+from tests.fakes import together
+
+pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
+pa = pytest.importorskip("pyarrow")
+
+ROWS = 4000
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    p = rng.beta(2, 5, ROWS)
+    slot = rng.integers(0, 4, ROWS)
+    rate = np.where(slot == 2, rng.permutation(p), p)
+    return {
+        "y": (rng.random(ROWS) < rate).astype(np.int64),
+        "p": p,
+        "slot": np.array(["feed", "<b>news", "evil", "a|b"])[slot],
+        "uid": rng.integers(0, 300, ROWS),
+        "id": rng.permutation(ROWS),
+        "w": rng.random(ROWS),
+    }
+
+
+DATA = drawn(3)
+OLD = {**DATA, "p": np.clip(DATA["p"] + np.random.default_rng(5).normal(0, 0.3, ROWS), 0, 1)}
+ASKED = {"label": "y", "score": "p", "metrics": "auc,log_loss", "by": "slot"}
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    import pyarrow.parquet
+
+    for name, table in (("new", DATA), ("old", OLD)):
+        pyarrow.parquet.write_table(pa.table(table), tmp_path / f"{name}.parquet")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def without_date(result):
+    for side in (result, result["baseline"] or {"data": {}}):
+        side["data"].update(date="", files=[])
+    result["asked"]["command"] = ""
+    return result
+
+
+# -- the same as the command line --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [{}, {"ci": 0.9}, {"baseline": "old.parquet", "join_on": "id"}, {"user": "uid"}])
+def test_a_result_of_files_prints_what_the_command_line_prints(there, capsys, more):
+    options = [each for name, value in more.items() for each in (f"--{name.replace('_', '-')}", str(value))]
+    asked = ["--label", "y", "--score", "p", "--metrics", "auc,log_loss", "--by", "slot"]
+    assert main(["evaluate", "new.parquet", *asked, *options]) == 0
+    text = capsys.readouterr().out
+    assert main(["evaluate", "new.parquet", *asked, *options, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    result = fm.evaluate("new.parquet", **ASKED, **more)
+    assert f"{result}\n" == text
+    assert without_date(json.loads(json.dumps(result.to_dict()))) == without_date(printed)
+
+
+@pytest.mark.parametrize("kind", ["dict", "arrow", "pandas", "polars"])
+def test_frames_of_every_kind_and_files_give_the_same_result(there, kind):
+    make = {"dict": dict, "arrow": pa.table}.get(kind)
+    if make is None:
+        make = pytest.importorskip(kind).DataFrame
+    more = {"ci": 0.9, "user": "uid", "join_on": "id"}
+    found = fm.evaluate(make(DATA), baseline=make(OLD), **ASKED, **more).to_dict()
+    wanted = fm.evaluate("new.parquet", baseline="old.parquet", **ASKED, **more).to_dict()
+    assert without_date(found) == without_date(wanted)
+
+
+def test_a_dict_may_hold_scores_of_classes_and_lists():
+    rng = np.random.default_rng(0)
+    scores = rng.dirichlet(np.ones(3), 60)
+    frame = {"y": rng.integers(0, 3, 60).tolist(), "p": scores}
+    found = fm.evaluate(frame, label="y", score="p", task="multiclass", classes=3, metrics="accuracy,f1")
+    metric = fm.Accuracy(task="multiclass", num_classes=3)
+    metric.add(scores, frame["y"])
+    assert found["accuracy"] == metric.compute()
+
+
+def test_rows_that_weigh_something_are_drawn_apart_on_each_side():
+    found = fm.evaluate(DATA, baseline=DATA, **ASKED, ci=0.95, weight="w")
+    width = found.intervals["auc"].high - found.intervals["auc"].low
+    delta = found.deltas["auc"]
+    assert delta.value == 0 and 1.1 < (delta.interval.high - delta.interval.low) / width < 1.8
+
+
+# -- what the result can do --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def result():
+    return fm.evaluate(DATA, baseline=OLD, join_on="id", **ASKED)
+
+
+def test_a_notebook_gets_tables_in_which_data_are_only_shown(result):
+    page = result._repr_html_()
+    assert page.count("<table>") == 2 and "&lt;b&gt;news" in page and "<b>" not in page
+    cells = [len(re.findall("<t[hd]>", line)) for line in re.findall("<tr>.*?</tr>", page)]
+    assert len(set(cells[:3])) == 1 and repr(result).startswith("<EvaluationResult>\n4,000 rows")
+
+
+def test_metrics_and_slices_are_data_frames(result):
+    pytest.importorskip("pandas")
+    frame = result.frame()
+    assert frame.loc["auc", "value"] == result["auc"] and frame.loc["auc", "baseline"] == result.baseline.values["auc"]
+    assert frame.loc["auc", "delta_low"] == result.deltas["auc"].interval.low
+    slices = result.frame("slot")
+    assert slices["slot"].tolist() == [each.key for each in result.slices["slot"]]
+    assert slices["log_loss"].tolist() == [each.metrics["log_loss"] for each in result.slices["slot"]]
+    assert "delta" not in fm.evaluate(DATA, **ASKED).frame()
+    with pytest.raises(fm.InvalidInputError, match="by must be one of None, 'slot', not 'uid'"):
+        result.frame("uid")
+
+
+def test_the_report_is_returned_and_written(result, tmp_path):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
+    page = result.to_html(tmp_path / "r.html", lang="zh")
+    assert (tmp_path / "r.html").read_text("utf-8") == page and page.count("<figure>") == 3 and 'lang="zh' in page
+
+
+def test_pictures_are_drawn_of_both_sides_and_one_that_no_metric_has_is_refused(result):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    axes = result.plot("roc")
+    assert [text.get_text().split()[0] for text in axes.get_legend().get_texts()] == ["new", "baseline"]
+    _, own = plt.subplots()
+    assert result.plot("score_histogram", own) is own
+    with pytest.raises(fm.InvalidInputError, match="no metric here has the picture 'residuals': auc, log_loss"):
+        result.plot("residuals", own)
+    with pytest.raises(fm.InvalidInputError, match="kind must be one of 'roc'"):
+        result.plot("pie")
+    found = fm.evaluate(DATA, label="y", score="p", task="regression")
+    assert found.plot("residuals") is not None
+    plt.close("all")
+
+
+def test_conditions_are_those_of_the_command_line_without_its_option(result):
+    assert result.failed("auc<0.1", "auc_delta.low<-1") == []
+    [held] = result.failed("auc<1")
+    assert held.startswith("'auc<1' holds: auc is 0.")
+    with pytest.raises(fm.InvalidInputError, match=r"^'aux<1': there is no 'aux'; the nearest is 'auc'"):
+        result.failed("aux<1")
+    with pytest.raises(fm.InvalidInputError, match=r"^5 must be a name"):
+        result.failed(5)
+
+
+def test_saved_states_merge_and_compare_as_in_a_shell(tmp_path):
+    halves = [{name: each[place::2] for name, each in DATA.items()} for place in range(2)]
+    for place, half in enumerate(halves):
+        fm.evaluate(half, **ASKED).save_state(tmp_path / f"{place}.fms")
+    states = [tmp_path / "0.fms", tmp_path / "1.fms"]
+    whole, merged = fm.evaluate(DATA, **ASKED), merge(states)
+    assert merged["auc"] == whole["auc"] and merged["log_loss"] == pytest.approx(whole["log_loss"], rel=1e-13)
+    assert [each.verdict for each in merged.slices["slot"]] == [each.verdict for each in whole.slices["slot"]]
+    fm.evaluate(OLD, **ASKED).save_state(tmp_path / "old.fms")
+    compared = compare(states[0], tmp_path / "old.fms")
+    assert compared.deltas["auc"].value == compared["auc"] - compared.baseline.values["auc"]
+    with pytest.raises(fm.InvalidInputError, match="states is empty"):
+        merge([])
+
+
+def test_reading_a_result_twice_changes_nothing_of_what_it_reads():
+    result = fm.evaluate(DATA, baseline=OLD, ci=0.95, **ASKED)
+    one, other = result._sides
+    again = [side.measured([]).intervals["auc"] for side in (one, other, one, other)]
+    assert again[0].low == again[2].low and again[1].low == again[3].low
+    assert [side.members.intervals["auc"].seed for side in (one, other)] == [0, 0]
+
+
+# -- errors in the words of Python -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"ci": 95}, "^ci must be a number between 0 and 1, such as 0.95, not 95"),
+        ({"ci": "a"}, "^ci must be a number"),
+        ({"by": 5}, "^by must be a text, or a list of texts, not 5"),
+        ({"score": None}, "^score must be the name of a column, or a list of names, not None"),
+        ({"weight": ["w"]}, r"^weight must be the name of a column or None, not \['w'\]"),
+        ({"metrics": "auk"}, "^metrics: there is no 'auk'; did you mean auc?"),
+        ({"metrics": []}, "^metrics is empty"),
+        ({"metrics": "auc,auc"}, "^metrics: 'auc' is there already"),
+        ({"metrics": "gauc"}, "give user=COLUMN"),
+        ({"task": "x"}, "^task must be one of 'binary'"),
+        ({"task": "multiclass"}, "give classes=N, or a column of each class"),
+        ({"task": "multiclass", "classes": 1}, "^classes must be an integer of at least 2"),
+        ({"join_on": "id"}, "^join_on joins the data with those of baseline; give both"),
+        ({"skip_bad_rows": 1}, "^skip_bad_rows must be True or False"),
+        ({"processes": "a"}, "^processes must be an integer"),
+        ({"communicator": 5}, "^communicator is 5"),
+        ({"baseline": 5}, "^baseline: frame must be a data frame .* or a dict of arrays, not int"),
+        ({"label": "yy"}, "^data: no column 'yy' for label. Did you mean 'y'"),
+    ],
+)
+def test_errors_name_arguments_as_python_does(more, said):
+    with pytest.raises(fm.InvalidInputError, match=said) as caught:
+        fm.evaluate(DATA, **{**ASKED, **more})
+    assert "--" not in str(caught.value)
+
+
+def test_rows_of_a_frame_that_are_at_fault_are_named_or_left_out_and_counted():
+    frame = {"y": [0, 1, 1, 0], "p": [0.1, 0.9, 1.5, 0.3]}
+    with pytest.raises(fm.DataError, match=r"^data: row 2, column 'p': 1.5 where prediction must be"):
+        fm.evaluate(frame, label="y", score="p")
+    found = fm.evaluate(frame, label="y", score="p", skip_bad_rows=True)
+    assert (found.new.rows, found.new.data.rows, found.new.data.skipped) == (3, 4, 1)
+    with pytest.raises(fm.InvalidInputError, match="column 'y' must hold one entry, or row, for each of 1 rows"):
+        fm.evaluate({**frame, "p": [0.5]}, label="y", score="p")
+
+
+def test_a_baseline_of_other_rows_is_refused_in_the_words_of_python():
+    with pytest.raises(fm.DataError, match=r"^join_on=id: ids and labels are not those of the baseline: 4,000 rows"):
+        fm.evaluate(DATA, baseline={name: each[1:] for name, each in OLD.items()}, join_on="id", **ASKED)
+
+
+# -- several workers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["files", "frames"])
+def test_all_workers_get_the_result_over_all_rows(there, kind):
+    import pyarrow.parquet
+
+    more = {"ci": 0.9, "user": "uid", "join_on": "id"}
+    parts = [[{name: each[rank::2] for name, each in side.items()} for rank in range(2)] for side in (DATA, OLD)]
+    for name, side in zip(("news", "olds"), parts):
+        (there / name).mkdir()
+        for rank, part in enumerate(side):
+            pyarrow.parquet.write_table(pa.table(part), there / name / f"{rank}.parquet")
+
+    def work(channel):
+        new, old = ("news", "olds") if kind == "files" else (side[channel.rank] for side in parts)
+        return fm.evaluate(new, baseline=old, communicator=channel, **ASKED, **more)
+
+    results = [*together([work] * 2), fm.evaluate("news", baseline="olds", **ASKED, **more)]
+    found = [{**without_date(each.to_dict()), "warnings": []} for each in results]  # threads mix up whose they are
+    assert found[0] == found[1] == found[2]
+
+
+def test_what_is_wrong_on_one_worker_is_raised_on_all():
+    bad = {**DATA, "p": DATA["p"] + 1}
+    frames = [lambda channel, each=each: fm.evaluate(each, communicator=channel, **ASKED) for each in (DATA, bad)]
+    errors = together(frames)
+    assert all(isinstance(error, fm.DataError) and "column 'p'" in str(error) for error in errors)
+    asked = [lambda channel, ci=ci: fm.evaluate(DATA, communicator=channel, ci=ci, **ASKED) for ci in (None, 0.9)]
+    for error in together(asked):
+        assert isinstance(error, fm.InvalidInputError)
+        assert "rank 1 is asked something else than rank 0: ci is None on rank 0, here 0.9" in str(error)
