@@ -62,7 +62,7 @@ class Resumed(_Job):
 
     @property
     def remaining(self) -> np.ndarray:
-        """The data set's indices that nobody has done: int64, rising, each once; see `remaining_indices`.
+        """The data set's indices that no worker has done: int64, rising, each once; see `remaining_indices`.
 
         Raises:
             InvalidInputError: `save` was not given sampler and batches, or the sampler has an ``__iter__`` of its own.

@@ -19,7 +19,7 @@ from fleetmetrics.errors import AgreementError, InvalidInputError
 
 __all__ = ["check_copies"]
 
-#: So many entries that differ are named.
+#: How many entries that differ are named.
 _NAMED = 5
 
 

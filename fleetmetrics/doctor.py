@@ -180,7 +180,7 @@ def _why(channel: Communicator, to_fix: list[str]) -> str:
 
 
 def _lost(channel: Communicator, timeout: float, to_fix: list[str]) -> bool:
-    """Whether rank 0 has no address here: then nobody would come to an exchange."""
+    """Whether rank 0 has no address here: then no worker would come to an exchange."""
     if choose._chosen is not None or isinstance(channel, LocalCommunicator) or choose.engine_asked():
         return False
     job = Job.from_environment()

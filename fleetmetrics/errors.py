@@ -119,7 +119,7 @@ class DeadlineError(CommunicatorError, TimeoutError):
 
 
 class UnauthenticatedWarning(UserWarning):
-    """Whoever reaches rank 0's port may pass for a worker: several machines, and no FLEETMETRICS_SECRET."""
+    """Anyone who reaches rank 0's port may pass for a worker: several machines, and no FLEETMETRICS_SECRET."""
 
 
 class UndefinedMetricWarning(UserWarning):

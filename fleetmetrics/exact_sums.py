@@ -21,7 +21,7 @@ from fleetmetrics.moments import two_sum, words_of
 __all__ = ["sign_zeros", "sum_floats", "sum_in_words", "sum_integers"]
 
 _INT64 = np.iinfo(np.int64)
-#: Up to so many elements, Python adds faster than NumPy.
+#: Up to this number of elements, Python adds faster than NumPy.
 _FEW, _FEW_INTEGERS = 32, 64
 
 

@@ -275,7 +275,7 @@ def numbers(
 
     Args:
         *shape: of the array.
-        flat: an array of any shape with so many entries becomes one axis.
+        flat: an array of any shape with that number of entries becomes one axis.
         rising: no entry may be below the one before it.
         infinite: infinity is allowed.
         most: the largest number allowed.

@@ -99,7 +99,7 @@ def join() -> None:
 
 
 def withdraw() -> None:
-    """Take the marks away again, in a process that starts workers and is none."""
+    """Take the marks away again, in a process that starts workers and is not one itself."""
     global _map
     os.environ.pop(MARK, None)
     _map = None

@@ -17,7 +17,7 @@ __all__ = ["Watch", "level_asked", "logger", "progress", "watch"]
 logger = logging.getLogger("fleetmetrics")
 #: Who comes so long after the middle one keeps the others waiting.
 LATE_SECONDS = 0.1
-#: After so many exchanges at which somebody did, the rank is named that was last at most of them.
+#: After how many exchanges with a late worker the log names the rank that was last at most of them.
 LATE_EXCHANGES = 10
 #: What takes so long shows how far it is.
 LONG_SECONDS = 10.0
@@ -34,7 +34,7 @@ def level_asked() -> str:
 
 
 def watch(rank: int, ranks: Sequence[int] = ()) -> Watch | None:
-    """What logs a worker's exchanges; None if nobody wants to read it. Raises if FLEETMETRICS_LOG is no level.
+    """What logs a worker's exchanges; None if no log is wanted. Raises if FLEETMETRICS_LOG is no level.
 
     Args:
         rank: of this worker; in a group its place.

@@ -356,7 +356,7 @@ class Undefinable(Metric[Value]):
 class Expression(Composite[Any], Metric[Any]):
     """What arithmetic on metrics makes: a metric whose value is computed from theirs.
 
-    ``2 * p * r / (p + r)`` is an expression; it stands on the states of ``p`` and ``r``, and one exchange brings
+    ``2 * p * r / (p + r)`` is an expression; it uses the states of ``p`` and ``r``, and one exchange brings
     all of them. ``add`` to the expression adds to its metrics: add to it or to them, not to both. In a
     `MetricCollection` an expression may stand beside its metrics, and they share states as others do.
 

@@ -158,7 +158,7 @@ def _places_of(values: Iterable[float]) -> int:
 
 
 def _units_of(value: float, bits: int) -> int:
-    """A float of at most so many binary places in units of ``2**-bits``."""
+    """A float of at most ``bits`` binary places, in units of ``2**-bits``."""
     number, divisor = value.as_integer_ratio()
     return number << (bits + 1 - divisor.bit_length())
 

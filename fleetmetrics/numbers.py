@@ -38,9 +38,9 @@ REST = ":rest"
 #: What is summed by the adds of one worker.
 OF_BATCHES = "the batches of this worker"
 _INT64 = np.iinfo(np.int64)
-#: Up to so many elements, Python is faster than NumPy.
+#: Up to this number of elements, Python is faster than NumPy.
 _VERY_FEW = 4
-#: So many arrays are summed at a time.
+#: How many arrays are summed at a time.
 _AT_ONCE = 64
 _LOW_32_BITS = np.int64(0xFFFFFFFF)
 

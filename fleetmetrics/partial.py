@@ -22,7 +22,7 @@ __all__ = ["merge_all"]
 
 Part = TypeVar("Part", bound="Partial")
 
-#: So many state dicts are put together at once.
+#: How many state dicts are put together at once.
 _AT_ONCE = 64
 
 

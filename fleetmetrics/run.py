@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
         is_module, name = True, _COMMANDS[os.path.basename(name)]
     if is_module and name in _MODULES:
         given = _with_this_file(given, util)
-        withdraw()  # this process starts workers, and is none
+        withdraw()  # this process starts workers, and is not one itself
     elif is_module or os.path.exists(name):
         patch_fleet(util=util)
     else:

@@ -78,7 +78,7 @@ class Told:
 
 
 def _kept(value: Any) -> Any:
-    """An argument with containers of its own, since whoever gave it may change his."""
+    """An argument with containers of its own, since the caller may change theirs."""
     if type(value) in (list, tuple, set):
         return type(value)(map(_kept, value))
     return {name: _kept(each) for name, each in value.items()} if type(value) is dict else value

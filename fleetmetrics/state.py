@@ -19,11 +19,11 @@ from fleetmetrics.xp import Scattered, is_eager_tensor, is_paddle, is_static, na
 __all__ = ["InPlace", "Lanes", "State", "blocks_of", "name_of", "read"]
 
 
-#: States of so many entries are looked at with every batch; larger ones when they are read.
+#: Up to this number of entries, a state is checked with every batch; larger ones when they are read.
 _SHORT = 16
 #: Sums of numbers below this are int64, or finite.
 _SAFE = 2**63
-#: So many entries are sorted, to find those that are touched more than once.
+#: How many entries are sorted, to find those that are touched more than once.
 _SORTED = 2**16
 #: Formulas add the entries of histograms and matrices up, and multiply them by small numbers.
 _MOST_IN_ALL = 2.0**1014
@@ -301,7 +301,7 @@ def add_numbers(increments: Mapping[Any, Any]) -> bool:
 class InPlace(State):
     """A state that changes in place, and remembers since the last mark what was there before."""
 
-    _before: list[tuple[Any, Any, Any]] | None = None  # array or tensor, which entries, theirs; None: nobody has asked
+    _before: list[tuple[Any, Any, Any]] | None = None  # array or tensor, which entries, theirs; None: not asked for
 
     def mark(self) -> Any:
         """See `State.mark`."""

@@ -53,3 +53,12 @@ def test_a_workflow_pins_its_actions_and_has_no_rights_but_those_of_its_jobs(pat
 def test_only_publishing_may_ask_for_an_identity() -> None:
     asking = [(path.stem, path.read_text(encoding="utf-8").count("id-token: write")) for path in WORKFLOWS]
     assert asking == [("ci", 0), ("release", 1)]
+
+
+def test_what_an_error_says_to_install_is_an_extra() -> None:
+    named = {
+        extra
+        for path in (ROOT / "fleetmetrics").rglob("*.py")
+        for extra in re.findall(r'\blibrary\([^()]+, "(\w+)"\)', path.read_text(encoding="utf-8"))
+    }
+    assert {"files", "plot", "ray"} <= named <= set(PYPROJECT["project"]["optional-dependencies"])

@@ -25,7 +25,7 @@ from fleetmetrics.xp import numpy_ops
 __all__ = ["integer_ids", "poisson", "salts", "thresholds", "words"]
 
 _MASK = 2**32 - 1
-_CACHED = 2**15  # so many hashes at a time
+_CACHED = 2**15  # hashes at a time
 _BEYOND = np.int64(0x2545F4914F6CDD1D)  # so that ids from 2**63 on differ from negative ones of the same bits
 _FIRST, _SECOND = 0x21F0AAAD, 0x735A2D97  # below 2**31: times a number below 2**32 they fit into an int64
 

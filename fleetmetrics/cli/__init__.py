@@ -214,7 +214,7 @@ def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] 
 
 
 def _print(act: Callable[[], Any]) -> None:
-    """Print; if nobody listens any more, that is no error."""
+    """Print; a reader that has closed the pipe is no error."""
     try:
         act()
         sys.stdout.flush()

@@ -21,7 +21,7 @@ for its verdict to reach everybody before the first deadline, and names the rank
 it coordinates inside of its own call. `blocks` puts many states into one payload, `slabs` cuts those that are too
 large for one, and `unions` finds the rows of all workers' keys. `groups` says which workers a group holds, which has
 a star of its own; by `boards` those find each other that wait in different ones. `util` goes through ``fleet.util``
-instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when nobody says.
+instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when the caller names none.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _NUMBERS = "biufc"
 _WORTH_NARROWING = 64
 _TYPES: dict[str, np.dtype[Any]] = {**{str(size): np.dtype(f"i{size}") for size in (1, 2, 4, 8)}, "d": np.dtype("f8")}
 _ALIGNMENT = 8
-#: A letter on its way outside of a frame is a multiple of so many bytes.
+#: A letter on its way outside of a frame is a multiple of this number of bytes.
 LETTER_UNIT = 16
 #: What a layout says of keys in the place of a reduction, and between a reduction and the keys that rows belong to.
 _KEYS, _BY = "keys", " by "
@@ -45,7 +45,7 @@ _Given = TypeVar("_Given")
 
 
 class Letter(NamedTuple):
-    """What a worker brings to `Communicator.consult`, and what it is told.
+    """What a worker brings to `Communicator.consult`, and what it gets back.
 
     Args:
         note: a description, fit for JSON; text is the cheapest.
@@ -171,7 +171,7 @@ def describe(call: str, blocks: Sequence[Block | RowKeys]) -> Layout:
 
 
 def with_rows(layout: Layout, keys: Mapping[str, int]) -> Layout:
-    """The layout without its keys, of which there are so many: what has rows by key has one more."""
+    """The layout without its keys, and how many keys there are: what has rows by key has one more."""
     found = []
     for name, how, dtype, shape in zip(layout.names, layout.reductions, layout.dtypes, layout.shapes):
         reduction, by, of = how.partition(_BY)
@@ -315,14 +315,14 @@ def reduced(layouts: list[Layout], agreed: Layout, payloads: Sequence[Any]) -> l
 
 
 def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:
-    """Cut a buffer into parts of so many bytes; ValueError if it has not as many."""
+    """Cut a buffer into parts of these sizes, in bytes; ValueError if it is not as long."""
     if any(size < 0 for size in sizes) or sum(sizes) != len(data):
         raise ValueError(f"{len(data)} bytes, where there are {sum(sizes)}")
     return np.split(np.frombuffer(data, np.uint8), np.cumsum(sizes)[:-1])
 
 
 def divided(letter: Letter, number: int) -> list[Letter]:
-    """The letters of which a letter is made, if its note says the note and the bytes of so many; else ValueError."""
+    """The letters that a letter is made of, if its note has their notes and sizes; else ValueError."""
     notes, sizes = zip(*letter.note)
     if len(notes) != number:
         raise ValueError(f"{len(notes)} parts, where there are {number}")
@@ -339,7 +339,7 @@ def written(letter: Letter) -> list[Buffer]:
 
 
 def letter_in(data: Buffer) -> Letter:
-    """The letter that was written, its payload a view that may be written to; ValueError if that is none."""
+    """The letter that was written, its payload a view that may be written to; ValueError for anything else."""
     given = np.frombuffer(data if isinstance(data, memoryview) else bytearray(data), np.uint8)
     note, payload = given[:LETTER_UNIT].view(np.int64).tolist()
     start = LETTER_UNIT + note + -note % LETTER_UNIT

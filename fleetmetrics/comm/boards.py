@@ -29,7 +29,7 @@ _UNREADABLE = (Lost, ValueError, TypeError, OverflowError, RecursionError)
 _FIRST_SECONDS, _PAUSE_SECONDS = 0.5, 30.0
 #: For one board, and for all boards at one look.
 _STEP_SECONDS, _LOOK_SECONDS = 0.2, 0.5
-#: A board is at one of so many places, and so many are looked at.
+#: At how many places a board may be, and how many boards are looked at.
 _PLACES, _BOARDS = 2, 64
 
 

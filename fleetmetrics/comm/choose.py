@@ -1,4 +1,4 @@
-"""Which communicator a metric uses: by its name, after MMEval's distributed backends, or when nobody says."""
+"""Which communicator a metric uses: by its name, after MMEval's distributed backends, or when the caller names none."""
 
 from __future__ import annotations
 

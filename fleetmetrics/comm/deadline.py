@@ -22,7 +22,7 @@ _SECONDS_FOR_TROUBLE = 10.0
 
 
 class Deadline:
-    """A moment until which a call may wait: so many seconds from now."""
+    """A moment until which a call may wait: a number of seconds from now."""
 
     __slots__ = ("end", "timeout")
 
@@ -103,7 +103,7 @@ def begun(work: Callable[[], Any]) -> futures.Future[Any]:
 
 
 def run_until(work: Callable[[], Any], seconds: float, label: str) -> Any:
-    """Run a function that knows no deadline in a thread of its own; after so many seconds it is left behind.
+    """Run a function that knows no deadline in a thread of its own; at the deadline it is left behind.
 
     Raises `DeadlineError`, which says what it does by its label, or what the function raises.
     """

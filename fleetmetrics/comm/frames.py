@@ -2,8 +2,8 @@
 
 A frame is a head of fixed size, a short header and a payload. The head holds the SHA-256 of what follows, and a seal:
 the HMAC-SHA256 of the head and of the frame's number on this connection, under a key that only its two ends know. So
-no size is believed and nothing is read before the head has proved where it comes from, nobody can change, drop, repeat
-or reorder frames unnoticed, and an answer to a thousand workers is hashed once.
+a worker believes no size and reads nothing before the head has proved where it comes from, no relay can change, drop,
+repeat or reorder frames unnoticed, and an answer to a thousand workers is hashed once.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Stream:
 
     @property
     def begun(self) -> bool:
-        """True where a frame has come, in part, that nobody has seen to."""
+        """True where a frame has come, in part, and waits to be handled."""
         head, _, _, filled, come, _, last = self._in
         return bool(come or filled or head or last)
 
@@ -290,7 +290,7 @@ class Stream:
 
 
 def _after(queue: list[Buffer], sent: int) -> list[Buffer]:
-    """What is left of a queue when so many bytes of it are gone."""
+    """What is left of a queue without its first bytes."""
     gone = 0
     while sent >= len(queue[gone]):
         sent -= len(queue[gone])

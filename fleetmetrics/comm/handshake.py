@@ -1,16 +1,16 @@
 """How rank 0 and a worker that has connected to it prove to each other that they belong to the job.
 
-Whoever accepts speaks first::
+The side that accepts speaks first::
 
     rank 0   magic, which digests frames carry, a nonce
     worker   magic, rank, world size, a nonce, the name of its run, HMAC(key, "worker", all of it)
     rank 0   a code, HMAC(key, "rank 0", code, all of it), and why it refuses
 
 To a worker that does not know the secret rank 0 proves only, under the mark of the run, that it belongs to that run: a
-stranger that says no does not count. The key follows from the secret, which nobody sends. Who relays these messages
-learns nothing: what follows are frames, sealed under two keys that follow from all that was said, the name of the run
-and both nonces included. So a worker that somebody leads to rank 0 of another run is told so, and no frame of one run
-is any of another.
+stranger that says no does not count. The key follows from the secret, which is never sent. A process that relays these
+messages learns nothing: the frames that follow are sealed under two keys that depend on all that was said, the name of
+the run and both nonces included. So a worker that a relay leads to rank 0 of another run raises an error that says so,
+and a frame of one run is never taken for one of another.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def other_run_text(where: str, theirs: str, ours: str) -> str:
 
 
 def _received(sock: socket.socket, size: int, end: float, beginning: bytes = b"") -> bytes:
-    """So many bytes; an error as soon as they do not begin as they should, or are not here in time."""
+    """A number of bytes; an error as soon as they do not begin as they should, or are not here in time."""
     received = b""
     while len(received) < size:
         if time.monotonic() >= end:

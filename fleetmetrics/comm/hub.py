@@ -36,9 +36,9 @@ from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError
 __all__ = ["Hub"]
 
 _ABANDONED_KEPT = 1024
-#: So many frames of a worker that is ahead are kept by channel, the last ones, and those of so many channels.
+#: How many frames of a worker that is ahead are kept by channel, the last ones, and of how many channels.
 _EARLY_KEPT, _EARLY_CHANNELS = 64, 1024
-#: What lies in the sockets when the time is over is read, in so many turns; who goes on sending is not waited for.
+#: In how many turns rank 0 reads what lies in the sockets at the deadline; it waits for none that goes on sending.
 _LAST_TURNS = 64
 #: A wait that took so much too long means that the process was stopped, and not only that the machine is busy.
 _STOPPED_SECONDS = 1.0
@@ -113,7 +113,7 @@ class Hub(Member):
         self._number = 0  # of the last exchange of any channel
         self._answered = ""  # what errors call the last one whose answer went out
         self._parting = 0, ""  # the number of the last one at which all were to hear who had parted, and what
-        self._interrupted = False  # whether a frame may have been read that nobody has seen to
+        self._interrupted = False  # whether a frame may have been read and not handled
         self._lost = ""  # why the star cannot go on
         self._last_word = ""  # what all have been told of it
 
@@ -140,7 +140,7 @@ class Hub(Member):
         except BaseException as error:
             try:
                 self._give_up(channel, frame.call, label, error)
-            except BaseException:  # Ctrl-C, and once more while it is told: the others wait for the word all the same
+            except BaseException:  # Ctrl-C, and again while rank 0 tells the others, who wait for the word all the same
                 self._give_up(channel, frame.call, label, error)
                 raise
             if isinstance(error, _Broken):
@@ -274,7 +274,7 @@ class Hub(Member):
             self._door.check_unproven(absent)
 
     def _is_alone(self, meeting: _Meeting) -> bool:
-        """Whether nobody else on this machine claims a rank of this run; False while that is not sure."""
+        """Whether no other process of this machine claims a rank of this run; False while that is not sure."""
         found = self.rival(last=time.monotonic() >= meeting.end)
         if found is not None and found.sure:
             raise _Broken(found.text)
@@ -529,7 +529,7 @@ class Hub(Member):
             lost[peer.rank] = f"{ranks_text([peer.rank])} stopped in the middle of an answer."
 
     def _confirm(self, meeting: _Meeting) -> None:
-        """Wait until one of the others has the answer: if none has, nobody may have a result."""
+        """Wait until one of the others has the answer: if none has, no worker may have a result."""
         asked = [peer for rank, peer in self._ranks.items() if rank <= ACKNOWLEDGING]
         meeting.acknowledged |= self.job.world_size == 1
         why, turns = "", 0

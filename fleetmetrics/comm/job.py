@@ -48,7 +48,7 @@ class Job:
         endpoints: PADDLE_TRAINER_ENDPOINTS, by comma.
         collective: True without parameter servers.
         endpoint: FLEETMETRICS_ENDPOINT, where rank 0 shall listen, or "".
-        secret: FLEETMETRICS_SECRET, what the workers know and nobody else, or "".
+        secret: FLEETMETRICS_SECRET, which only the workers know, or "".
         bind: FLEETMETRICS_BIND, the address on which rank 0 shall listen if it is not that of its endpoint, or "".
         master: PADDLE_MASTER, or "".
         host: the machine of rank 0, by what another launcher than Paddle's says, or "".
@@ -151,7 +151,7 @@ class Job:
 
     @cached_property
     def mark(self) -> bytes:
-        """A key for those who know how this run is written, and perhaps no secret; nobody ever sends it."""
+        """A key for those who know how this run is written, and perhaps no secret; it is never sent."""
         return hashlib.sha256(b"mark" + self._written()).digest()
 
     def _written(self) -> bytes:

@@ -245,7 +245,7 @@ def _refuse_alone() -> None:
 class _Start:
     """How the workers of one communicator of MPI find rank 0, and what is left of tries that failed.
 
-    Rank 0 sends each try's outcome to every other one by itself, so that nobody waits for a third. From then on they
+    Rank 0 sends each try's outcome to every other one by itself, so that none waits for a third. From then on they
     meet over the star, which names who is missing and tells those that come late.
     """
 

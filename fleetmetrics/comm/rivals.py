@@ -3,7 +3,7 @@
 Where no launcher names a run, nothing but their endpoints tells workers of two runs apart, and rank 0 would take
 whichever rank 1 comes first. But Linux shows with which environment the processes of this user were started. So rank 0
 looks, before it answers for the first time, whether two of them claim one rank, and waits for those that are just
-starting. Whoever finds two leaves a note for all that were started before, which may come later.
+starting. A process that finds two leaves a note for all that were started before, which may come later.
 """
 
 from __future__ import annotations

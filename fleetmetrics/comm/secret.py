@@ -1,4 +1,4 @@
-"""What the workers of a job know and nobody else: FLEETMETRICS_SECRET, or on one machine a file of the user's."""
+"""What only the workers of a job know: FLEETMETRICS_SECRET, or on one machine a file of the user's."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from fleetmetrics.numbers import combine, identity
 
 __all__ = ["Piece", "Slab", "letters_of", "put", "reduced", "spread", "written"]
 
-#: Rows are cut at multiples of so many numbers: moments, whose numbers belong together, have as many, or half.
+#: Rows are cut at multiples of this number: moments, whose numbers belong together, have as many, or half.
 _UNIT = 8
 
 
@@ -84,7 +84,7 @@ class Piece(NamedTuple):
 
 
 def letters_of(slabs: Sequence[Slab], most: int) -> list[list[Piece]]:
-    """The pieces of all slabs, by the letters that carry them: of at most so many bytes from each worker."""
+    """The pieces of all slabs, by the letters that carry them: each has at most ``most`` bytes of each worker."""
     letters: list[list[Piece]] = []
     room = 0
     pieces = [each for slab in slabs for each in _cut(slab, most // 8)]

@@ -40,7 +40,7 @@ class SocketCommunicator(Communicator):
         rank: number of this worker, from 0.
         world_size: how many workers there are.
         endpoint: "host:port" of rank 0, where it listens; the same on all workers.
-        secret: what all workers know and nobody else; None for FLEETMETRICS_SECRET, else see the docs on security.
+        secret: what only the workers know; None for FLEETMETRICS_SECRET, else see the docs on security.
         channel: sets several communicators of one job apart; None if every worker makes them in the same order.
 
     Raises:

@@ -43,11 +43,11 @@ from fleetmetrics.logs import watch
 
 __all__ = ["ACKNOWLEDGING", "Combine", "Member", "Spoke", "error_frame", "error_in"]
 
-#: So many workers, from rank 1, tell rank 0 at once that they have the answer; the others with their next frame.
+#: How many workers, from rank 1, tell rank 0 at once that they have the answer; the others do with their next frame.
 ACKNOWLEDGING = 8
 
 
-#: So many frames are read until a worker looks at the clock again.
+#: How many frames a worker reads before it looks at the clock again.
 _FRAMES_AT_ONCE = 64
 #: Makes the answer of the arrival frames by rank; runs on rank 0 only, so that all get the same bits.
 Combine = Callable[[Sequence[Frame]], Frame]
@@ -83,7 +83,7 @@ class Member(ABC):
         self.made, self.label = 0, ""
         self.joined = False  # whether an exchange of this run has ended with a result
         self.inside = (0, "")  # which thread is in an exchange, and in which
-        self.watch = watch(job.rank, job.ranks)  # logs each exchange; None: nobody wants to know
+        self.watch = watch(job.rank, job.ranks)  # logs each exchange, if a log is wanted
 
     def label_of(self, number: int, call: str) -> str:
         """How errors call a channel's exchange."""
@@ -399,7 +399,7 @@ class Spoke(Member):
             if answer.made:  # all have compared since what became of the exchange before
                 self.made, self.label = answer.made, ""
             raise self._error_of(answer)
-        if not deadline.remaining:  # rank 0 may have taken it back when nobody acknowledged it
+        if not deadline.remaining:  # rank 0 may have taken it back, for want of an acknowledgement
             withdrawn = None
             with contextlib.suppress(Lost, _Closed, CommunicatorError):  # or have ended since
                 withdrawn = self._answer_to(frame, stream)

@@ -12,7 +12,7 @@ from fleetmetrics.errors import DeadlineError
 
 __all__ = ["Turns"]
 
-#: A thread that waits looks this often whether its turn has come, should nobody wake it.
+#: How often a thread that waits checks by itself whether its turn has come.
 _LOOK_SECONDS = 0.2
 _T = TypeVar("_T")
 
@@ -80,7 +80,7 @@ class Turns:
             raise
 
     def _next(self) -> None:
-        """Wake the first of the line; whoever has left it has had its turn."""
+        """Wake the first of the line; a thread that has left it has had its turn."""
         with self._mutex, contextlib.suppress(IndexError):  # another thread may have left in the meantime
             while True:
                 first = self.line[0]

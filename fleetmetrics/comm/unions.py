@@ -170,7 +170,7 @@ class ByKey:
         return found
 
     def _keys_in(self, head: Letter) -> list[np.ndarray]:
-        """The keys that a worker sends, or rank 0; ValueError if they are none."""
+        """The keys that a worker sends, or rank 0; ValueError for anything else."""
         try:
             found = unpack_arrays(head.note[1], head.payload)
         except RecordError as error:

@@ -2,7 +2,7 @@
 
 It is given lists of non-negative Python integers below 2**53, and only to sum: Paddle's own does that without loss. So
 a consultation takes two sums, to which every worker adds zeros for what is not its own: first the letters, one behind
-the other, then rank 0's answer. How long the letters are is told over sockets, where the launcher says how the workers
+the other, then rank 0's answer. The lengths of the letters go over sockets, where the launcher says how the workers
 meet, else in a sum before.
 """
 
@@ -27,7 +27,7 @@ from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputEr
 
 __all__ = ["UtilCommunicator"]
 
-# Each worker takes one slot of a table; so many times those draw again that share one.
+# Each worker takes one slot of a table; how many times those that share one draw again.
 _SLOTS, _DRAWS = 2**13, 32
 # What a worker brings to be counted: a util that rounds to float32 loses the 1, and 8,191 of them stay below 2**53.
 _ONE = 2**40 + 1

@@ -22,7 +22,7 @@ from fleetmetrics.partial import closed_by
 
 __all__ = ["WAY", "Part", "Plan", "joined", "paths_of", "tree"]
 
-#: So many parts are merged by one task.
+#: How many parts one task merges.
 WAY = 16
 
 

@@ -29,11 +29,11 @@ from fleetmetrics.xp import numpy_ops
 
 __all__ = ["Evidence", "GroupCount", "Tested", "evidence_of"]
 
-#: Users are put together into so many groups by a hash: what a slice keeps does not grow with their number.
+#: How many groups a hash puts the users into: what a slice keeps does not grow with the number of users.
 _GROUPS = 1024
-#: Of the areas of all rows so many groups, and buckets, are enough to see how alike the rows of a user are.
+#: How many groups, and buckets, of the areas of all rows are enough to see how alike the rows of a user are.
 _FEW_GROUPS, _FEW_BUCKETS = 512, 128
-#: Of so many groups a slice has a quotient of its own.
+#: In how many groups a slice has a quotient of its own.
 _MANY = 30
 #: Where the sum of squares is this small a part of what it is a difference of, nothing is left of it but rounding.
 _ROUNDED = 1e-10
@@ -273,7 +273,7 @@ class _OfUsers(_OfQuotients):
     def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
         n, d = np.moveaxis(np.array(slices), 1, 0)
         filled = np.count_nonzero((n != 0) | (d != 0), axis=1)
-        with np.errstate(divide="ignore"):  # how many users have most likely filled so many groups
+        with np.errstate(divide="ignore"):  # how many users have most likely filled this number of groups
             units = np.where(filled < _GROUPS, -_GROUPS * np.log1p(-filled / _GROUPS), 8 * _GROUPS)
         sums = np.stack([n.sum(axis=1), d.sum(axis=1)], 1)
         all_sums, squares, cubes = sums.sum(axis=0), 0.0, 0.0

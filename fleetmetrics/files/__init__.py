@@ -26,13 +26,13 @@ from fleetmetrics.partial import closed_by
 
 __all__ = ["ROW", "DataError", "Evaluated", "Read", "evaluate", "evaluate_file", "find", "together"]
 
-#: Another process is worth its start, a second or so, if it reads so many bytes.
+#: How many bytes a process must read to be worth its start, which takes a second or so.
 _WORTH = 1 << 28
 #: The bytes of a process without records, and of a row in each table of records while it is folded; measured.
 _BASE, _PER_ROW = 1 << 28, 80
-#: So many passes at a time where one process makes all: NumPy sorts the records of one while the next one is read.
+#: How many passes one process makes at a time: NumPy sorts the records of one while the next one is read.
 _PASSES = 2
-#: So many scores tell where ranges of about equal size begin.
+#: How many scores show where ranges of about equal size begin.
 _SAMPLE = 100_000
 
 

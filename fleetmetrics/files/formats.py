@@ -23,7 +23,7 @@ __all__ = ["FORMATS", "Piece", "gathered", "pieces_of", "rows_of"]
 
 #: The rows of a piece, where `add` is fastest; those of a batch that may be wide; the bytes of a piece of such rows.
 _ROWS, _FEW, _BYTES = 1_000_000, 1 << 14, 1 << 27
-#: So many bytes of text are read together; so many at the beginning tell the format and types, of JSON so many lines.
+#: How many bytes of text are read together; how many at the beginning, or lines of JSON, show the format and types.
 _BLOCK, _HEAD, _LINES = 1 << 24, 1 << 20, 1000
 _MAGIC = ((b"PAR1", "parquet"), (b"PK", "npz"), (b"ARROW1", "arrow"), (b"\xff\xff\xff\xff", "arrow"))
 FORMATS = ("parquet", "csv", "jsonl", "npz", "arrow")
@@ -31,7 +31,7 @@ FORMATS = ("parquet", "csv", "jsonl", "npz", "arrow")
 _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, OverflowError, RuntimeError)
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
 
-#: Is told of a row that is none, and leaves it out or raises.
+#: Receives a line that is no row, and leaves it out or raises.
 Bad = Callable[[str], None]
 
 
@@ -59,7 +59,7 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
         path: the file; "-": the standard input.
         format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: the first bytes tell.
         columns: what is asked for.
-        bad: is told of each such row.
+        bad: receives each such row.
 
     Raises:
         DataError: it lacks a column, or cannot be read.

@@ -19,7 +19,7 @@ from fleetmetrics.wrappers.keyed import KeyTable
 
 __all__ = ["choose_largest"]
 
-#: So many files are counted at a time; pyarrow reads, and NumPy counts, beside Python.
+#: How many files are counted at a time; pyarrow reads, and NumPy counts, beside Python.
 _THREADS = 2
 
 

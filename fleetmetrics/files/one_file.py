@@ -24,7 +24,7 @@ __all__ = ["ROW", "columns_given", "evaluate_file", "made_by", "of_tables"]
 
 #: In place of a column's name: a number that no other row has, wherever its file lies and whatever it is called.
 ROW = "\0row"
-#: A file is known by so many bytes of its beginning and its end.
+#: How many bytes of its beginning and of its end identify a file.
 _EDGE = 1 << 16
 
 
@@ -124,7 +124,7 @@ def of_tables(
 class _Evaluation:
     """Metrics of what is read piece by piece; refuses rows that are at fault, or leaves them out.
 
-    What every share of the samples meets is told of by the first.
+    Of what every share of the samples meets, only the first speaks.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 
 __all__ = ["EXAMPLES", "Evaluated", "Part", "Read", "as_one", "together"]
 
-#: So many rows that were left out are described.
+#: How many rows that were left out are described.
 EXAMPLES = 5
 
 

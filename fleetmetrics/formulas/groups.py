@@ -51,7 +51,7 @@ def _told_apart(values: np.ndarray) -> np.ndarray:
 
 def _falling(values: np.ndarray) -> np.ndarray:
     """Floats that rise as the values fall, and no -0.0 among them."""
-    # nan and the lowest infinity, if nobody has checked, come last; below, nothing comes after what pads a row
+    # nan and the lowest infinity, unchecked, come last; below, nothing comes after what pads a row
     kind = np.float32 if values.dtype == np.float32 else np.float64
     return np.fmin(np.subtract(0, values, dtype=kind), np.finfo(kind).max)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-#: From so many numbers on, a sum in passes over the array is faster than `math.fsum`.
+#: From this number of values on, a sum in passes over the array is faster than `math.fsum`.
 _MANY = 1024
 
 
@@ -17,12 +17,12 @@ def as_number(value: Any) -> Any:
 
 
 def root(value: float) -> float:
-    """The square root; nan of what is below 0, which is only a sum with negative weights that nobody has checked."""
+    """The square root; nan of what is below 0, which only unchecked negative weights can sum to."""
     return math.sqrt(value) if value >= 0 else math.nan
 
 
 def unknown(weights: np.ndarray) -> bool:
-    """Whether weights that nobody has checked are not all finite, so that they are no integers of any unit."""
+    """Whether some unchecked weights are not finite, so that they are not integers of any unit."""
     return weights.dtype.kind == "f" and not math.isfinite(weights.sum())
 
 

@@ -163,7 +163,7 @@ class GlobalValues(paddle.callbacks.Callback):
     """Puts the values over all workers into the logs at the end of an epoch and of an evaluation.
 
     Its place among the callbacks does not matter. It stays with the model: a later evaluation needs none. Named tuples
-    become dicts; what is in a dict stands on its own, too, as ``name/key``; ``logs["fleetmetrics"]`` has all as it is.
+    become dicts; what is in a dict has an entry of its own, ``name/key``; ``logs["fleetmetrics"]`` has all as it is.
 
     Args:
         report: called on every worker at the end of each pass, with "train" or "eval" and the values by name.

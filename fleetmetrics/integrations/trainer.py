@@ -228,7 +228,7 @@ def _deals(sampler: Any) -> bool:
 
 
 def _lost(sampler: Any) -> int:
-    """How many samples it deals to nobody."""
+    """How many samples it deals to no worker."""
     dealing = Dealing(sampler, None)
     return max(0, len(sampler.dataset) - sum(len(dealing.dealt.mask(rank)) for rank in range(dealing.ranks)))
 

@@ -111,7 +111,7 @@ def precision_recall(metric: Any, ax: Any = None, label: str = "") -> Any:
     top = 1.5 * high if 0 < high < 0.4 else 1.0
     look: dict[str, Any] = {"unit": "xy"} if top == 1 else {"unit": "x", "ylim": (-0.02 * top, 1.02 * top)}
     with canvas(ax, "recall", "precision", height=72, box_aspect=1, **look) as ax:
-        reference(ax, [0, 1], [curves[0][1][0]] * 2)  # whoever predicts everything positive has the rate
+        reference(ax, [0, 1], [curves[0][1][0]] * 2)  # a model that predicts everything positive has the rate
         for x, y, name, ends in curves:
             (line,) = ax.plot(x, y, drawstyle="steps-post", label=name)
             if ends:

@@ -3,10 +3,10 @@
 Every worker sorts its own. From a sketch of each, rank 0 cuts the range of the column into pieces of similar size. A
 piece holds all records of its range, so the records of a query, or tied ones, arrive together.
 
-Over a channel that shuffles, each worker folds every so many pieces, and only what it made of them goes to rank 0.
-Otherwise the workers send the records of one piece after the other to rank 0, which folds each. The pieces are the
-same, and rank 0 joins what came of them in their order, so both ways give the same bits. Whoever folds needs memory for
-a piece beside its own records.
+Over a channel that shuffles, each of n workers folds every n-th piece, and only the results go to rank 0. Otherwise the
+workers send the records of one piece after the other to rank 0, which folds each. The pieces are the same, and rank 0
+joins the results in the order of the pieces, so both ways give the same bits. A worker that folds needs memory for a
+piece beside its own records.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _round(call: str, channel: Communicator, folds: _UnderWay, mine: Records, la
 def _fold_spread(
     call: str, channel: Communicator, folds: _UnderWay, mine: Sequence[Records], deadline: Deadline
 ) -> list[Any]:
-    """Fold every so many pieces on each worker; rank 0 joins what comes of them in their order."""
+    """Each worker folds every n-th piece, of n workers; rank 0 joins the results in the order of the pieces."""
     rank, size = channel.rank, channel.world_size
     before = _UnderWay(folds.folds, folds.states)  # looked at on rank 0 only
     made: list[Any] = []

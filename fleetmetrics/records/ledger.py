@@ -39,7 +39,7 @@ class Ledger:
         self.records = sum(records for _, records in self.calls)
 
     def note(self, held: int) -> dict[str, Any]:
-        """What the other workers must know of a metric that holds so many records; no "calls" if these are samples."""
+        """What the other workers must know of a metric with this number of records; no "calls" if these are samples."""
         if not self.calls or self.records != held:  # it was not counted
             return {"samples": held, "calls": [], "nested": False}
         known = all(samples is not None for samples, _ in self.calls)

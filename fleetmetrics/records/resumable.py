@@ -164,7 +164,7 @@ class HeldRecords(PackedHolder):
         for content in contents:
             if any(each.batches and not each.ids for each in content.given):
                 raise InvalidInputError(
-                    f"{self._owner._called()}: on another number of workers nobody knows which samples the records of"
+                    f"{self._owner._called()}: on another number of workers it is unknown which samples the records of"
                     " the checkpoint are of; make it with sampler=, or add records with ids="
                 )
             done = [one.followed_by(other) for one, other in zip(done, content.given)]

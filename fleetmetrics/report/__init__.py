@@ -26,7 +26,7 @@ from fleetmetrics.vocabulary import RESERVED, SIZES, VERDICTS
 
 __all__ = ["PICTURES", "drawn", "html"]
 
-#: Of more files so many are named; values of more classes are not listed.
+#: How many files are named at most; values of more classes are not listed.
 _FILES, _CLASSES = 100, 20
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: What is drawn of the metrics, with a caption.

@@ -28,10 +28,10 @@ PICKLE_TERMS = (
 _ALIGNMENT = 16
 #: NumPy makes room for an entry of an array that has none, however wide it is said to be.
 WIDEST = 2**24
-#: No array has so many entries.
+#: No array has this number of entries.
 _MOST = 2**60
 _SIGNED = [(np.dtype(f"i{size}"), 2 ** (8 * size - 1) - 1) for size in (1, 2, 4, 8)]
-#: Of so many entries at once the narrowest type is found.
+#: For how many entries at once the narrowest type is found.
 _GROUP = 2**17
 _ZEROS = memoryview(bytes(_ALIGNMENT))
 #: The dtypes of layouts, as NumPy writes them.
@@ -140,7 +140,7 @@ def are_sizes(numbers: Collection[Any]) -> bool:
 
 
 def size_of(shape: Any) -> int:
-    """How many entries an array has by a shape that came from elsewhere; ValueError or TypeError if it is none."""
+    """How many entries an array of a shape from elsewhere has; ValueError or TypeError if it is no shape."""
     if not are_sizes(shape) or max(shape, default=0) >= _MOST or math.prod(shape) >= _MOST:
         raise ValueError(f"no array has the shape {shape!r:.40}")
     return math.prod(shape)

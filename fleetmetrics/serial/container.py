@@ -2,7 +2,7 @@
 
 It begins with 16 fixed bytes, the length of the header (8 bytes) and its SHA-256; then come the header, JSON, and the
 arrays, padded to 16 bytes each. The header has a note, and names, dtype, shape and SHA-256 of each array: every byte
-stands under a checksum. Where int64 fits into fewer bytes it is written so, and the header says that it was int64.
+is under a checksum. Where int64 fits into fewer bytes it is written so, and the header says that it was int64.
 There is no pickle in it and nothing compressed: a file can ask for no more memory than eight times its bytes.
 
 `numpy.savez` with a member of JSON would lose this. Its zip finds a flipped bit in an array, by a CRC-32, and no wrong

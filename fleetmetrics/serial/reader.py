@@ -1,6 +1,6 @@
 """The serializer's other half: values read back, one column after the other.
 
-A layout may say anything: whoever wrote it need not be the serializer. So memory is taken for what the payload really
+A layout may say anything: the serializer need not have written it. So memory is taken for what the payload really
 holds; only `FREE` values may come without bytes of their own.
 """
 
@@ -53,7 +53,7 @@ class Reader(Payload):
         return values
 
     def free(self, count: int) -> int:
-        """The number of values without bytes, if there may be so many more."""
+        """The number of values without bytes, if that number may still come."""
         if not are_sizes([count]) or count > self._free:
             raise RecordError(f"a layout has {count!r:.40} values without bytes; {self._free} more may be")
         self._free -= count
@@ -122,7 +122,7 @@ class Reader(Payload):
         if len(keys) != len(columns):
             raise RecordError(f"a layout has {len(keys)} keys for {len(columns)} columns")
         children = map(self.read, columns, repeat(count))
-        first = list(islice(children, 1))  # before there is memory for so many dicts
+        first = list(islice(children, 1))  # before memory is taken for that number of dicts
         values = list(map(dict.copy, repeat(dict.fromkeys(keys), count if first else self.free(count))))
         for key, child in zip(keys, chain(first, children)):
             deque(map(setitem, values, repeat(key), child), maxlen=0)

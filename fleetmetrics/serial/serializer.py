@@ -210,7 +210,7 @@ class _Packer:
         return self.mixed(values, tags, [packer] * len(distinct)) if distinct else self.pickled(values)
 
     def free(self, count: int) -> bool:
-        """Whether so many more values may come without bytes; the reader counts likewise."""
+        """Whether that number of values may still come without bytes; the reader counts likewise."""
         may = count <= self._free
         self._free -= count if may else 0
         return may

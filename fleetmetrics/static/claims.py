@@ -67,7 +67,7 @@ class Claim:
         return 1 + int.from_bytes(hashlib.sha256(json.dumps(said).encode()).digest()[: _BITS // 8], "big") // 2
 
     def check(self, scope: Any) -> None:
-        """Raise if the scope holds what another metric has counted; claim what nobody has."""
+        """Raise if the scope holds what another metric has counted; claim what is free."""
         found = _numbers(scope, self.variable)
         if found is None:
             return
@@ -94,7 +94,7 @@ class Claim:
         )
 
     def fits(self, found: Any) -> bool:
-        """Whether variables by name are of this metric, or of nobody."""
+        """Whether variables by name belong to this metric, or to none."""
         array = found.get(self.variable)
         return array is None or int(np.asarray(array).ravel()[0]) in (0, self.digest)
 

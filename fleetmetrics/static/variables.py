@@ -75,7 +75,7 @@ class StaticState:
         scope.var(self.name).get_tensor().set(array.astype(self.dtype), paddle.CPUPlace())
 
     def claim(self, scope: Any = None) -> None:
-        """Say that what the scope holds is this one's, whoever has put it there.
+        """Say that what the scope holds belongs to this metric, wherever it came from.
 
         Args:
             scope: None: the global scope.

@@ -212,7 +212,7 @@ class KeyTable(State):
 def _in_all(saved: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray | None:
     """The keys of which all parts have all rows; None: all keys.
 
-    A part that has chosen some keys has put the rows of others together, and nobody can tell them apart any more.
+    A part that has chosen some keys has put the rows of all others together, and they cannot be told apart any more.
     """
     chosen = of_one_kind([each[_CHOSEN] for each in saved if _CHOSEN in each])
     return functools.reduce(np.intersect1d, chosen) if chosen else None

@@ -147,7 +147,7 @@ class _Rings:
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self.of: dict[State, Ring] = {}
-        self.alone = Shared()  #: of metrics whose lifetime nobody asks for
+        self.alone = Shared()  #: of metrics whose lifetime values are not asked for
 
 
 class Turn(State):

@@ -281,7 +281,7 @@ class HingeLoss(_OfScores):
         **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
-        allowed = ("binary", "multiclass")  # decision values are no probabilities, as logits are none
+        allowed = ("binary", "multiclass")  # neither decision values nor logits are probabilities
         self.task = tasks.task_of(
             task, num_classes, from_logits=True, ignore_index=ignore_index, allowed=allowed, by_shape=True
         )
