@@ -16,7 +16,7 @@ VERDICTS = ("worse", "different", "better", "within chance", "too few")
 #: What is counted of a slice, and of the whole, beside rows.
 SIZES = ("positives", "users", "queries")
 #: What a result has beside the values of metrics.
-RESERVED = ("asked", "at_k", "baseline", "data", "explained", "rows", "slices", "verdicts", "warnings")
+RESERVED = ("asked", "at_k", "baseline", "data", "explained", "others", "rows", "slices", "verdicts", "warnings")
 
 _OPTIONS = contextvars.ContextVar("fleetmetrics_options", default=False)
 

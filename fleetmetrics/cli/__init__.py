@@ -38,7 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--classes", type=int, metavar="N", help="of --task multiclass, where --score is one column")
     one.add_argument("--weight", help="how much a row counts", **column)
     one.add_argument("--user", "--query", help="the user or query, for GAUC, NDCG and others", **column)
-    one.add_argument("--by", metavar="COLUMNS", default="", help="slices by columns, those that matter most first")
+    one.add_argument("--by", metavar="COLUMNS", default="", help="slices, with commas; country*day: of both together")
+    one.add_argument("--max-slices", type=int, metavar="N", default=1000, help="of a column, the largest (1000)")
+    one.add_argument("--min-positives", type=int, metavar="N", default=0, help="slices of fewer are too few to tell")
     one.add_argument("--metrics", metavar="NAMES", help="with commas: name, name@k, name:setting=value, key=name")
     one.add_argument("--ci", type=float, metavar="0.95", help="intervals by bootstrap, of users where --user is given")
     one.add_argument("--baseline", metavar="FILES", action="append", help="what to compare with: deltas, new less old")
@@ -151,7 +153,19 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.evaluation.side import Side, of_files, of_workers
     from fleetmetrics.files import find
 
-    given = ("label", "score", "task", "classes", "weight", "user", "metrics", "ci", "join_on")
+    given = [
+        "label",
+        "score",
+        "task",
+        "classes",
+        "weight",
+        "user",
+        "metrics",
+        "ci",
+        "join_on",
+        "max_slices",
+        "min_positives",
+    ]
     settings: Any = {name: getattr(args, name) for name in given}
     asked = Asked.of(**settings, by=args.by.split(","), compared=bool(args.baseline))
     groups = [each for each in (args.files, args.baseline) if each]
@@ -170,7 +184,8 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
             reading: Any = {"skip_bad_rows": args.skip_bad_rows, "processes": args.processes if alone else 1}
             reading["close"] = alone and not args.save_state
             return paths, [
-                of_files(each[share], asked, baseline=bool(place), **reading) for place, each in enumerate(paths)
+                of_files(each[share], asked, everybodys=each, baseline=bool(place), **reading)
+                for place, each in enumerate(paths)
             ]
 
     if alone:

@@ -38,6 +38,8 @@ def evaluate(
     join_on: str | None = None,
     skip_bad_rows: bool = False,
     processes: int | None = None,
+    max_slices: int = 1000,
+    min_positives: int = 0,
     communicator: Communicator | None = None,
 ) -> EvaluationResult:
     """How good the scores in files or a data frame are: what ``fleetmetrics evaluate`` prints.
@@ -54,13 +56,15 @@ def evaluate(
         classes: how many, of a multiclass task whose score is one column.
         weight: the column that says how much a row counts.
         user: the column of the user, or query, for `GAUC`, `NDCG` and others.
-        by: the columns of slices.
+        by: the columns of slices; ``"country*day"`` are those of both together. Rows without a value are one, too.
         metrics: texts such as ``"auc"``, ``"ndcg@10"``, ``"pr=auc:curve=PR"``, or one with commas; None: the task's.
         ci: the confidence of intervals, such as 0.95; None: there are none.
         baseline: what to compare with, files or a data frame; deltas are new less old.
         join_on: the column of a row's id, in both: deltas get intervals, row by row.
         skip_bad_rows: whether to leave out rows with nulls or values that are not allowed, and count them.
         processes: how many share the files; None: one for each core, fewer for few data.
+        max_slices: how many slices of a column are kept, those with the most rows; the others are one, "(other)".
+        min_positives: slices with fewer rows labelled 1 are too few to tell.
         communicator: of the workers; None: the one that was set or is chosen automatically.
 
     Returns:
@@ -100,6 +104,8 @@ def evaluate(
             metrics=metrics,
             ci=ci,
             join_on=join_on,
+            max_slices=max_slices,
+            min_positives=min_positives,
             compared=baseline is not None,
         )
         flag_of("skip_bad_rows", skip_bad_rows)
@@ -111,9 +117,10 @@ def evaluate(
             settings: Any = {"baseline": bool(place), "skip_bad_rows": skip_bad_rows}
             if _are_files(each):
                 paths = find(each)
-                side = of_files(paths[share], asked, processes=processes if alone else 1, **settings)
+                reading: Any = {"everybodys": paths, "processes": processes if alone else 1}
+                side = of_files(paths[share], asked, **reading, **settings)
             else:
-                paths, side = [], of_frame(each, asked, **settings)
+                paths, side = [], of_frame(each, asked, whole=alone, **settings)
             seen.append(paths)
             sides.append(side)
         return seen, sides

@@ -23,7 +23,7 @@ from fleetmetrics.wrappers.sliced import Sliced
 
 __all__ = ["Asked"]
 
-#: The slice of all keys but the first thousand.
+#: The slice of all keys but the largest ones.
 _OTHER = "(other)"
 #: Of an area there is a histogram for each draw: so few buckets are enough for an interval's width.
 _COARSE = {"buckets": 512, "tolerance": None}
@@ -42,8 +42,10 @@ class Asked:
         columns: those of the data by what they are: "prediction", "label", "weight", "user", "id".
         metrics: their texts; see `fleetmetrics.evaluation.named`.
         classes: how many, of a multiclass task.
-        by: the columns of slices.
+        by: the columns of slices; those with a star between them are crossed.
         ci: the confidence of intervals; None: there are none.
+        max_slices: how many of each column are kept, the largest.
+        min_positives: a slice of fewer has too few to tell.
     """
 
     task: str
@@ -52,6 +54,8 @@ class Asked:
     classes: int | None = None
     by: Sequence[str] = ()
     ci: float | None = None
+    max_slices: int = 1000
+    min_positives: int = 0
 
     @staticmethod
     def of(
@@ -66,6 +70,8 @@ class Asked:
         metrics: str | Sequence[str] | None = None,
         ci: float | None = None,
         join_on: str | None = None,
+        max_slices: int = 1000,
+        min_positives: int = 0,
         compared: bool = False,
     ) -> Asked:
         """What these arguments of `fleetmetrics.evaluate` ask for; ``compared``: whether there is a baseline.
@@ -94,6 +100,13 @@ class Asked:
         if metrics is None:
             metrics = TASKS[task] + ",gauc" * (task == "binary" and bool(user))
             metrics += ",log_loss" * (task == "multiclass" and several)
+        slices = [by] if isinstance(by, str) and by else _texts("by", by or ())
+        if not all(all(_crossed(each)) for each in slices):
+            raise InvalidInputError(f"{argument('by')}: columns are crossed like {argument('by', 'country*day')}")
+        if min_positives and (task != "binary" or isinstance(label, (list, tuple))):
+            raise InvalidInputError(
+                f"{argument('min_positives')} is for labels of 0 and 1, {argument('task', 'binary')}"
+            )
         columns = {"prediction": score, "label": label, "weight": weight, "user": user, "id": join_on}
         for name, column in zip(("score", "label", "weight", "user", "join_on"), columns.values()):
             _check_columns(name, column, name in ("score", "label"))
@@ -102,8 +115,10 @@ class Asked:
             {name: list(column) if isinstance(column, tuple) else column for name, column in columns.items() if column},
             separated(metrics) if isinstance(metrics, str) else _texts("metrics", metrics),
             classes,
-            [by] if isinstance(by, str) and by else _texts("by", by or ()),
+            slices,
             ci if ci is not None or not join_on else 0.95,
+            whole_number_of(argument("max_slices"), max_slices, 1),
+            whole_number_of(argument("min_positives"), min_positives, 0),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -156,7 +171,7 @@ class Asked:
 
     def _slices(self, by: str) -> Slices[Metric]:
         def sliced(metric: Metric) -> Metric:
-            return Sliced(metric, by, other=_OTHER)
+            return Sliced(metric, by, max_keys=None, other=_OTHER)
 
         return Slices(
             sliced(Rows()),
@@ -188,7 +203,7 @@ class Asked:
         """What is counted beside rows, and makes the metric that does: positives, and users where they are kept."""
         metrics = [self._made(each) for each in self.named.values()]
         binary = self.task == "binary" and not isinstance(self.columns.get("label"), list)
-        binary = binary and any("class_label" in metric.requirements for metric in metrics)
+        binary = binary and (self.min_positives > 0 or any("class_label" in each.requirements for each in metrics))
         found: dict[str, Callable[[], Metric]] = {"positives": Positives} if binary else {}
         for metric in metrics:
             if isinstance(metric, GroupedMetric) and metric.table.order == "user":
@@ -201,9 +216,15 @@ class Asked:
         taken = ("prediction", "label", "weight", "mask", "user", "id", "row")
         return [by if by.isidentifier() and by not in taken else f"slice_{place}" for place, by in enumerate(self.by)]
 
+    def names(self) -> list[str]:
+        """The columns of the data, each once."""
+        given = [*self.columns.values(), *map(_crossed, self.by)]
+        return list(dict.fromkeys(name for each in given for name in ([each] if isinstance(each, str) else each)))
+
     def columns_of(self, metrics: Any) -> dict[str, Any]:
         """The column of each argument of ``add`` that the metrics need; InvalidInputError if one was not named."""
-        given = {**self.columns, "row": ROW, **dict(zip(self._arguments(), self.by))}
+        slices = [_crossed(each) if "*" in each else each for each in self.by]
+        given = {**self.columns, "row": ROW, **dict(zip(self._arguments(), slices))}
         needed = {name: metric for metric in metrics.leaves() for name in metric.columns}
         for name, metric in needed.items():
             if given.get(name) is None:
@@ -213,6 +234,11 @@ class Asked:
         label = [] if metrics.takes_label is False else ["label"]
         used = ["prediction", *label, "weight", *needed]
         return {name: given[name] for name in used if name in given}
+
+
+def _crossed(by: str) -> list[str]:
+    """The columns that make the slices together."""
+    return [name.strip() for name in by.split("*")] if "*" in by else [by]
 
 
 def _check_columns(name: str, given: Any, several: bool) -> None:

@@ -77,8 +77,25 @@ def _slices(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
             tested = ["-" if each["q"] is None else f"{each['q']:.2g}", verdict(each)]
             others = [_number(each["metrics"].get(other)) for other in beside]
             apart = _number(each["difference"], "+")
-            rows.append([clean(each["key"]), *size, _number(each["value"]), _span(each), apart, harm, *tested, *others])
-        yield f"by {clean(by)}", rows, [*_said_of(slices, name, share), *_far(result["explained"].get(by), name)]
+            rows.append(
+                [_slice(each["key"]), *size, _number(each["value"]), _span(each), apart, harm, *tested, *others]
+            )
+        rest = result.get("others", {})
+        said = _others(slices, rest[by]) if by in rest else []
+        said += [*_said_of(slices, name, share), *_far(result["explained"].get(by), name)]
+        yield f"by {clean(by)}", rows, said
+
+
+def _slice(key: Any) -> str:
+    """What a slice is called; that of rows without a key, (null)."""
+    return "(null)" if key is None else clean(key)
+
+
+def _others(slices: Sequence[Mapping[str, Any]], number: int | None) -> list[str]:
+    """What is in the slice of all others."""
+    rows = sum(each["rows"] for each in slices if each["key"] == "(other)")
+    more = "all others" if number is None else f"{number:,} smaller slices"
+    return [f"(other) is {more}, {rows:,} rows together; see --max-slices"]
 
 
 def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float) -> Iterator[str]:

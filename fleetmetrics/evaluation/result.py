@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Iterator, Mapping, Sequence
 
@@ -165,6 +164,7 @@ class EvaluationResult:
             asked={**asked, "metrics": list(self.new.values), "command": self.command, "version": __version__},
             slices={column: [each.plain() for each in slices] for column, slices in self.slices.items()},
             explained=self.judged.explained,
+            others=self.judged.others,
             verdicts={**counts, "least_q": self.judged.least_q},
             baseline=old and {"data": old.data.plain(), "rows": old.rows, **old.values},
             warnings=self.warnings,
@@ -308,7 +308,7 @@ def result_of(
         _side_result(sides[1], other) if other else None,
         intervals,
         deltas,
-        judged(values, new.asked.by, new.asked.evidence, new.asked.first.better, new.asked.ci or 0.95),
+        replace(judged(values, new.asked), others=new.others()),
         new.asked,
         list(dict.fromkeys(texts)),
         command,
@@ -318,12 +318,11 @@ def result_of(
 
 def _side_result(side: Side, values: Probe[Any]) -> SideResult:
     """Of which so many rows count: those of weight 0 are left out everywhere, and told in what was read."""
-    read, columns = side.read, side.asked.columns.values()
-    names = itertools.chain(*([each] if isinstance(each, str) else each for each in columns), side.asked.by)
+    read = side.read
     data = DataRead(
         read.files,
         values.rows + read.skipped,
-        {**dict.fromkeys(names, 0), **read.nulls},
+        {**dict.fromkeys(side.asked.names(), 0), **read.nulls},
         read.skipped,
         read.examples,
         read.rows - values.rows - read.skipped,

@@ -22,6 +22,7 @@ from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, 
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.files import ROW, Read, evaluate, evaluate_file, together
+from fleetmetrics.files.largest import choose_largest
 from fleetmetrics.files.one_file import of_tables
 from fleetmetrics.metric import Metric
 from fleetmetrics.serial import MISFITS
@@ -30,6 +31,7 @@ from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.settings import difference
 from fleetmetrics.vocabulary import argument
 from fleetmetrics.wrappers.bootstrap import Bootstrap
+from fleetmetrics.wrappers.sliced import Sliced
 
 __all__ = ["Side", "check_joined", "load", "of_all_workers", "of_files", "of_frame", "of_workers", "save"]
 
@@ -63,11 +65,22 @@ class Side:
 
     def measured(self, said: list[str]) -> Probe[Any]:
         """The values; warnings are added to what was ``said``."""
+        for metric in self._sliced():
+            metric.keep_largest(self.asked.max_slices)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             values = self._drawn().compute_local()
         said += [f"{'baseline: ' if self.baseline else ''}{each.message}" for each in caught]
         return self._shape.of(values)
+
+    def _sliced(self) -> list[Sliced]:
+        """A metric of the slices of each column."""
+        return [each.rows for each in self.members.slices if isinstance(each.rows, Sliced)]
+
+    def others(self) -> dict[str, int | None]:
+        """How many slices are in the one of all others, by column; None: nobody knows."""
+        found = {by: metric.kept_of for by, metric in zip(self.asked.by, self._sliced())}
+        return {by: of - self.asked.max_slices if of else None for by, of in found.items() if of is not None}
 
     def _drawn(self) -> MetricCollection:
         """The metrics, with draws of this side: of counts they are made at the end, so any saved state has them."""
@@ -90,44 +103,52 @@ def _reseeded(metric: Any) -> Any:
 
 
 def of_files(
-    paths: Sequence[str], asked: Asked, *, baseline: bool = False, close: bool = False, **settings: Any
+    paths: Sequence[str],
+    asked: Asked,
+    *,
+    everybodys: Sequence[str] = (),
+    baseline: bool = False,
+    close: bool = False,
+    **settings: Any,
 ) -> Side:
     """Evaluate files; there may be none.
 
     Args:
         paths: of the files.
+        everybodys: those of all workers, who keep the same slices; none: the same files.
         asked: what is asked of them.
         baseline: whether they are the other side.
         close: nothing more is to come of their users.
         **settings: of `fleetmetrics.files.evaluate`.
     """
-    make = _Maker(asked)
-    metrics = make()
+    metrics = asked.probe().collection()
     read, said = Read(), ""
     columns = asked.columns_of(metrics)
     if close and {each.table.columns[0] for each in metrics.record_metrics()} == {"user"} and "-" not in paths:
         settings["complete_by"] = "user"
     try:
+        if paths and "-" not in paths:
+            choose_largest(metrics, everybodys or paths, columns, asked.max_slices)
         if paths:
-            metrics, read = evaluate(paths, make, columns, **settings)
+            metrics, read = evaluate(paths, functools.partial(copy.deepcopy, metrics), columns, **settings)
     except DataError as error:
         metrics, read = error.evaluated or (metrics, read)
         said = str(error)
     return Side(asked, metrics, read, said, baseline)
 
 
-@dataclass
-class _Maker:
-    """Makes new metrics, in another process too."""
+def of_frame(
+    frame: Any, asked: Asked, *, baseline: bool = False, whole: bool = True, skip_bad_rows: bool = False
+) -> Side:
+    """Evaluate a data frame, or a dict of arrays; DataError if one cannot be used.
 
-    asked: Asked
-
-    def __call__(self) -> MetricCollection:
-        return self.asked.probe().collection()
-
-
-def of_frame(frame: Any, asked: Asked, *, baseline: bool = False, skip_bad_rows: bool = False) -> Side:
-    """Evaluate a data frame, or a dict of arrays; DataError if one cannot be used."""
+    Args:
+        frame: the data.
+        asked: what is asked of them.
+        baseline: whether they are the other side.
+        whole: whether this is all of the side; if not, which slices are the largest is seen later.
+        skip_bad_rows: whether to leave out rows with nulls or values that are not allowed, and count them.
+    """
     metrics = asked.probe().collection()
     columns = asked.columns_of(metrics)
     wanted = Columns(metrics, {name: column for name, column in columns.items() if column != ROW})
@@ -136,6 +157,9 @@ def of_frame(frame: Any, asked: Asked, *, baseline: bool = False, skip_bad_rows:
         table = table_of(frame, wanted.names)
     except InvalidInputError as error:
         raise InvalidInputError(f"{name}: {error}") from None
+    if whole:
+        slices = {name: column for name, column in columns.items() if column != ROW}
+        choose_largest(metrics, [table], slices, asked.max_slices)
     # Rows have numbers of their own on each side: without ids, they are drawn apart.
     metrics, read = of_tables([table], metrics, columns, skip_bad_rows, name, 1 << 62 if baseline else 0)
     return Side(asked, metrics, read, "", baseline)

@@ -13,6 +13,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.evidence import Evidence
 from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.formulas.slices import false_discovery_rates
@@ -79,12 +80,14 @@ class Judged:
         explained: by column, how far from all rows slices lie beyond chance.
         verdicts: how many slices got each.
         least_q: of what is worse or different; 1: nothing is.
+        others: by column, how many more slices are together in "(other)"; None: nobody knows.
     """
 
     slices: dict[str, list[SliceResult]] = field(default_factory=dict)
     explained: dict[str, float] = field(default_factory=dict)
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     least_q: float = 1.0
+    others: dict[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,17 +99,16 @@ class _Tested:
     score: float = math.nan
 
 
-def judged(values: Probe[Any], by: Sequence[str], evidence: Evidence | None, better: str, confidence: float) -> Judged:
+def judged(values: Probe[Any], asked: Asked) -> Judged:
     """What the result says of slices.
 
     Args:
         values: of one side.
-        by: the columns.
-        evidence: how the first metric is tested, if it is.
-        better: which values of that metric are the better ones; see `Metric`.
-        confidence: one less the share of the slices that are called beyond chance, and are not.
+        asked: of which ``ci`` is one less the share of the slices that are called beyond chance, and are not.
     """
-    tables = [_table(values, inside, evidence, confidence) for inside in values.slices]
+    by, better, confidence = asked.by, asked.first.better, asked.ci or 0.95
+    tables = [_table(values, inside, asked.evidence, confidence) for inside in values.slices]
+    tables = [[_if_enough(each, asked.min_positives) for each in table] for table in tables]
     every = [each for table in tables for each in table]
     rates = iter(false_discovery_rates([each.slice.p for each in every]).tolist())
     found = []
@@ -150,6 +152,15 @@ def _table(values: Probe[Any], inside: Slices[Any], evidence: Evidence | None, c
         each = replace(each, low=tested.low[at], high=tested.high[at], p=test.p_value[at], needs=tested.needs[at])
         found.append(_Tested(each, test.error[at], test.score[at]))
     return found
+
+
+def _if_enough(tested: _Tested, positives: int) -> _Tested:
+    """A slice with its test; without, if it has fewer positives than were asked for."""
+    each = tested.slice
+    if each.sizes.get("positives", positives) >= positives:
+        return tested
+    needs = {**each.needs, "positives": max(positives, each.needs.get("positives", 0))}
+    return replace(tested, slice=replace(each, p=math.nan, needs=needs))
 
 
 def _called(tested: _Tested, rate: float, better: str, share: float) -> SliceResult:

@@ -140,7 +140,7 @@ def evaluate(
     if max_slices is not None:
         if "-" in paths:
             raise InvalidInputError("max_slices reads the files twice; the standard input can be read only once")
-        choose_largest(metrics, paths, columns, format, whole_number_of("max_slices", max_slices, 1))
+        choose_largest(metrics, paths, columns, whole_number_of("max_slices", max_slices, 1), format)
     tasks: list[tuple[Sequence[str], Share | None]] = [([path], None) for path in paths]
     if complete_by is not None:
         rows, number = _passes(paths, metrics, columns, complete_by, memory, processes)

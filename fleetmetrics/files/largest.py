@@ -11,7 +11,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.batch.keys import NULL, Coded, distinct
-from fleetmetrics.dataframes import Columns
+from fleetmetrics.dataframes import Columns, decoded
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import pieces_of
 from fleetmetrics.files.processes import results_of
@@ -24,42 +24,42 @@ _THREADS = 2
 
 
 def choose_largest(
-    metrics: Any, paths: Sequence[str], columns: Mapping[str, Any], format: str | None, most: int
-) -> dict[str, int]:
+    metrics: Any, sources: Sequence[Any], columns: Mapping[str, Any], most: int, format: str | None = None
+) -> None:
     """Let `Sliced` metrics that keep all keys keep those of the most rows, of equally many the smallest.
 
     Args:
         metrics: without samples.
-        paths: the files.
+        sources: paths of files, or Arrow tables.
         columns: the column, or columns, of each argument of ``add``.
-        format: of the files, or None.
         most: how many slices are kept.
-
-    Returns:
-        How many keys there are, by argument; of the columns that have more than are kept.
+        format: of the files, or None.
     """
     tables = [state for state in metrics.own_states() if isinstance(state, KeyTable)]
     tables = [table for table in tables if table.keeps_all and table.by in columns]
     if not tables:
-        return {}
+        return
     wanted = Columns(metrics, {table.by: columns[table.by] for table in tables})
     counts: dict[str, Counter[Any]] = {table.by: Counter() for table in tables}
-    for found in results_of(functools.partial(_counted, wanted, format), [(path,) for path in paths], 1, _THREADS):
+    for found in results_of(functools.partial(_counted, wanted, format), [(each,) for each in sources], 1, _THREADS):
         for by, number in found.items():
             counts[by].update(number)
     for table in tables:
         largest = _largest(counts[table.by], most)
         if largest is not None:
-            table.choose(largest)
-    return {by: len(number) for by, number in counts.items() if len(number) > most}
+            table.choose(largest, len(counts[table.by]))
 
 
-def _counted(columns: Columns, format: str | None, path: str) -> dict[str, Counter[Any]]:
+def _counted(columns: Columns, format: str | None, source: Any) -> dict[str, Counter[Any]]:
     """How many rows of a file each key has; none of a file that cannot be used, which the next pass tells."""
     counts: dict[str, Counter[Any]] = {by: Counter() for by in columns.by_argument}
     with contextlib.suppress(DataError, InvalidInputError):
-        for piece in pieces_of(path, format, columns, lambda text: None):
-            for by, keys in columns.arguments(piece.table).items():
+        if isinstance(source, str):
+            tables = (piece.table for piece in pieces_of(source, format, columns, lambda text: None))
+        else:
+            tables = (decoded(source.select(columns.chosen(source.column_names))) for _ in range(1))
+        for table in tables:
+            for by, keys in columns.arguments(table).items():
                 values, number = _numbers(keys)
                 counts[by].update(dict(zip(values, number)))
     return counts

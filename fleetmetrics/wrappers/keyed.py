@@ -66,8 +66,8 @@ class Plan(NamedTuple):
     evicted: np.ndarray  #: rows of keys to make room for others, merged into row 0
 
 
-#: What the chosen keys of a table are called in what is saved.
-_CHOSEN = ":chosen"
+#: What the chosen keys of a table, and how many they were chosen from, are called in what is saved.
+_CHOSEN, _OF = ":chosen", ":of"
 _NOTHING = Known(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -81,6 +81,8 @@ class KeyTable(State):
     grows = True
     #: The only keys that get rows, sorted, once `choose` has said so; another table may have others.
     chosen: np.ndarray | None = None
+    #: How many keys these were chosen from; 0: nobody knows, for parts have chosen from others.
+    chosen_of = 0
 
     def __init__(self, name: str, by: str, limit: int, key: Any) -> None:
         super().__init__(name, (), "int64", "sum", key)
@@ -91,9 +93,9 @@ class KeyTable(State):
         """Whether it has no limit."""
         return self.limit == sys.maxsize
 
-    def choose(self, keys: np.ndarray) -> None:
-        """Keep the rows of these keys, sorted; those of others that there are become part of row 0 when merged."""
-        self.chosen = keys
+    def choose(self, keys: np.ndarray, of: int) -> None:
+        """Give rows to these keys alone, sorted, of so many."""
+        self.chosen, self.chosen_of = keys, of
 
     @property
     def called(self) -> str:
@@ -176,18 +178,25 @@ class KeyTable(State):
 
     def reset(self, scope: Any = None) -> None:
         super().reset(scope)
-        self.chosen = None
+        self.chosen, self.chosen_of = None, 0
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         keys = {"": self.known.keys.copy()} if len(self.known.keys) else {}
-        return keys if self.chosen is None else {**keys, _CHOSEN: self.chosen}
+        return keys if self.chosen is None else {**keys, _CHOSEN: self.chosen, _OF: np.array([self.chosen_of])}
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
         """The smallest keys of all; of chosen ones those that all parts with a choice have chosen."""
         saved = [part[self] for part in parts]
         kept, chosen = self.union(saved).kept, _in_all(saved)
         keys = {"": kept} if len(kept) else {}
-        return keys if chosen is None else {**keys, _CHOSEN: chosen}
+        if chosen is None:
+            return keys
+        choices = [(each.get(_CHOSEN, chosen[:0]).tolist(), each.get(_OF, [0])[0]) for each in saved]
+        return {
+            **keys,
+            _CHOSEN: chosen,
+            _OF: np.array([choices[0][1] if choices.count(choices[0]) == len(choices) else 0]),
+        }
 
     def union(self, saved: Sequence[Mapping[str, np.ndarray]]) -> Union:
         """The union of keys that were saved."""
@@ -197,7 +206,12 @@ class KeyTable(State):
         return Union(self.name, keys, self.limit, _in_all(saved))
 
     def _check(self, held: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
+        of = held.get(_OF, np.zeros(1, np.int64))
+        if of.shape != (1,) or of.dtype != np.int64:
+            raise InvalidInputError(f"{self.name} must be chosen from a number of keys")
         for name, array in held.items():
+            if name == _OF:
+                continue
             fits = array.ndim == 1 and len(array) <= self.limit and (array.dtype == np.int64 or array.dtype.kind == "U")
             fits = fits and name in ("", _CHOSEN) and (len(array) > 0 or name == _CHOSEN)
             if not fits or not (array[1:] > array[:-1]).all():
@@ -206,7 +220,7 @@ class KeyTable(State):
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
         keys = held.get("", _NOTHING.keys)
         self.value = Known(keys, np.arange(1, len(keys) + 1)) if len(keys) else None
-        self.chosen = held.get(_CHOSEN)
+        self.chosen, self.chosen_of = held.get(_CHOSEN), int(held.get(_OF, [0])[0])
 
 
 def _in_all(saved: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray | None:

@@ -121,6 +121,25 @@ class Sliced(Wrapper[Dict[Any, Any]]):
         first = () if slicing.table is None else (slicing.table,)
         return (*first, slicing.samples, *self._entries.values())
 
+    def keep_largest(self, most: int) -> None:
+        """Put the smallest slices into ``other``, so that this many are left; of metrics that share their slices too.
+
+        Args:
+            most: how many slices are kept; of equally many samples those of the smallest keys.
+
+        Raises:
+            InvalidInputError: it was made with ``keys``, or with a number of ``max_keys``.
+        """
+        if self._slicing.table is None or not self._slicing.table.keeps_all:
+            raise InvalidInputError(f"{self.name}: keep_largest is for Sliced(metric, by, max_keys=None)")
+        self._slicing.keep_largest(whole_number_of("most", most, 1))
+
+    @property
+    def kept_of(self) -> int | None:
+        """How many keys the slices were chosen from, 0 if nobody knows; None: all of them have a slice."""
+        table = self._slicing.table
+        return None if table is None or table.chosen is None else table.chosen_of
+
     def record_metrics(self) -> Iterable[Folding]:
         """Those that keep every sample, by slice."""
         return self._records.values()

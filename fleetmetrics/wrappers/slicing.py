@@ -22,8 +22,8 @@ from fleetmetrics.records.table import Records, Table, joined_records
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import Lanes, State
 from fleetmetrics.warning import warn
-from fleetmetrics.wrappers.keyed import KeyTable, Plan, Rows, check_kind, found_in, host_keys
-from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, to_host
+from fleetmetrics.wrappers.keyed import KeyTable, Known, Plan, Rows, check_kind, found_in, host_keys
+from fleetmetrics.xp import Directed, is_paddle, is_static, namespace, numpy_ops, to_host
 
 __all__ = ["KEY", "FixedSlicing", "GrowingSlicing", "SlicedRecords", "Slicing"]
 
@@ -82,6 +82,10 @@ class Slicing(ABC):
     def enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
         """A batch in lanes, one for each slice of its samples, and any plan for the table; None if no sample counts."""
         return batch.cached(("in slices", self), lambda: self._enter(batch))
+
+    def keep_largest(self, most: int) -> None:
+        """Put all slices together but the largest ones."""
+        raise NotImplementedError
 
     @abstractmethod
     def warn_of_the_rest(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
@@ -167,6 +171,19 @@ class GrowingSlicing(Slicing):
             index[keep] = plan.lane
         groups = Groups(batch.xp, batch.xp.asarray(index, self.by), len(plan.lanes))
         return batch.in_lanes(groups), plan
+
+    def keep_largest(self, most: int) -> None:
+        """Put all slices together but those of the most samples, of equally many those of the smallest keys."""
+        keys, rows = self.table.known
+        if len(keys) <= most:
+            return
+        order = np.argsort(-self.samples.read()[:-1], kind="stable")
+        kept, nothing = np.sort(order[:most]), np.empty(0, np.int64)
+        plan = Plan(nothing, nothing, Known(keys[kept], rows[kept]), rows[order[most:]])
+        for state in self._entries.values():
+            state.accumulate(Directed(plan, None))
+        self.table.accumulate(plan)
+        self.table.choose(keys[kept], len(keys) if self.table.chosen is None else self.table.chosen_of)
 
     def keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
         return values[self.table]

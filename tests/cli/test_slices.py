@@ -206,3 +206,101 @@ def test_every_metric_says_which_values_are_better_or_that_none_are():
     neither |= {"predicted_click_through_rate", "standard_deviation", "sum", "variance"}
     assert without == several | neither
     assert {getattr(fm, kind).better for kind in kinds().values()} == {"", "higher", "lower"}
+
+
+# -- which slices there are -------------------------------------------------------------------------------
+
+
+def many_ads(rows=200_000, ads=6000, seed=0):
+    """One ad of many has scores that say nothing; its name is none of the smallest."""
+    random = np.random.default_rng(seed)
+    p = random.beta(1, 4, rows)
+    ad = random.choice(ads, rows, p=(size := random.pareto(1.2, ads) + 0.2) / size.sum())
+    ad[random.random(rows) < 0.01] = ads - 1
+    bad = ad == ads - 1
+    label = (random.random(rows) < np.where(bad, p.mean(), p)).astype(np.int8)
+    return {"y": label, "p": p, "ad": np.array([f"ad-{each:05d}" for each in range(ads)])[ad]}
+
+
+def test_of_more_slices_than_are_kept_the_largest_are_and_the_rest_is_told(evaluate):
+    table = many_ads()
+    names, rows = np.unique(table["ad"], return_counts=True)
+    found = evaluate(table, "--by", "ad", "--metrics", "auc", "--json", "--max-slices", "300")
+    first = found["slices"]["ad"][0]
+    assert (first["key"], first["verdict"], first["rows"]) == ("ad-05999", "worse", rows[-1])
+    order = np.lexsort([names, -rows])[:300]
+    kept = {each["key"]: each["rows"] for each in found["slices"]["ad"]}
+    assert kept.pop("(other)") == 200_000 - rows[order].sum()
+    assert kept == dict(zip(names[order].tolist(), rows[order].tolist()))
+    assert found["others"] == {"ad": len(names) - 300} and not found["warnings"][3:]
+    text = evaluate(table, "--by", "ad", "--metrics", "auc", "--max-slices", "300")
+    rest = f"{200_000 - rows[order].sum():,}"
+    assert f"(other) is {len(names) - 300:,} smaller slices, {rest} rows together; see --max-slices" in text
+    found = evaluate(table, "--by", "ad", "--metrics", "ctr", "--json", "--max-slices", "10000")
+    assert len(found["slices"]["ad"]) == len(names) and found["others"] == {}
+
+
+def test_a_frame_and_the_standard_input_keep_the_same_slices_as_files(evaluate, tmp_path, monkeypatch):
+    table = many_ads(20_000, 500)
+    want = evaluate(table, "--by", "ad", "--metrics", "auc,log_loss", "--json", "--max-slices", "40")
+    settings = {"label": "y", "score": "p", "by": "ad", "metrics": "auc,log_loss", "max_slices": 40}
+    frame = fm.evaluate(pa.table(table), **settings).to_dict()
+    lines = ["p,y,ad", *(f"{p!r},{y},{ad}" for p, y, ad in zip(*(table[name].tolist() for name in ("p", "y", "ad"))))]
+    (tmp_path / "lines.csv").write_text("\n".join(lines))
+    with open(tmp_path / "lines.csv") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        piped = fm.evaluate("-", **settings).to_dict()
+    for found in (frame, piped):
+        assert found["others"] == want["others"] == {"ad": len(np.unique(table["ad"])) - 40}
+        for one, other in zip(found["slices"]["ad"], want["slices"]["ad"]):
+            assert one.pop("metrics") == pytest.approx(other["metrics"], rel=1e-12, nan_ok=True)
+            assert (one["key"], one["rows"], one["verdict"]) == (other["key"], other["rows"], other["verdict"])
+
+
+def test_states_of_days_keep_the_slices_that_all_of_them_have_whole(evaluate, tmp_path, capsys):
+    table, args = many_ads(20_000, 500), ["--by", "ad", "--metrics", "ctr", "--json", "--max-slices", "50"]
+    for place in range(2):
+        day = {name: column[place::2] for name, column in table.items()}
+        evaluate(day, *args, "--save-state", str(tmp_path / f"{place}.fms"))
+    assert main(["merge", str(tmp_path / "0.fms"), str(tmp_path / "1.fms"), "--json"]) == 0
+    merged = json.loads(capsys.readouterr().out)
+    names, rows = np.unique(table["ad"], return_counts=True)
+    found = {each["key"]: each["rows"] for each in merged["slices"]["ad"]}
+    rest = found.pop("(other)")
+    assert 20 < len(found) <= 50 and merged["others"] == {"ad": None}
+    assert found == {key: dict(zip(names.tolist(), rows.tolist()))[key] for key in found}
+    assert rest == 20_000 - sum(found.values())
+
+
+def test_rows_without_a_key_are_a_slice_and_change_nothing_else(evaluate, table, tmp_path):
+    want = evaluate(table, "--metrics", "auc", "--json")
+    slot = [None if each == 3 else f"slot {each}" for each in table["slot"].tolist()]
+    for args in ([], ["--skip-bad-rows"]):
+        found = evaluate({**table, "slot": slot}, "--by", "slot", "--metrics", "auc", "--json", *args)
+        assert (found["auc"], found["rows"], found["data"]["skipped"]) == (want["auc"], want["rows"], 0)
+        (null,) = [each for each in found["slices"]["slot"] if each["key"] is None]
+        assert null["rows"] == found["data"]["nulls"]["slot"] == slot.count(None)
+    page = tmp_path / "page.html"
+    text = evaluate({**table, "slot": slot}, "--by", "slot", "--metrics", "auc", "--html", str(page))
+    assert "\n(null) " in text and "<bdi>(null)</bdi>" in page.read_text() and "None" not in text
+
+
+def test_columns_are_crossed_by_a_star(evaluate, table):
+    table["day"] = np.where(np.arange(20_000) % 2, "mon", "tue")
+    found = evaluate(table, "--by", "slot*day,day", "--metrics", "auc", "--json")
+    assert set(found["slices"]) == {"slot*day", "day"} and {"slot", "day"} < set(found["data"]["nulls"])
+    assert {each["key"] for each in found["slices"]["slot*day"][:2]} == {"2*mon", "2*tue"}
+    assert len(found["slices"]["slot*day"]) == 12
+    assert "columns are crossed like --by country*day" in evaluate(table, "--by", "slot*", status=2)
+
+
+def test_slices_of_fewer_positives_than_asked_are_too_few(evaluate, table):
+    found = evaluate(table, "--by", "slot", "--metrics", "auc", "--json", "--min-positives", "1150")
+    few = [each for each in found["slices"]["slot"] if each["positives"] < 1150]
+    assert 1 < len(few) < 6 and all(each["verdict"] == "too few" and each["q"] is None for each in few)
+    assert {each["needs"]["positives"] for each in few} == {1150}
+    many = [each for each in found["slices"]["slot"] if each["positives"] >= 1150]
+    assert {each["verdict"] for each in many} <= {"worse", "better", "within chance"}
+    told = evaluate(table, "--by", "slot", "--task", "regression", "--min-positives", "5", status=2)
+    assert "--min-positives is for labels of 0 and 1" in told
+    assert "--max-slices must be" in evaluate(table, "--by", "slot", "--max-slices", "0", status=2)
