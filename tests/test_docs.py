@@ -111,7 +111,8 @@ def test_every_fault_of_the_guide_is_what_the_workers_see() -> None:
     for part in printed.split("-- ")[1:]:
         name, *lines = part.splitlines()
         seen[name] = [SEEN.fullmatch(line) for line in lines]
-        waits = name in ("never_comes", "late", "stopped", "no_descriptors")
+        waits = name in ("never_comes", "late", "stopped", "no_descriptors", "ports_taken", "hanging_util")
+        waits |= name == "dead_name_server"
         assert all(float(each["seconds"]) < (3 + SLACK if waits else AT_ONCE) for each in seen[name][:1]), part
         assert all(hasattr(fm, each["kind"]) for each in seen[name] if each["kind"] and name != "in_compute_metric"), (
             part
@@ -124,12 +125,23 @@ def test_every_fault_of_the_guide_is_what_the_workers_see() -> None:
     for name, text in quoted:
         assert text in [spoken(each["text"]) for each in seen[name]]
     same = ("late", "stopped", "different_metrics", "different_shapes", "different_secrets", "bad_input", "overflow")
+    same += ("malformed", "no_group", "no_communicator", "no_array_form", "hanging_util", "no_number", "silent_address")
     for name in (*same, "in_compute_metric", "local_util", "server", "no_endpoints", "no_trainers_num", "mpi"):
         assert seen[name][1]["text"] == "the same", name
     kinds = {name: [each["kind"] or each["text"] for each in both] for name, both in seen.items()}
     assert kinds["interrupted"] == ["KeyboardInterrupt", "CommunicatorError"]
     assert kinds["exits"] == ["SystemExit", "CommunicatorError"]
     assert kinds["no_descriptors"] == ["NoChannelError", "DeadlineError"]
+    assert kinds["ports_taken"] == ["NoChannelError", "DeadlineError"]
+    assert kinds["dead_name_server"] == ["DeadlineError"] * 2 and kinds["hanging_util"][0] == "DeadlineError"
+    assert "did not connect" in seen["ports_taken"][1]["text"]
+    assert all("'rank-0.example'" in each["text"] for each in seen["dead_name_server"])
+    assert kinds["silent_address"][0] == "no error"
+    assert kinds["unsafe_folders"] == ["AuthenticationError"] * 2
+    for name in ("malformed", "no_group", "no_communicator"):
+        assert kinds[name][0] == "InvalidInputError"
+    assert seen["malformed"][0]["text"].startswith("on rank 1: the environment variable FLEETMETRICS_TIMEOUT is 'soon'")
+    assert (kinds["no_array_form"][0], kinds["no_number"][0]) == ("RecordError", "NoChannelError")
     assert kinds["in_compute_metric"][0] == "ZeroDivisionError"
     assert kinds["different_secrets"][0] == "AuthenticationError"
 

@@ -1,6 +1,6 @@
 """Print what every worker sees when something goes wrong, and after how many seconds: what the guide quotes.
 
-    python docs/scripts/channel_errors.py            # all cases, side by side
+    python docs/scripts/channel_errors.py            # all cases, half of them side by side
     python docs/scripts/channel_errors.py late       # one of them
 
 Each case is a function that two workers run, forked processes without Paddle; its name says what goes wrong.
@@ -8,13 +8,16 @@ Each case is a function that two workers run, forked processes without Paddle; i
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import resource
 import select
 import signal
+import socket
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Callable
@@ -32,7 +35,9 @@ for name in ("functional", "metrics", "base_metric", "records.gather", "comm"): 
 
 #: The deadline of those cases that last until it; the others have PLENTY, and say at once what is wrong.
 TIMEOUT, PLENTY = 3, 60
-TO_THE_DEADLINE = ("never_comes", "late", "stopped", "no_descriptors")
+TO_THE_DEADLINE = (
+    "never_comes", "late", "stopped", "no_descriptors", "ports_taken", "dead_name_server", "hanging_util",
+)  # fmt: skip
 clock = 0.0
 
 #: What the workers evaluate; an error must leave it as it is.
@@ -142,6 +147,85 @@ def no_descriptors(rank: int) -> None:
     auc.compute()
 
 
+def ports_taken(rank: int) -> None:
+    place = os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")[0]
+    os.environ["FLEETMETRICS_ENDPOINT"] = place
+    if rank == 0:
+        host, port = place.split(":")
+        with socket.create_server((host, int(port))):  # and says nothing
+            auc.compute()
+    auc.compute()
+
+
+def dead_name_server(rank: int) -> None:
+    port = os.environ["PADDLE_TRAINER_ENDPOINTS"].rpartition(":")[2]
+    os.environ.update(FLEETMETRICS_ENDPOINT=f"rank-0.example:{port}", FLEETMETRICS_SECRET="known to both")
+    socket.getaddrinfo = lambda *_, **__: time.sleep(PLENTY)  # type: ignore[assignment]
+    auc.compute()
+
+
+def silent_address(rank: int) -> None:
+    """Rank 0's name has two addresses. Behind the one listens somebody who says nothing."""
+    port = os.environ["PADDLE_TRAINER_ENDPOINTS"].rpartition(":")[2]
+    os.environ.update(FLEETMETRICS_ENDPOINT=f"rank-0.example:{port}", FLEETMETRICS_SECRET="known to both")
+    os.environ["FLEETMETRICS_BIND"] = "127.0.0.1"
+    look_up = socket.getaddrinfo
+
+    def both(host: Any, *rest: Any, **options: Any) -> Any:
+        known = ["127.0.0.2", "127.0.0.1"] if host == "rank-0.example" else [host]
+        return [found for each in known for found in look_up(each, *rest, **options)]
+
+    socket.getaddrinfo = both  # type: ignore[assignment]
+    with socket.create_server(("127.0.0.2", int(port))) if rank else contextlib.nullcontext():
+        auc.compute()
+
+
+def unsafe_folders(rank: int) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        tempfile.tempdir = os.environ["XDG_RUNTIME_DIR"] = os.environ["HOME"] = place
+        for name in (f"fleetmetrics-{os.geteuid()}", "fleetmetrics", ".cache/fleetmetrics"):
+            os.makedirs(f"{place}/{name}")
+            os.chmod(f"{place}/{name}", 0o755)  # open to others
+        auc.compute()
+
+
+def no_number(rank: int) -> None:
+    os.environ["PADDLE_TRAINERS_NUM"] = "1"
+    auc.compute()
+
+
+def malformed(rank: int) -> None:
+    if rank == 1:
+        os.environ["FLEETMETRICS_TIMEOUT"] = "soon"
+    auc.compute()
+
+
+def no_group(rank: int) -> None:
+    auc.compute(group=[0, 5])
+
+
+def no_communicator(rank: int) -> None:
+    auc.compute(util="fleet.util" if rank else None)
+
+
+def no_array_form(rank: int) -> None:
+    metric = Sizes()
+    metric.add([object()])  # type: ignore[list-item]
+    metric.compute()
+
+
+class HangingUtil:
+    """What `fleet.util` is where a worker never comes."""
+
+    def all_reduce(self, input: list[int], mode: str) -> np.ndarray:
+        time.sleep(PLENTY)
+        return np.array(input)
+
+
+def hanging_util(rank: int) -> None:
+    auc.compute(util=HangingUtil())
+
+
 def server(rank: int) -> None:
     os.environ["TRAINING_ROLE"] = "PSERVER"
     auc.compute()
@@ -185,8 +269,9 @@ def forked(rank: int) -> None:
 
 CASES: list[Callable[[int], None]] = [
     never_comes, late, killed, stopped, interrupted, exits, closed, different_metrics, different_shapes,
-    different_secrets, bad_input, overflow, in_compute_metric, forked, no_descriptors, local_util, server,
-    no_endpoints, no_trainers_num, mpi,
+    different_secrets, bad_input, overflow, in_compute_metric, forked, no_descriptors, ports_taken, dead_name_server,
+    silent_address, unsafe_folders, malformed, no_group, no_communicator, no_array_form, local_util, hanging_util,
+    server, no_endpoints, no_trainers_num, no_number, mpi,
 ]  # fmt: skip
 
 
@@ -254,8 +339,9 @@ def run(cases: list[Callable[[int], None]]) -> dict[str, list[tuple[str, float]]
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or [case.__name__ for case in CASES]
-    for name, seen in run([case for case in CASES if case.__name__ in chosen]).items():
+    chosen = [case for case in CASES if not sys.argv[1:] or case.__name__ in sys.argv[1:]]
+    half = -(-len(chosen) // 2)  # with all at once a small machine is too busy for what comes at once
+    for name, seen in {**run(chosen[:half]), **run(chosen[half:])}.items():
         print(f"-- {name}")
         same = seen[0][0] == seen[1][0]
         for rank, (text, seconds) in enumerate(seen):

@@ -114,18 +114,18 @@ def _listen_at(job: Job, key: Key | None, host: str, port: int, end: float) -> s
     except OSError as error:
         if key is None or error.errno != errno.EADDRINUSE:
             raise
-        other = _who_listens(job, key, host, port)
+        other = _who_listens(job, key, host, port, end)
         if other:
             raise OSError(error.errno, f"{error.strerror}{other}") from None
     return _listening(found[0], found[4], max(128, job.world_size))  # the other one may have ended just now
 
 
-def _who_listens(job: Job, key: Key, host: str, port: int) -> str:
+def _who_listens(job: Job, key: Key, host: str, port: int, end: float) -> str:
     """Greet who listens in rank 0's place. Another rank 0 of this run is an error on both sides."""
     try:
         # without another place to listen at it takes its time
         seconds = REFUSAL_SECONDS if job.endpoint and not job.ranks else _NEIGHBOUR_SECONDS
-        stream, _ = greet(job, key, host, port, seconds, time.monotonic() + seconds)
+        stream, _ = greet(job, key, host, port, seconds, min(time.monotonic() + seconds, end))
         stream.close()  # who welcomes a rank 0 does not know what it does
     except OtherRun as other:
         return f": {other}"

@@ -227,6 +227,19 @@ def test_an_address_of_another_machine_says_what_to_set(monkeypatch: pytest.Monk
         finding.listen(replace(job, bind="nowhere"))
 
 
+def test_who_is_silent_in_rank_0s_place_holds_it_no_longer_than_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "REFUSAL_SECONDS", 30.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        comm = SocketCommunicator(
+            rank=0, world_size=2, endpoint=f"127.0.0.1:{silent.getsockname()[1]}", secret="of the test"
+        )
+        start = time.monotonic()
+        with pytest.raises(NoChannelError, match="rank 0 cannot listen"):
+            comm.barrier(timeout=0.5)
+        assert time.monotonic() - start < 0.5 + SLACK
+        comm.close()
+
+
 def test_a_place_that_another_has_just_left_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(0, 2, endpoint=f"127.0.0.1:{free_ports(1)[0]}")
     other = finding.listen(job)

@@ -1792,6 +1792,13 @@ MUTATIONS = [
         "tests/distributed/test_parting.py -k given_up_by",
     ),
     Mutation(
+        "who is silent in rank 0's place holds it beyond its deadline",
+        "comm/finding.py::_who_listens",
+        "min(time.monotonic() + seconds, end)",
+        "time.monotonic() + seconds",
+        "tests/comm/test_finding.py -k is_silent",
+    ),
+    Mutation(
         "a stranger's tries in the name of a connected worker count",
         "comm/hub.py::Hub._check_unproven",
         " and not any(rank in self._ranks for rank in absent)",
@@ -1914,7 +1921,7 @@ MUTATIONS = [
     Mutation(
         "rows without a value in two columns are told of one",
         "files/one_file.py::_Evaluation.add",
-        "np.logical_or.reduce(list(nulls.values()))",
+        "np.logical_or.reduce(list(needed.values()))",
         "next(iter(nulls.values()))",
         "tests/files/test_bad_data.py -k once_each",
     ),
