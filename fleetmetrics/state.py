@@ -127,6 +127,8 @@ class State:
         """
         if value is None:
             value = self.value
+            if type(value) is np.ndarray and value.size > _SHORT:
+                return
             if type(value) is int or (type(value) is float and math.isfinite(value)):
                 return
             if type(value) is list and all(map(math.isfinite, value)):

@@ -247,9 +247,9 @@ class Batch(Sums):
 
     def _live(self) -> Any:
         """Flags of the samples that are neither masked nor of weight zero; None: all."""
-        given = [array for array in (self.mask, self.weight, self.dealt) if array is not None]
-        if not given:
+        if self.mask is None and self.weight is None and self.dealt is None:  # as nearly always
             return None
+        given = [array for array in (self.mask, self.weight, self.dealt) if array is not None]
         flags = [self.xp.cast(array, "bool") for array in given]
         return functools.reduce(self.xp.logical_and, flags)
 

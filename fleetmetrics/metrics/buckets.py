@@ -30,12 +30,13 @@ _SPACINGS = ("log_odds", "linear")
 @statistic
 def _by_class_and_bucket(batch: Batch, task: Task, buckets: int, spacing: str) -> Any:
     """Samples by label and bucket; with several classes (each against all others) or labels, of each."""
-    xp, flags = batch.xp, tasks.counted(batch, task)
+    xp, flags = batch.xp, None if task.ignore_index is None else tasks.counted(batch, task)
     score = _probabilities(batch, task, flags)
     if task.kind == "multiclass":
         batch = batch.one_vs_rest()
         flags = None if flags is None else xp.repeat(flags, task.size)
-    label = tasks.zero_unless(batch, flags, xp.cast(batch.labels, "int64"))
+    label = xp.cast(batch.labels, "int64")
+    label = label if flags is None else tasks.zero_unless(batch, flags, label)
     bucket = xp.bucket(score, buckets - 1) if spacing == "linear" else xp.log_odds_bucket(score, buckets)
     which = () if task.kind == "binary" else (batch.label_index,)
     return batch.histogram(*which, label, bucket, amount=flags)
@@ -46,7 +47,7 @@ def _probabilities(batch: Batch, task: Task, flags: Any) -> Any:
     xp = batch.xp
     if task.kind != "multiclass":
         if not task.from_logits:
-            return tasks.zero_unless(batch, flags, batch.scores)
+            return batch.scores if flags is None else tasks.zero_unless(batch, flags, batch.scores)
         return batch.probability(True) if flags is None else xp.sigmoid(tasks.logits(batch, task))
     if task.from_logits:
         table = xp.cast(batch.prediction, "float64")
@@ -195,7 +196,8 @@ class ClassHistograms(ScoreHistogram[Value]):
         return "label" if self.task.kind == "multilabel" else "class"
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        check_scores(self.task, batch)
+        if batch.classes or self.task.kind != "binary" or batch.label is None:
+            check_scores(self.task, batch)
         return self.requirements
 
 

@@ -57,6 +57,8 @@ repeat = functools.partial(np.repeat, axis=0)
 
 
 def asarray(value: Any, argument: str) -> np.ndarray:
+    if type(value) is np.ndarray and value.dtype in _KEPT:
+        return value
     return widened(unwidened(value, argument), argument)
 
 
