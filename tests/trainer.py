@@ -38,6 +38,14 @@ class Dropping(paddle.io.DistributedBatchSampler):
         return (own[start : start + self.batch_size] for start in range(0, len(own), self.batch_size))
 
 
+def loss_of(places: Any = range(TEXTS)) -> float:
+    """The loss of all tokens of some texts."""
+    metric = fm.TokenLoss(ignore_index=IGNORED)
+    for place in places:
+        metric.add(Texts()[place]["x"][None], Texts()[place]["labels"][None])
+    return metric.compute()
+
+
 def criterion(logits: Any, label: Any) -> Any:
     """The mean loss of the tokens that count."""
     label = label[0] if isinstance(label, tuple) else label  # a pipeline's may come with a mask
@@ -69,9 +77,18 @@ class Pipeline:
 
 class Trainer:
     def __init__(
-        self, rank: int, workers: int, model: Any = None, accumulated: int = 1, sampler: Any = Dropping
+        self,
+        rank: int,
+        workers: int,
+        model: Any = None,
+        accumulated: int = 1,
+        sampler: Any = Dropping,
+        max_evaluate_steps: int = -1,
     ) -> None:
-        self.args = SimpleNamespace(dataset_world_size=workers, dataset_rank=rank)
+        self.args = SimpleNamespace(
+            dataset_world_size=workers, dataset_rank=rank, max_evaluate_steps=max_evaluate_steps
+        )
+        self.evaluations = 0
         self.model, self.accumulated, self.deal = model, accumulated, sampler
         self.label_names = ["labels"]
         self.gathered: list[str] = []
@@ -81,7 +98,9 @@ class Trainer:
         if self.args.dataset_world_size == 1:
             return paddle.io.BatchSampler(dataset, batch_size=BATCH)
         ranks, rank = self.args.dataset_world_size, self.args.dataset_rank
-        return self.deal(dataset, BATCH, num_replicas=ranks, rank=rank)
+        steps = max(0, self.args.max_evaluate_steps)
+        window = {"consumed_samples": self.evaluations * steps * BATCH * ranks} if steps else {}
+        return self.deal(dataset, BATCH, num_replicas=ranks, rank=rank, **window)
 
     def get_eval_dataloader(self, dataset: Any = None) -> Any:
         dataset = Texts() if dataset is None else dataset
@@ -90,8 +109,13 @@ class Trainer:
     def evaluate(self, dataset: Any = None, metric_key_prefix: str = "eval") -> dict[str, float]:
         loader = self.get_eval_dataloader(dataset)
         output = self.evaluation_loop(
-            loader, description="Evaluation", prediction_loss_only=True, metric_key_prefix=metric_key_prefix
+            loader,
+            description="Evaluation",
+            prediction_loss_only=True,
+            metric_key_prefix=metric_key_prefix,
+            max_eval_iters=self.args.max_evaluate_steps,
         )
+        self.evaluations += 1
         return output.metrics
 
     def evaluation_loop(

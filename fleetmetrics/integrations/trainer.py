@@ -15,15 +15,13 @@ import contextlib
 import inspect
 from typing import Any, Iterator, Literal, Mapping, Sequence
 
-import numpy as np
-
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.arguments import choice_of
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import Letter, get_communicator
-from fleetmetrics.dealing import Dealing
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.tokens import Perplexity, TokenLoss
+from fleetmetrics.sampling import Dealing, Part, Pass
 from fleetmetrics.scalars import flatten
 from fleetmetrics.warning import warn
 
@@ -88,8 +86,7 @@ class EvaluationMetrics:
         self.trainer, self.group = trainer, group
         self._loop, self._step = trainer.evaluation_loop, trainer.prediction_step
         self._under_way = False
-        self._counts: np.ndarray | None = None  # flags of this worker's samples that no other sample repeats
-        self._seen = 0
+        self._pass: Pass | None = None  # of the evaluation; None: no sample is repeated
         self._trouble: Exception | None = None
         self._load: Any = getattr(trainer, "get_eval_dataloader", None)
         trainer.evaluation_loop, trainer.prediction_step = self._evaluate, self._predict
@@ -104,6 +101,8 @@ class EvaluationMetrics:
     # -- what the trainer calls ----------------------------------------------------------------------------
 
     def _loader(self, *given: Any, **named: Any) -> Any:
+        if (getattr(getattr(self.trainer, "args", None), "max_evaluate_steps", 0) or 0) > 0:  # a part of the samples
+            return self._load(*given, **named)
         deal = self.trainer._get_eval_sampler
         self.trainer._get_eval_sampler = lambda dataset: _whole(deal(dataset), dataset)
         try:
@@ -116,9 +115,12 @@ class EvaluationMetrics:
         if told.get("description") == "Prediction":  # of samples that need not have labels
             return self._loop(dataloader, *given, **named)
         self.metrics.reset()
-        self._seen, self._trouble, self._under_way = 0, None, True
+        self._trouble, self._under_way = None, True
         try:
-            self._counts = self._counted(dataloader, told.get("max_eval_iters", -1))
+            sampler = getattr(dataloader, "batch_sampler", None) or getattr(dataloader, "_batch_sampler", None)
+            self._pass = _begun(sampler)
+            if self._pass is not None:
+                self._warn_of(self._pass, max(0, told.get("max_eval_iters") or 0))
             found = self._loop(dataloader, *given, **named)
         finally:
             self._under_way = False
@@ -137,24 +139,19 @@ class EvaluationMetrics:
         channel.consult("Trainer.evaluate", lambda _: Letter(None), trouble=self._trouble)
         return flatten(self.metrics.compute(group=self.group))
 
-    def _counted(self, dataloader: Any, most: Any) -> np.ndarray | None:
-        """Which of this worker's samples count; None: all."""
-        sampler: Any = getattr(dataloader, "batch_sampler", None) or getattr(dataloader, "_batch_sampler", None)
-        if not _deals(sampler):
-            return None
-        dealing = Dealing(sampler, None)
-        flags = ~dealing.dealt.mask(dealing.rank(None))
-        lost = _lost(sampler)
+    def _warn_of(self, its: Pass, most: int) -> None:
+        """Say which samples the pass lacks, and which count twice all the same; ``most``: of the steps, 0: all."""
+        begun, sampler = its.begin(), its.sampler
+        lost = 0 if most else (begun.dealing.settings["samples"] or 0) - begun.dealing.dealt.distinct
         if lost > 0:
             warn(f"{type(sampler).__name__} leaves {lost} of {len(sampler.dataset)} samples out of this evaluation")
-        if most is not None and most > 0:  # a window of the data set, which begins anywhere
-            return None
-        if self.of == "mean_losses" and not flags.all():
+        last = its.done + most * begun.dealing.batch if most else begun.due
+        again = sum(its.done <= place < last for place in begun.repeats)
+        if self.of == "mean_losses" and again:
             warn(
-                f"{type(sampler).__name__} repeats {np.count_nonzero(~flags)} samples on this worker, and a mean loss "
-                "cannot be taken apart: they count again. With of='logits' they do not"
+                f"{type(sampler).__name__} repeats {again} samples on this worker, and a mean loss cannot be taken "
+                "apart: they count again. With of='logits' they do not"
             )
-        return flags
 
     def _predict(
         self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None, **more: Any
@@ -212,35 +209,47 @@ class EvaluationMetrics:
             return
         if logits is None:
             raise InvalidInputError("the model returns no logits beside its loss; of='mean_losses' needs none")
-        rows = int(labels.shape[0])
-        flags = None if self._counts is None else self._counts[self._seen : self._seen + rows]
-        if flags is not None and len(flags) < rows:
-            raise InvalidInputError(
-                f"the trainer evaluates more samples than the {len(self._counts or ())} that its sampler deals"
-            )
-        self._seen += rows
+        flags = None if self._pass is None else self._pass.take(int(labels.shape[0]))
         self.metrics.add(logits, labels, mask=flags)
 
 
-def _deals(sampler: Any) -> bool:
-    """Whether it deals the samples of a data set to several workers."""
-    return getattr(sampler, "nranks", 1) > 1
+def _begun(sampler: Any) -> Pass | None:
+    """The pass that a sampler deals to several workers; None: it deals all samples to this one.
+
+    With ``max_evaluate_steps`` each evaluation goes on where the one before has stopped, after ``consumed_samples``:
+    what is padding there, only the whole pass tells.
+    """
+    dealing = _dealing(sampler)
+    if dealing is None:
+        return None
+    its, rank, parts = Pass(sampler), dealing.rank(None), []
+    if dealing.consumed:
+        whole = dealing.after(0)
+        due = whole.dealt.count(rank)
+        parts.append(Part(whole.settings, rank, due - dealing.dealt.count(rank), due))
+    its.hold(parts, dealing.epoch)
+    its.begin()
+    return its
 
 
-def _lost(sampler: Any) -> int:
-    """How many samples it deals to no worker."""
-    dealing = Dealing(sampler, None)
-    return max(0, len(sampler.dataset) - sum(len(dealing.dealt.mask(rank)) for rank in range(dealing.ranks)))
+def _dealing(sampler: Any) -> Dealing | None:
+    """What a sampler deals to several workers; None: it knows of none."""
+    try:
+        dealing = Dealing(sampler)
+    except InvalidInputError:
+        return None
+    return dealing if dealing.ranks > 1 else None
 
 
 def _whole(sampler: Any, dataset: Any) -> Any:
     """The sampler; or Paddle's, which repeats samples, in the place of one that leaves some out unasked."""
-    if not _deals(sampler) or getattr(sampler, "drop_last", False) or not _lost(sampler):
+    dealing = None if getattr(sampler, "drop_last", False) else _dealing(sampler)
+    if dealing is None or dealing.dealt.distinct >= len(dataset):
         return sampler
     import paddle
 
     return paddle.io.DistributedBatchSampler(
-        dataset, sampler.batch_size, num_replicas=sampler.nranks, rank=sampler.local_rank
+        dataset, sampler.batch_size, num_replicas=dealing.ranks, rank=dealing.local_rank
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.distributed.cluster import run
 from tests.distributed.test_token_loss import LOSS
+from tests.trainer import loss_of
 
 pytestmark = pytest.mark.distributed
 WORKER = Path(__file__).parent / "workers" / "trainer.py"
@@ -45,6 +46,21 @@ def test_means_with_their_numbers_of_tokens_are_the_loss_but_for_padding_which_i
     told = [report["means"]["told"] for report in jobs[3]]
     assert [len(each) for each in told] == [0, 1, 1]
     assert told[1][0].startswith("DistributedBatchSampler repeats 1 samples on this worker, and a mean loss cannot be")
+
+
+def test_of_an_evaluation_of_a_few_steps_each_sample_counts_once_also_in_the_last_window(jobs: Any) -> None:
+    """Six samples in each; the last window has the thirteenth, and two that the first window had."""
+    expected = [loss_of(range(6)), loss_of(range(6, 12)), loss_of([12])]
+    for report in jobs[3]:
+        for name, evaluations in (("mapping", 3), ("interleaved", 2)):
+            losses, told = report["windows"][name]
+            assert losses == pytest.approx(expected[:evaluations], rel=1e-12) and told == [], name
+    for rank, report in enumerate(jobs[3]):
+        losses, told = report["windows"]["means"]
+        assert losses[:2] == pytest.approx(expected[:2], rel=1e-6) and losses[2] != pytest.approx(expected[2])
+        assert [each.split(",")[0] for each in told] == (
+            ["MappingDistributedBatchSampler repeats 1 samples on this worker"] if rank else []
+        )
 
 
 def test_a_batch_that_is_refused_on_one_worker_is_one_error_on_all_after_the_last_batch(jobs: Any) -> None:

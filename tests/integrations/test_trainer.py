@@ -10,14 +10,8 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.integrations.trainer import follow
-from tests.trainer import IGNORED, TEXTS, Pipeline, Texts, Trainer, criterion
-
-
-def loss_of(texts=TEXTS):
-    metric = fm.TokenLoss(ignore_index=IGNORED)
-    for place in range(texts):
-        metric.add(Texts()[place]["x"][None], Texts()[place]["labels"][None])
-    return metric.compute()
+from tests.field_samplers import DistributedBatchSampler
+from tests.trainer import TEXTS, Pipeline, Trainer, criterion, loss_of
 
 
 def test_the_loss_and_the_perplexity_are_there_without_a_word():
@@ -58,10 +52,24 @@ def test_an_evaluation_of_a_few_steps_is_of_their_samples():
     trainer = Trainer(0, 3)  # as if there were others
     following = follow(trainer)
     trainer.evaluation_loop(trainer.get_eval_dataloader(), "Evaluation", True, max_eval_iters=1)
-    alone = fm.TokenLoss(ignore_index=IGNORED)
-    for place in (0, 1):
-        alone.add(Texts()[place]["x"][None], Texts()[place]["labels"][None])
-    assert following.metrics.compute()["loss"] == pytest.approx(alone.compute(), rel=1e-12)
+    assert following.metrics.compute()["loss"] == pytest.approx(loss_of([0, 1]), rel=1e-12)
+
+
+@pytest.mark.parametrize(("rank", "own"), [(0, [0, 1, 6, 7, 12]), (1, [2, 3, 8, 9]), (2, [4, 5, 10, 11])])
+def test_what_the_last_of_a_few_steps_repeats_does_not_count(rank, own):
+    trainer = Trainer(rank, 3, sampler=paddle.io.DistributedBatchSampler)  # as if there were others
+    following = follow(trainer)
+    trainer.evaluation_loop(trainer.get_eval_dataloader(), "Evaluation", True, max_eval_iters=3)
+    assert following.metrics.compute()["loss"] == pytest.approx(loss_of(own), rel=1e-12)
+
+
+def test_a_sampler_of_a_part_of_the_samples_stays_and_nothing_is_told():
+    trainer = Trainer(1, 3, sampler=DistributedBatchSampler, max_evaluate_steps=1)
+    trainer.evaluations = 1
+    follow(trainer)
+    loader = trainer.get_eval_dataloader()
+    assert type(loader.batch_sampler) is DistributedBatchSampler and loader.batch_sampler.consumed_samples == 6
+    assert [each["labels"].shape[0] for each in loader] == [2]
 
 
 @pytest.mark.parametrize("several", [True, False])
@@ -88,7 +96,7 @@ def test_batches_that_a_pipeline_does_not_run_are_told():
     trainer = Trainer(0, 1, Pipeline(last=True), accumulated=2)
     follow(trainer)
     with pytest.warns(UserWarning, match=r"left out the last 1 batches .* make the number of batches a multiple"):
-        assert trainer.evaluate()["eval_loss"] == pytest.approx(loss_of(TEXTS - 1), rel=1e-12)
+        assert trainer.evaluate()["eval_loss"] == pytest.approx(loss_of(range(TEXTS - 1)), rel=1e-12)
 
 
 def test_samples_that_a_sampler_leaves_out_because_it_was_told_to_are_told():

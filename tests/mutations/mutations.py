@@ -2026,9 +2026,16 @@ MUTATIONS = [
     Mutation(
         "a trainer's sampler leaves samples out",
         "integrations/trainer.py::_whole",
-        "not _lost(sampler)",
-        "_lost(sampler)",
+        "dealing.dealt.distinct >= len(dataset)",
+        "True",
         "tests/distributed/test_trainer_loop.py -k followed_prints",
+    ),
+    Mutation(
+        "the padding of a trainer's later window counts",
+        "integrations/trainer.py::_begun",
+        "if dealing.consumed:",
+        "if False:",
+        "tests/distributed/test_trainer_loop.py -k few_steps",
     ),
     Mutation(
         "a batch that one worker refuses is not told to the others",

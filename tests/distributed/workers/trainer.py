@@ -10,6 +10,7 @@ from cluster import arguments, error_text, report
 
 import fleetmetrics as fm
 from fleetmetrics.integrations.trainer import follow
+from tests.field_samplers import DistributedBatchSampler, MappingDistributedBatchSampler
 from tests.trainer import IGNORED, Pipeline, Texts, Trainer
 
 WORKERS = arguments()["workers"]
@@ -43,12 +44,31 @@ class Spoiled(Texts):
         return found
 
 
+def windows(sampler, evaluations, **settings):
+    """The losses of evaluations of one step each, which go on where the one before has stopped."""
+    trainer, found = Trainer(rank, WORKERS, sampler=sampler, max_evaluate_steps=1), []
+    follow(trainer, **settings)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(evaluations):
+            found.append(trainer.evaluate()["eval_loss"])
+    return found, sorted({str(each.message) for each in told if each.category is UserWarning})
+
+
 trainer = Trainer(rank, WORKERS)
 alone = trainer.evaluate()
 followed = evaluated(trainer, metrics())
 gathered = trainer.gathered
 spoiled = error_text(lambda: trainer.evaluate(Spoiled()))
 after = trainer.evaluate()  # nothing of the failed one is left
+if WORKERS > 1:
+    report(
+        windows={
+            "mapping": windows(MappingDistributedBatchSampler, 3),
+            "interleaved": windows(DistributedBatchSampler, 2),
+            "means": windows(MappingDistributedBatchSampler, 3, of="mean_losses"),
+        }
+    )
 report(
     alone=alone,
     followed=followed,
