@@ -42,8 +42,10 @@ from fleetmetrics.errors import UnknownNameError as UnknownNameError
 from fleetmetrics.evaluation import EvaluationResult as EvaluationResult
 from fleetmetrics.evaluation import evaluate as evaluate
 from fleetmetrics.formulas.bootstrap import BootstrapResult as BootstrapResult
-from fleetmetrics.formulas.bootstrap import PairedDifference as PairedDifference
-from fleetmetrics.formulas.bootstrap import paired_difference as paired_difference
+from fleetmetrics.formulas.differences import Difference as Difference
+from fleetmetrics.formulas.differences import paired_difference as paired_difference
+from fleetmetrics.formulas.differences import unpaired_difference as unpaired_difference
+from fleetmetrics.formulas.intervals import IntervalResult as IntervalResult
 from fleetmetrics.functional import acc as acc
 from fleetmetrics.functional import auc as auc
 from fleetmetrics.functional import mae as mae
@@ -144,6 +146,7 @@ from fleetmetrics.sampling import padding_mask as padding_mask
 from fleetmetrics.sampling import remaining_indices as remaining_indices
 from fleetmetrics.scalars import flatten as flatten
 from fleetmetrics.wrappers.bootstrap import Bootstrap as Bootstrap
+from fleetmetrics.wrappers.interval import Interval as Interval
 from fleetmetrics.wrappers.sliced import Sliced as Sliced
 from fleetmetrics.wrappers.windowed import Windowed as Windowed
 from fleetmetrics.wrappers.windowed import WindowedValue as WindowedValue
@@ -187,6 +190,7 @@ __all__ = [
     "DataError",
     "DeadlineError",
     "Declared",
+    "Difference",
     "DuplicateStateError",
     "EvaluationResult",
     "ExactAUC",
@@ -205,6 +209,8 @@ __all__ = [
     "Histogram",
     "HitRate",
     "IntegerOverflowError",
+    "Interval",
+    "IntervalResult",
     "InvalidInputError",
     "Jaccard",
     "KendallCorrelation",
@@ -231,7 +237,6 @@ __all__ = [
     "NDCG",
     "NoChannelError",
     "NormalizedEntropy",
-    "PairedDifference",
     "PearsonCorrelation",
     "Perplexity",
     "Precision",
@@ -302,4 +307,5 @@ __all__ = [
     "save",
     "set_communicator",
     "set_default_dist_backend",
+    "unpaired_difference",
 ]

@@ -41,6 +41,7 @@ __all__ = [
     "Common",
     "Declared",
     "Expression",
+    "Linear",
     "Metric",
     "Quotient",
     "Settings",
@@ -79,6 +80,26 @@ class Declared(NamedTuple):
     settings: tuple[str, ...] = ()
 
 
+class Linear(NamedTuple):
+    """How a metric's value changes with the sums that it is computed from: the delta method's half of an `Interval`.
+
+    Args:
+        terms: of each sum, by the name of a state, or of a sum over groups, what its entries are multiplied with.
+        slopes: of the sums the derivatives of the value by each. The value does not change if all sums are doubled.
+        lowest: of the value.
+        highest: of the value.
+    """
+
+    terms: Sequence[Mapping[str, Any]]
+    slopes: Callable[..., Sequence[float]]
+    lowest: float = 0.0
+    highest: float = math.inf
+
+
+def _one(_: float) -> float:
+    return 1.0
+
+
 class Quotient(NamedTuple):
     """Two sums whose quotient a metric's value is, or is a function of.
 
@@ -88,6 +109,7 @@ class Quotient(NamedTuple):
         highest: of the quotient.
         lowest: 0, or negative: the quotient has no bounds.
         value: what the metric's value is of the quotient, a rising or a falling function.
+        slope: its derivative.
     """
 
     numerator: Mapping[str, Any]
@@ -95,6 +117,18 @@ class Quotient(NamedTuple):
     highest: float = math.inf
     lowest: float = 0.0
     value: Callable[[float], float] = float
+    slope: Callable[[float], float] = _one
+
+    @property
+    def linear(self) -> Linear:
+        """How the metric's value changes with the two sums."""
+        highest = self.highest if self.value is float else math.inf
+        return Linear((self.numerator, self.denominator), self._slopes, self.lowest, highest)
+
+    def _slopes(self, numerator: float, denominator: float) -> tuple[float, float]:
+        quotient = numerator / denominator
+        slope = self.slope(quotient) / denominator
+        return slope, -slope * quotient
 
 
 def _total(batch: Batch) -> Any:
@@ -257,6 +291,16 @@ class Metric(Accumulator[Value]):
     def quotient(self) -> Quotient | None:
         """Of which sums the value is a quotient; None: of none, or it is no single number."""
         return None
+
+    @property
+    def linear(self) -> Linear | None:
+        """For `Interval`: how the value changes with sums over samples or groups; None: it is not made of such."""
+        return None if self.quotient is None else self.quotient.linear
+
+    @property
+    def ranked(self) -> str:
+        """For `Interval`: the histogram, of classes 0 and 1, whose area under the ROC curve is the value; "": none."""
+        return ""
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """What a batch adds to each state.

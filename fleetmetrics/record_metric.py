@@ -47,7 +47,7 @@ from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
 from fleetmetrics.xp import numpy_ops
 
-__all__ = ["GroupedMetric", "RecordMetric"]
+__all__ = ["GroupedMetric", "RecordMetric", "words_of"]
 
 #: How many products of a replicate and a number of a group are added at a time: BLAS starts no threads for them.
 _AT_ONCE = 2**18
@@ -233,7 +233,7 @@ class GroupedMetric(RecordMetric[Value]):
         found["drawn"] = np.diff(np.append(start, len(group)))
         added = self.draws.added(group[start], found)
         counts = {name: added[name].sum(axis=0).astype(np.int64) for name in (*self.counts, "drawn")}
-        return {"exponent": exponent, **counts, **{name: _words_of(added[name]) for name in self.sums()}}
+        return {"exponent": exponent, **counts, **{name: words_of(added[name]) for name in self.sums()}}
 
     def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:  # noqa: D102
         exponent = max(carry["exponent"], later["exponent"])
@@ -241,7 +241,7 @@ class GroupedMetric(RecordMetric[Value]):
         for name in self.sums():
             both = [np.ldexp(each[name], each["exponent"] - exponent) for each in (carry, later)]
             filled = [words for words in both if words.any()]
-            found[name] = _words_of(np.concatenate(both)) if len(filled) > 1 else (filled or both)[0]
+            found[name] = words_of(np.concatenate(both)) if len(filled) > 1 else (filled or both)[0]
         return found
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
@@ -252,7 +252,7 @@ class GroupedMetric(RecordMetric[Value]):
         return self.formula(**{name: values[state] for name, state in self.states.items()}, **sums, **counts)
 
 
-def _words_of(terms: np.ndarray) -> np.ndarray:
+def words_of(terms: np.ndarray) -> np.ndarray:
     """The sum of terms ``[n, ...]``, exactly: float64 ``[words, ...]``, each of which is what those before lack."""
     if len(terms) == 1:
         return terms

@@ -12,6 +12,7 @@ from fleetmetrics.arguments import array_of, flag_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import ROC, CalibrationPoints, HistogramCounts, PrecisionRecall, Sweep
 from fleetmetrics.formulas.bootstrap import BootstrapResult
+from fleetmetrics.formulas.intervals import IntervalResult
 from fleetmetrics.metrics.curves import Shares
 from fleetmetrics.warning import warn
 from fleetmetrics.xp import to_host
@@ -19,7 +20,7 @@ from fleetmetrics.xp import to_host
 __all__ = ["flatten"]
 
 #: What `parts` leaves whole.
-_WHOLE = (ROC, PrecisionRecall, Shares, Sweep, CalibrationPoints, HistogramCounts, BootstrapResult)
+_WHOLE = (ROC, PrecisionRecall, Shares, Sweep, CalibrationPoints, HistogramCounts, BootstrapResult, IntervalResult)
 
 
 def flatten(values: Any, prefix: str = "", *, most: int = 100, matrices: bool = True) -> dict[str, float]:
@@ -129,5 +130,6 @@ def _kept(value: Any) -> dict[str, Any]:
         return {"error": distance / total if total else np.nan}
     if isinstance(value, Shares):
         return {"": value.values}
-    first, last = {BootstrapResult: (0, 5), HistogramCounts: (2, 4), Sweep: (1, 8)}[type(value)]  # not what is set
+    fields = {BootstrapResult: (0, 5), IntervalResult: (0, 4), HistogramCounts: (2, 4), Sweep: (1, 8)}
+    first, last = fields[type(value)]  # not what is set
     return dict(list(value._asdict().items())[first:last])

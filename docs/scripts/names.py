@@ -37,7 +37,9 @@ OTHERS: dict[str, list[str] | None] = {
     "doctor": ["doctor"],
     "errors": None,
     "evaluation": ["EvaluationResult", "evaluate"],
-    "formulas.bootstrap": ["BootstrapResult", "PairedDifference", "paired_difference"],
+    "formulas.bootstrap": ["BootstrapResult"],
+    "formulas.differences": None,
+    "formulas.intervals": ["IntervalResult"],
     "functional": None,
     "metric": ["Declared", "Metric"],
     "partial": None,
@@ -45,6 +47,7 @@ OTHERS: dict[str, list[str] | None] = {
     "sampling": ["padding_mask", "remaining_indices"],
     "scalars": ["flatten"],
     "wrappers.bootstrap": None,
+    "wrappers.interval": None,
     "wrappers.sliced": None,
     "wrappers.windowed": None,
 }

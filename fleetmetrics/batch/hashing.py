@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.batch.keys import Coded
-from fleetmetrics.xp import numpy_ops
+from fleetmetrics.batch.keys import Coded, keys_of
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops
 
-__all__ = ["integer_ids", "poisson", "salts", "thresholds", "words"]
+__all__ = ["integer_ids", "poisson", "salts", "thresholds", "words", "words_of_column"]
 
 _MASK = 2**32 - 1
 _CACHED = 2**15  # hashes at a time
@@ -83,6 +84,29 @@ def words(xp: Any, ids: Any, seed: int) -> tuple[Any, Any]:
         for constant in _constants(seed)[:2]
     ]
     return one, two
+
+
+def words_of_column(batch: Any, name: str, seed: int) -> tuple[Any, Any]:
+    """The `words` of a batch's ids, on the host unless that would wait for a device.
+
+    Args:
+        batch: a `fleetmetrics.batch.Batch`.
+        name: of the column.
+        seed: of the hash.
+
+    Raises:
+        InvalidInputError: the ids are an array beside the variables of a static program.
+    """
+    ids = batch.columns[name]
+    if is_paddle(ids) and not namespace(ids).is_eager(ids):
+        xp = namespace(ids)
+        return words(xp, xp.cast(xp.asarray(ids, name), "int64"), seed)
+    if is_static(batch.each):
+        raise InvalidInputError(
+            f"{name} must be an integer variable of the static program, not an array; texts are not for static "
+            "programs: fetch what add takes, and give it the arrays after each run"
+        )
+    return words(numpy_ops, integer_ids(keys_of(ids, name)), seed)
 
 
 def poisson(xp: Any, one: Any, two: Any, salt: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Sequence
 from fleetmetrics.moments import two_sum
 from fleetmetrics.xp import Scattered
 
-__all__ = ["Groups", "Nested", "Replicates", "Whole"]
+__all__ = ["Each", "Groups", "Nested", "Replicates", "Whole"]
 
 
 class Whole:
@@ -152,6 +152,26 @@ class Replicates:
     @functools.cached_property
     def _factors(self) -> Any:
         return self.xp.cast(self.times, "float64")
+
+
+class Each:
+    """Each sample in a lane of its own: a sum is an array with an entry per sample, not an increment to a state.
+
+    Args:
+        like: an array ``[n]`` of the batch.
+    """
+
+    def __init__(self, xp: Any, like: Any) -> None:
+        self.xp, self.like = xp, like
+
+    def sum(self, amount: Any) -> Any:
+        return self.xp.cast(self.xp.ones_like(self.like), "int64") if amount is None else amount
+
+    def scatter(self, increment: Scattered) -> Scattered:
+        return increment
+
+    def repeated(self, times: int) -> Each:
+        return Each(self.xp, self.xp.repeat(self.like, times))
 
 
 class Nested:

@@ -1,18 +1,18 @@
-"""Results of resampling: an interval for a metric, and for the difference of two."""
+"""Results of resampling: an interval for a metric."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fleetmetrics.arguments import is_whole
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.given import anything, array_of, between, given, numbers, optional, text, weights
+from fleetmetrics.given import array_of, between, given, numbers, optional, text, weights
 from fleetmetrics.warning import warn
 
-__all__ = ["BootstrapResult", "PairedDifference", "bootstrap_result", "paired_difference"]
+__all__ = ["CONFIDENCE", "BootstrapResult", "bootstrap_result", "summary"]
 
 
 class BootstrapResult(NamedTuple):
@@ -43,24 +43,6 @@ class BootstrapResult(NamedTuple):
     drawn: np.ndarray | None
 
 
-class PairedDifference(NamedTuple):
-    """The difference of one metric from another over the same samples, and its uncertainty.
-
-    Args:
-        value: the first one's value less the second one's.
-        low: lower end of the interval.
-        high: its upper end.
-        p_value: of the hypothesis that there is no difference, two-sided.
-        std: the standard deviation of the difference over the replicates.
-    """
-
-    value: Any
-    low: Any
-    high: Any
-    p_value: Any
-    std: Any
-
-
 def _measured(argument: str, value: Any, _: Any = None) -> np.ndarray:
     array = array_of(argument, value)
     array = numbers()(argument, array, {}) if array.dtype == object else array
@@ -87,7 +69,8 @@ def _seed(argument: str, value: Any, _: Any) -> int:
     return int(value)
 
 
-_CONFIDENCE = between(0, 1, ends=False)
+#: What `confidence` must be.
+CONFIDENCE = between(0, 1, ends=False)
 
 
 @given(
@@ -95,7 +78,7 @@ _CONFIDENCE = between(0, 1, ends=False)
     replicates=_replicates,
     seed=_seed,
     drawn=optional(weights("replicates")),
-    confidence=_CONFIDENCE,
+    confidence=CONFIDENCE,
     metric=text,
 )
 def bootstrap_result(
@@ -134,12 +117,12 @@ def bootstrap_result(
             "interval",
             UndefinedMetricWarning,
         )
-    mean, std, low, high = _summary(table, confidence)
+    mean, std, low, high = summary(table, confidence)
     drawn = None if drawn is None else np.asarray(drawn)
     return BootstrapResult(value, mean, std, low, high, confidence, table, seed, drawn)
 
 
-def _summary(table: np.ndarray, confidence: float) -> tuple[Any, Any, Any, Any]:
+def summary(table: np.ndarray, confidence: float) -> tuple[Any, Any, Any, Any]:
     """Mean, standard deviation and percentiles over the first axis, without what is undefined."""
     columns = table.reshape(len(table), -1)
     found = np.full((4, columns.shape[1]), np.nan)
@@ -161,70 +144,3 @@ def _between(column: np.ndarray, share: float) -> float:
     place = share * (len(column) - 1)
     below, above = column[math.floor(place)], column[math.ceil(place)]
     return float(below if below == above else below + (place - math.floor(place)) * (above - below))
-
-
-@given(one=anything, other=anything, confidence=_CONFIDENCE)
-def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
-    """Compare two results over the same samples, of two models, say.
-
-    Both come from `fleetmetrics.Bootstrap` of equal seed, replicates and ``ids``: then each replicate has drawn the
-    same samples for both, and what they have in common cancels.
-
-    Formula: ``d_r = one_r - other_r`` in each replicate r; the percentiles of d as in `bootstrap_result`;
-    ``p = min(1, 2 (1 + min(#{d_r <= 0}, #{d_r >= 0})) / (1 + R))`` over the R replicates in which both are defined.
-
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 15; one is added to the
-    counts as by Davison and Hinkley, Bootstrap Methods and their Application (1997), chapter 4.
-
-    Args:
-        one: a `BootstrapResult`; or a dict of them, such as slices.
-        other: likewise, of the same samples.
-        confidence: between 0 and 1.
-
-    Returns:
-        The difference, arrays where the values are arrays; for dicts a dict.
-
-    Raises:
-        InvalidInputError: if the results do not belong together, or an argument is not what it should be.
-
-    Examples:
-        >>> one = bootstrap_result(0.75, [0.7, 0.8, 0.75, 0.72], 0, [9, 10, 12, 9])
-        >>> other = bootstrap_result(0.5, [0.5, 0.5, 0.5, 0.5], 0, [9, 10, 12, 9])
-        >>> difference = paired_difference(one, other)
-        >>> difference.value, difference.p_value
-        (0.25, 0.4)
-    """
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        if set(one) != set(other):
-            differing = sorted(map(repr, set(one) ^ set(other)))
-            raise InvalidInputError(f"one and other must have the same keys; only one of them has {differing[0]}")
-        return {key: paired_difference(one[key], other[key], confidence) for key in one}
-    for name, result in (("one", one), ("other", other)):
-        if not isinstance(result, BootstrapResult):
-            raise InvalidInputError(f"{name} must be a BootstrapResult, not {type(result).__name__}")
-    _check_pair(one, other)
-    table = one.replicates - other.replicates
-    value: Any = np.subtract(one.value, other.value)
-    _, std, low, high = _summary(table, confidence)
-    defined = np.count_nonzero(~np.isnan(table), axis=0)
-    least = np.minimum(np.count_nonzero(table <= 0, axis=0), np.count_nonzero(table >= 0, axis=0))
-    p_value = np.where(defined > 0, np.minimum(1.0, 2.0 * (1 + least) / (1 + defined)), math.nan)
-    value = value if np.ndim(value) else float(value)
-    return PairedDifference(value, low, high, p_value.item() if p_value.ndim == 0 else p_value, std)
-
-
-def _check_pair(one: BootstrapResult, other: BootstrapResult) -> None:
-    if one.seed != other.seed:
-        raise InvalidInputError(f"one and other must have one seed, not {one.seed} and {other.seed}")
-    if one.replicates.shape != other.replicates.shape:
-        shapes = f"{list(one.replicates.shape)} and {list(other.replicates.shape)}"
-        raise InvalidInputError(f"one and other must have replicates of one shape, not {shapes}")
-    if one.drawn is None or other.drawn is None:
-        raise InvalidInputError(
-            "one and other must be resampled by ids: without ids, the samples of two metrics are not drawn together; "
-            "give both Bootstraps ids="
-        )
-    if not np.array_equal(one.drawn, other.drawn):
-        raise InvalidInputError(
-            "one and other have drawn different samples: they must be of the same samples, with the same ids"
-        )

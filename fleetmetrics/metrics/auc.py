@@ -173,6 +173,11 @@ class AUC(_Area):
         super().__init__(**settings)
         self.curve, self.max_fpr = curve_of(curve, max_fpr)
 
+    @property
+    def ranked(self) -> str:
+        whole = self.cells and self.curve == "ROC" and self.max_fpr is None and not self.bounds
+        return "histogram" if whole else ""
+
 
 def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:
     """The arguments; raises if they are invalid, or ``max_fpr`` is given for another curve than ROC."""

@@ -13,7 +13,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.arguments import MOST_ENTRIES, positive_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.metric import TOTAL, Declared, Quotient, Undefinable, formula_of
+from fleetmetrics.metric import TOTAL, Declared, Linear, Quotient, Undefinable, formula_of
 from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings, OfProbabilities
 from fleetmetrics.metrics.classification.losses import LOG_LIKELIHOOD, LOWEST, log_sigmoid
 
@@ -73,6 +73,18 @@ def _recalibrated_log_likelihood(batch: Batch, from_logits: bool, coefficient: f
 
 def _inverse(quotient: float) -> float:
     return 1 / quotient if quotient else math.inf
+
+
+def _slope_of_inverse(quotient: float) -> float:
+    return -1 / quotient**2 if quotient else math.nan
+
+
+def _slopes_of_entropy(log_likelihood: float, clicks: float, others: float) -> tuple[float, float, float]:
+    """Of the log likelihood over that of the constant rate, whose derivatives are the logarithms of both shares."""
+    of_click, of_other = math.log(clicks / (clicks + others)), math.log(others / (clicks + others))
+    constant = clicks * of_click + others * of_other
+    entropy = log_likelihood / constant
+    return 1 / constant, -entropy * of_click / constant, -entropy * of_other / constant
 
 
 CLICKS = Declared("clicks", key="clicks", statistic=clicks)
@@ -149,7 +161,7 @@ class Calibration(OfProbabilities[float]):
         1.5
     """
 
-    quotient = Quotient({"clicks": 1}, {"predicted": 1}, value=_inverse)
+    quotient = Quotient({"clicks": 1}, {"predicted": 1}, value=_inverse, slope=_slope_of_inverse)
     declared = (_PREDICTED, CLICKS, TOTAL)
     formula = formula_of(formulas.calibration_ratio, "zero_division")
 
@@ -192,6 +204,7 @@ class NormalizedEntropy(OfProbabilities[float]):
 
     better = "lower"
     recalibration_coefficient = 1.0
+    linear = Linear(({"log_likelihood": 1}, {"clicks": 1}, {"others": 1}), _slopes_of_entropy)
 
     def __init__(self, **settings: Unpack[LogitSettings]) -> None:
         super().__init__(**settings)

@@ -9,8 +9,7 @@ import numpy as np
 
 from fleetmetrics.arguments import number_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.batch.hashing import integer_ids, poisson, salts, words
-from fleetmetrics.batch.keys import keys_of
+from fleetmetrics.batch.hashing import poisson, salts, words_of_column
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.bootstrap import bootstrap_result
@@ -20,7 +19,7 @@ from fleetmetrics.shared import Shared
 from fleetmetrics.state import Lanes, State
 from fleetmetrics.warning import muted
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
-from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, without_strays
+from fleetmetrics.xp import is_static, numpy_ops, without_strays
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -99,6 +98,7 @@ class Bootstrap(Wrapper):
 
     refused: ClassVar[dict[str, str]] = {
         "Bootstrap": "resampling once is enough",
+        "Interval": "one interval is enough, Bootstrap(metric) or Interval(metric)",
         "Sliced": "put it around, Sliced(Bootstrap(metric))",
         "Windowed": "put it around, Windowed(Bootstrap(metric), last=...)",
     }
@@ -202,7 +202,7 @@ class Bootstrap(Wrapper):
             with contextlib.suppress(InvalidInputError):  # which it raises when it is its turn
                 _asked(metric, batch)
                 metrics.append(metric)
-        hashes, groups = self._words(batch), batch.lanes
+        hashes, groups = words_of_column(batch, self.ids or "", self.seed), batch.lanes
         samples = batch.xp.shape(batch.each)[0]
         floats = batch.weight is not None or any(
             lanes.declared_dtype == "float64" for lanes in self._all_lanes.values()
@@ -261,20 +261,6 @@ class Bootstrap(Wrapper):
         else:
             times = poisson(xp, *words_of_ids, xp.integers(salt))
         return batch.in_lanes(Replicates(xp, times, self.replicates))
-
-    def _words(self, batch: Batch) -> tuple[Any, Any]:
-        """The hash of each sample's id, on the host unless that would wait for a device."""
-        assert self.ids is not None
-        ids = batch.columns[self.ids]
-        if is_paddle(ids) and not namespace(ids).is_eager(ids):
-            xp = namespace(ids)
-            return words(xp, xp.cast(xp.asarray(ids, self.ids), "int64"), self.seed)
-        if is_static(batch.each):
-            raise InvalidInputError(
-                f"{self.ids} must be an integer variable of the static program, not an array; texts are not for static "
-                "programs: fetch what add takes, and give it the arrays after each run"
-            )
-        return words(numpy_ops, integer_ids(keys_of(ids, self.ids)), self.seed)
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and those of the replicates."""

@@ -47,6 +47,10 @@ def number_above(argument: str, bound: float) -> Requirement:
     return Requirement(argument, f"a finite number above {bound:g}", holds)
 
 
+def _slope_of_root(square: float) -> float:
+    return 0.5 / math.sqrt(square) if square else math.nan
+
+
 @statistic
 def signed_error(batch: Batch) -> Any:
     """The error of each prediction."""
@@ -172,7 +176,7 @@ class RootMeanSquaredError(MeanSquaredError):
         3.5355339059327378
     """
 
-    quotient = Quotient({"squared_error": 1}, value=math.sqrt)
+    quotient = Quotient({"squared_error": 1}, value=math.sqrt, slope=_slope_of_root)
     formula = formula_of(formulas.root_mean_squared_error, "zero_division")
 
 
@@ -215,7 +219,7 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
         0.490129071734
     """
 
-    quotient = Quotient({"squared_log_error": 1}, value=math.sqrt)
+    quotient = Quotient({"squared_log_error": 1}, value=math.sqrt, slope=_slope_of_root)
     formula = formula_of(formulas.root_mean_squared_log_error, "zero_division")
 
 

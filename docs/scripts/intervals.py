@@ -1,0 +1,186 @@
+"""Count how often an Interval of 95 % holds the true value, by metric, number of samples and rate of clicks.
+
+    python docs/scripts/intervals.py [--sets 2000]
+
+The probability of a click is a sigmoid of what a user and what a sample adds, of eight levels each, so that the true
+value of each metric is a sum over 64 kinds of samples. Without users each sample is independent. "-" is a size of which
+fewer than 1 in 100 data sets get an interval; where more than 1 in 100 get none, their share is behind the coverage,
+which is that of the data sets whose clicks happened to suffice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, Iterable, NamedTuple
+
+import numpy as np
+
+import fleetmetrics as fm
+
+LEVELS = np.linspace(-1.75, 1.75, 8)
+#: Of another score, which orders what a sample adds wrongly at times.
+OTHER = np.array([-1.0, -1.75, 0.25, -0.5, 0.75, -0.25, 1.0, 1.75])
+ROWS = 6  #: of a user, on average
+CLICKS = 0.3  #: the rate of GAUC's samples, whose order alone is looked at
+
+
+class Size(NamedTuple):
+    """A kind of data sets: independent samples, or users with several."""
+
+    size: int
+    rate: float
+    by_user: bool
+
+
+_SAMPLES = ((1_000, 0.01), (300, 0.5), (1_000, 0.5), (1_000, 0.1), (10_000, 0.1), (20_000, 0.01))
+_USERS = ((400, 0.01), (200, 0.5), (400, 0.1), (2_000, 0.1))
+SIZES = [*(Size(*each, False) for each in _SAMPLES), *(Size(*each, True) for each in _USERS)]
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+class World:
+    """Samples of a rate of clicks, and the true values of the metrics."""
+
+    def __init__(self, rate: float) -> None:
+        low, high, every = -30.0, 30.0, np.add.outer(LEVELS, LEVELS).ravel()
+        for _ in range(100):
+            middle = (low + high) / 2
+            low, high = (middle, high) if sigmoid(middle + every).mean() < rate else (low, middle)
+        self.p, self.q = sigmoid(low + every), sigmoid(low + np.add.outer(LEVELS, OTHER).ravel())
+
+    def draw(self, random: np.random.Generator, users: Any) -> tuple[Any, Any, Any]:
+        """Labels and both scores of samples, by the number of the user of each."""
+        place = 8 * random.integers(0, 8, users[-1] + 1)[users] + random.integers(0, 8, len(users))
+        return random.random(len(users)) < self.p[place], self.p[place], self.q[place]
+
+    def area(self, score: Any) -> float:
+        order = np.argsort(score, kind="stable")
+        _, place = np.unique(score[order], return_inverse=True)
+        ones, zeros = (np.bincount(place, each[order]) for each in (self.p, 1 - self.p))
+        return float(ones @ (np.cumsum(zeros) - zeros / 2) / ones.sum() / zeros.sum())
+
+    def true(self) -> dict[str, float]:
+        p, q = self.p, self.q
+        rate, loss = p.mean(), -(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()
+        root = math.sqrt((p * (1 - p)).mean())
+        return {
+            "AUC": self.area(p),
+            "AUC, difference": self.area(p) - self.area(q),
+            "ClickThroughRate": rate,
+            "COPC": 1.0,
+            "LogLoss": loss,
+            "NormalizedEntropy": loss / -(rate * math.log(rate) + (1 - rate) * math.log(1 - rate)),
+            "RootMeanSquaredError": root,
+            "RootMeanSquaredError, difference": root - math.sqrt((p * (1 - q) ** 2 + (1 - p) * q**2).mean()),
+            "GAUC": 0.5 * (1 + math.erf(0.5)),  # scores of clicks are one standard deviation higher
+            "GAUC, difference": 0.0,
+        }
+
+
+class Intervals:
+    """The metrics, which are reset for each data set."""
+
+    def __init__(self, size: Size) -> None:
+        self.size, self.world = size, World(size.rate)
+        names = ("AUC", "ClickThroughRate", "COPC", "LogLoss", "NormalizedEntropy", "RootMeanSquaredError")
+        pair = ("AUC", "RootMeanSquaredError")
+        plain = {name: fm.AUC(tolerance=None) if name == "AUC" else getattr(fm, name)() for name in names}
+        by_user = {name: fm.Interval(each, ids="user") for name, each in plain.items()}
+        alone = {name: fm.Interval(each) for name, each in plain.items()}
+        own = {name: each for name, each in by_user.items() if name not in pair} if size.by_user else alone
+        self.all = fm.MetricCollection(own)
+        self.pair = fm.MetricCollection({name: by_user[name] for name in pair})
+        self.grouped = fm.Interval(fm.GAUC())
+
+    def of(self, random: np.random.Generator) -> dict[str, Any]:
+        """Those of one data set, and of differences over the same samples."""
+        size, by_user, users = self.size.size, self.size.by_user, np.arange(self.size.size)
+        if by_user:
+            users = np.repeat(users, 1 + random.poisson(ROWS - 1, size))
+        label, p, q = self.world.draw(random, users)
+        found = self.computed(self.all, p, label, **({"user": users} if by_user else {}))
+        one, other = (self.computed(self.pair, score, label, user=users) for score in (p, q))
+        found = {**one, **found}
+        for name in one:
+            found[f"{name}, difference"] = fm.paired_difference(one[name], other[name])
+        if by_user:
+            label, common = random.random(len(users)) < CLICKS, random.standard_normal(len(users))
+            one, other = (
+                self.computed(
+                    self.grouped,
+                    label + (common + random.standard_normal(len(users))) / math.sqrt(2),
+                    label,
+                    user=users,
+                )
+                for _ in range(2)
+            )
+            found.update({"GAUC": one, "GAUC, difference": fm.paired_difference(one, other)})
+        return found
+
+    @staticmethod
+    def computed(metric: Any, *given: Any, **columns: Any) -> Any:
+        metric.reset()
+        metric.add(*given, **columns)
+        return metric.compute()
+
+
+def ends(size: Size, seeds: Iterable[int]) -> dict[str, list[tuple[float, float]]]:
+    """Of each interval of each data set."""
+    intervals = Intervals(size)
+    found: dict[str, list[tuple[float, float]]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fm.UndefinedMetricWarning)
+        for seed in seeds:
+            for name, each in intervals.of(np.random.default_rng([size.size, int(1e6 * size.rate), seed])).items():
+                found.setdefault(name, []).append((each.low, each.high))
+    return found
+
+
+def coverage(found: Iterable[tuple[float, float]], true: float) -> tuple[float, float]:
+    """How many of the intervals that there are hold the true value, and how many data sets have none."""
+    low, high = np.array(found).T
+    none = np.isnan(low)
+    held = (low <= true) & (true <= high)
+    return float(held[~none].mean()) if not none.all() else math.nan, float(none.mean())
+
+
+def cell(held: float, none: float) -> str:
+    if none > 0.99:
+        return "-"
+    return f"{100 * held:.1f}" + (f" ({100 * none:.0f} % none)" if none > 0.01 else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sets", type=int, default=2000, help="data sets of each size")
+    sets = parser.parse_args().sets
+    began, parts = time.time(), [range(first, min(first + 100, sets)) for first in range(0, sets, 100)]
+    with ProcessPoolExecutor() as pool:
+        under_way = {size: [pool.submit(ends, size, part) for part in parts] for size in SIZES}
+        for by_user in (False, True):
+            sizes = [size for size in SIZES if size.by_user == by_user]
+            unit = "users" if by_user else "samples"
+            print("| metric |" + "".join(f" {each.size:,} {unit}, {100 * each.rate:g} % |" for each in sizes))
+            print("| --- |" + " --- |" * len(sizes))
+            rows: dict[str, list[str]] = {}
+            for size in sizes:
+                done = [each.result() for each in under_way[size]]
+                for name, true in World(size.rate).true().items():
+                    if name in done[0]:
+                        every = [each for part in done for each in part[name]]
+                        rows.setdefault(name, []).append(cell(*coverage(every, true)))
+            for name, cells in rows.items():
+                print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+            print()
+    print(f"{sets:,} data sets of each size, {time.time() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

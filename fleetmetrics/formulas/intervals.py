@@ -1,0 +1,293 @@
+"""Intervals without resampling: the variance of a metric from sums over samples, or over groups of users."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Any, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import UndefinedMetricWarning
+from fleetmetrics.formulas.slices import placements
+from fleetmetrics.warning import part_now, warn
+
+__all__ = ["IntervalResult", "Spread", "interval", "of_area", "of_area_groups", "of_groups", "of_samples"]
+
+#: The fewest rows, users or samples of a class.
+LEAST = 50
+#: The fewest events that a sum must be made of: the inverse of the square of its skewness, for a count the count.
+EVENTS = 40
+#: The fewest groups that the variance must come from, if all moved the value equally far; of normal ones a third.
+_EVEN = 15
+#: The fewest samples of the rarer class, times the share of the rarer order of pairs.
+_PAIRS = 10
+#: Where the sum of squares is this small a part of what it is a difference of, nothing is left of it but rounding.
+_ROUNDED = 1e-10
+
+
+class IntervalResult(NamedTuple):
+    """A value and its uncertainty, without resampling.
+
+    Args:
+        value: over all samples.
+        std: its standard error; nan where there are too few samples to tell.
+        low: lower end of the interval.
+        high: its upper end.
+        confidence: how often such an interval is meant to hold the true value.
+        groups: with ids, how far each group of them has moved the value, float64 ``[groups]``: the sum of the squares
+            is the variance. None without ids.
+        drawn: with ids, the number of samples in each group, int64 ``[groups]``, a fingerprint of the samples.
+    """
+
+    value: Any
+    std: float
+    low: float
+    high: float
+    confidence: float
+    groups: np.ndarray | None
+    drawn: np.ndarray | None
+
+
+class Spread(NamedTuple):
+    """How much a value varies.
+
+    Args:
+        variance: of the value.
+        freedom: the degrees of freedom of this estimate.
+        short: what there is too little of, by its name: how many there are, and how many would do.
+        groups: see `IntervalResult`.
+    """
+
+    variance: float
+    freedom: float
+    short: Mapping[str, tuple[float, float]]
+    groups: np.ndarray | None = None
+
+
+def of_samples(products: Any, terms: Any, slopes: Sequence[float], samples: int) -> Spread:
+    """The spread of a function of sums over independent samples: the delta method.
+
+    Formula: ``n / (n - 1) sum(c_i**2)`` with ``c_i = sum_k g_k x_ik``, where ``x_i`` are the terms of a sample, and g
+    the derivatives of the value by their sums. The mean of c is 0: the value does not change when all samples are
+    doubled, and so ``sum_k g_k sum_i x_ik = 0``.
+
+    Source: Deng, Knoblich and Lu, "Applying the delta method in metric analytics", KDD 2018.
+
+    Args:
+        products: the sums of the products of two, and of three, terms of a sample, in the order of `monomials`.
+        terms: the sums of the terms.
+        slopes: the derivatives.
+        samples: how many add to the sums.
+    """
+    pairs, triples = monomials(len(terms))
+    parts = np.asarray(products, np.float64) * [_factor(slopes, each) for each in (*pairs, *triples)]
+    square, cube = parts[: len(pairs)].sum().item(), parts[len(pairs) :].sum().item()
+    if not square > _ROUNDED * np.abs(parts[: len(pairs)]).sum():
+        square = cube = 0.0
+    known = dict(zip((*pairs, *triples), products))
+    events = [
+        _events(known[k, k], known[k, k, k]) for k in range(len(terms))
+    ]  # of the sums, which may hide in the value
+    return _of_units(square, samples, samples, min(_events(square, cube), *events) / EVENTS, "samples")
+
+
+def _events(square: float, cube: float) -> float:
+    """Of how many events a sum is made, by the sums of squares and cubes."""
+    return square**3 / cube**2 if cube else math.inf
+
+
+def monomials(terms: int) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """The pairs and the triples of terms whose products are summed, each by the numbers of its terms, which rise."""
+    pairs: list[tuple[int, ...]] = [(i, j) for i in range(terms) for j in range(i, terms)]
+    return pairs, [(*pair, k) for pair in pairs for k in range(pair[-1], terms)]
+
+
+def _factor(slopes: Sequence[float], places: tuple[int, ...]) -> float:
+    """The product of the derivatives, as often as it is met when the sum is multiplied out."""
+    times = math.factorial(len(places))
+    for place in set(places):
+        times //= math.factorial(places.count(place))
+    return times * math.prod(slopes[place] for place in places)
+
+
+def of_groups(groups: np.ndarray) -> Spread:
+    """The spread of a value from how far each group of users has moved it.
+
+    Formula: ``g / (g - 1) sum(c**2)`` over the g groups that have moved it at all. Users fall into groups by a hash,
+    independent ones together, so that a group varies as its users do: the method of random groups.
+
+    Source: Wolter, Introduction to Variance Estimation (2007), chapter 2; Deng, Knoblich and Lu, "Applying the delta
+    method in metric analytics", KDD 2018.
+
+    Args:
+        groups: how far each has moved the value, ``[groups]``.
+    """
+    filled = int(np.count_nonzero(groups))
+    users = _users(filled, len(groups))
+    square, cube, fourth = ((groups**power).sum().item() for power in (2, 3, 4))
+    even = square**2 / fourth if fourth else 0.0
+    found = _of_units(square, filled, users, min(_events(square, cube) / EVENTS, even / _EVEN), "users")
+    return found._replace(groups=groups)
+
+
+def _users(filled: int, groups: int) -> float:
+    """How many users have most likely filled so many groups."""
+    return -groups * math.log1p(-filled / groups) if filled < groups else 8.0 * groups
+
+
+def _of_units(square: float, units: int, number: float, enough: float, name: str) -> Spread:
+    """The spread from the sum of the squares of what independent units add.
+
+    Args:
+        square: the sum.
+        units: how many there are to look at.
+        number: how many there are.
+        enough: how many times enough these are.
+        name: what to call them.
+    """
+    needed = max(float(LEAST), number / enough if enough > 0 else number * EVENTS)
+    variance = square * units / (units - 1) if units > 1 and square > 0 else math.nan
+    short = {} if number >= needed and square > 0 else {name: (number, max(needed, number + 1))}
+    return Spread(variance, units - 1.0, short)
+
+
+def of_area(positive: Any, negative: Any, positive_squares: Any, negative_squares: Any) -> Spread:
+    """The spread of the area under the ROC curve of independent samples.
+
+    Formula: with A the area, and the placements v, the weighted share of negatives below a positive and of positives
+    above a negative, ``m / (m - 1) sum_i (w_i (v_i - A) / W1)**2`` over the positives, plus the same over the
+    negatives; m is ``W1**2 / sum_i w_i**2``, without weights the number of positives.
+
+    Source: DeLong, DeLong and Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating
+    characteristic curves", Biometrics 44 (1988); from ranks, and so from a histogram: Sun and Xu, "Fast implementation
+    of DeLong's algorithm", IEEE Signal Processing Letters 21 (2014).
+
+    Args:
+        positive: the weight of the samples labelled 1 by bucket of their scores.
+        negative: the same for label 0.
+        positive_squares: the sums of the squares of the weights by bucket.
+        negative_squares: the same for label 0.
+    """
+    parts, sizes = _of_classes(positive, negative, positive_squares, negative_squares)
+    variance = sum(parts)
+    freedom = variance**2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes) if size > 1) if variance else 1
+    return Spread(variance, freedom, _too_few(_area(positive, negative), sizes, 1.0))
+
+
+def of_area_groups(
+    groups: np.ndarray, positive: Any, negative: Any, positive_squares: Any, negative_squares: Any
+) -> Spread:
+    """The same, where only users are independent, from how far each group of users has moved the area.
+
+    Source: Obuchowski, "Nonparametric analysis of clustered ROC curve data", Biometrics 53 (1997).
+
+    Args:
+        groups: as for `of_groups`.
+        positive: as for `of_area`.
+        negative: likewise.
+        positive_squares: likewise.
+        negative_squares: likewise.
+    """
+    parts, sizes = _of_classes(positive, negative, positive_squares, negative_squares)
+    found = of_groups(groups)
+    alike = max(1.0, found.variance / sum(parts)) if sum(parts) else 1.0
+    users = {name: both for name, both in found.short.items() if both[0] < LEAST}
+    return found._replace(short={**users, **_too_few(_area(positive, negative), sizes, alike)})
+
+
+def _of_classes(
+    positive: Any, negative: Any, positive_squares: Any, negative_squares: Any
+) -> tuple[list[float], list[float]]:
+    """What positives and negatives add to the variance, and how many of equal weight they are worth."""
+    above, below, area = placements(np.asarray(positive, np.float64), np.asarray(negative, np.float64))
+    parts, sizes = [], []
+    for weight, squares, placed in ((positive, positive_squares, above), (negative, negative_squares, below)):
+        total, squares = float(weight.sum()), np.asarray(squares, np.float64)
+        size = total**2 / squares.sum().item() if total else 0.0
+        part = squares.dot((placed - area) ** 2).item() / total**2 if total else 0.0
+        parts.append(part * size / (size - 1) if size > 1 else math.nan)
+        sizes.append(size)
+    return parts, sizes
+
+
+def _area(positive: np.ndarray, negative: np.ndarray) -> float:
+    return placements(np.asarray(positive, np.float64), np.asarray(negative, np.float64))[2]
+
+
+def _too_few(area: float, sizes: Sequence[float], alike: float) -> dict[str, tuple[float, float]]:
+    """The classes of which there are too few; ``alike`` is how many samples of a user are worth one."""
+    rarer = max(min(area, 1 - area), 0.5 / max(min(sizes), 1))
+    needed = max(LEAST, _PAIRS / rarer) * alike
+    return {name: (size, needed) for name, size in zip(("positives", "negatives"), sizes) if size < needed}
+
+
+def interval(
+    value: Any, spread: Spread, lowest: float, highest: float, confidence: float, metric: str
+) -> IntervalResult:
+    """Make an interval of a value and its spread.
+
+    Formula: a quantile of Student's distribution times the standard error; even on the scale of
+    ``log((x - lowest) / (highest - x))`` between two bounds, and of ``log(x - lowest)`` above a lower one, so that the
+    interval stays there.
+
+    Args:
+        value: of the metric.
+        spread: of it.
+        lowest: the least value that the metric can have.
+        highest: the largest.
+        confidence: between 0 and 1.
+        metric: name of the metric, for the warning.
+
+    Returns:
+        The result; nan for what cannot be told from so few samples, with a warning that says how many would do.
+    """
+    value = float(value)
+    none = IntervalResult(value, math.nan, math.nan, math.nan, confidence, spread.groups, None)
+    if math.isnan(value):  # of which the metric has warned
+        return none
+    if spread.short or not spread.variance > 0 or not lowest < value < highest:
+        _warn(metric, spread.short)
+        return none
+    std = math.sqrt(spread.variance)
+    half = quantile((1 + confidence) / 2, spread.freedom) * std
+    low, high = _ends(value, half, lowest, highest)
+    return none._replace(std=std, low=low, high=high)
+
+
+def _warn(metric: str, short: Mapping[str, tuple[float, float]]) -> None:
+    told = [f"{math.floor(have):,} {name}, and {math.ceil(need):,} would do" for name, (have, need) in short.items()]
+    warn(
+        f"{metric}{part_now()} has too few samples for an interval that holds what it promises: "
+        f"{'; '.join(told) or 'they do not vary'}. std, low and high are nan",
+        UndefinedMetricWarning,
+    )
+
+
+def _ends(value: float, half: float, lowest: float, highest: float) -> tuple[float, float]:
+    above, below = value - lowest, highest - value
+    if math.isinf(above):
+        return value - half, value + half
+    if math.isinf(below):
+        factor = math.exp(min(half / above, 700.0))
+        return lowest + above / factor, lowest + above * factor
+    width = highest - lowest
+    factor = math.exp(min(half * width / (above * below), 700.0))
+    return tuple(lowest + width * above / (above + below * each) for each in (factor, 1 / factor))  # type: ignore
+
+
+def quantile(share: float, freedom: float) -> float:
+    """Of Student's distribution, by Wallace's transformation to a normal variable."""
+    normal = NormalDist().inv_cdf(share)
+    if math.isinf(freedom):
+        return normal
+    normal *= (8 * freedom + 3) / (8 * freedom + 1)
+    return math.copysign(math.sqrt(freedom * math.expm1(min(normal**2 / freedom, 700.0))), normal)
+
+
+def two_sided(distance: float, freedom: float) -> float:
+    """The share of Student's distribution beyond a distance from 0 on either side, by the same transformation."""
+    normal = distance
+    if math.isfinite(freedom):
+        normal = (8 * freedom + 1) / (8 * freedom + 3) * math.sqrt(freedom * math.log1p(distance**2 / freedom))
+    return math.erfc(normal / math.sqrt(2))
