@@ -13,9 +13,10 @@ import fleetmetrics as fm
 from tests import contract
 from tests.contract import CASES, MODES, WEIGHTS, Data, batches, draw, expected, feed, first_dtypes, same, state_bytes
 
-#: Of the drawn samples some queries have nothing that is relevant.
+#: Of the drawn samples some queries have nothing that is relevant, and there are too few for an interval.
 pytestmark = pytest.mark.filterwarnings(
     r"ignore:.* undefined for \d+ .* left out:fleetmetrics.UndefinedMetricWarning",
+    r"ignore:.* has too few samples for an interval:fleetmetrics.UndefinedMetricWarning",
 )
 
 
@@ -40,7 +41,7 @@ def feeding(metric: Any, parts: Sequence[Data], mode: str, like: Data) -> tuple[
 
 def test_table_has_every_metric_of_the_catalogue():
     # Throughput takes the longest time of a worker, and not what one process would have taken; it has tests of its own.
-    promised = {*fm.metrics.__all__, "Sliced", "Windowed", "Bootstrap"} - {"Throughput"}
+    promised = {*fm.metrics.__all__, "Sliced", "Windowed", "Bootstrap", "Interval"} - {"Throughput"}
     assert {type(case.make()).__name__ for case in CASES.values()} == promised
 
 

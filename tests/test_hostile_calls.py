@@ -91,7 +91,7 @@ def test_nonsense_that_looks_like_a_number_is_refused_by_name(call: Any, argumen
 NAMES = [
     name
     for name, case in CASES.items()
-    if not isinstance(case.make(), (fm.Sliced, fm.Windowed, fm.Bootstrap)) and not case.make()._folds()
+    if not isinstance(case.make(), (fm.Sliced, fm.Windowed, fm.Bootstrap, fm.Interval)) and not case.make()._folds()
 ]
 #: States that say only whether there are samples, are one of several forms of a number, or have entries without use.
 NOT_IN_THE_VALUE = (

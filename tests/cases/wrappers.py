@@ -16,6 +16,7 @@ IN_MEMORY = ("numpy", "dynamic")
 SHAPES = ("[n]", "[n, 1]")
 KEYS = [-(2**60) - 1, 3, 2**53 + 1]
 REPLICATES = 20
+GROUPS = 64
 
 
 def slot(rng: np.random.Generator, samples: int) -> dict[str, Any]:
@@ -87,6 +88,16 @@ def resampled(reference: Callable[..., float], ids: str = "request") -> Callable
 def bootstrap(metric: fm.Metric, *names: str, **settings: Any) -> fm.Bootstrap:
     more = {"replicates": REPLICATES, "seed": 7, "confidence": 0.9, "ids": "request", **settings}
     return fm.Bootstrap(metric, *names, **more)
+
+
+def moved_by_request(p: Any, y: Any, w: Any, request: Any) -> tuple[Any, ...]:
+    """A reference for `IntervalResult` of absolute errors: how far requests move the mean; too few for an interval."""
+    group = words(numpy_ops, integer_ids(request), 0)[0].astype(np.int64) % GROUPS
+    error = np.abs(p.astype(np.float64) - y)
+    share = np.full(len(p), 1 / len(p)) if w is None else w / w.sum()
+    value = share @ error
+    drawn = np.bincount(group, minlength=GROUPS)
+    return (value, *[np.nan] * 3, 0.9, np.bincount(group, share * (error - value), GROUPS), drawn)
 
 
 def squared_error(p: Any, y: Any, w: Any) -> float:
@@ -164,6 +175,17 @@ CASES = {
         columns=request,
         undefined=NO_REPLICATES,
         tolerance=1e-11,
+    ),
+    "interval of absolute errors": Case(
+        lambda name=None, **k: fm.Interval(
+            fm.MeanAbsoluteError(), confidence=0.9, ids="request", groups=GROUPS, name=name, **k
+        ),
+        numbers,
+        moved_by_request,
+        shapes=SHAPES,
+        columns=request,
+        undefined=(*[np.nan] * 4, 0.9, np.full(GROUPS, np.nan), np.zeros(GROUPS, int)),
+        tolerance=1e-9,
     ),
     "sliced bootstrap of squared errors": Case(
         lambda name=None, **k: fm.Sliced(bootstrap(fm.MeanSquaredError()), keys=[0, 1], name=name, **k),

@@ -21,6 +21,7 @@ def metrics_are_what_they_are_called() -> None:
     assert_type(fm.Sliced(fm.AUC(), by="slot"), fm.Sliced)
     assert_type(fm.Windowed(fm.Calibration(), last=10), fm.Windowed)
     assert_type(fm.Bootstrap(fm.Accuracy()), fm.Bootstrap)
+    assert_type(fm.Interval(fm.AUC()), fm.Interval)
     assert_type(fm.MetricCollection([fm.AUC(), fm.Count()]), fm.MetricCollection)
 
 

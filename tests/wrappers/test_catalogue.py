@@ -16,7 +16,8 @@ from fleetmetrics.xp import numpy_ops
 from tests.contract import CASES, Data, batches, counts, draw, feed, first_dtypes, same
 
 pytestmark = pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
-NAMES = [name for name, case in CASES.items() if type(case.make()).__name__ not in ("Sliced", "Windowed", "Bootstrap")]
+WRAPPERS = ("Sliced", "Windowed", "Bootstrap", "Interval")
+NAMES = [name for name, case in CASES.items() if type(case.make()).__name__ not in WRAPPERS]
 SUMS = [name for name in NAMES if not list(CASES[name].make().record_metrics())]
 #: Values whose shape depends on the samples: an array of them has no percentiles.
 CURVES = ("calibration curve", "roc curve", "precision-recall curve")
