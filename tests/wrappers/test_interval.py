@@ -16,7 +16,7 @@ import fleetmetrics as fm
 from fleetmetrics.batch.hashing import integer_ids, words
 from fleetmetrics.records import fold
 from fleetmetrics.xp import numpy_ops
-from tests.contract import MODES, Data, batches, feed
+from tests.contract import CASES, MODES, Data, batches, feed
 from tests.fakes import Together, together
 
 RNG = np.random.default_rng(23)
@@ -41,7 +41,7 @@ METRICS = {
     "calibration": fm.Calibration(),
     "mean squared error": fm.MeanSquaredError(),
     "root mean squared error": fm.RootMeanSquaredError(),
-    "mean bias": fm.MeanBias(),
+    "mean bias": CASES["mean bias"].make(),
 }
 
 
