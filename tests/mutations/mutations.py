@@ -401,8 +401,8 @@ MUTATIONS = [
     Mutation(
         "one worker's states are forgotten",
         "comm/blocks.py::reduced",
-        "found = read_each(payloads, lambda payload: _groups(agreed, payload))",
-        "found = read_each(payloads[:-1], lambda payload: _groups(agreed, payload))",
+        "found = read_each(payloads, _reader_of(agreed.kinds))",
+        "found = read_each(payloads[:-1], _reader_of(agreed.kinds))",
         "tests/comm/test_consult.py tests/comm/test_blocks.py",
     ),
     Mutation(
@@ -777,8 +777,8 @@ MUTATIONS = [
     Mutation(
         "merge drops one side",
         "partial.py::Partial.merge",
-        "if not state.dealt} for each in every]",
-        "if not state.dealt} for each in every[1:]]",
+        "            for each in every\n        ]",
+        "            for each in every[1:]\n        ]",
         "tests/test_contract.py -k 'merging_workers and numpy'",
     ),
     Mutation(
@@ -1295,6 +1295,13 @@ MUTATIONS = [
         "    sign_zeros(result, values, np.logical_and)\n",
         "",
         "tests/test_numbers.py -k merged_zero",
+    ),
+    Mutation(
+        "a window may be of any length",
+        "wrappers/windowed.py::Windowed._adopted",
+        'raise_if_too_large(f"last={self.last}", (self.last, *state.shape)',
+        'raise_if_too_large(f"last={self.last}", state.shape',
+        "tests/wrappers/test_windowed.py -k too_large",
     ),
     Mutation(
         "a window holds a batch too many",

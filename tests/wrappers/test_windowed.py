@@ -378,3 +378,10 @@ def test_windows_of_several_lengths_stand_side_by_side(mode: str) -> None:
     parts = batches(Data(np.full(12, 0.75), np.array([1] * 6 + [0] * 6), None, None, {}), 4)  # all right, half, none
     value = metrics.compute(feed(metrics, parts, mode))
     assert [value[str(last)].window for last in (1, 2)] == [0.0, 0.75]
+
+
+def test_a_window_that_is_too_large_is_named_before_anything_is_allocated() -> None:
+    with pytest.raises(
+        fm.InvalidInputError, match=r"last=1000000000 is too large: the window of 'mine\.\w+' would have"
+    ):
+        fm.Windowed(fm.AUC(), 10**9, name="mine")
