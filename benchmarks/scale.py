@@ -4,14 +4,16 @@
 
 The workers are forked children of this process, which has imported everything; each gets a `SocketCommunicator` of its
 own and computes a collection of `AUC` with 4,096 buckets, `Accuracy` and `MeanAbsoluteError`. They call as fast as they
-can. The time of a call is that of the slowest rank; its median over the rounds is shown. All of them share this
-machine's processors, so the time grows with their number whatever rank 0 does; what rank 0 itself needs is its
-processor time.
+can. Above 32 workers each size runs twice, with one level and with two: 32 workers on each of as many simulated hosts
+as it takes (the addresses 127.0.0.1, 127.0.0.2 and so on); the values are the same to the bit. The time of a call is
+that of the slowest rank; its median over the rounds is shown. All of them share this machine's processors, so the time
+grows with their number whatever rank 0 does; what rank 0 itself, and a leader, needs is its processor time.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import mmap
 import os
 import resource
@@ -26,6 +28,7 @@ from _report import arguments, machine, seconds, table, write
 
 import fleetmetrics
 from fleetmetrics.comm.blocks import describe, pack
+from fleetmetrics.comm.job import Job
 
 WORKERS = (2, 4, 8, 32, 128, 512, 1024)
 DIGESTS = ("heads", "all")
@@ -49,9 +52,11 @@ class Run(NamedTuple):
 
     workers: int
     digests: str
+    levels: int
     compute: np.ndarray  # of the slowest rank, by round
     barrier: np.ndarray
     processor: np.ndarray  # rank 0's, of computes
+    leaders: float  # of the slowest leader of a host, the median of computes
     first: float
     first_processor: float
     descriptors: int
@@ -77,59 +82,62 @@ def collection() -> fleetmetrics.MetricCollection:
 
 
 def work(
-    metrics: fleetmetrics.MetricCollection, place: tuple[int, int, str], times: np.ndarray, own: np.ndarray
+    metrics: fleetmetrics.MetricCollection, job: Job, times: np.ndarray, own: np.ndarray
 ) -> fleetmetrics.SocketCommunicator:
     """Take part in a run.
 
     Args:
         metrics: what is computed.
-        place: rank, number of workers, endpoint.
-        times: seconds of this worker: of computes in the first row, of barriers in the second.
-        own: rank 0's figures: the first compute, its processor time, that of each of the other computes.
+        job: this worker's place.
+        times: seconds of this worker, by row: of computes, of barriers, and its processor's of computes.
+        own: rank 0's figures: the first compute, its processor time, and the value.
 
     Returns:
         The communicator, still open.
     """
-    rank, workers, endpoint = place
-    channel = fleetmetrics.SocketCommunicator(rank=rank, world_size=workers, endpoint=endpoint, secret="of this run")
+    channel = fleetmetrics.SocketCommunicator(job)
 
     def compute() -> Any:
         return metrics.compute(communicator=channel)
 
     start, processor = time.perf_counter(), time.process_time()
     value = compute()
-    if rank == 0:
-        own[:2] = time.perf_counter() - start, time.process_time() - processor
+    if job.rank == 0:
+        own[:] = time.perf_counter() - start, time.process_time() - processor
         assert 0.45 < value["auc"] < 0.55
-    for line, call in zip(times, (compute, channel.barrier)):
-        for i in range(-WARM_UP, len(line)):
+    for row, call in enumerate((compute, channel.barrier)):
+        for i in range(-WARM_UP, times.shape[1]):
             start, processor = time.perf_counter(), time.process_time()
-            call()
+            again = call()
+            assert again is None or again == value  # to the bit, on any number of levels
             if i >= 0:
-                line[i] = time.perf_counter() - start
-            if i >= 0 and rank == 0 and call is compute:
-                own[2 + i] = time.process_time() - processor
+                times[row, i] = time.perf_counter() - start
+            if i >= 0 and call is compute:
+                times[2, i] = time.process_time() - processor
     return channel
 
 
 # A run
 
 
-def run(workers: int, digests: str, factor: float) -> Run:
+def run(workers: int, digests: str, factor: float, levels: int = 1) -> Run:
     """Fork the workers, let them call, look at their memory, and let them end."""
     os.environ["FLEETMETRICS_DIGESTS"] = digests
+    os.environ["FLEETMETRICS_LEVELS"] = str(levels)
     least, most, together = ROUNDS
     rounds = max(3, round(factor * min(most, max(least, together // workers))))
-    times = np.frombuffer(mmap.mmap(-1, workers * 2 * rounds * 8), np.float64).reshape(workers, 2, rounds)
-    own = np.frombuffer(mmap.mmap(-1, (2 + rounds) * 8), np.float64)
+    times = np.frombuffer(mmap.mmap(-1, workers * 3 * rounds * 8), np.float64).reshape(workers, 3, rounds)
+    own = np.frombuffer(mmap.mmap(-1, 2 * 8), np.float64)
     metrics = collection()
     gc.collect()
     gc.freeze()  # or the collector of each child writes to what they share
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    hosts = [f"127.0.0.{1 + rank // PER_HOST}:{10_000 + rank}" for rank in range(workers)]  # simulated
+    jobs = [Job(rank, workers, ",".join(hosts), endpoint=endpoint, secret="of this run") for rank in range(workers)]
     done, go = os.pipe(), os.pipe()
-    children = [fork(metrics, (rank, workers, endpoint), times[rank], own, done, go) for rank in range(workers)]
+    children = [fork(metrics, job, times[job.rank], own, done, go) for job in jobs]
     os.close(done[1])
     os.close(go[0])
     try:
@@ -142,14 +150,16 @@ def run(workers: int, digests: str, factor: float) -> Run:
         os.close(done[0])
         for child in children:
             os.waitpid(child, 0)
-    compute, barrier = times.max(axis=0)
-    first, processor = own[:2].tolist(), own[2:]
-    return Run(workers, digests, compute, barrier, processor, *first, descriptors, sum(memory), memory[0])
+    compute, barrier, _ = times.max(axis=0)
+    processor = np.median(times[:, 2], axis=1)
+    leaders = processor[PER_HOST::PER_HOST].max(initial=0.0) if levels == 2 else 0.0
+    found = compute, barrier, times[0, 2], float(leaders), *own.tolist()
+    return Run(workers, digests, levels, *found, descriptors, sum(memory), memory[0])
 
 
 def fork(
     metrics: fleetmetrics.MetricCollection,
-    place: tuple[int, int, str],
+    job: Job,
     times: np.ndarray,
     own: np.ndarray,
     done: tuple[int, int],
@@ -162,7 +172,7 @@ def fork(
     try:
         os.close(done[0])
         os.close(go[1])
-        channel = work(metrics, place, times, own)
+        channel = work(metrics, job, times, own)
         os.write(done[1], b".")
         os.close(done[1])
         os.read(go[0], 1)
@@ -221,6 +231,7 @@ def model(runs: list[Run]) -> Model:
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, nargs="+", default=WORKERS, metavar="N", help="the sizes")
+    parser.add_argument("--digests", nargs="+", default=DIGESTS, choices=DIGESTS, help="of what; the default: of both")
     parser.add_argument("--curve", type=Path, metavar="FILE", help=f"draw the curve, such as {CURVE}; needs matplotlib")
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -230,8 +241,8 @@ def main() -> None:
         if workers * CHILD_BYTES > available():
             print(f"{workers:,} workers: not enough memory")
             continue
-        for digests in DIGESTS:
-            runs.append(run(workers, digests, options.rounds))
+        for digests, levels in itertools.product(options.digests, (1, 2) if workers > PER_HOST else (1,)):
+            runs.append(run(workers, digests, options.rounds, levels))
             print(" | ".join(line(runs[-1])), flush=True)
     text = show(runs)
     print(text)
@@ -247,11 +258,12 @@ def available() -> int:
 
 
 HEAD = (
-    "workers, digests",
+    "workers, digests, levels",
     "one compute",
     "barrier",
     "rank 0's processor",
     "for each worker",
+    "slowest leader's",
     "first compute",
     "its processor time",
     "descriptors",
@@ -262,11 +274,12 @@ HEAD = (
 
 def line(one: Run) -> list[str]:
     return [
-        f"{one.workers:,}, {one.digests}",
+        f"{one.workers:,}, {one.digests}, {one.levels}",
         seconds(one.compute),
         seconds(one.barrier),
         seconds(one.processor),
         f"{np.median(one.processor) / (one.workers - 1) * 1e6:.0f} us",
+        f"{one.leaders * 1e3:.2f} ms" if one.leaders else "",
         f"{one.first:.2f} s",
         f"{one.first_processor:.3f} s",
         f"{one.descriptors:,}",
@@ -278,8 +291,14 @@ def line(one: Run) -> list[str]:
 def show(runs: list[Run]) -> str:
     """The table, and what follows from it, as Markdown."""
     parts = [machine({"NumPy": np.__version__}), table(HEAD, [line(one) for one in runs])]
+    parts += [
+        compared(*pair) for pair in zip(runs, runs[1:]) if pair[0].workers == pair[1].workers and pair[1].levels == 2
+    ]
     for digests in DIGESTS:
-        found = model([one for one in runs if one.digests == digests])
+        chosen = [one for one in runs if one.digests == digests and one.levels == 1]
+        if len(chosen) < 2:
+            continue
+        found = model(chosen)
         text = (
             f"Digests of {digests}: t = {found.a * 1e3:.2f} ms + N ({found.b * 1e6:.0f} us + 2 x {found.nbytes:,} bytes"
             f" / link)."
@@ -295,6 +314,17 @@ def show(runs: list[Run]) -> str:
     return "\n\n".join(parts)
 
 
+def compared(one: Run, two: Run) -> str:
+    """What two levels change."""
+    flat, leading = float(np.median(one.processor)), float(np.median(two.processor))
+    return (
+        f"{one.workers:,} workers on {-(-one.workers // PER_HOST)} simulated hosts, digests of {one.digests}: rank 0's"
+        f" processor needs {leading * 1e3:.1f} ms with two levels and {flat * 1e3:.1f} ms with one,"
+        f" {flat / leading:.1f} times as much; with the slowest leader's, one after the other,"
+        f" {(leading + two.leaders) * 1e3:.1f} ms, a {flat / (leading + two.leaders):.1f}th."
+    )
+
+
 def draw(runs: list[Run], path: Path) -> None:
     """Draw the times over the number of workers, and the model up to many hosts."""
     import matplotlib
@@ -305,13 +335,13 @@ def draw(runs: list[Run], path: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(7, 4.2))
     for digests, style in zip(DIGESTS, ("-", "--")):
-        chosen = [one for one in runs if one.digests == digests]
+        chosen = [one for one in runs if one.digests == digests and one.levels == 1]
         sizes = [one.workers for one in chosen]
         for what, color in (("compute", "C0"), ("barrier", "C2"), ("processor", "C1")):
             times = [float(np.median(getattr(one, what))) * 1e3 for one in chosen]
             name = "rank 0's processor time" if what == "processor" else what
             axes.plot(sizes, times, f"o{style}{color}", markersize=3, label=f"{name}, digests of {digests}")
-    found = model([one for one in runs if one.digests == DIGESTS[0]])
+    found = model([one for one in runs if one.digests == DIGESTS[0] and one.levels == 1])
     sizes = [2**i for i in range(1, 13)]
     link = LINKS["10 Gbit/s"]
     axes.plot(sizes, [found.star(size, link) * 1e3 for size in sizes], ":k", label="model: many hosts, 10 Gbit/s")

@@ -19,7 +19,8 @@ so, and `frames` are what they say from then on, sealed. `hub` is rank 0's side 
 workers', `turns` the line of a worker's threads, and `sockets` the communicator on top. Rank 0 gives up early enough
 for its verdict to reach everybody before the first deadline, and names the ranks that are missing. It has no threads:
 it coordinates inside of its own call. `blocks` puts many states into one payload, `slabs` cuts those that are too
-large for one, and `unions` finds the rows of all workers' keys. `groups` says which workers a group holds, which has
+large for one, and `unions` finds the rows of all workers' keys. `hosts` is a second level beside the star, for many
+workers on several hosts, and `parts` has the decisions of which its leaders make a part. `groups` says which workers a group holds, which has
 a star of its own; by `boards` those find each other that wait in different ones. `util` goes through ``fleet.util``
 instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when the caller names none.
 """

@@ -13,6 +13,7 @@ from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.comm.groups import ranks_of
+from fleetmetrics.comm.parts import Agreement, Barrier, Reduction
 from fleetmetrics.comm.slabs import Piece, Slab, letters_of, put, reduced, written
 from fleetmetrics.comm.unions import ByKey
 from fleetmetrics.errors import AgreementError, InvalidInputError
@@ -162,15 +163,10 @@ class Communicator:
             return self.together(lambda: self._reduce_by_key(call, by_key, deadline, trouble), deadline, call)
         large = layout.nbytes > CHUNK_BYTES
 
-        def decide(letters: Sequence[Letter]) -> Letter:
-            layouts = wire.layouts_of([letter.note for letter in letters])
-            agreed = wire.agree(layouts)
-            note = None if layouts.count(agreed) == len(layouts) else agreed.text
-            # the shapes agree, so all workers have large states or none
-            return Letter(note, b"" if large else wire.reduced(layouts, agreed, [letter.payload for letter in letters]))
-
         def exchanged() -> list[np.ndarray]:
             payload = b"" if large else wire.pack(layout, arrays)
+            # the shapes agree, so all workers have large states or none
+            decide = Agreement() if large else Reduction()
             told = self.consult(call, decide, layout.text, payload, timeout=deadline.left, trouble=trouble)
             agreed = layout if told.note is None else read_each([told.note], wire.layout_of)[0]
             if not large:
@@ -469,7 +465,7 @@ class Communicator:
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Wait until every worker is here."""
-        self.consult("barrier", lambda letters: Letter(None), timeout=timeout)
+        self.consult("barrier", Barrier(), timeout=timeout)
 
     def close(self) -> None:
         """Give the channel back; a second call does nothing."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
+import secrets
 import select
 import time
 from collections import defaultdict, deque
@@ -15,10 +17,14 @@ from fleetmetrics.comm.failures import called, late_text, raise_trouble, ranks_t
 from fleetmetrics.comm.finding import NotFound, check_descriptors
 from fleetmetrics.comm.frames import (
     ACK,
+    APART,
     ARRIVAL,
+    BUNDLE,
     CLOSED,
     GAVE_UP,
+    HOST,
     LEFT,
+    RELAYED,
     TROUBLE,
     Frame,
     Garbled,
@@ -28,6 +34,7 @@ from fleetmetrics.comm.frames import (
     raised_by_a_socket,
 )
 from fleetmetrics.comm.handshake import OTHER_RUN, OTHER_WORLD, TAKEN, Guest, refusal_text
+from fleetmetrics.comm.hosts import Apart, Fold, hosts_of, ranks_in, relay_patience
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.rivals import PAUSE_SECONDS, leave_note
 from fleetmetrics.comm.star import ACKNOWLEDGING, Channel, Combine, Member, after, error_frame, error_in, interruption
@@ -81,6 +88,9 @@ class _Meeting:
         self.away: set[int] = set()  # ranks that were
         self.troubled = own.kind == TROUBLE  # whether somebody has brought an error
         self.shunned = False  # whether a worker that never arrived has given up: it says why
+        self.bundled: dict[int, tuple[int, ...]] = {}  # by leader: the ranks whose arrivals are in its bundle
+        self.unrelayed: set[int] = set()  # those of them to whom the leader could not send the answer
+        self.apart = False  # whether each has to send its own
 
     def arrive(self, peer: _Peer, frame: Frame) -> None:
         """Note a worker's arrival; the first whose deadline comes decides how long rank 0 waits."""
@@ -116,8 +126,18 @@ class Hub(Member):
         self._interrupted = False  # whether a frame may have been read and not handled
         self._lost = ""  # why the star cannot go on
         self._last_word = ""  # what all have been told of it
+        self._hosts = {ranks[0]: ranks for ranks in hosts_of(job, self.levels)}  # by leader
+        self._introduced = False
 
-    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
+    def exchange(
+        self,
+        channel: Channel,
+        frame: Frame,
+        label: str,
+        combine: Combine,
+        deadline: Deadline,
+        fold: Fold | None = None,
+    ) -> Frame:
         """Collect the frames, decide, and answer all; see `Member.exchange`."""
         self._number += 1
         meeting = self._meeting = _Meeting(channel, frame, label, deadline, self._number)
@@ -126,11 +146,15 @@ class Hub(Member):
         self.search = self.searching(channel, frame.call, label, self._poll)
         try:
             channel.calls = frame.call
-            frames = self._collect(meeting)
-            answer = self._decide(meeting, frames, combine)
+            answer = self._decided(meeting, combine)
             answer.made, self._answered = meeting.number, f"{label} on {channel.title}"
             self._look_again(meeting)
-            self._send_all(answer, deadline)
+            if self._hosts and not self._introduced:  # before the answer, so that all know of it at the next exchange
+                self._introduce()
+            relayed = {rank for ranks in meeting.bundled.values() for rank in ranks[1:]}
+            self._send_all(answer, deadline, [peer for peer in self._peers.values() if peer.rank not in relayed])
+            if relayed:
+                self._send_all(answer, deadline, self._left_out(meeting))
             self._confirm(meeting)
             self.made, self.label = meeting.number, self._answered
             self.join()
@@ -184,6 +208,14 @@ class Hub(Member):
         if self.search is not None:
             self.search.close()
 
+    def _decided(self, meeting: _Meeting, combine: Combine) -> Frame:
+        """The answer to all that was brought; what has come in bundles and does not go together is asked for anew."""
+        while True:
+            try:
+                return self._decide(meeting, self._collect(meeting), combine)
+            except Apart:
+                self._take_apart(meeting)
+
     def _decide(self, meeting: _Meeting, frames: Sequence[Frame], combine: Combine) -> Frame:
         made = [frame.made for frame in frames]
         last = max(made)
@@ -195,7 +227,7 @@ class Hub(Member):
             raise_trouble([error_in(one, rank)[:2] if one.kind == TROUBLE else None for rank, one in enumerate(frames)])
         try:
             return combine(frames)
-        except FleetMetricsError:
+        except (FleetMetricsError, Apart):
             raise
         except Exception as error:
             raise CommunicatorError(
@@ -342,6 +374,13 @@ class Hub(Member):
                     f"{ranks_text([peer.rank])} gave up before {ranks_text([0])} arrived, and is at a later call"
                     " already; every worker must call the same metrics in the same order."
                 )
+        elif frame.kind == BUNDLE:
+            self._take_bundle(meeting, peer, frame)
+        elif frame.kind == RELAYED:
+            ranks = meeting.bundled.pop(peer.rank, ())
+            meeting.unrelayed.update(set(ranks).difference(ranks_in(frame, self._hosts.get(peer.rank, ()))))
+        elif frame.kind == ARRIVAL and peer.rank in meeting.frames and meeting.frames[peer.rank].kind == BUNDLE:
+            pass  # it counts once
         elif frame.kind in (ARRIVAL, TROUBLE):
             meeting.arrive(peer, frame)
             if self.watch is not None:
@@ -495,15 +534,15 @@ class Hub(Member):
             with contextlib.suppress(_Broken, FleetMetricsError):  # this process may end before they connect
                 self._receive(end, [])
 
-    def _send_all(self, frame: Frame, deadline: Deadline) -> None:
+    def _send_all(self, frame: Frame, deadline: Deadline, peers: Sequence[_Peer]) -> None:
         assert self._meeting is not None
         lost = self._meeting.lost
         waiting: dict[int, _Peer] = {}
-        for descriptor, peer in self._peers.items():
+        for peer in peers:
             try:
                 peer.stream.send(frame)
                 if peer.stream.sending:
-                    waiting[descriptor] = peer
+                    waiting[peer.stream.fileno()] = peer
             except Lost:
                 lost[peer.rank] = _gone(peer)
         if waiting:
@@ -527,6 +566,56 @@ class Hub(Member):
                     del waiting[descriptor]
         for peer in waiting.values():
             lost[peer.rank] = f"{ranks_text([peer.rank])} stopped in the middle of an answer."
+
+    # The second level, see `hosts`
+
+    def _introduce(self) -> None:
+        """Tell the workers of each host who they are, and what to call themselves."""
+        self._introduced = True
+        number = secrets.token_hex(16)
+        for ranks in self._hosts.values():
+            told = Frame(HOST, 0, json.dumps([number, ranks]).encode())
+            for rank in ranks:
+                if rank in self._ranks:
+                    self._tell(self._ranks[rank], told)
+
+    def _take_bundle(self, meeting: _Meeting, peer: _Peer, frame: Frame) -> None:
+        ranks = ranks_in(frame, self._hosts.get(peer.rank, ()))
+        if meeting.apart or not ranks or any(rank in meeting.frames for rank in ranks):
+            self._tell_apart(meeting, [rank for rank in ranks or [peer.rank] if rank not in meeting.frames])
+            return
+        meeting.arrive(peer, frame)
+        meeting.frames.update(dict.fromkeys(ranks, frame))
+        meeting.bundled[peer.rank] = ranks
+
+    def _take_apart(self, meeting: _Meeting) -> None:
+        """Ask all whose arrivals have come in bundles for their own."""
+        meeting.apart, meeting.bundled = True, {}
+        ranks = [rank for rank, frame in meeting.frames.items() if frame.kind == BUNDLE]
+        for rank in ranks:
+            del meeting.frames[rank]
+        self._tell_apart(meeting, ranks)
+
+    def _tell_apart(self, meeting: _Meeting, ranks: Sequence[int]) -> None:
+        told = Frame(APART, meeting.call, channel=meeting.channel.number)
+        for rank in ranks:
+            if rank in self._ranks:
+                self._tell(self._ranks[rank], told)
+
+    def _left_out(self, meeting: _Meeting) -> list[_Peer]:
+        """Wait a moment for the leaders to say that all of their hosts have the answer; return who may not have it."""
+        end = min(time.monotonic() + relay_patience(meeting.timeout), meeting.last_moment)
+        while time.monotonic() < end:
+            if not any(self._is_heard(meeting, rank) for rank in meeting.bundled):
+                break
+            with contextlib.suppress(_Broken, CommunicatorError):  # which `_confirm`, or the next exchange, finds again
+                self._receive(end, [])
+        ranks = meeting.unrelayed.union(*meeting.bundled.values()).difference(meeting.bundled)
+        return [self._ranks[rank] for rank in ranks if rank in self._ranks]
+
+    def _is_heard(self, meeting: _Meeting, rank: int) -> bool:
+        """Whether a worker may still say something of this exchange."""
+        return rank in self._ranks and not self._ranks[rank].lost and rank not in meeting.away
 
     def _confirm(self, meeting: _Meeting) -> None:
         """Wait until one of the others has the answer: if none has, no worker may have a result."""

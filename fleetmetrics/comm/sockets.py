@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -14,9 +15,11 @@ from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.failures import called_now, calling, described, ranks_text
-from fleetmetrics.comm.frames import ANSWER, ARRIVAL, TROUBLE, Frame, joined
+from fleetmetrics.comm.frames import ANSWER, ARRIVAL, BUNDLE, TROUBLE, Frame, joined
+from fleetmetrics.comm.hosts import Apart, opened
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Job, split_endpoint
+from fleetmetrics.comm.parts import Divisible
 from fleetmetrics.comm.star import Member, Spoke
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError, InvalidInputError
 
@@ -109,16 +112,20 @@ class SocketCommunicator(Communicator):
         frame.remaining, frame.timeout = deadline.remaining, deadline.timeout
 
         def combine(frames: Sequence[Frame]) -> Frame:
-            calls, notes = zip(*_read_all([frame.header for frame in frames]))
             frames[0].payload = joined(frames[0].payload)  # the others' have arrived, each in one buffer
-            letters = [Letter(note, each.payload) for note, each in zip(notes, frames)]
-            answer = answered(decide, number, calls, letters)
+            if any([each.kind == BUNDLE for each in frames]):
+                answer = _merged(decide, frames)
+            else:
+                calls, notes = zip(*_read_all([frame.header for frame in frames]))
+                letters = [Letter(note, each.payload) for note, each in zip(notes, frames)]
+                answer = answered(decide, number, calls, letters)
             return Frame(ANSWER, number, _header("", answer.note), answer.payload, channel.number)
 
+        fold = functools.partial(_folded, decide) if isinstance(decide, Divisible) else None
         answer = None
         try:
             star.inside = threading.get_ident(), label
-            answer = star.exchange(channel, frame, label, combine, deadline)
+            answer = star.exchange(channel, frame, label, combine, deadline, fold)
         except FleetMetricsError as error:
             raise error from trouble
         finally:
@@ -225,6 +232,29 @@ def _header(call: str, note: Any) -> bytes:
     """The call in the first line, then the note: a text as it is."""
     body = "" if note is None else f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
     return f"{_LINE_BREAKS.sub(' ', call)}\n{body}".encode("utf-8", "surrogatepass")
+
+
+def _folded(decide: Divisible, frames: Sequence[Frame]) -> Frame | None:
+    """What the leader of a host makes of its workers' arrivals, whose headers are one; None: not without loss."""
+    note = _read(frames[0].header)[1]
+    part = decide.fold([Letter(note, joined(each.payload)) for each in frames])
+    return part and Frame(BUNDLE, frames[0].call, json.dumps(part.note).encode(), part.payload)
+
+
+def _merged(decide: Decide, frames: Sequence[Frame]) -> Letter:
+    """What rank 0 makes of arrivals and bundles; `Apart` if they do not go together."""
+    answer = None
+    try:
+        each = [opened(one) for one in {id(frame): frame for frame in frames}.values()]
+        headers, notes, payloads = zip(*each)
+        if isinstance(decide, Divisible) and len(set(headers)) == 1:
+            note = _read(headers[0])[1]
+            answer = decide.merge([Letter(note, payload) for payload in payloads], notes)
+    except (FleetMetricsError, ValueError, TypeError, LookupError) as error:  # each sends its own, which is then named
+        raise Apart from error
+    if answer is None:
+        raise Apart
+    return answer
 
 
 def _read_all(headers: Sequence[bytes]) -> list[tuple[str, Any]]:

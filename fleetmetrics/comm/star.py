@@ -23,10 +23,14 @@ from fleetmetrics.comm.finding import NotFound, connect
 from fleetmetrics.comm.frames import (
     ACK,
     ANSWER,
+    APART,
+    BUNDLE,
     CLOSED,
     ERROR,
     GAVE_UP,
+    HOST,
     LEFT,
+    RELAYED,
     TROUBLE,
     Frame,
     Garbled,
@@ -35,6 +39,7 @@ from fleetmetrics.comm.frames import (
     Stream,
 )
 from fleetmetrics.comm.handshake import REFUSAL_SECONDS
+from fleetmetrics.comm.hosts import Fold, Host, introduced, levels_asked
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_of
 from fleetmetrics.comm.turns import Turns
@@ -84,6 +89,7 @@ class Member(ABC):
         self.joined = False  # whether an exchange of this run has ended with a result
         self.inside = (0, "")  # which thread is in an exchange, and in which
         self.watch = watch(job.rank, job.ranks)  # logs each exchange, if a log is wanted
+        self.levels = levels_asked()
 
     def label_of(self, number: int, call: str) -> str:
         """How errors call a channel's exchange."""
@@ -155,8 +161,16 @@ class Member(ABC):
                 identity.join()
 
     @abstractmethod
-    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
-        """Take part in one exchange, the channel's next; return rank 0's answer."""
+    def exchange(
+        self,
+        channel: Channel,
+        frame: Frame,
+        label: str,
+        combine: Combine,
+        deadline: Deadline,
+        fold: Fold | None = None,
+    ) -> Frame:
+        """Take part in one exchange, the channel's next; return rank 0's answer. ``fold``: what a leader may do."""
 
     @abstractmethod
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
@@ -249,8 +263,17 @@ class Spoke(Member):
         self._verdicts: dict[tuple[int, int], Frame] = {}  # of later calls and other channels
         self._done: dict[int, int] = {}  # the last exchange that is over, by channel
         self._closed: set[int] = set()  # channels that rank 0 has closed
+        self._host: Host | None = None  # the short way of this machine's workers
 
-    def exchange(self, channel: Channel, frame: Frame, label: str, combine: Combine, deadline: Deadline) -> Frame:
+    def exchange(
+        self,
+        channel: Channel,
+        frame: Frame,
+        label: str,
+        combine: Combine,
+        deadline: Deadline,
+        fold: Fold | None = None,
+    ) -> Frame:
         """Send the frame and wait for rank 0's answer; see `Member.exchange`."""
         how = "connect" if self._stream is None else "arrive"
         lost = 0.0
@@ -271,7 +294,7 @@ class Spoke(Member):
                         self._unless_there_is_a_rival(frame, deadline), remaining=deadline.remaining, made=0
                     )
                 try:
-                    answer = self._converse(channel, stream, frame, late, deadline)
+                    answer = self._converse(stream, frame, late, deadline, fold)
                     self.made, self.label = answer.made, f"{label} on {channel.title}"
                     self.join()
                     return answer
@@ -288,6 +311,8 @@ class Spoke(Member):
                     lost = lost or time.monotonic() + REFUSAL_SECONDS + 5 * self._round_trip
                 finally:
                     stream.keep_unsent()
+                    if self._host is not None:
+                        self._host.keep_unsent()
         except _NotFound as error:
             if lost and deadline.remaining:
                 self._break(_gone(label, self.label))
@@ -327,9 +352,11 @@ class Spoke(Member):
             return  # that it has gone is for reading to find, after its last words
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the sockets."""
         if self._stream is not None:
             self._stream.close()
+        if self._host is not None:
+            self._host.close()
 
     def _connected(self, end: float) -> Stream:
         if self._stream is None:
@@ -364,9 +391,12 @@ class Spoke(Member):
         self._poll.unregister(stream)
         stream.close()
         self._stream = None
+        if self._host is not None:  # another rank 0 introduces the workers of a host anew
+            self._host.close()
+            self._host = None
 
     def _converse(
-        self, channel: Channel, stream: Stream, frame: Frame, late: Callable[[], Frame], deadline: Deadline
+        self, stream: Stream, frame: Frame, late: Callable[[], Frame], deadline: Deadline, fold: Fold | None
     ) -> Frame:
         spare = margin(deadline.timeout, self._round_trip)
         gives_up_at, leaves_at = deadline.end - spare, 0.0
@@ -375,16 +405,21 @@ class Spoke(Member):
         if answer is None:
             while self._missed:
                 self.tell_all(self._missed.pop(0))
-            self.tell_all(frame)
+            if self._host is None:
+                self.tell_all(frame)
+            else:
+                self._host.begin(frame, fold if self.watch is None else None, gives_up_at, stream)
+                answer = self._by_host(frame)
         while answer is None:
             self._poll.modify(stream)
             until = leaves_at or gives_up_at
-            self._poll.wait(until if self.search is None else min(until, self.search.next))
+            sleeps_until = until if self.search is None else min(until, self.search.next)
+            self._poll.wait(sleeps_until if self._host is None else min(sleeps_until, self._host.until))
             now = time.monotonic()  # before the look, so that an answer that is here by then counts
             if stream.sending:
                 with contextlib.suppress(Lost):
                     stream.flush()
-            answer = self._answer_to(frame, stream)
+            answer = self._answer_to(frame, stream) if self._host is None else self._first_answer(frame, stream)
             if answer is None and self.search is not None:
                 self._look_for_others(self.search, frame, until)
             if answer is None and not leaves_at and now >= gives_up_at:
@@ -405,9 +440,40 @@ class Spoke(Member):
                 withdrawn = self._answer_to(frame, stream)
             if withdrawn is not None:
                 raise self._error_of(withdrawn)
+        if self._host is not None:
+            relayed = self._host.end(answer)
+            if relayed:
+                header = json.dumps(relayed).encode()
+                self.tell_all(Frame(RELAYED, frame.call, header, channel=frame.channel, made=answer.made))
         if self.job.rank <= ACKNOWLEDGING:
             self.tell_all(Frame(ACK, frame.call, channel=frame.channel))
         return answer
+
+    def _by_host(self, frame: Frame) -> Frame | None:
+        """Go on with the short way; the answer, if it came so."""
+        assert self._host is not None
+        found = self._host.turn()
+        if self._host.directly:
+            self._host.directly = False
+            self.tell_all(frame)
+        if found is not None and found.kind == BUNDLE:
+            self.tell_all(found)
+            return None
+        return found
+
+    def _first_answer(self, frame: Frame, stream: Stream) -> Frame | None:
+        """The answer by either way: what came by the short one was sent before anything else that ends the exchange."""
+        found = self._by_host(frame)
+        if found is not None:
+            return found
+        try:
+            found = self._answer_to(frame, stream)
+            return self._by_host(frame) or found if found is not None and found.kind == ERROR else found
+        except (Lost, _Closed, CommunicatorError):
+            found = self._by_host(frame)
+            if found is None:
+                raise
+            return found
 
     def _look_for_others(self, search: Search, frame: Frame, end: float) -> None:
         """Raise if this worker and another one wait for each other in different groups; rank 0 hears of it, too."""
@@ -440,11 +506,21 @@ class Spoke(Member):
                 self._closed.add(frame.channel)
             elif frame.kind == ERROR and error_in(frame)[2]:
                 return frame
+            elif frame.kind == HOST:
+                self._introduce(frame)
+            elif frame.kind == APART and (frame.channel, frame.call) == mine and self._host is not None:
+                self._host.part()
+                self.tell_all(asked)
             elif frame.kind in (ANSWER, ERROR) and frame.call > self._done.get(frame.channel, 0):
                 # also of what rank 0 has given up and this worker has yet to call
                 self._verdicts[frame.channel, frame.call] = frame
             stream.seen()
         return None  # it goes on talking: time to look at the clock
+
+    def _introduce(self, frame: Frame) -> None:
+        """Take part in the short way of this machine's workers, from the next exchange on."""
+        if self._host is None:
+            self._host = introduced(self.job, self.secret.key, self._poll, frame)
 
     def _break(self, reason: str) -> None:
         self.broken = reason

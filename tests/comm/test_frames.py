@@ -61,7 +61,7 @@ def test_what_is_sent_arrives(ends: tuple[socket.socket, Stream]) -> None:
         sealed(head_of(payload=3, whole=False)) + b"abc",
         sealed(head_of(header=3)) + b"abc",
         sealed(head_of(magic=b"flt1")),
-        sealed(head_of(kind=9)),
+        sealed(head_of(kind=13)),
         sealed(head_of(seconds=float("nan"))),
         sealed(head_of(payload=2**63)),
         sealed(head_of(header=2**30)),

@@ -1,0 +1,129 @@
+"""Decisions that can be made in parts: the leader of a host folds its workers' letters, and rank 0 merges the parts.
+
+The result has the bits that rank 0 would find from all letters: integers are summed as integers, a part of a sum of
+floats has the rest that rounding takes from it, and what cannot be folded so is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+
+from fleetmetrics.comm import blocks as wire
+from fleetmetrics.comm.blocks import Layout, Letter
+from fleetmetrics.comm.frames import joined
+from fleetmetrics.errors import IntegerOverflowError
+from fleetmetrics.numbers import combine_exactly
+
+__all__ = ["Agreement", "Barrier", "Divisible", "Reduction"]
+
+_FOLDED = ("sum", "max", "min")
+
+
+class Divisible:
+    """A `Decide` of which leaders may do a part, where all letters have one note."""
+
+    def __call__(self, letters: Sequence[Letter]) -> Letter:
+        """What rank 0 makes of all letters."""
+        raise NotImplementedError
+
+    def fold(self, letters: Sequence[Letter]) -> Letter | None:
+        """A part of the answer: its bytes, and a note for `merge`; None: not without loss."""
+        raise NotImplementedError
+
+    def merge(self, letters: Sequence[Letter], notes: Sequence[Any]) -> Letter | None:
+        """The answer from letters and parts, of which the notes of `fold` are given; None: not without loss."""
+        raise NotImplementedError
+
+
+class Barrier(Divisible):
+    """Nothing is decided but that all are here."""
+
+    def __call__(self, letters: Sequence[Letter]) -> Letter:
+        """See `Divisible`."""
+        return Letter(None)
+
+    def fold(self, letters: Sequence[Letter]) -> Letter | None:
+        """See `Divisible`."""
+        return Letter(None)
+
+    def merge(self, letters: Sequence[Letter], notes: Sequence[Any]) -> Letter | None:
+        """See `Divisible`."""
+        return Letter(None)
+
+
+class Agreement(Barrier):
+    """The states whose layouts are in the notes, and which follow."""
+
+    def __call__(self, letters: Sequence[Letter]) -> Letter:
+        """See `Divisible`."""
+        agreed, layouts = _agreed(letters)
+        return Letter(None if layouts.count(agreed) == len(layouts) else agreed.text)
+
+
+class Reduction(Divisible):
+    """States that fit into one letter, reduced."""
+
+    def __call__(self, letters: Sequence[Letter]) -> Letter:
+        """See `Divisible`."""
+        agreed, layouts = _agreed(letters)
+        note = None if layouts.count(agreed) == len(layouts) else agreed.text
+        return Letter(note, wire.reduced(layouts, agreed, [letter.payload for letter in letters]))
+
+    def fold(self, letters: Sequence[Letter]) -> Letter | None:
+        """See `Divisible`."""
+        return self._merged(letters, [None] * len(letters), whole=False)
+
+    def merge(self, letters: Sequence[Letter], notes: Sequence[Any]) -> Letter | None:
+        """See `Divisible`."""
+        return self._merged(letters, notes, whole=True)
+
+    def _merged(self, letters: Sequence[Letter], notes: Sequence[Any], whole: bool) -> Letter | None:
+        layout = wire.layouts_of([letters[0].note])[0]
+        if not set(layout.reductions) <= {*_FOLDED}:
+            return None
+        parts = [_part(layout, letter.payload, words) for letter, words in zip(letters, notes)]
+        values, rests, counts = [], [], []
+        for place, (reduction, dtype, _, _) in enumerate(layout.groups):
+            value, rest = _reduced(reduction, dtype, [each[place] for each in parts], whole)
+            if value is None:
+                return None
+            values.append(value)
+            counts.append(0 if whole or rest is None else len(rest))
+            rests += [] if whole or rest is None else [rest.reshape(-1)]
+        return Letter(None if whole else counts, wire.packed([*values, *rests]))
+
+
+def _agreed(letters: Sequence[Letter]) -> tuple[Layout, list[Layout]]:
+    """What all workers call, and what each does; raises `AgreementError` if they differ by more than a dtype."""
+    layouts = wire.layouts_of([letter.note for letter in letters])
+    return wire.agree(layouts), layouts
+
+
+def _part(layout: Layout, payload: Any, words: Sequence[int] | None) -> list[tuple[np.ndarray, np.ndarray | None]]:
+    """Of each group of states the value and its rest of so many words; of a letter there is none."""
+    if words is None or not any(words):
+        return [(array, None) for array in wire.read_packed(layout.kinds, joined(payload))]
+    kinds = tuple((size * words[place], "float64") for place, (size, _) in enumerate(layout.kinds) if words[place])
+    arrays = wire.read_packed((*layout.kinds, *kinds), joined(payload))
+    rests = iter(arrays[len(layout.kinds) :])
+    return [
+        (array, next(rests).reshape(count, -1) if count else None)
+        for array, count in zip(arrays[: len(layout.kinds)], words)
+    ]
+
+
+def _reduced(
+    reduction: str, dtype: str, parts: Sequence[tuple[np.ndarray, np.ndarray | None]], whole: bool
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    values = [value for value, _ in parts]
+    if dtype == "int64" or reduction != "sum":
+        try:
+            return wire.combined(reduction, values), None
+        except IntegerOverflowError:  # of a part, and maybe not of the whole
+            return None, None
+    if whole and all(rest is None for _, rest in parts):
+        return wire.combined(reduction, values), None
+    value, rest = combine_exactly(reduction, values, [rest for _, rest in parts])
+    return (value, rest) if np.isfinite(value).all() else (None, None)
