@@ -20,9 +20,10 @@ workers', `turns` the line of a worker's threads, and `sockets` the communicator
 for its verdict to reach everybody before the first deadline, and names the ranks that are missing. It has no threads:
 it coordinates inside of its own call. `blocks` puts many states into one payload, `slabs` cuts those that are too
 large for one, and `unions` finds the rows of all workers' keys. `hosts` is a second level beside the star, for many
-workers on several hosts, and `parts` has the decisions of which its leaders make a part. `groups` says which workers a group holds, which has
-a star of its own; by `boards` those find each other that wait in different ones. `util` goes through ``fleet.util``
-instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when the caller names none.
+workers on several hosts, and `divisible` has the decisions of which its leaders make a part. `groups` says which
+workers a group holds, which has a star of its own; by `boards` those find each other that wait in different ones.
+`util` goes through ``fleet.util`` instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when the
+caller names none.
 """
 
 from __future__ import annotations

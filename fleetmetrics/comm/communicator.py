@@ -10,10 +10,10 @@ import numpy as np
 from fleetmetrics.comm import blocks as wire
 from fleetmetrics.comm.blocks import Block, Decide, Letter, RowKeys, divided, read_each
 from fleetmetrics.comm.deadline import Deadline, began
+from fleetmetrics.comm.divisible import Agreement, Barrier, Reduction
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.comm.groups import ranks_of
-from fleetmetrics.comm.parts import Agreement, Barrier, Reduction
 from fleetmetrics.comm.slabs import Piece, Slab, letters_of, put, reduced, written
 from fleetmetrics.comm.unions import ByKey
 from fleetmetrics.errors import AgreementError, InvalidInputError

@@ -14,12 +14,12 @@ from typing import Any, Callable, Sequence, TypeVar
 from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.divisible import Divisible
 from fleetmetrics.comm.failures import called_now, calling, described, ranks_text
 from fleetmetrics.comm.frames import ANSWER, ARRIVAL, BUNDLE, TROUBLE, Frame, joined
 from fleetmetrics.comm.hosts import Apart, opened
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Job, split_endpoint
-from fleetmetrics.comm.parts import Divisible
 from fleetmetrics.comm.star import Member, Spoke
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError, InvalidInputError
 
