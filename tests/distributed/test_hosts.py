@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.comm import SocketCommunicator, hosts, hub, star
+from fleetmetrics.comm import SocketCommunicator, frames, hosts, hub, star
 from fleetmetrics.comm.hosts import Follower, Leader
 from fleetmetrics.numbers import combine
 from tests.distributed.cluster import AT_ONCE, SLACK, free_ports
@@ -364,9 +364,35 @@ def test_a_follower_that_is_interrupted_is_named_and_the_next_call_works(port: i
 
     found = run(5, work)
     assert found[FOLLOWER][0].startswith("KeyboardInterrupt")
+    parted = found[0][0] == [5]  # the leader had taken its arrival along
     for rank, each in enumerate(found):
-        assert each[1:] == [[5], [5]]
-        assert rank == FOLLOWER or each[0].startswith("CommunicatorError: rank 3 was interrupted")
+        if parted:
+            assert rank == FOLLOWER or each[0] == [5]
+            assert each[1].startswith("AgreementError: the workers parted at exchange 3 (all_reduce)"), each[1]
+            assert "with a result on ranks 0, 1, 2, 4, and with an error on rank 3." in each[1]
+        else:
+            assert rank == FOLLOWER or each[0].startswith("CommunicatorError: rank 3 was interrupted")
+            assert each[1] == [5]
+        assert each[2] == [5]
+
+
+@pytest.mark.parametrize("patience", [0.0, 0.002])
+def test_who_comes_by_both_ways_counts_once(port: int, patience: float) -> None:
+    def work(rank: int) -> Any:
+        comm = worker(rank, port)
+        met(comm)
+        if rank == FOLLOWER:  # sends its arrival directly, too, and does not tell its leader
+            tell = Follower._tell
+
+            def silent(self: Any, frame: Any = None) -> None:
+                if frame is None or frame.kind != frames.APART:
+                    tell(self, frame)
+
+            Follower._tell = silent  # type: ignore[method-assign]
+            hosts._patience = lambda timeout: patience
+        return [comm.all_reduce([10**rank, call], timeout=20).tolist() for call in range(20)]
+
+    assert run(5, work) == [[[11111, 5 * call] for call in range(20)]] * 5
 
 
 def test_strangers_at_a_leaders_door_change_nothing(port: int) -> None:

@@ -507,10 +507,52 @@ MUTATIONS = [
     Mutation(
         "an answer that is there is thrown away since the worker looks late",
         "comm/star.py::Spoke._converse",
-        "            answer = self._answer_to(frame, stream)\n            if answer is None and self.search",
-        "            answer = None if leaves_at or now >= gives_up_at else self._answer_to(frame, stream)\n"
-        "            if answer is None and self.search",
+        "answer = self._answer_to(frame, stream) if self._host is None else",
+        "late = leaves_at or now >= gives_up_at\n"
+        "            answer = None if late else self._answer_to(frame, stream) if self._host is None else",
         "tests/comm/test_spoke.py",
+    ),
+    Mutation(
+        "who comes directly and in a bundle counts twice",
+        "comm/hub.py::Hub._take_bundle",
+        "if meeting.apart or not ranks or any(rank in meeting.frames for rank in ranks):",
+        "if meeting.apart or not ranks:",
+        "tests/distributed/test_hosts.py -k counts_once",
+    ),
+    Mutation(
+        "rank 0 believes that a leader has sent its answer on",
+        "comm/hub.py::Hub._left_out",
+        "return [self._ranks[rank] for rank in ranks if rank in self._ranks]",
+        "return []",
+        "tests/distributed/test_hosts.py -k 'leader_that_stops and answered'",
+    ),
+    Mutation(
+        "a leader forgets what rounding takes from its part",
+        "comm/divisible.py::_reduced",
+        "return (value, rest) if np.isfinite(value).all() else (None, None)",
+        "return (value, None) if np.isfinite(value).all() else (None, None)",
+        "tests/distributed/test_hosts.py -k bits",
+    ),
+    Mutation(
+        "a part of a sum that is too large is sent as infinity",
+        "comm/divisible.py::_reduced",
+        "return (value, rest) if np.isfinite(value).all() else (None, None)",
+        "return value, rest",
+        "tests/distributed/test_hosts.py -k bits",
+    ),
+    Mutation(
+        "bundles of workers who call different things are merged",
+        "comm/sockets.py::_merged",
+        "isinstance(decide, Divisible) and len(set(headers)) == 1",
+        "isinstance(decide, Divisible)",
+        "tests/distributed/test_hosts.py -k errors_and_what",
+    ),
+    Mutation(
+        "a leader lets in whom rank 0 has not introduced",
+        "comm/hosts.py::Leader._admit",
+        "if guest.run != self._job.name:",
+        "if False:",
+        "tests/distributed/test_hosts.py -k not_introduced",
     ),
     Mutation(
         "an answer of another exchange is taken for that of this one",
