@@ -1,11 +1,11 @@
 """Let the star grow: one compute, one barrier and the first call of 2 to 1,024 workers on this machine, without Paddle.
 
-    python benchmarks/scale.py [--workers 2 8 ...] [--rounds FACTOR] [--write docs/benchmarks.md]
+    python benchmarks/scale.py [--workers 2 8 ...] [--levels] [--rounds FACTOR] [--write docs/benchmarks.md]
 
 The workers are forked children of this process, which has imported everything; each gets a `SocketCommunicator` of its
 own and computes a collection of `AUC` with 4,096 buckets, `Accuracy` and `MeanAbsoluteError`. They call as fast as they
-can. Above 32 workers each size runs twice, with one level and with two: 32 workers on each of as many simulated hosts
-as it takes (the addresses 127.0.0.1, 127.0.0.2 and so on); the values are the same to the bit. The time of a call is
+can. With `--levels` each size runs twice, with one level and with two: 32 workers on each of as many simulated hosts as
+it takes (the addresses 127.0.0.1, 127.0.0.2 and so on); the values are the same to the bit. The time of a call is
 that of the slowest rank; its median over the rounds is shown. All of them share this machine's processors, so the time
 grows with their number whatever rank 0 does; what rank 0 itself, and a leader, needs is its processor time.
 """
@@ -230,26 +230,26 @@ def model(runs: list[Run]) -> Model:
 
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--workers", type=int, nargs="+", default=WORKERS, metavar="N", help="the sizes")
-    parser.add_argument("--digests", nargs="+", default=DIGESTS, choices=DIGESTS, help="of what; the default: of both")
+    parser.add_argument("--workers", type=int, nargs="+", metavar="N", help="the sizes")
+    parser.add_argument("--levels", action="store_true", help="compare one level with two by host, and nothing else")
     parser.add_argument("--curve", type=Path, metavar="FILE", help=f"draw the curve, such as {CURVE}; needs matplotlib")
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     runs: list[Run] = []
-    for workers in options.workers:
+    for workers in options.workers or (WORKERS[-1:] if options.levels else WORKERS):
         if workers * CHILD_BYTES > available():
             print(f"{workers:,} workers: not enough memory")
             continue
-        for digests, levels in itertools.product(options.digests, (1, 2) if workers > PER_HOST else (1,)):
+        for digests, levels in itertools.product(DIGESTS, (1, 2) if options.levels else (1,)):
             runs.append(run(workers, digests, options.rounds, levels))
             print(" | ".join(line(runs[-1])), flush=True)
-    text = show(runs)
+    text = show_levels(runs) if options.levels else show(runs)
     print(text)
     if options.curve:
         draw(runs, options.curve)
     if options.write:
-        write(options.write, "scale", text)
+        write(options.write, "levels" if options.levels else "scale", text)
 
 
 def available() -> int:
@@ -258,12 +258,11 @@ def available() -> int:
 
 
 HEAD = (
-    "workers, digests, levels",
+    "workers, digests",
     "one compute",
     "barrier",
     "rank 0's processor",
     "for each worker",
-    "slowest leader's",
     "first compute",
     "its processor time",
     "descriptors",
@@ -274,12 +273,11 @@ HEAD = (
 
 def line(one: Run) -> list[str]:
     return [
-        f"{one.workers:,}, {one.digests}, {one.levels}",
+        f"{one.workers:,}, {one.digests}",
         seconds(one.compute),
         seconds(one.barrier),
         seconds(one.processor),
         f"{np.median(one.processor) / (one.workers - 1) * 1e6:.0f} us",
-        f"{one.leaders * 1e3:.2f} ms" if one.leaders else "",
         f"{one.first:.2f} s",
         f"{one.first_processor:.3f} s",
         f"{one.descriptors:,}",
@@ -291,14 +289,8 @@ def line(one: Run) -> list[str]:
 def show(runs: list[Run]) -> str:
     """The table, and what follows from it, as Markdown."""
     parts = [machine({"NumPy": np.__version__}), table(HEAD, [line(one) for one in runs])]
-    parts += [
-        compared(*pair) for pair in zip(runs, runs[1:]) if pair[0].workers == pair[1].workers and pair[1].levels == 2
-    ]
     for digests in DIGESTS:
-        chosen = [one for one in runs if one.digests == digests and one.levels == 1]
-        if len(chosen) < 2:
-            continue
-        found = model(chosen)
+        found = model([one for one in runs if one.digests == digests])
         text = (
             f"Digests of {digests}: t = {found.a * 1e3:.2f} ms + N ({found.b * 1e6:.0f} us + 2 x {found.nbytes:,} bytes"
             f" / link)."
@@ -314,15 +306,27 @@ def show(runs: list[Run]) -> str:
     return "\n\n".join(parts)
 
 
-def compared(one: Run, two: Run) -> str:
-    """What two levels change."""
-    flat, leading = float(np.median(one.processor)), float(np.median(two.processor))
-    return (
-        f"{one.workers:,} workers on {-(-one.workers // PER_HOST)} simulated hosts, digests of {one.digests}: rank 0's"
-        f" processor needs {leading * 1e3:.1f} ms with two levels and {flat * 1e3:.1f} ms with one,"
-        f" {flat / leading:.1f} times as much; with the slowest leader's, one after the other,"
-        f" {(leading + two.leaders) * 1e3:.1f} ms, a {flat / (leading + two.leaders):.1f}th."
+def show_levels(runs: list[Run]) -> str:
+    """One level against two, as Markdown."""
+    head = (
+        "workers, digests",
+        "levels",
+        "one compute",
+        "rank 0's processor",
+        "slowest leader's",
+        "both",
+        "one level's, times",
     )
+    lines = []
+    for one, two in zip(runs[::2], runs[1::2]):
+        flat, leading = float(np.median(one.processor)), float(np.median(two.processor))
+        both = leading + two.leaders
+        name = f"{one.workers:,}, {one.digests}"
+        lines.append([name, "1", seconds(one.compute), seconds(one.processor), "", f"{flat * 1e3:.1f} ms", ""])
+        times = f"{flat / leading:.1f}; of both {flat / both:.1f}"
+        leaders = f"{two.leaders * 1e3:.1f} ms"
+        lines.append(["", "2", seconds(two.compute), seconds(two.processor), leaders, f"{both * 1e3:.1f} ms", times])
+    return "\n\n".join([machine({"NumPy": np.__version__}), table(head, lines)])
 
 
 def draw(runs: list[Run], path: Path) -> None:
@@ -335,13 +339,13 @@ def draw(runs: list[Run], path: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(7, 4.2))
     for digests, style in zip(DIGESTS, ("-", "--")):
-        chosen = [one for one in runs if one.digests == digests and one.levels == 1]
+        chosen = [one for one in runs if one.digests == digests]
         sizes = [one.workers for one in chosen]
         for what, color in (("compute", "C0"), ("barrier", "C2"), ("processor", "C1")):
             times = [float(np.median(getattr(one, what))) * 1e3 for one in chosen]
             name = "rank 0's processor time" if what == "processor" else what
             axes.plot(sizes, times, f"o{style}{color}", markersize=3, label=f"{name}, digests of {digests}")
-    found = model([one for one in runs if one.digests == DIGESTS[0] and one.levels == 1])
+    found = model([one for one in runs if one.digests == DIGESTS[0]])
     sizes = [2**i for i in range(1, 13)]
     link = LINKS["10 Gbit/s"]
     axes.plot(sizes, [found.star(size, link) * 1e3 for size in sizes], ":k", label="model: many hosts, 10 Gbit/s")

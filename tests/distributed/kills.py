@@ -57,7 +57,7 @@ def _case(what: str, chance: random.Random, port: int, proxy: Proxy, directory: 
         comm = member(rank, world, port, BEFORE if rank and what == "cut" else "127.0.0.1", endpoints=endpoints)
         found: list[tuple[Any, float]] = []
         errors = 0
-        while errors < 3 and len(found) < 200:
+        while errors < 3 and len(found) < 200 / levels:
             call = len(found) + 1
             found.append(timed(lambda: comm.all_reduce([rank + 1, call], timeout=timeout).tolist()))  # noqa: B023
             errors += isinstance(found[-1][0], str)
