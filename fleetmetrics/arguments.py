@@ -53,6 +53,17 @@ def whole_number_of(argument: str, value: Any, least: int, most: int | None = No
     return int(value)
 
 
+def counts_of(name: str, values: Sequence[int]) -> np.ndarray:
+    """Whole numbers of at least 0, int64 [n]."""
+    try:
+        array = np.asarray(values)
+    except Exception:  # ragged lists, and whatever an object's __array__ raises
+        array = np.empty((), object)
+    if np.ma.is_masked(values) or array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
+        raise InvalidInputError(f"{name} is {values!r}; it must hold integers of at least 0.")
+    return array.astype(np.int64)
+
+
 def number_of(argument: str, value: Any, low: float = -math.inf, high: float = math.inf, allowed: str = "") -> float:
     """A finite number in a range as a float; ``allowed`` says in words what a range does not."""
     if _is_number(value) and low <= value <= high:

@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.sampling import Positions
+from fleetmetrics.records.arrangement import Positions
 from fleetmetrics.xp import is_eager_tensor, is_on_device, to_host
 
 __all__ = [

@@ -17,7 +17,6 @@ from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple, cast
 
 import numpy as np
 
-from fleetmetrics import sampling
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.communicator import Letter
@@ -26,12 +25,12 @@ from fleetmetrics.comm.failures import described, named_error, ranks_text, reada
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError
 from fleetmetrics.logs import progress
+from fleetmetrics.records.arrangement import Positions, arrange, kept_count
 from fleetmetrics.records.batches import Columns, InOrder, Kind, as_results, joint_kind, number_of, one_per_id, part_of
 from fleetmetrics.records.ledger import kept_records
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
 from fleetmetrics.records.recorder import States
 from fleetmetrics.records.share import Share, check_notes, counts_samples, kinds_in
-from fleetmetrics.sampling import Positions
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.warning import warn
@@ -264,7 +263,7 @@ class _Collected:
         return kept, share.states(kept.joined())
 
     def _kept_count(self, rank: int) -> int:
-        return sampling.kept_count.bare(self.share.order, self._counts, rank, self._total, self._blocks)
+        return kept_count.bare(self.share.order, self._counts, rank, self._total, self._blocks)
 
     @cached_property
     def _positions(self) -> list[Positions]:
@@ -272,7 +271,7 @@ class _Collected:
         dealing = self.share.dealing
         if dealing is not None:
             return [dealing.dealt.kept(rank) for rank in range(len(self._counts))]
-        arranged = sampling.arrange(self.share.order, self._counts, self._blocks)
+        arranged = arrange(self.share.order, self._counts, self._blocks)
         return [part_of(positions, 0, self._kept_count(rank)) for rank, positions in enumerate(arranged)]
 
     # On rank 0

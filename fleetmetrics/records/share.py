@@ -12,9 +12,10 @@ from fleetmetrics.arguments import is_whole
 from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.errors import AgreementError, InvalidInputError, SizeWarning, UnknownNameError
+from fleetmetrics.records.arrangement import MODES
 from fleetmetrics.records.batches import Columns, Kind
 from fleetmetrics.records.recorder import Recorder, States, checked_states, combine_states
-from fleetmetrics.sampling import MODES, Dealing
+from fleetmetrics.sampling import Dealing
 from fleetmetrics.serial import described_array, is_plain
 from fleetmetrics.warning import warn
 

@@ -157,6 +157,30 @@ def run(
     return attempt(lambda: Job(script, workers, launch, servers, args, env), lambda job: job.wait(timeout, missing))
 
 
+def run_page(page: Path, name: str, directory: Path, workers: int = 3) -> tuple[str, list[str]]:
+    """Run the first script of a page under Paddle's launcher.
+
+    Args:
+        page: of the documentation.
+        name: of the script, as the page saves it.
+        directory: where it is written.
+        workers: how many.
+
+    Returns:
+        The line that its last print has in a comment, and what each worker has printed.
+    """
+    code = re.search(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert code is not None, page
+    script = directory / name
+    script.write_text(code[1])
+    expected = re.findall(r"print\(.*\)  # (.*)", code[1])[-1]
+    with Nursery("paddle", "fleetmetrics", GLOG_minloglevel="2") as nursery:
+        environment = nursery.environment(name, "paddle.distributed.launch")
+        with Job(script, workers, "collective", env=environment) as job:
+            assert job.processes[0].wait(200) == 0, job.logs()
+            return expected, [path.read_text() for path in sorted((job.directory / "log").glob("workerlog.*"))]
+
+
 def attempt(make: Callable[[], Job], use: Callable[[Job], Any]) -> Any:
     """Start a job and use it; once more with another one if it failed through Paddle's own fault.
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.distributed.cluster import ROOT, Job, free_ports, run
-from tests.nursery import Nursery
+from tests.distributed.cluster import ROOT, free_ports, run, run_page
 
 pytestmark = [
     pytest.mark.distributed,
@@ -141,13 +139,5 @@ ERRORS = ("not for the group", "other sizes", "no group", "theirs", "theirs, shu
 
 def test_the_script_of_the_page_prints_the_same_on_three_workers(tmp_path: Path) -> None:
     """What one process prints, tests/test_docs.py looks at."""
-    code = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
-    script = tmp_path / "train.py"
-    script.write_text(code)
-    with Nursery("paddle", "fleetmetrics", GLOG_minloglevel="2") as nursery:
-        environment = nursery.environment(script.name, "paddle.distributed.launch")
-        with Job(script, 3, "collective", env=environment) as job:
-            assert job.processes[0].wait(200) == 0, job.logs()
-            printed = [path.read_text() for path in sorted((job.directory / "log").glob("workerlog.*"))]
-    expected = re.search(r"print\(.*\)  # (.*)", code)[1]
+    expected, printed = run_page(PAGE, "train.py", tmp_path)
     assert len(printed) == 3 and all(expected in text.splitlines() for text in printed), printed

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.distributed.cluster import ROOT, Job, run
-from tests.nursery import Nursery
+from tests.distributed.cluster import ROOT, run, run_page
 
 pytestmark = [
     pytest.mark.distributed,
@@ -163,15 +162,7 @@ def test_the_lines_of_the_page_are_those_that_ran(name):
         assert line.strip() in ran, line
 
 
-def test_the_whole_loop_of_the_page_prints_the_same_on_three_workers(tmp_path):
+def test_the_whole_loop_of_the_page_prints_the_same_on_three_workers(tmp_path: Path) -> None:
     """What one process prints, tests/test_docs.py looks at."""
-    code = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
-    script = tmp_path / "evaluate.py"
-    script.write_text(code)
-    with Nursery("paddle", "fleetmetrics", GLOG_minloglevel="2") as nursery:
-        environment = nursery.environment(script.name, "paddle.distributed.launch")
-        with Job(script, 3, "collective", env=environment) as job:
-            assert job.processes[0].wait(200) == 0, job.logs()
-            printed = [path.read_text() for path in sorted((job.directory / "log").glob("workerlog.*"))]
-    expected = re.search(r"print\(.*\)  # (.*)", code)[1]
+    expected, printed = run_page(PAGE, "evaluate.py", tmp_path)
     assert len(printed) == 3 and all(expected in text.splitlines() for text in printed), printed

@@ -316,8 +316,8 @@ MUTATIONS = [
     Mutation(
         "what was done of a pass counts padding",
         "sampling.py::remaining_indices",
-        "return np.sort(np.concatenate(rest)[~np.concatenate(masks)])",
-        "return np.sort(np.concatenate(rest))",
+        "[~dealing.dealt.mask(rank)[left]]",
+        "",
         "tests/test_resume.py -k remaining_indices_are",
     ),
     Mutation(
@@ -1220,10 +1220,10 @@ MUTATIONS = [
     ),
     Mutation(
         "the blocks of one turn are taken in any order",
-        "sampling.py::_starts",
+        "records/arrangement.py::_starts",
         "starts[order] = np.cumsum(lengths[order]) - lengths[order]",
         "starts[order[::-1]] = np.cumsum(lengths[order[::-1]]) - lengths[order[::-1]]",
-        "tests/test_sampling.py -k 'no_record or block_by_block or kept_count or slices'",
+        "tests/records/test_arrangement.py -k 'no_record or kept_count or slices'",
     ),
     Mutation(
         "a sample that came twice counts twice",
@@ -1525,8 +1525,8 @@ MUTATIONS = [
     Mutation(
         "of a batch of several blocks one is done",
         "sampling.py::remaining_indices",
-        "size = dealing.batch",
-        "size = dealing._inner.batch_size",
+        "size, rest = dealing.batch, []",
+        "size, rest = dealing._inner.batch_size, []",
         "tests/test_resume.py -k several_blocks",
     ),
     Mutation(
