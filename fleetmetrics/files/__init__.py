@@ -7,6 +7,7 @@ import copy
 import functools
 import glob
 import os
+import pickle
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
@@ -155,9 +156,9 @@ def evaluate(
         "format": format,
         "progress": show and not several,
     }
-    made = functools.partial(copy.deepcopy, metrics)
+    made = _copies_of(metrics)
     do = functools.partial(_part, made, columns, totals, settings)
-    results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1)
+    results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1, as_one)
     if show and several:
         results = shown(results, "passes over the files" if complete_by else "files", 0, len(tasks))
     with contextlib.closing(results):
@@ -170,6 +171,14 @@ def evaluate(
         error.evaluated = found if complete_by is None else None
         raise error
     return found
+
+
+def _copies_of(metrics: Any) -> Callable[[], Any]:
+    """What makes copies of metrics: of pickles, which is several times as fast as `copy.deepcopy`, where there are."""
+    try:
+        return functools.partial(pickle.loads, pickle.dumps(metrics))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return functools.partial(copy.deepcopy, metrics)
 
 
 def _part(

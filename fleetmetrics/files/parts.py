@@ -77,7 +77,7 @@ def as_one(parts: Iterable[Part]) -> Part:
     held: Any = None
     reads: list[Read] = []
     errors: list[FleetMetricsError] = []
-    for metrics, its, wrong in parts:
+    for metrics, its, wrong in filter(None, parts):
         reads += its
         errors += wrong
         if held is None:

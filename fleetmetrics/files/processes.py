@@ -13,25 +13,45 @@ import queue
 import subprocess
 import sys
 import threading
-from typing import Any, Callable, Generator, Iterator, Sequence
+from typing import Any, Callable, Generator, Iterator, NamedTuple, Sequence
 
 from fleetmetrics.warning import warn
 
 __all__ = ["results_of", "serve"]
 
+#: What tells a process that there are no more tasks.
+_END = pickle.dumps(None)
+
 _START = "import sys; sys.path[:] = {!r}; from fleetmetrics.files.processes import serve; serve()"
 
 
+class _Joined(NamedTuple):
+    """What a process has made of all of its tasks."""
+
+    result: Any
+
+
 def results_of(
-    function: Callable[..., Any], tasks: Sequence[Any], processes: int, threads: int = 1
+    function: Callable[..., Any],
+    tasks: Sequence[Any],
+    processes: int,
+    threads: int = 1,
+    join: Callable[[Sequence[Any]], Any] | None = None,
 ) -> Generator[Any, None, None]:
     """``function(*task)`` of each task, in any order; one process, or tasks that cannot be sent: all done here.
+
+    Args:
+        function: what is done.
+        tasks: the arguments of each call.
+        processes: how many share the tasks.
+        threads: how many do if there is one process.
+        join: makes one result of several, and one of none. A process then joins its own, and sends one result.
 
     Raises:
         Exception: what a task raised, or that its process died.
     """
     processes = min(processes, len(tasks))
-    letters = _pickled(function, tasks) if processes > 1 else []
+    letters = _pickled(function, tasks, join) if processes > 1 else []
     if not letters and threads == 1:
         for task in tasks:
             yield function(*task)
@@ -43,20 +63,32 @@ def results_of(
         workers.callback(list, waiting)  # or threads would go on with what is left
         for _ in range(processes if letters else threads):
             process = _start() if letters else None
-            thread = threading.Thread(target=_work, args=(function, process, waiting, done), daemon=True)
+            joins = join is not None and process is not None
+            thread = threading.Thread(target=_work, args=(function, process, waiting, done, joins), daemon=True)
             if process is None:
                 here.append(thread)
             else:
                 workers.callback(process.kill)
             thread.start()
-        for _ in tasks:
+        joined: list[Any] = []
+        left = len(tasks)
+        while left or len(joined) < (processes if letters and join is not None else 0):
             result = done.get()
+            if isinstance(result, _Joined):
+                joined.append(result.result)
+                continue
+            left -= 1
             if isinstance(result, Exception):
                 list(waiting)
                 for thread in here:  # no thread works for a call that has raised
                     thread.join()
                 raise result
-            yield result
+            if not letters or join is None:
+                yield result
+            elif left:
+                yield join([])
+        if joined and join is not None:
+            yield join(joined)
 
 
 def _work(
@@ -64,6 +96,7 @@ def _work(
     process: subprocess.Popen[bytes] | None,
     waiting: Iterator[Any],
     done: queue.SimpleQueue[Any],
+    joins: bool,
 ) -> None:
     """Do one task after the other, or let a process do them, until one fails."""
     with process or contextlib.nullcontext():
@@ -73,12 +106,17 @@ def _work(
             except Exception as error:
                 done.put(error)
                 return
+        if joins:
+            try:
+                done.put(_Joined(_answer(process, _END)))
+            except Exception as error:
+                done.put(error)
 
 
-def _pickled(function: Callable[..., Any], tasks: Sequence[Any]) -> list[bytes]:
+def _pickled(function: Callable[..., Any], tasks: Sequence[Any], join: Any) -> list[bytes]:
     """The tasks for other processes; none, with a warning, if those could not read them."""
     try:
-        letters = [pickle.dumps((function, task)) for task in tasks]
+        letters = [pickle.dumps((function, task, join)) for task in tasks]
         if not any(b"__main__" in letter for letter in letters):
             return letters
         reason = "something that they need is defined in the main program"
@@ -106,6 +144,18 @@ def _answer(process: Any, letter: bytes) -> Any:
         raise RuntimeError(f"a process that read files ended {how}; give fewer processes=") from None
 
 
+def _done(asked: Any, held: list[Any]) -> bytes:
+    """The answer to a letter; where results are joined, they are held until all tasks are done."""
+    if asked is None:
+        return pickle.dumps(held.pop() if held else None)
+    function, task, join = asked
+    result = function(*task)
+    if join is None:
+        return pickle.dumps(result)
+    held[:] = [join([*held, result])]
+    return pickle.dumps(None)
+
+
 def serve() -> None:
     """Do the tasks that come on the standard input, and answer on the standard output, until the former ends."""
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -116,13 +166,13 @@ def serve() -> None:
                 tasks.put(pickle.load(sys.stdin.buffer))
         os._exit(0)  # who gave the tasks has no more, or is gone
 
+    held: list[Any] = []
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a task prints is no answer
     threading.Thread(target=read, daemon=True).start()
     while True:
         try:
-            function, task = pickle.loads(tasks.get())
-            letter = pickle.dumps(function(*task))
+            letter = _done(pickle.loads(tasks.get()), held)
         except Exception as error:
             letter = pickle.dumps(error)
         answers.write(letter)
