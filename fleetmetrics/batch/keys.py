@@ -61,24 +61,36 @@ class Coded:
     @functools.cached_property
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
         """The texts that samples have, sorted, and the place of each sample's among them."""
+        values, place, codes = self.indexed
+        return values, place[codes]
+
+    @functools.cached_property
+    def indexed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The texts that samples have, sorted; the place of each code's among them; and the codes."""
         values, place = np.unique(self.values, return_inverse=True)
         place = place.reshape(-1)
         met = np.zeros(len(values), bool)
         met[place[np.bincount(self.codes, minlength=len(place)) > 0]] = True
-        return values[met], (np.cumsum(met) - 1)[place][self.codes]
+        return values[met], (np.cumsum(met) - 1)[place], self.codes
 
 
 def distinct(column: Any) -> tuple[np.ndarray, np.ndarray]:
     """The distinct keys of samples, sorted, and the place of each sample's among them."""
+    values, place, codes = indexed(column)
+    return values, place[codes]
+
+
+def indexed(column: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct keys of samples, sorted; the place of each code's among them; and the code of each sample."""
     if column.dtype.kind == "U":
-        return Coded.of(column).distinct
+        return Coded.of(column).indexed
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, -1)
     if high - low >= 4 * len(column):
-        values, place = np.unique(column, return_inverse=True)
-        return values, place.reshape(-1)
-    offset = column - low
-    met = np.bincount(offset, minlength=high - low + 1) > 0
-    return np.flatnonzero(met) + low, (np.cumsum(met) - 1)[offset]
+        values, codes = np.unique(column, return_inverse=True)
+        return values, np.arange(len(values)), codes.reshape(-1)
+    codes = column - low
+    met = np.bincount(codes, minlength=high - low + 1) > 0
+    return np.flatnonzero(met) + low, np.cumsum(met) - 1, codes
 
 
 def crossed(columns: Sequence[Any]) -> Coded:

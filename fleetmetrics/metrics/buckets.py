@@ -37,7 +37,12 @@ def _by_class_and_bucket(batch: Batch, task: Task, buckets: int, spacing: str) -
         flags = None if flags is None else xp.repeat(flags, task.size)
     label = xp.cast(batch.labels, "int64")
     label = label if flags is None else tasks.zero_unless(batch, flags, label)
-    bucket = xp.bucket(score, buckets - 1) if spacing == "linear" else xp.log_odds_bucket(score, buckets)
+
+    def found() -> Any:
+        return xp.bucket(score, buckets - 1) if spacing == "linear" else xp.log_odds_bucket(score, buckets)
+
+    plain = task.kind == "binary" and flags is None  # then all columns of slices share it
+    bucket = batch.once(("bucket", task.from_logits, buckets, spacing), found) if plain else found()
     which = () if task.kind == "binary" else (batch.label_index,)
     return batch.histogram(*which, label, bucket, amount=flags)
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import sys
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.batch.keys import Coded, distinct, keys_of, of_one_kind
+from fleetmetrics.batch.keys import Coded, indexed, keys_of, of_one_kind
 from fleetmetrics.comm import Block, RowKeys
 from fleetmetrics.comm.unions import Union
 from fleetmetrics.errors import InvalidInputError
@@ -115,14 +116,14 @@ class KeyTable(State):
         known = self.known
         (keys, column), rows = of_one_kind([known.keys, column]), known.rows
         check_kind(keys, column, self.by)
-        if 0 < len(keys) < 16 * len(column) and keys.dtype.kind == "i":
-            # Without new keys, as nearly always, there is no need to sort.
+        wide = 0 < len(keys) < 16 * len(column) and keys.dtype.kind == "i" and keys[-1] - keys[0] >= 4 * len(column)
+        if wide:  # without new keys, as nearly always, there is no need to sort
             where = found_in(keys, column)
             met = np.zeros(len(keys) + 1, bool)
             met[where] = True
             if not met[-1]:
                 return Plan((np.cumsum(met) - 1)[where], rows[met[:-1]], known, rows[:0])
-        values, place = distinct(column)
+        values, place, codes = indexed(column)
         where = found_in(keys, values)
         new = values[where == len(keys)]
         if self.chosen is not None:
@@ -140,7 +141,7 @@ class KeyTable(State):
             rows[rows < 0] = free[: np.count_nonzero(rows < 0)]
             where = found_in(keys, values)
         lanes, lane = np.unique(np.append(rows, 0)[where], return_inverse=True)
-        return Plan(lane.reshape(-1)[place], lanes, Known(keys, rows), evicted)
+        return Plan(lane.reshape(-1)[place][codes], lanes, Known(keys, rows), evicted)
 
     def accumulate(self, plan: Plan) -> None:
         """Carry out a plan."""
@@ -237,9 +238,19 @@ class Rows(InPlace):
 
     grows = True
 
+    #: No entry of rows of 32 bits is larger.
+    _most = 0
+
     def __init__(self, of: State, table: KeyTable, name: str, key: Any) -> None:
         super().__init__(name, of.shape, of.declared_dtype, of.reduction, key)
         self.table = table
+
+    def __setstate__(self, held: dict[str, Any]) -> None:
+        value = held["value"]
+        super().__setstate__(held)
+        counts = value is not None and self.reduction == "sum" and value.dtype.kind == "i" and value.dtype.itemsize <= 4
+        if counts and value.min(initial=0) >= 0:  # as it was before it was packed
+            self.value, self._most = value.astype(np.int32), int(value.max(initial=0))
 
     def accumulate(self, directed: Directed) -> None:
         """Merge what one batch adds (None: nothing), lane by lane of a `Plan`; other rows cost no time."""
@@ -247,16 +258,60 @@ class Rows(InPlace):
         self._evict(plan)
         if increment is None:
             return
-        rows = self._room(int(plan.lanes.max(initial=0)) + 1)
         if isinstance(increment, Scattered):
-            first, *rest = [to_host(index) for index in increment.indices]
-            self.value = self.scatter(rows, Scattered((plan.lanes[first], *rest), to_host(increment.amount)))
+            amount = None if increment.amount is None else to_host(increment.amount)
+            increment = Scattered(tuple(to_host(index) for index in increment.indices), amount)
+            rows = self._counting(plan, increment)
+            sums = self._by_lane(len(plan.lanes), increment)
+            if sums is None:
+                first, *rest = increment.indices
+                self.value = self.scatter(rows, Scattered((plan.lanes[first], *rest), amount))
+                return
+            self.remember(rows, plan.lanes)
+            self.value = rows = rows.astype(np.result_type(rows, sums), copy=False) if amount is not None else rows
+            rows[plan.lanes] += sums
             return
+        rows = self._wide(self._room(int(plan.lanes.max(initial=0)) + 1))
         merged = numpy_ops.merge(self.reduction, rows[plan.lanes], read(increment))
         rows = rows.astype(np.result_type(rows, merged), copy=False)
         self.remember(rows, plan.lanes)
         rows[plan.lanes] = merged
         self.value = rows
+
+    def _counting(self, plan: Plan, increment: Scattered) -> np.ndarray:
+        """The rows for what one batch adds: of 32 bits while they count so few samples, each as 1."""
+        if self.value is None and self.dtype == "int64" and self.reduction == "sum":
+            self.value, self._most = np.zeros((0, *self.shape), np.int32), 0
+        rows = self._room(int(plan.lanes.max(initial=0)) + 1)
+        if rows.dtype != np.int32:
+            return rows
+        self._most += increment.indices[0].size
+        return rows if increment.amount is None and self._most < 2**31 else self._wide(rows)
+
+    def _wide(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of 64 bits."""
+        return rows.astype(np.int64) if rows.dtype == np.int32 else rows
+
+    def _by_lane(self, lanes: int, increment: Scattered) -> np.ndarray | None:
+        """What is added to each lane; None if most of it would be zeros, or it is of replicates."""
+        indices, amount = increment
+        samples, size = indices[0].size, lanes * math.prod(self.shape)
+        if any(index.ndim != 1 for index in indices) or np.ndim(amount) > 1 or size > 4 * samples:
+            return None
+        flat: Any = indices[0]
+        if len(indices) > 1:
+            flat = flat * math.prod(self.shape)
+            for place, index in enumerate(indices[1:], 1):
+                stride = math.prod(self.shape[place:])
+                flat += index * stride if stride > 1 else index
+        if amount is not None and amount.dtype.kind != "f":
+            largest = max(abs(int(amount.max(initial=0))), abs(int(amount.min(initial=0))))
+            if largest * samples >= 2**53:  # a float is no longer exact
+                return None
+            sums = np.bincount(flat, amount, size).astype(np.int64)
+        else:
+            sums = np.bincount(flat, amount, size)
+        return sums.reshape(lanes, *self.shape)
 
     def _room(self, size: int) -> np.ndarray:
         """At least ``size`` rows; their number doubles if it was too small."""
@@ -264,8 +319,9 @@ class Rows(InPlace):
         if value is not None and len(value) >= size:
             return value
         size = max(size, 8, 0 if value is None else 2 * len(value))
-        dtype = self.dtype if value is None else value.dtype
-        rows = np.full((size, *self.shape), identity(self.reduction, dtype))
+        dtype = np.dtype(self.dtype) if value is None else value.dtype
+        nothing = 0 if self.reduction == "sum" else identity(self.reduction, dtype)
+        rows = np.zeros((size, *self.shape), dtype) if not nothing else np.full((size, *self.shape), nothing)
         if value is not None:
             rows[: len(value)] = value
         return rows
@@ -279,13 +335,13 @@ class Rows(InPlace):
             if self.rest is not None:  # what it holds of these rows is rounded away, as by any add
                 self.rest = self.rest.copy()
                 self.rest[:, rows[rows < self.rest.shape[1]]] = 0
-            value[0] = combine(self.reduction, [value[0, ...], *[value[row, ...] for row in rows]])
-            value[rows] = identity(self.reduction, value.dtype)
+            value[0] = combine(self.reduction, [self._wide(value[row, ...]) for row in (0, *rows)])
+            value[rows] = identity(self.reduction, self._wide(value[:0]).dtype)
 
     def read(self, scope: Any = None) -> np.ndarray:
         """The rows in the order of the keys, that of all other keys last."""
         order = np.append(self.table.known.rows, 0)
-        return self._room(int(order.max()) + 1)[order]
+        return self._wide(self._room(int(order.max()) + 1)[order])
 
     def block(self, scope: Any = None) -> Block:
         """The rows, with the keys to which they belong."""
@@ -296,7 +352,8 @@ class Rows(InPlace):
         arrays = [each for each in (mine, *parts) if each is not None]
         if self.reduction != "sum" or self.rest is not None or any(other.rest is not None for other in others):
             return None
-        if any(each.dtype.kind != "i" for each in arrays) or sum(int(each.max(initial=0)) for each in arrays) >= 2**31:
+        most = sum(int(each.max(initial=0)) for each in arrays)
+        if any(each.dtype.kind != "i" or int(each.min(initial=0)) < 0 for each in arrays) or most >= 2**31:
             return None
         found = self.table.extended([other.table for other in others])
         if found is None:
@@ -305,6 +362,7 @@ class Rows(InPlace):
 
         def take_up() -> None:
             rows = self._room(size)
+            self._most = most
             for other, into in zip(others, found[1]):
                 if other.value is not None:
                     rows[into] += other.value[other.table.known.rows]

@@ -159,7 +159,7 @@ class GrowingSlicing(Slicing):
         counted = keys if keep is None else keys[keep]
         if not len(counted):
             return None
-        values = counted.distinct[0] if isinstance(counted, Coded) else counted
+        values = counted.indexed[0] if isinstance(counted, Coded) else counted
         if values.dtype.kind == "U" and (values == self.other).any():
             raise InvalidInputError(
                 f"{self.by} holds {self.other!r}, which stands for all other keys; give Sliced another other="

@@ -97,7 +97,7 @@ def test_nothing_added_still_makes_room_and_floats_join_integers() -> None:
     assert rows.read().tolist() == [0, 1, 2] and rows.read().dtype == np.int64
     plan = table.plan(np.array([1, 5]))
     table.accumulate(plan)
-    rows.accumulate(Directed(plan, np.array([0.5, 0.25])))
+    rows.accumulate(Directed(plan, np.array([0.5, 0.25])[np.argsort(plan.lane)]))
     assert rows.read().tolist() == [0.5, 1.25, 2.0]
     step(table, [rows], np.array([1]))
     assert rows.read().tolist() == [1.5, 1.25, 2.0]
