@@ -41,6 +41,8 @@ from fleetmetrics.errors import UndefinedMetricWarning as UndefinedMetricWarning
 from fleetmetrics.errors import UnknownNameError as UnknownNameError
 from fleetmetrics.evaluation import EvaluationResult as EvaluationResult
 from fleetmetrics.evaluation import evaluate as evaluate
+from fleetmetrics.evaluation.streams import ConsistencyResult as ConsistencyResult
+from fleetmetrics.evaluation.streams import consistency as consistency
 from fleetmetrics.formulas.bootstrap import BootstrapResult as BootstrapResult
 from fleetmetrics.formulas.differences import Difference as Difference
 from fleetmetrics.formulas.differences import paired_difference as paired_difference
@@ -183,6 +185,7 @@ __all__ = [
     "Communicator",
     "CommunicatorError",
     "ConfusionMatrix",
+    "ConsistencyResult",
     "CorruptFileError",
     "Count",
     "CumulativeGain",
@@ -289,6 +292,7 @@ __all__ = [
     "acc",
     "auc",
     "check_copies",
+    "consistency",
     "doctor",
     "evaluate",
     "flatten",

@@ -37,6 +37,7 @@ OTHERS: dict[str, list[str] | None] = {
     "doctor": ["doctor"],
     "errors": None,
     "evaluation": ["EvaluationResult", "evaluate"],
+    "evaluation.streams": ["ConsistencyResult", "consistency"],
     "formulas.bootstrap": ["BootstrapResult"],
     "formulas.differences": None,
     "formulas.intervals": ["IntervalResult"],

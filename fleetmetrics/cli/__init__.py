@@ -1,9 +1,10 @@
-"""The command line: ``fleetmetrics evaluate | merge | compare | metrics | doctor``; see docs/guide/from_files.md."""
+"""The command line: ``fleetmetrics evaluate | merge | compare | consistency | ...``; see docs/guide/from_files.md."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shlex
 import sys
@@ -64,6 +65,18 @@ def _parser() -> argparse.ArgumentParser:
         each.add_argument(
             "--fail-if", metavar="'auc<0.77'", action="append", default=[], help="exit with 1 if it holds"
         )
+    same = commands.add_parser("consistency", help="whether streams, as training and serving, score alike", **style)
+    same.add_argument("streams", nargs="+", metavar="NAME=FILES", help="two or more, in the order of the data's way")
+    one_or_each: Any = {"metavar": "COLUMN", "required": True}
+    same.add_argument("--id", help="of a row; with commas, in each stream", **one_or_each)
+    same.add_argument("--score", help="the prediction; with commas, in each stream", **one_or_each)
+    same.add_argument("--label", help="what is true, in the first stream: AUC and calibration of each", **column)
+    same.add_argument("--by", metavar="COLUMNS", default="", help="slices by columns of the first stream")
+    same.add_argument("--columns", metavar="COLUMNS", default="", help="numbers in every stream, such as features")
+    same.add_argument("--tolerance", type=float, default=1e-6, metavar="1e-6", help="how far apart scores may be")
+    same.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows with nulls")
+    same.add_argument("--json", dest="form", action="store_const", const="JSON", help="print the result as JSON")
+    same.add_argument("--fail-if", metavar="'steps.serving.share>0'", action="append", default=[], help="exit with 1")
     commands.add_parser("metrics", help="list the metrics")
     commands.add_parser("doctor", help="whether workers reach each other, and what else may be wrong")
     return parser
@@ -92,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = _parser().parse_args(given)
         args.line = shlex.join(["fleetmetrics", *given])
-        run = {"evaluate": _evaluate, "merge": _states, "compare": _states, "metrics": _metrics, "doctor": _doctor}
+        run = {"evaluate": _evaluate, "merge": _states, "compare": _states, "metrics": _metrics}
+        run.update(consistency=_consistency, doctor=_doctor)
         with as_options():
             outcome = _outcome(lambda: run[args.command](args))
     except SystemExit as left:  # argparse has said what is wrong
@@ -201,6 +215,41 @@ def _states(args: argparse.Namespace) -> _Outcome:
         groups = [args.states] if args.command == "merge" else [[path] for path in args.states]
         loaded = [load(paths, args.states[0], baseline=bool(place)) for place, paths in enumerate(groups)]
     return _finish(args, [side for side, _ in loaded], loaded[0][1])
+
+
+def _consistency(args: argparse.Namespace) -> _Outcome:
+    from fleetmetrics.evaluation.streams import consistency
+
+    streams: dict[str, str] = {}
+    for each in args.streams:
+        name, sign, files = each.partition("=")
+        if (name if sign else each) in streams:
+            raise InvalidInputError(f"two streams are called {name!r}; write NAME=FILES with names that differ")
+        streams[name if sign else each] = files if sign else each
+    if len(streams) < 2:
+        raise InvalidInputError("there is nothing to compare: name two or more streams, NAME=FILES")
+    settings = {name: getattr(args, name) for name in ("label", "tolerance", "skip_bad_rows")}
+    result = consistency(
+        streams,
+        id=_in_each("--id", args.id, list(streams)),
+        score=_in_each("--score", args.score, list(streams)),
+        by=[each for each in args.by.split(",") if each],
+        columns=[each for each in args.columns.split(",") if each],
+        **settings,
+    )
+    held = result.failed(*args.fail_if)
+    _print(lambda: print(json.dumps(result.to_dict(), indent=2) if args.form else result))
+    return _Outcome(1 if held else 0, "\n".join(held))
+
+
+def _in_each(option: str, text: str, streams: Sequence[str]) -> Any:
+    """A column, or with commas one for each stream."""
+    columns = text.split(",")
+    if len(columns) not in (1, len(streams)):
+        raise InvalidInputError(
+            f"{option} {text} names {len(columns)} columns; name one, or {len(streams)}, in the streams' order"
+        )
+    return dict(zip(streams, columns)) if columns[1:] else text
 
 
 def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] = ()) -> _Outcome:

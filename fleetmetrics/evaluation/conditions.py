@@ -35,7 +35,9 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], early: bool = False)
     """
     there = dict(_by_path(result)) if texts else {}
     there = {name: each for name, each in there.items() if name != "baseline" and not name.startswith("asked.")}
-    within = [*result["asked"]["metrics"], "data", "slices", "explained", *["baseline"] * bool(result["baseline"])]
+    within: list[str] = []
+    if early:
+        within = [*result["asked"]["metrics"], "data", "slices", "explained", *["baseline"] * bool(result["baseline"])]
     said = []
     for text in texts:
         path, sign, number = _parsed(text)
@@ -45,7 +47,7 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], early: bool = False)
         elif _is_number(value) and getattr(operator, _SIGNS[sign])(value, number):
             away = f", {abs(value - number):.6g} {'below' if value < number else 'above'}" if value != number else ""
             said.append(f"{name} holds: {path} is {value:.6g}{away}")
-        elif not _is_number(value) and not (early and path.startswith(tuple(f"{each}." for each in within))):
+        elif not _is_number(value) and not path.startswith(tuple(f"{each}." for each in within)):
             raise _unknown(name, path, there, result)
     return said
 
@@ -72,9 +74,9 @@ def _unknown(name: str, path: str, there: Mapping[str, Any], result: Mapping[str
     names = [each for each in there if each in result or not re.search(r"\.\d+(\.|$)", each)]
     names = [each for each in names if there[each] is None or _is_number(there[each])]
     why = ""
-    if ("_delta" in path or path.startswith("baseline.")) and not result["baseline"]:
+    if ("_delta" in path or path.startswith("baseline.")) and not result.get("baseline"):
         why = f"; deltas need {argument('baseline')}"
-    elif path.endswith((".low", ".high")) and "ci" not in result["asked"]:
+    elif path.endswith((".low", ".high")) and "ci" not in result.get("asked", {}):
         why = f"; intervals need {argument('ci')}, or {argument('join_on')}"
     near = f"the nearest is {difflib.get_close_matches(path, names, 1, 0)[0]!r}"
     return ConditionError(f"{name}: there is no {path!r}{why}; {near}, of {', '.join(names)}")

@@ -6,11 +6,11 @@ import re
 import unicodedata
 from collections import Counter
 from html import escape
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.vocabulary import SIZES, VERDICTS
 
-__all__ = ["Table", "clean", "html_of", "markdown_of", "tables", "text_of"]
+__all__ = ["Table", "clean", "html_of", "laid_out", "markdown_of", "tables", "text_of"]
 
 #: Of more slices the first ones are printed; of metrics beside the one that ranks them so many.
 _SLICES, _BESIDE = 20, 2
@@ -159,11 +159,20 @@ def text_of(result: Mapping[str, Any]) -> str:
     Args:
         result: as JSON has it.
     """
-    parts = [
+    return laid_out(tables(result))
+
+
+def laid_out(parts: Iterable[Table]) -> str:
+    """Tables as aligned text.
+
+    Args:
+        parts: the tables.
+    """
+    texts = (
         "\n".join([*([title] if title else []), *([_aligned(rows)] if rows else []), *notes])
-        for title, rows, notes in tables(result)
-    ]
-    return "\n\n".join(parts)
+        for title, rows, notes in parts
+    )
+    return "\n\n".join(texts)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -1,0 +1,173 @@
+"""Streams that score alike, and streams that do not: where they part, in what, and by how much."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import fleetmetrics as fm
+from fleetmetrics.cli import main
+
+pytestmark = pytest.mark.numpy_only
+pa = pytest.importorskip("pyarrow")
+
+ROWS = 4000
+RNG = np.random.default_rng(3)
+IDS = np.array([f"row {place}" for place in range(ROWS)])
+SCORE = RNG.random(ROWS)
+LABEL = (RNG.random(ROWS) < SCORE).astype(np.int64)
+SLOT = RNG.integers(0, 4, ROWS)
+
+
+def written(path: Path, columns: dict[str, Any], files: int = 1) -> str:
+    import pyarrow.parquet
+
+    path.mkdir()
+    for place, rows in enumerate(np.array_split(np.arange(len(columns["id"])), files)):
+        table = pa.table({name: np.asarray(values)[rows] for name, values in columns.items()})
+        pyarrow.parquet.write_table(table, path / f"{place}.parquet")
+    return str(path)
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> dict[str, str]:
+    """Training; an export of it in float32; serving, in another order, wrong in slot 2 and without the last 10 rows."""
+    order = RNG.permutation(ROWS - 10)
+    served = np.where(SLOT == 2, SCORE / 2 + 0.25, SCORE)
+    return {
+        "train": written(tmp_path / "train", {"id": IDS, "p": SCORE, "y": LABEL, "slot": SLOT}, files=3),
+        "export": written(tmp_path / "export", {"id": IDS[::-1], "p": SCORE[::-1].astype(np.float32)}),
+        "serving": written(tmp_path / "serving", {"id": IDS[order], "p": served[order]}, files=2),
+    }
+
+
+@pytest.mark.parametrize("memory", [None, 500_000], ids=["in one pass", "in several"])
+def test_the_first_stream_that_departs_is_named_with_its_rows_and_slices(streams, memory):
+    result = fm.consistency(streams, id="id", score="p", label="y", by="slot", memory=memory)
+    assert result.departs == "serving"
+    first, second = result.steps
+    kept = np.arange(ROWS) < ROWS - 10
+    differ = (SLOT == 2) & kept & (np.abs(SCORE / 2 - 0.25) > 1e-6)
+    assert (first.rows, first.missing, first.added, first.differ) == (ROWS, 0, 0, 0)
+    assert (second.rows, second.missing, second.added, second.differ) == (ROWS - 10, 10, 0, differ.sum())
+    worst = second.slices["slot"][0]
+    assert (worst.key, worst.rows, worst.differ) == (2, ((SLOT == 2) & kept).sum(), differ.sum())
+    assert [each.differ for each in second.slices["slot"][1:]] == [0, 0, 0]
+    apart = np.where(differ, np.abs(SCORE / 2 - 0.25), 0)
+    assert second.largest == pytest.approx(apart.max(), abs=1e-7)
+    assert second.example == IDS[apart.argmax()]
+    assert second.digits[1] == (apart >= 0.1).sum() and second.digits[2] == (apart >= 0.01).sum()
+    assert first.digits[6] == 0 < first.digits[9]  # what float32 rounds
+
+
+def test_each_stream_has_its_values_over_the_ids_of_all(streams):
+    result = fm.consistency(streams, id="id", score="p", label="y")
+    assert result.common == ROWS - 10
+    assert result.streams["train"].auc == pytest.approx(roc_auc_score(LABEL[:-10], SCORE[:-10]), abs=1e-3)
+    assert result.streams["serving"].auc < result.streams["train"].auc
+    assert result.streams["train"].calibration == pytest.approx(SCORE[:-10].sum() / LABEL[:-10].sum())
+
+
+def test_differences_of_log_odds_are_counted_where_all_scores_are_probabilities(tmp_path):
+    one, other = np.array([0.5, 0.001, 0.0, 1.0]), np.array([0.5, 0.002, 0.0, 1.0])
+    ids = np.arange(4)
+    found = fm.consistency(
+        {
+            "a": written(tmp_path / "a", {"id": ids, "p": one}),
+            "b": written(tmp_path / "b", {"id": ids, "p": other}),
+            "c": written(tmp_path / "c", {"id": ids, "p": other * 3}),
+        },
+        id="id",
+        score="p",
+    )
+    assert found.steps[0].odds == {0.001: 1, 0.01: 1, 0.1: 1, 1.0: 0}
+    assert found.steps[0].mean_log_odds == pytest.approx((math.log(0.002 / 0.998) - math.log(0.001 / 0.999)) / 4)
+    assert (found.steps[1].odds, found.steps[1].mean_log_odds) == ({}, None)
+
+
+def test_columns_of_numbers_say_which_feature_differs_and_nan_is_like_nan(tmp_path):
+    ids = np.arange(3)
+    found = fm.consistency(
+        {
+            "train": written(
+                tmp_path / "a", {"id": ids, "p": [0.1, 0.2, 0.3], "u": [1e9, np.nan, 5], "v": [1.0, 2, 3]}
+            ),
+            "serving": written(
+                tmp_path / "b", {"id": ids, "q": [0.1, 0.2, 0.3], "u": [1e9 + 1, np.nan, np.nan], "v": [1.0, 2, 3]}
+            ),
+        },
+        id="id",
+        score={"train": "p", "serving": "q"},
+        columns=["u", "v"],
+    )
+    assert found.steps[0].columns == {"u": 1, "v": 0}  # of 1e9 and 1e9 + 1 the difference is within the tolerance
+    assert found.departs is None
+
+
+def test_an_id_that_comes_twice_and_streams_without_common_ids_are_errors(tmp_path):
+    one = written(tmp_path / "a", {"id": ["x", "y", "y"], "p": [0.1, 0.2, 0.3]})
+    other = written(tmp_path / "b", {"id": ["x", "y", "z"], "p": [0.1, 0.2, 0.3]})
+    third = written(tmp_path / "c", {"id": ["1", "2"], "p": [0.1, 0.2]})
+    with pytest.raises(fm.DataError, match="stream 'one', column 'id': 'y' comes twice"):
+        fm.consistency({"other": other, "one": one}, id="id", score="p")
+    with pytest.raises(fm.DataError, match="'other' and 'third' have no id in common"):
+        fm.consistency({"other": other, "third": third}, id="id", score="p")
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"streams": {"a": "x"}}, "streams must be a dict of two or more"),
+        ({"id": {"a": "x"}}, "id must be the name of a column, or a dict of one for each of 'a', 'b'"),
+        ({"score": 3}, "score must be the name of a column"),
+        ({"tolerance": -1}, "tolerance"),
+        ({"streams": {"a": "-", "b": "-"}}, "the standard input can be read only once"),
+        ({"streams": {"a": "nothing.parquet", "b": "x"}}, "'nothing.parquet' is no file"),
+    ],
+)
+def test_bad_arguments_are_named(change, told):
+    given: dict[str, Any] = {"streams": {"a": __file__, "b": __file__}, "id": "id", "score": "p", **change}
+    with pytest.raises((fm.errors.InvalidInputError, fm.DataError), match=told):
+        fm.consistency(given.pop("streams"), **given)
+
+
+def test_the_command_prints_the_result_and_its_conditions_decide(streams, capsys):
+    given = ["consistency", *(f"{name}={path}" for name, path in streams.items()), "--id", "id", "--score", "p"]
+    assert main([*given, "--by", "slot", "--fail-if", "steps.serving.share>0.1"]) == 1
+    out, err = capsys.readouterr()
+    assert "serving departs first: " in out and "export to serving, by slot" in out
+    assert "--fail-if 'steps.serving.share>0.1' holds" in err
+    assert main([*given, "--json", "--fail-if", "steps.export.differ>0"]) == 0
+    result = fm.consistency(streams, id="id", score="p")
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(result.to_dict()))
+    assert str(result).splitlines()[0].split() == ["files", "rows", "missing", "added"]
+
+
+@pytest.mark.parametrize(
+    "args, status, told",
+    [
+        (["a=x", "a=y", "--id", "i", "--score", "p"], 2, "two streams are called 'a'"),
+        (["a=x", "b=y", "c=z", "--id", "i", "--score", "p,q"], 2, "--score p,q names 2 columns; name one, or 3"),
+        (["a=x", "--id", "i", "--score", "p"], 2, "two or more streams"),
+        (["a=x", "b=y", "--id", "i", "--score", "p"], 3, "'x' is no file"),
+    ],
+)
+def test_the_command_says_what_is_wrong(args, status, told, capsys):
+    assert main(["consistency", *args]) == status
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("page", ["guide/consistency.md", "zh/consistency.md"])
+def test_the_page_shows_what_is_printed(page):
+    text = (Path(__file__).resolve().parents[2] / "docs" / page).read_text(encoding="utf-8")
+    code, shown = (re.search(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) for kind in ("python", "text"))
+    names: dict[str, Any] = {}
+    exec(code[1], names)
+    assert f"{names['result']}\n" == shown[1]
