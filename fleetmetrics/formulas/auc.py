@@ -248,19 +248,24 @@ class _Top(NamedTuple):
 
 
 def _from_the_top(positive: np.ndarray, negative: np.ndarray) -> _Top:
+    # of integers the sums are made as such, which takes a quarter of the time
+    true_positive, false_positive = (
+        partial_sums(as_integers(each)[::-1] if are_counts(each) else each[::-1].astype(np.float64)).astype(np.float64)
+        for each in (positive, negative)
+    )
     p, n = positive[::-1].astype(np.float64), negative[::-1].astype(np.float64)
-    true_positive, false_positive = partial_sums(p), partial_sums(n)
     found = true_positive[1:]
     above = found + false_positive[:-1]
     total, counts = true_positive[-1].item(), are_counts(positive)
     total = total if counts and total < 2**53 else exact_sum(p)
-    shares = _shares(found, above), _shares(found, above + n)
-    return _Top(p, n, true_positive, false_positive, *shares, total, counts and are_counts(negative))
+    last, highest = _shares(found, above + n), _shares(found, above)
+    return _Top(p, n, true_positive, false_positive, highest, last, total, counts and are_counts(negative))
 
 
 def _shares(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """The quotients; 0 of nothing."""
-    shares: np.ndarray = part / np.maximum(whole, 5e-324)
+    """The quotients, 0 of nothing; the wholes rise, and are changed where they are 0."""
+    whole[: whole.searchsorted(0.0, side="right")] = 1.0
+    shares: np.ndarray = part / whole
     return shares
 
 

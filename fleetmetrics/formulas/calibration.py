@@ -150,14 +150,14 @@ def expected_calibration_error(
         >>> expected_calibration_error([[2, 1], [0, 1]], [[0.5, 0.75], [0.0, 0.75]])
         0.25
     """
-    points = _points(number, probability)
-    if not points.weight.size:
+    _, weight, predicted, actual = _of_bins(number, probability)
+    if not weight.size:
         return stand_in("expected_calibration_error", "there are no samples", zero_division)
-    gap = np.abs(points.predicted - points.actual)
+    gap = np.abs(predicted - actual)
     if norm == "max":
         return float(gap.max())
-    distance = np.sum(points.weight * (gap if norm == "l1" else gap**2))
-    mean = ratio.bare(distance, points.weight.sum(), "expected_calibration_error", zero_division)
+    distance = np.sum(weight * (gap if norm == "l1" else gap**2))
+    mean = ratio.bare(distance, weight.sum(), "expected_calibration_error", zero_division)
     return mean if norm == "l1" else root(mean)
 
 
@@ -170,16 +170,16 @@ def calibration_curve(number: Any, probability: Any, edges: Any) -> CalibrationP
         >>> curve.predicted.tolist(), curve.actual.tolist(), curve.weight.tolist()
         ([0.25, 0.75], [0.0, 0.75], [1, 4])
     """
-    points = _points(number, probability, edges)
-    if not points.weight.size:
+    used, weight, predicted, actual = _of_bins(number, probability)
+    if not weight.size:
         undefined("calibration_curve", "there are no samples")
-    return points
+    edges = np.asarray(edges)
+    return CalibrationPoints(predicted, actual, weight, edges[:-1][used], edges[1:][used])
 
 
-def _points(number: np.ndarray, probability: np.ndarray, edges: Any = None) -> CalibrationPoints:
+def _of_bins(number: np.ndarray, probability: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Which bins have samples; of these the weight, the mean prediction and the rate."""
     weight = number.sum(axis=0)
     used = weight != 0
-    edges = np.arange(weight.size + 1.0) if edges is None else np.asarray(edges)
     weight = weight[used]
-    predicted, actual = probability.sum(axis=0)[used] / weight, number[1][used] / weight
-    return CalibrationPoints(predicted, actual, weight, edges[:-1][used], edges[1:][used])
+    return used, weight, probability.sum(axis=0)[used] / weight, number[1][used] / weight

@@ -15,7 +15,7 @@ import numpy as np
 
 from fleetmetrics.formulas.confusion import AVERAGES, averaged, counts_of
 from fleetmetrics.formulas.ratio import ratio, ratios, stand_in
-from fleetmetrics.formulas.sums import as_integers, as_number, exact_total, unknown
+from fleetmetrics.formulas.sums import as_integers, as_number, unknown
 from fleetmetrics.given import (
     amount,
     array_of,
@@ -214,13 +214,17 @@ def cohen_kappa(confusion: Any, weights: str | None = None, zero_division: float
     if unknown(confusion):
         return math.nan
     matrix = as_integers(confusion)
-    total = exact_total(matrix)
+    t, p = matrix.sum(axis=1), matrix.sum(axis=0)
+    total = sum(t.tolist())
     if not total:
         return stand_in("cohen_kappa", "there are no samples", zero_division)
-    place = np.arange(len(matrix))
-    apart = np.abs(place[:, None] - place).astype(object)
-    apart = {None: np.minimum(apart, 1), "linear": apart, "quadratic": apart * apart}[weights]
-    observed, expected = np.sum(apart * matrix), matrix.sum(axis=1).dot(apart).dot(matrix.sum(axis=0))
+    if weights is None:
+        alike = sum(a * b for a, b in zip(t.tolist(), p.tolist()))
+        observed, expected = total - sum(matrix.diagonal().tolist()), total * total - alike
+    else:
+        place = np.arange(len(matrix))
+        apart = np.abs(place[:, None] - place).astype(object) ** {"linear": 1, "quadratic": 2}[weights]
+        observed, expected = np.sum(apart * matrix), t.dot(apart).dot(p)
     if not expected:
         return stand_in("cohen_kappa", "one class only is both true and predicted", zero_division)
     return float((expected - total * observed) / expected)
@@ -248,7 +252,7 @@ def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> flo
     if not total:
         return stand_in("matthews_correlation", "there are no samples", zero_division)
     for name, sums in (("true", t), ("predicted", p)):
-        if np.count_nonzero(sums) == 1:
+        if len(sums) - sums.count(0) == 1:
             return stand_in("matthews_correlation", f"one class only is {name}", zero_division)
     covariance = sum(matrix.diagonal().tolist()) * total - sum(a * b for a, b in zip(t, p))
     product = math.prod(total * total - sum(a * a for a in sums) for sums in (t, p))

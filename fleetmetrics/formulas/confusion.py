@@ -24,6 +24,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import left_out, stand_in, undefined
+from fleetmetrics.formulas.sums import as_number
 from fleetmetrics.given import amount, between, given, matrix, one_of, stand_in_value, weights
 
 __all__ = [
@@ -73,6 +74,9 @@ def counts_of(matrix: np.ndarray) -> Counts:
     """True and false positives and negatives of every class, of the matrix's dtype."""
     if matrix.ndim == 3:
         return Counts(matrix[:, 1, 1], matrix[:, 0, 1], matrix[:, 1, 0], matrix[:, 0, 0], "label")
+    if len(matrix) == 2:  # nothing is to be added up
+        four = matrix.reshape(4)
+        return Counts(four[::3], four[2:0:-1], four[1:3], four[::-3], "class")
     tp = matrix.diagonal()
     if matrix.dtype.kind != "f":
         predicted, support = matrix.sum(axis=0), matrix.sum(axis=1)
@@ -177,26 +181,26 @@ def averaged(
     zero_division: float,
 ) -> Any:
     """Average the quotients of the classes' counts; ``reason`` says of which class the denominator is 0."""
-    warns = math.isnan(zero_division)
+    warns, every = math.isnan(zero_division), f"every {counts.entry} is {reason}"
     average = _average(average, len(counts.tp))
-    if average in ("binary", "micro"):
-        above, below = (x[1:] if average == "binary" else x.sum(keepdims=True) for x in (above, below))
-    values = np.full(below.shape, zero_division, np.float64)
-    np.divide(above, below, out=values, where=below != 0)
+    of_one = average in ("binary", "micro")
+    if of_one:
+        above, below = (as_number(x[1] if average == "binary" else x.sum()) for x in (above, below))
+        if below:
+            return float(above / below)
     if not (counts.support.any() or counts.fp.any() or counts.tn.any()):
         value = stand_in(name, "there are no samples", zero_division)
-        return values if average is None else value
-    if average in ("binary", "micro"):
-        if warns and below[0] == 0:
-            undefined(name, f"class 1 is {reason}" if average == "binary" else f"every {counts.entry} is {reason}")
-        return float(values[0])
+        return np.full(below.shape, zero_division, np.float64) if average is None else value
+    if of_one:
+        return stand_in(name, f"class 1 is {reason}" if average == "binary" else every, zero_division)
+    values = np.full(below.shape, zero_division, np.float64)
+    np.divide(above, below, out=values, where=below != 0)
     weights = counts.support if average == "weighted" else np.ones(len(values))
     # scikit-learn knows of the classes that occur and of all labels
     occurs = np.ones(len(values), bool) if average is None or counts.entry == "label" else counts.either != 0
     kept = occurs & ((below != 0) | (not warns))
     if average is not None and not kept.any():
-        undefined(name, f"every {counts.entry} is {reason}")
-        return math.nan
+        return undefined(name, every)
     if warns:
         left_out(name, reason, counts.entry, occurs & (below == 0) & (weights != 0), average)
     return values if average is None else _mean(values[kept], weights[kept])

@@ -111,21 +111,28 @@ def precision_recall_curve(
 def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math.nan) -> float:
     """The largest distance between the distributions of the scores of the two classes, in [0, 1].
 
-    Formula: ``max_t |TPR(t) - FPR(t)|``: the two-sample Kolmogorov-Smirnov statistic of the scores.
+    Formula: ``max_t |TPR(t) - FPR(t)|``: the two-sample Kolmogorov-Smirnov statistic of the scores; of integers it is
+    correctly rounded.
 
     Examples:
         >>> kolmogorov_smirnov([0, 1, 1], [1, 1, 0])
         0.5
     """
+    if are_counts(positive) and are_counts(negative):
+        p, n = as_integers(positive), as_integers(negative)
+        positives, negatives = int(p.sum()), int(n.sum())
+        pairs = positives * negatives
+        if pairs:
+            p, n = (p, n) if pairs < 2**63 else (p.astype(object), n.astype(object))
+            apart = p.cumsum() * negatives - n.cumsum() * positives
+            return max(int(apart.max()), -int(apart.min())) / pairs
+        return stand_in("kolmogorov_smirnov", _one_class(positives, negatives), zero_division)
     p, n = positive.astype(np.float64), negative.astype(np.float64)
     tp, fp = partial_sums(p[::-1]), partial_sums(n[::-1])
     reason = _one_class(tp[-1], fp[-1])
     if reason:
         return stand_in("kolmogorov_smirnov", reason, zero_division)
-    if are_counts(positive) and are_counts(negative) and max(tp[-1], fp[-1]) < 2**53:
-        fn, tn = tp[-1] - tp, fp[-1] - fp
-    else:  # of weights a difference cancels
-        fn, tn = partial_sums(p)[::-1], partial_sums(n)[::-1]
+    fn, tn = partial_sums(p)[::-1], partial_sums(n)[::-1]  # a difference of weights cancels
     above, below = tp / tp[-1] - fp / fp[-1], tn / tn[0] - fn / fn[0]
     return float(np.minimum(np.abs(above), np.abs(below)).max())  # one number, whose smaller terms cancel less
 
