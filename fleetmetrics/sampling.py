@@ -232,6 +232,11 @@ class Pass:
         flags[np.array(repeats[first : bisect_left(repeats, stop)]) - start] = False
         return flags
 
+    def all_count(self, rows: int) -> bool:
+        """Whether the next samples come before the first that is padding; False too before the pass has begun."""
+        begun = self._begun
+        return begun is not None and self.done + rows <= begun.first
+
     def mark(self) -> Any:
         """What `back_to` returns to: where samples were taken, not where the pass was set, held or forgotten."""
         return self._begun, self.done

@@ -235,7 +235,7 @@ def average_precision_near(positive: np.ndarray, negative: np.ndarray, zero_divi
 
 
 class _Top(NamedTuple):
-    """The buckets, the highest first: float64 ``[buckets]``, and the sums above each, ``[buckets + 1]``."""
+    """The buckets with samples, the highest first: float64 ``[used]``, and the sums above each, ``[used + 1]``."""
 
     p: np.ndarray  #: positive samples in the bucket
     n: np.ndarray  #: negative ones
@@ -248,12 +248,10 @@ class _Top(NamedTuple):
 
 
 def _from_the_top(positive: np.ndarray, negative: np.ndarray) -> _Top:
-    # of integers the sums are made as such, which takes a quarter of the time
-    true_positive, false_positive = (
-        partial_sums(as_integers(each)[::-1] if are_counts(each) else each[::-1].astype(np.float64)).astype(np.float64)
-        for each in (positive, negative)
-    )
-    p, n = positive[::-1].astype(np.float64), negative[::-1].astype(np.float64)
+    used = np.flatnonzero((positive != 0) | (negative != 0))[::-1]
+    rows = [as_integers(each[used]) if are_counts(each) else each[used] for each in (positive, negative)]
+    p, n = (each.astype(np.float64, copy=False) for each in rows)
+    true_positive, false_positive = (partial_sums(each).astype(np.float64, copy=False) for each in rows)
     found = true_positive[1:]
     above = found + false_positive[:-1]
     total, counts = true_positive[-1].item(), are_counts(positive)

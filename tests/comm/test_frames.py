@@ -77,6 +77,12 @@ def test_what_is_not_sealed_for_this_place_or_makes_no_sense_is_refused(
             ends[1].receive()
 
 
+@pytest.mark.parametrize("key", [b"", b"key", bytes(range(224, 256)), b"k" * 64])
+def test_a_seal_is_an_hmac_of_the_frames_number_and_head(key: bytes) -> None:
+    seal = frames._seal(frames._keyed(key), 7, b"head")
+    assert seal == hmac.digest(key, (7).to_bytes(8, "big") + b"head", "sha256")
+
+
 def test_an_announced_size_is_only_a_word(ends: tuple[socket.socket, Stream]) -> None:
     sending, stream = ends
     sending.sendall(sealed(head_of(payload=2**39)) + bytes(1000))

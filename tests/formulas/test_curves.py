@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -73,6 +74,14 @@ def test_kolmogorov_smirnov_is_scipys_two_sample_statistic():
 
 def test_kolmogorov_smirnov_counts_scores_that_rank_the_wrong_way():
     assert kolmogorov_smirnov([3, 0], [0, 3]) == kolmogorov_smirnov([0, 3], [3, 0]) == 1.0
+
+
+def test_kolmogorov_smirnov_of_counts_of_any_size_is_correctly_rounded():
+    for scale in (1, 2**20, 2**40):
+        for positive, negative in scale * RNG.integers(0, 1000, (20, 2, 50)) + RNG.integers(0, 2, (20, 2, 50)):
+            tp, fp = (list(itertools.accumulate(each.tolist())) for each in (positive, negative))
+            distances = [abs(Fraction(a, tp[-1]) - Fraction(b, fp[-1])) for a, b in zip(tp, fp)]
+            assert kolmogorov_smirnov(positive, negative) == float(max(distances))
 
 
 POINTS = {

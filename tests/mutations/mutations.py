@@ -627,6 +627,13 @@ MUTATIONS = [
         "tests/comm/test_frames.py -k sealed",
     ),
     Mutation(
+        "a seal is another keyed hash than HMAC",
+        "comm/frames.py::_keyed",
+        "hashlib.sha256(block.translate(_OUTER))",
+        "hashlib.sha256(block.translate(_INNER))",
+        "tests/comm/test_frames.py -k hmac",
+    ),
+    Mutation(
         "a frame that was sent before is taken again",
         "comm/frames.py::Stream._read_head",
         "_seal(self._seals[1], number, data[: _HEAD.size])",
@@ -1098,6 +1105,13 @@ MUTATIONS = [
         "its.back_to(mark)",
         "pass",
         "tests/test_sampler.py -k fails",
+    ),
+    Mutation(
+        "samples before the first padding are taken for more than they are",
+        "sampling.py::Pass.all_count",
+        "self.done + rows <= begun.first",
+        "self.done <= begun.first",
+        "tests/test_sampler.py -k each_sample_counts",
     ),
     Mutation(
         "a pass that lacks samples is computed",
