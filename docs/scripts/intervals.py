@@ -37,7 +37,7 @@ class Size(NamedTuple):
 
 
 _SAMPLES = ((1_000, 0.01), (300, 0.5), (1_000, 0.5), (1_000, 0.1), (10_000, 0.1), (20_000, 0.01))
-_USERS = ((400, 0.01), (200, 0.5), (400, 0.1), (2_000, 0.1))
+_USERS = ((200, 0.5), (400, 0.1), (2_000, 0.1))
 SIZES = [*(Size(*each, False) for each in _SAMPLES), *(Size(*each, True) for each in _USERS)]
 
 
