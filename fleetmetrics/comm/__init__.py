@@ -15,15 +15,15 @@ An exchange goes like this; all the others, of states, arrays, records and objec
 `Communicator.consult` is that exchange as its users see it. `job` reads where this process stands, from the table in
 `launchers`; `rivals` looks for other processes that claim the same place. `finding` says where rank 0 listens and
 looks for it, by `handshake` it and each worker prove themselves to each other, `door` keeps those who have yet to do
-so, and `frames` are what they say from then on, sealed. `hub` is rank 0's side of the star, `star` the other
-workers', `turns` the line of a worker's threads, and `sockets` the communicator on top. Rank 0 gives up early enough
-for its verdict to reach everybody before the first deadline, and names the ranks that are missing. It has no threads:
-it coordinates inside of its own call. `blocks` puts many states into one payload, `slabs` cuts those that are too
-large for one, and `unions` finds the rows of all workers' keys. `hosts` is a second level beside the star, for many
-workers on several hosts, and `divisible` has the decisions of which its leaders make a part. `groups` says which
-workers a group holds, which has a star of its own; by `boards` those find each other that wait in different ones.
-`util` goes through ``fleet.util`` instead, `mpi` takes what is big over MPI, and `choose` picks a communicator when the
-caller names none.
+so, and `frames` are what they say from then on, sealed. `hub` is rank 0's side of the star, with its `peers` and its
+`meeting`, `star` the other workers', `turns` the line of a worker's threads, and `sockets` the communicator on top.
+Rank 0 gives up early enough for its verdict to reach everybody before the first deadline, and names the ranks that
+are missing. It has no threads: it coordinates inside of its own call. `blocks` puts many states into one payload,
+`slabs` cuts those that are too large for one, and `unions` finds the rows of all workers' keys. `hosts` is a second
+level beside the star, for many workers on several hosts, and `divisible` has the decisions of which its leaders make
+a part. `groups` says which workers a group holds, which has a star of its own; by `boards` those find each other that
+wait in different ones. `util` goes through ``fleet.util`` instead, `mpi` takes what is big over MPI, and `choose`
+picks a communicator when the caller names none.
 """
 
 from __future__ import annotations

@@ -6,13 +6,11 @@ import contextlib
 import json
 import math
 import secrets
-import select
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from typing import NoReturn, Sequence
 
-from fleetmetrics.comm.deadline import Deadline, margin
-from fleetmetrics.comm.door import Door
+from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.failures import called, late_text, raise_trouble, ranks_text, readable
 from fleetmetrics.comm.finding import NotFound, check_descriptors
 from fleetmetrics.comm.frames import (
@@ -29,79 +27,27 @@ from fleetmetrics.comm.frames import (
     Frame,
     Garbled,
     Lost,
-    Poll,
-    Stream,
-    raised_by_a_socket,
 )
-from fleetmetrics.comm.handshake import OTHER_RUN, OTHER_WORLD, TAKEN, Guest, refusal_text
+from fleetmetrics.comm.handshake import Guest
 from fleetmetrics.comm.hosts import Apart, Fold, hosts_of, ranks_in, relay_patience
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.rivals import PAUSE_SECONDS, leave_note
+from fleetmetrics.comm.meeting import Meeting
+from fleetmetrics.comm.peers import Broken, Peer, Peers, gone
+from fleetmetrics.comm.rivals import PAUSE_SECONDS
 from fleetmetrics.comm.star import ACKNOWLEDGING, Channel, Combine, Member, after, error_frame, error_in, interruption
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError, NoChannelError
 
 __all__ = ["Hub"]
 
 _ABANDONED_KEPT = 1024
-#: How many frames of a worker that is ahead are kept by channel, the last ones, and of how many channels.
-_EARLY_KEPT, _EARLY_CHANNELS = 64, 1024
 #: In how many turns rank 0 reads what lies in the sockets at the deadline; it waits for none that goes on sending.
 _LAST_TURNS = 64
 #: A wait that took so much too long means that the process was stopped, and not only that the machine is busy.
 _STOPPED_SECONDS = 1.0
 #: How long rank 0 waits for those who have yet to connect, to tell them of an error.
 _SEE_OFF_SECONDS = 1.0
-
-
 #: How long rank 0 lets those who have just knocked say who they are before it answers: two may claim one rank.
 _HEAR_SECONDS = 0.1
-
-
-class _Broken(Exception):
-    """The star cannot go on; the text says why."""
-
-
-class _Peer:
-    """A connected worker."""
-
-    def __init__(self, rank: int, stream: Stream, round_trip: float, since: int) -> None:
-        self.rank, self.stream, self.round_trip = rank, stream, round_trip
-        self.since = since  # rank 0's last exchange with a result when it came
-        self.lost = False
-
-
-class _Meeting:
-    """One exchange while rank 0 is in it."""
-
-    def __init__(self, channel: Channel, own: Frame, label: str, deadline: Deadline, number: int) -> None:
-        self.channel, self.label, self.call = channel, label, own.call
-        self.number = number  # among the exchanges of all channels
-        self.made = 0  # the last one with a result, once all are known to have had it
-        self.timeout = deadline.timeout
-        self.frames = {0: own}
-        spare = margin(deadline.timeout)
-        #: Until when rank 0 waits for the others, and until when the answer must be on its way.
-        self.end, self.last_moment = deadline.end - 2 * spare, deadline.end - spare
-        self.acknowledged = False
-        self.lost: dict[int, str] = {}  # who could not take the answer, and why
-        self.left = ""  # who was interrupted, and by what
-        self.away: set[int] = set()  # ranks that were
-        self.troubled = own.kind == TROUBLE  # whether somebody has brought an error
-        self.shunned = False  # whether a worker that never arrived has given up: it says why
-        self.bundled: dict[int, tuple[int, ...]] = {}  # by leader: the ranks whose arrivals are in its bundle
-        self.unrelayed: set[int] = set()  # those of them to whom the leader could not send the answer
-        self.apart = False  # whether each has to send its own
-
-    def arrive(self, peer: _Peer, frame: Frame) -> None:
-        """Note a worker's arrival; the first whose deadline comes decides how long rank 0 waits."""
-        self.frames[peer.rank] = frame
-        self.troubled |= frame.kind == TROUBLE
-        frame.made = frame.made or peer.since
-        spare = margin(frame.timeout, peer.round_trip)
-        theirs = time.monotonic() + frame.remaining - peer.round_trip / 2
-        if theirs - 2 * spare < self.end:
-            self.end, self.timeout = theirs - 2 * spare, frame.timeout
-        self.last_moment = min(self.last_moment, theirs - spare)
 
 
 class Hub(Member):
@@ -110,21 +56,15 @@ class Hub(Member):
     def __init__(self, job: Job) -> None:
         check_descriptors(job.world_size)  # before the secret is read, which needs one
         super().__init__(job)
-        self._poll = Poll(many=True, workers=job.world_size)
-        self._door = Door(job, self.secret.key, self._poll)
-        self._peers: dict[int, _Peer] = {}  # by descriptor
-        self._ranks: dict[int, _Peer] = {}
-        self._early: dict[int, dict[int, deque[Frame]]] = {}  # by channel and rank: the last ones, of later exchanges
+        self._peers = Peers(job, self.secret.key)
         self._closed: defaultdict[int, set[int]] = defaultdict(set)  # ranks by the channels that they closed
         self._abandoned: dict[tuple[int, int], Frame] = {}  # by channel and call
-        self._meeting: _Meeting | None = None
-        self._sent_away: set[int] = set()  # ranks that workers of other runs have
+        self._meeting: Meeting | None = None
         self._slept = 0.0  # seconds that a wait took too long
         self._number = 0  # of the last exchange of any channel
         self._answered = ""  # what errors call the last one whose answer went out
         self._parting = 0, ""  # the number of the last one at which all were to hear who had parted, and what
         self._interrupted = False  # whether a frame may have been read and not handled
-        self._lost = ""  # why the star cannot go on
         self._last_word = ""  # what all have been told of it
         self._hosts = {ranks[0]: ranks for ranks in hosts_of(job, self.levels)}  # by leader
         self._introduced = False
@@ -140,10 +80,10 @@ class Hub(Member):
     ) -> Frame:
         """Collect the frames, decide, and answer all; see `Member.exchange`."""
         self._number += 1
-        meeting = self._meeting = _Meeting(channel, frame, label, deadline, self._number)
+        meeting = self._meeting = Meeting(channel, frame, label, deadline, self._number)
         if self.search is not None:  # an interruption may have left its board
             self.search.close()
-        self.search = self.searching(channel, frame.call, label, self._poll)
+        self.search = self.searching(channel, frame.call, label, self._peers.poll)
         try:
             channel.calls = frame.call
             answer = self._decided(meeting, combine)
@@ -152,9 +92,10 @@ class Hub(Member):
             if self._hosts and not self._introduced:  # before the answer, so that all know of it at the next exchange
                 self._introduce()
             relayed = {rank for ranks in meeting.bundled.values() for rank in ranks[1:]}
-            self._send_all(answer, deadline, [peer for peer in self._peers.values() if peer.rank not in relayed])
+            direct = [peer for peer in self._peers.by_descriptor.values() if peer.rank not in relayed]
+            self._peers.send_all(answer, deadline, direct, meeting.lost)
             if relayed:
-                self._send_all(answer, deadline, self._left_out(meeting))
+                self._peers.send_all(answer, deadline, self._left_out(meeting), meeting.lost)
             self._confirm(meeting)
             self.made, self.label = meeting.number, self._answered
             self.join()
@@ -167,7 +108,7 @@ class Hub(Member):
             except BaseException:  # Ctrl-C, and again while rank 0 tells the others, who wait for the word all the same
                 self._give_up(channel, frame.call, label, error)
                 raise
-            if isinstance(error, _Broken):
+            if isinstance(error, Broken):
                 raise CommunicatorError(self.broken) from None
             raise
         finally:
@@ -177,7 +118,7 @@ class Hub(Member):
 
     def _give_up(self, channel: Channel, call: int, label: str, error: BaseException) -> None:
         """Let all hear at once why there is no result: of Ctrl-C and sys.exit, too. What has begun may be repeated."""
-        if isinstance(error, _Broken):
+        if isinstance(error, Broken):
             self._spread(channel, call, str(error))
             self.broken = self._last_word
         elif channel.calls == call:  # else it has not begun
@@ -196,19 +137,16 @@ class Hub(Member):
 
     def tell_all(self, frame: Frame) -> None:
         """Tell the connected workers; see `Member.tell_all`."""
-        for peer in self._peers.values():
-            self._tell(peer, frame)
+        for peer in self._peers.by_descriptor.values():
+            self._peers.tell(peer, frame)
 
     def close(self) -> None:
         """Close all sockets."""
-        self._poll.close()
-        for peer in self._peers.values():
-            peer.stream.close()
-        self._door.close()
+        self._peers.close()
         if self.search is not None:
             self.search.close()
 
-    def _decided(self, meeting: _Meeting, combine: Combine) -> Frame:
+    def _decided(self, meeting: Meeting, combine: Combine) -> Frame:
         """The answer to all that was brought; what has come in bundles and does not go together is asked for anew."""
         while True:
             try:
@@ -216,7 +154,7 @@ class Hub(Member):
             except Apart:
                 self._take_apart(meeting)
 
-    def _decide(self, meeting: _Meeting, frames: Sequence[Frame], combine: Combine) -> Frame:
+    def _decide(self, meeting: Meeting, frames: Sequence[Frame], combine: Combine) -> Frame:
         made = [frame.made for frame in frames]
         last = max(made)
         if min(made) < last:
@@ -234,7 +172,7 @@ class Hub(Member):
                 readable(f"{ranks_text([0])} failed to combine: {type(error).__name__}: {error}")
             ) from error
 
-    def _say_who_parted(self, meeting: _Meeting, made: list[int]) -> NoReturn:
+    def _say_who_parted(self, meeting: Meeting, made: list[int]) -> NoReturn:
         last = max(made)
         parting, text = self._parting
         if last != parting:  # else some have yet to hear what the others were told
@@ -250,20 +188,19 @@ class Hub(Member):
 
     # Collecting
 
-    def _collect(self, meeting: _Meeting) -> list[Frame]:
+    def _collect(self, meeting: Meeting) -> list[Frame]:
         """Wait for everybody; return the frames by rank."""
-        if self._lost or self._last_word:
-            raise _Broken(self._lost)
-        if len(self._peers) < self.job.world_size - 1:
+        if self._peers.lost or self._last_word:
+            raise Broken(self._peers.lost)
+        if not self._peers.all_here:
             self._open_door(meeting)
         self._slept = 0.0
         world = self.job.world_size
         gave_up: list[str] = []
-        for rank, frames in self._early.pop(meeting.channel.number, {}).items():
-            for frame in frames:
-                self._sort(self._ranks[rank], frame, gave_up)
+        for peer, frame in self._peers.kept(meeting.channel.number):
+            self._sort(peer, frame, gave_up)
         if self._interrupted:
-            for peer in [peer for peer in self._peers.values() if peer.stream.last is not None]:
+            for peer in [peer for peer in self._peers.by_descriptor.values() if peer.stream.last is not None]:
                 self._read(peer, gave_up)
             self._interrupted = False
         self._check_present(meeting)
@@ -278,7 +215,7 @@ class Hub(Member):
             try:
                 if self._receive(until, gave_up) and turns < _LAST_TURNS:
                     continue
-            except _Broken:
+            except Broken:
                 if gave_up:  # its last word comes before its end, which is for the next exchange
                     continue
                 raise
@@ -288,31 +225,31 @@ class Hub(Member):
                 raise DeadlineError(self._missing(meeting))
             just_arrived = False
             if self.search is not None and not arrived:
-                self.search.missing = [called(rank) for rank in self._absent(meeting)]
+                self.search.missing = [called(rank) for rank in meeting.absent(self.job.world_size)]
                 self.search.look(meeting.end)
             if self.watch is not None:
                 self.watch.waits()
-            if self._door.unproven:
+            if self._peers.door.unproven:
                 self._check_unproven(meeting)
             if not arrived and time.monotonic() >= meeting.end:
                 raise DeadlineError(self._missing(meeting))
             if noted := self.noted():
-                raise _Broken(noted)
+                raise Broken(noted)
 
-    def _check_unproven(self, meeting: _Meeting) -> None:
+    def _check_unproven(self, meeting: Meeting) -> None:
         """Raise if all that are missing know another secret; who is connected has proved itself, and is only late."""
-        absent = self._absent(meeting)
-        if absent and not any(rank in self._ranks for rank in absent):
-            self._door.check_unproven(absent)
+        absent = meeting.absent(self.job.world_size)
+        if absent and not any(rank in self._peers.by_rank for rank in absent):
+            self._peers.door.check_unproven(absent)
 
-    def _is_alone(self, meeting: _Meeting) -> bool:
+    def _is_alone(self, meeting: Meeting) -> bool:
         """Whether no other process of this machine claims a rank of this run; False while that is not sure."""
         found = self.rival(last=time.monotonic() >= meeting.end)
         if found is not None and found.sure:
-            raise _Broken(found.text)
+            raise Broken(found.text)
         return found is None
 
-    def _end_of_wait(self, meeting: _Meeting) -> float:
+    def _end_of_wait(self, meeting: Meeting) -> float:
         """Until when rank 0 may sleep; before it has met the others, it looks around."""
         if self.search is not None:
             return min(meeting.end, self.search.next)
@@ -320,15 +257,15 @@ class Hub(Member):
             return meeting.end
         return min(meeting.end, time.monotonic() + PAUSE_SECONDS)
 
-    def _look_again(self, meeting: _Meeting) -> None:
+    def _look_again(self, meeting: Meeting) -> None:
         """Raise if somebody gave up in the meantime: after this the answer stands."""
         gave_up: list[str] = []
         hears_until = time.monotonic() + _HEAR_SECONDS
         try:
-            while self._receive(hears_until if self._door.has_new_guests() else 0, gave_up):
+            while self._receive(hears_until if self._peers.door.has_new_guests() else 0, gave_up):
                 if time.monotonic() > meeting.last_moment:
                     break
-        except _Broken:
+        except Broken:
             if not gave_up:
                 raise
         if gave_up:
@@ -338,33 +275,27 @@ class Hub(Member):
                 f"{ranks_text([0])} needed more than the {meeting.timeout:g} s that there are at {meeting.label}."
             )
 
-    def _absent(self, meeting: _Meeting) -> list[int]:
-        return [rank for rank in range(self.job.world_size) if rank not in meeting.frames]
-
-    def _missing(self, meeting: _Meeting) -> str:
-        missing = self._absent(meeting)
-        connected = any(rank in self._ranks for rank in missing)
+    def _missing(self, meeting: Meeting) -> str:
+        missing = meeting.absent(self.job.world_size)
+        connected = any(rank in self._peers.by_rank for rank in missing)
         text = late_text(missing, "arrive" if connected else "connect", meeting.timeout, meeting.label)
-        strangers = [rank for rank in missing if rank in self._sent_away]
+        strangers = [rank for rank in missing if rank in self._peers.sent_away]
         if strangers:
             text += f" Of another run {ranks_text(strangers)} came and was sent away; this one is {self.job.title}."
         if self.search is not None:
             text += self.search.words
-        if self._door.deaf_until:
+        if self._peers.door.deaf_until:
             deaf = ranks_text([0]).capitalize()
             text += f" {deaf} has no file descriptor left to accept anybody: close files, or raise ulimit -n."
         return text
 
-    def _sort(self, peer: _Peer, frame: Frame, gave_up: list[str]) -> None:
+    def _sort(self, peer: Peer, frame: Frame, gave_up: list[str]) -> None:
         """Take what belongs to this exchange, and keep what is early; a verdict on an earlier one is on its way."""
         meeting = self._meeting
         if meeting is not None and frame.made == meeting.number:  # it has the answer, and is elsewhere by now
             meeting.acknowledged = True
         if meeting is None or frame.channel != meeting.channel.number or frame.call > meeting.call:
-            frames = self._early.setdefault(frame.channel, {})
-            frames.setdefault(peer.rank, deque(maxlen=_EARLY_KEPT)).append(frame)
-            if len(self._early) > _EARLY_CHANNELS:
-                self._early.pop(next(iter(self._early)))
+            self._peers.keep(peer, frame)
         if meeting is None or frame.channel != meeting.channel.number or frame.call < meeting.call:
             return
         if frame.call > meeting.call:
@@ -394,7 +325,7 @@ class Hub(Member):
             meeting.shunned |= peer.rank not in meeting.frames
             gave_up.append(_words_of(peer, frame))
 
-    def _check_present(self, meeting: _Meeting) -> None:
+    def _check_present(self, meeting: Meeting) -> None:
         """Raise if somebody was interrupted, or has closed the channel before it arrived."""
         if meeting.left:
             raise CommunicatorError(meeting.left)
@@ -404,43 +335,44 @@ class Hub(Member):
 
     def _receive(self, end: float, gave_up: list[str]) -> bool:
         """Handle what happens until then; False if nothing did."""
-        door = self._door
+        door = self._peers.door
         until = door.look(end) if end and (door.guests or door.deaf_until or door.unproven) else end
-        events = self._poll.wait(until)
+        events = self._peers.poll.wait(until)
         if until:
             self._slept = max(self._slept, time.monotonic() - until)
-            events = events or self._poll.wait()  # after a SIGCONT epoll says that time is over, and no more
+            events = events or self._peers.poll.wait()  # after a SIGCONT epoll says that time is over, and no more
         for descriptor, _ in events:
-            peer = self._peers.get(descriptor)
+            peer = self._peers.by_descriptor.get(descriptor)
             if peer is not None:
                 self._read(peer, gave_up)
                 continue
-            guest = self._door.handle(descriptor)
+            guest = self._peers.door.handle(descriptor)
             if guest is not None:
                 self._admit(guest)
             elif self.search is not None:
                 self.search.hear(descriptor)
         return bool(events)
 
-    def _read(self, peer: _Peer, gave_up: list[str]) -> None:
+    def _read(self, peer: Peer, gave_up: list[str]) -> None:
         stream = peer.stream
         if stream.sending:
             with contextlib.suppress(Lost):  # that it has gone away is for reading to find, after its last words
                 stream.flush()
-                self._watch(peer)
+                self._peers.watch(peer)
         try:
             frame = stream.last or stream.receive()
         except Garbled as error:
-            self._lose(peer, f"what {ranks_text([peer.rank])} sends to {ranks_text([0])} cannot be trusted: {error}.")
+            told = f"what {ranks_text([peer.rank])} sends to {ranks_text([0])} cannot be trusted: {error}."
+            self._peers.lose(peer, told)
         except Lost:
             if stream.heard:
-                self._lose(peer, _gone(peer))
-            self._dismiss(peer)  # lost before a word was said: it connects once more
+                self._peers.lose(peer, gone(peer))
+            self._peers.dismiss(peer)  # lost before a word was said: it connects once more
             return
         if frame is None:
             return
         if frame.kind == CLOSED and not frame.channel:
-            self._dismiss(peer)
+            self._peers.dismiss(peer)
             return
         if frame.kind == CLOSED:
             self._closed[frame.channel].add(peer.rank)
@@ -450,29 +382,15 @@ class Hub(Member):
         if frame.kind in (CLOSED, LEFT) and self._meeting is not None:
             self._check_present(self._meeting)
 
-    def _lose(self, peer: _Peer, why: str) -> NoReturn:
-        peer.lost, self._lost = True, why
-        self._poll.unregister(peer.stream)
-        raise _Broken(why) from None
-
-    def _dismiss(self, peer: _Peer) -> None:
-        """Let a worker go that may come back."""
-        self._poll.unregister(peer.stream)
-        self._peers.pop(peer.stream.fileno(), None)
-        self._ranks.pop(peer.rank, None)
-        for frames in self._early.values():  # it has closed everything since
-            frames.pop(peer.rank, None)
-        peer.stream.close()
-
     # Connecting
 
     def listen(self) -> None:
         """Open the port now, and not at the first exchange."""
-        self._door.open(math.inf)
+        self._peers.door.open(math.inf)
 
-    def _open_door(self, meeting: _Meeting) -> None:
+    def _open_door(self, meeting: Meeting) -> None:
         try:
-            self._door.open(meeting.end)
+            self._peers.door.open(meeting.end)
         except NotFound as error:
             raise DeadlineError(
                 f"{ranks_text([0])} did not listen within {meeting.timeout:g} s at {meeting.label}: {error}"
@@ -481,47 +399,16 @@ class Hub(Member):
             noted = self.noted()
             if isinstance(error, NoChannelError) and not noted:
                 raise
-            raise _Broken(noted or str(error)) from None  # another rank 0 of this run stands there, or has stood
+            raise Broken(noted or str(error)) from None  # another rank 0 of this run stands there, or has stood
 
     def _admit(self, guest: Guest) -> None:
-        """Let a worker in that has proved itself, if its rank is free."""
-        earlier = self._ranks.get(guest.rank)
-        if guest.run != self.job.name:
-            self._sent_away.add(guest.rank)
-            self._door.refuse(guest, OTHER_RUN, self.job.title)
-            return
-        if guest.world_size != self.job.world_size or guest.rank >= self.job.world_size:
-            self._door.refuse(guest, OTHER_WORLD)
-            raise _Broken(refusal_text(OTHER_WORLD, guest.rank, guest.world_size))
-        if guest.rank == 0 or (earlier is not None and earlier.stream.heard):
-            self._door.refuse(guest, TAKEN)
-            if self.job.claimed:
-                leave_note(refusal_text(TAKEN, guest.rank, guest.world_size))
-            raise _Broken(refusal_text(TAKEN, guest.rank, guest.world_size))
-        if earlier is not None:  # its first connection was lost
-            self._dismiss(earlier)
-        descriptor = guest.sock.fileno()
-        try:
-            peer = _Peer(guest.rank, self._door.admit(guest), time.monotonic() - guest.came, self.made)
-            self._peers[descriptor] = self._ranks[guest.rank] = peer
-        except BaseException as error:  # it comes again
-            self._door.drop(guest)
-            if isinstance(error, OSError) and raised_by_a_socket(error):
-                return
-            raise
-        for verdict in self._abandoned.values():
-            self._tell(peer, verdict)
+        """Let a worker in, and tell it of the exchanges that rank 0 has given up."""
+        peer = self._peers.admit(guest, self.made)
+        if peer is not None:
+            for verdict in self._abandoned.values():
+                self._peers.tell(peer, verdict)
 
     # Answering
-
-    def _tell(self, peer: _Peer, verdict: Frame) -> None:
-        with contextlib.suppress(Lost):  # that it has gone away is for the next exchange to find
-            peer.stream.send(verdict)
-            self._watch(peer)
-
-    def _watch(self, peer: _Peer) -> None:
-        if not peer.lost:
-            self._poll.modify(peer.stream)
 
     def _abandon(self, verdict: Frame) -> None:
         """Tell everybody, the late ones too: they find the verdict when they come, or when they connect."""
@@ -530,42 +417,9 @@ class Hub(Member):
         self.tell_all(verdict)
         meeting, self._meeting = self._meeting, None
         end = min(meeting.end, time.monotonic() + _SEE_OFF_SECONDS) if meeting is not None else 0.0
-        while self._door.is_open and len(self._ranks) < self.job.world_size - 1 and time.monotonic() < end:
-            with contextlib.suppress(_Broken, FleetMetricsError):  # this process may end before they connect
+        while self._peers.door.is_open and not self._peers.all_here and time.monotonic() < end:
+            with contextlib.suppress(Broken, FleetMetricsError):  # this process may end before they connect
                 self._receive(end, [])
-
-    def _send_all(self, frame: Frame, deadline: Deadline, peers: Sequence[_Peer]) -> None:
-        assert self._meeting is not None
-        lost = self._meeting.lost
-        waiting: dict[int, _Peer] = {}
-        for peer in peers:
-            try:
-                peer.stream.send(frame)
-                if peer.stream.sending:
-                    waiting[peer.stream.fileno()] = peer
-            except Lost:
-                lost[peer.rank] = _gone(peer)
-        if waiting:
-            self._send_rest(waiting, deadline)
-
-    def _send_rest(self, waiting: dict[int, _Peer], deadline: Deadline) -> None:
-        """Send what the sockets did not take at once."""
-        assert self._meeting is not None
-        lost, unsent = self._meeting.lost, Poll()
-        for peer in waiting.values():
-            unsent.register(peer.stream, select.POLLOUT)
-        while waiting and deadline.remaining:
-            for descriptor, _ in unsent.wait(deadline.end):
-                peer = waiting[descriptor]
-                try:
-                    peer.stream.flush()
-                except Lost:
-                    lost[peer.rank] = _gone(peer)
-                if not peer.stream.sending or peer.rank in lost:
-                    unsent.unregister(descriptor)
-                    del waiting[descriptor]
-        for peer in waiting.values():
-            lost[peer.rank] = f"{ranks_text([peer.rank])} stopped in the middle of an answer."
 
     # The second level, see `hosts`
 
@@ -576,10 +430,10 @@ class Hub(Member):
         for ranks in self._hosts.values():
             told = Frame(HOST, 0, json.dumps([number, ranks]).encode())
             for rank in ranks:
-                if rank in self._ranks:
-                    self._tell(self._ranks[rank], told)
+                if rank in self._peers.by_rank:
+                    self._peers.tell(self._peers.by_rank[rank], told)
 
-    def _take_bundle(self, meeting: _Meeting, peer: _Peer, frame: Frame) -> None:
+    def _take_bundle(self, meeting: Meeting, peer: Peer, frame: Frame) -> None:
         ranks = ranks_in(frame, self._hosts.get(peer.rank, ()))
         if meeting.apart or not ranks or any(rank in meeting.frames for rank in ranks):
             self._tell_apart(meeting, [rank for rank in ranks or [peer.rank] if rank not in meeting.frames])
@@ -588,7 +442,7 @@ class Hub(Member):
         meeting.frames.update(dict.fromkeys(ranks, frame))
         meeting.bundled[peer.rank] = ranks
 
-    def _take_apart(self, meeting: _Meeting) -> None:
+    def _take_apart(self, meeting: Meeting) -> None:
         """Ask all whose arrivals have come in bundles for their own."""
         meeting.apart, meeting.bundled = True, {}
         ranks = [rank for rank, frame in meeting.frames.items() if frame.kind == BUNDLE]
@@ -596,30 +450,30 @@ class Hub(Member):
             del meeting.frames[rank]
         self._tell_apart(meeting, ranks)
 
-    def _tell_apart(self, meeting: _Meeting, ranks: Sequence[int]) -> None:
+    def _tell_apart(self, meeting: Meeting, ranks: Sequence[int]) -> None:
         told = Frame(APART, meeting.call, channel=meeting.channel.number)
         for rank in ranks:
-            if rank in self._ranks:
-                self._tell(self._ranks[rank], told)
+            if rank in self._peers.by_rank:
+                self._peers.tell(self._peers.by_rank[rank], told)
 
-    def _left_out(self, meeting: _Meeting) -> list[_Peer]:
+    def _left_out(self, meeting: Meeting) -> list[Peer]:
         """Wait a moment for the leaders to say that all of their hosts have the answer; return who may not have it."""
         end = min(time.monotonic() + relay_patience(meeting.timeout), meeting.last_moment)
         while time.monotonic() < end:
             if not any(self._is_heard(meeting, rank) for rank in meeting.bundled):
                 break
-            with contextlib.suppress(_Broken, CommunicatorError):  # which `_confirm`, or the next exchange, finds again
+            with contextlib.suppress(Broken, CommunicatorError):  # which `_confirm`, or the next exchange, finds again
                 self._receive(end, [])
         ranks = meeting.unrelayed.union(*meeting.bundled.values()).difference(meeting.bundled)
-        return [self._ranks[rank] for rank in ranks if rank in self._ranks]
+        return [self._peers.by_rank[rank] for rank in ranks if rank in self._peers.by_rank]
 
-    def _is_heard(self, meeting: _Meeting, rank: int) -> bool:
+    def _is_heard(self, meeting: Meeting, rank: int) -> bool:
         """Whether a worker may still say something of this exchange."""
-        return rank in self._ranks and not self._ranks[rank].lost and rank not in meeting.away
+        return rank in self._peers.by_rank and not self._peers.by_rank[rank].lost and rank not in meeting.away
 
-    def _confirm(self, meeting: _Meeting) -> None:
+    def _confirm(self, meeting: Meeting) -> None:
         """Wait until one of the others has the answer: if none has, no worker may have a result."""
-        asked = [peer for rank, peer in self._ranks.items() if rank <= ACKNOWLEDGING]
+        asked = [peer for rank, peer in self._peers.by_rank.items() if rank <= ACKNOWLEDGING]
         meeting.acknowledged |= self.job.world_size == 1
         why, turns = "", 0
         while not meeting.acknowledged and [peer for peer in asked if not (peer.lost or peer.rank in meeting.away)]:
@@ -628,16 +482,16 @@ class Hub(Member):
                 turns += time.monotonic() >= meeting.last_moment
                 if turns and (not happened or turns >= _LAST_TURNS):
                     break
-            except (_Broken, CommunicatorError) as reason:
+            except (Broken, CommunicatorError) as reason:
                 why = why or str(reason)
-        for rank, peer in self._ranks.items():
+        for rank, peer in self._peers.by_rank.items():
             if peer.lost:
-                meeting.lost.setdefault(rank, why or _gone(peer))
+                meeting.lost.setdefault(rank, why or gone(peer))
         if not meeting.acknowledged:
             ranks = [peer.rank for peer in asked]
             if meeting.lost:
                 lost = next(iter(meeting.lost.values()))
-                raise _Broken(f"{lost} {ranks_text(ranks)} may have a result of {meeting.label} all the same.")
+                raise Broken(f"{lost} {ranks_text(ranks)} may have a result of {meeting.label} all the same.")
             if meeting.away:
                 raise CommunicatorError(meeting.left)
             raise DeadlineError(late_text(ranks, "confirm the result", meeting.timeout, meeting.label))
@@ -645,24 +499,20 @@ class Hub(Member):
     def _spread(self, channel: Channel, call: int, reason: str) -> None:
         """Let this and every later call raise, here and on the others; say who may have parted at the one before."""
         if not self._last_word:
-            lost = {rank for rank, peer in self._ranks.items() if peer.lost}
+            lost = {rank for rank, peer in self._peers.by_rank.items() if peer.lost}
             lost.update(self._meeting.lost if self._meeting is not None else ())
             others = [rank for rank in range(self.job.world_size) if rank not in lost]
             if lost:
                 reason += after(self.label, ranks_text(others), ranks_text(lost))
             self._last_word = reason
-        for peer in self._peers.values():
+        for peer in self._peers.by_descriptor.values():
             peer.stream.keep_unsent()
         self._abandon(error_frame(channel.number, call, CommunicatorError(self._last_word), broken=True))
-        self._door.close()
+        self._peers.door.close()
 
 
-def _words_of(peer: _Peer, frame: Frame) -> str:
+def _words_of(peer: Peer, frame: Frame) -> str:
     """What a worker says of its leaving."""
     with contextlib.suppress(UnicodeDecodeError):
         return readable(frame.header.decode())
     return f"{ranks_text([peer.rank])} left, and what it said cannot be read."
-
-
-def _gone(peer: _Peer) -> str:
-    return f"{ranks_text([peer.rank])} has gone away: its process ended, or it closed the channel. Look at its log."

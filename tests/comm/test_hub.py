@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator, Sequence
 
 import pytest
 
-from fleetmetrics.comm import SocketCommunicator, hub
+from fleetmetrics.comm import SocketCommunicator, peers
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.finding import connect
 from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, TROUBLE, Frame, Stream
@@ -119,7 +119,7 @@ def test_strangers_in_the_name_of_a_worker_that_is_connected_change_nothing(thre
     first.say(ACK, 1, b"")
     found.result(10)
     now = time.monotonic()
-    first.hub._star._door.unproven = {1: (now - 90, now, 99), 2: (now - 90, now, 99)}
+    first.hub._star._peers.door.unproven = {1: (now - 90, now, 99), 2: (now - 90, now, 99)}
     found = first.begin(timeout=0.6)
     first.say(ARRIVAL, 2)
     with pytest.raises(DeadlineError, match="rank 2 did not arrive"):
@@ -360,7 +360,7 @@ def test_a_worker_that_has_closed_all_it_had_comes_in_anew(play: Play) -> None:
     assert play.hear().kind == ANSWER
     play.say(ACK, 1, b"")
     assert found.result(10) == ["of rank 0", "of rank 1"]
-    assert not any(play.hub._star._early.values())  # type: ignore[attr-defined]
+    assert not any(play.hub._star._peers.early.values())  # type: ignore[attr-defined]
 
 
 def test_a_second_worker_of_a_rank_is_an_error_on_all(play: Play) -> None:
@@ -411,7 +411,7 @@ def test_what_a_worker_says_of_the_next_exchange_ahead_of_it_ends_that_at_once(p
     with pytest.raises(CommunicatorError, match="rank 1 has had enough"):
         play.begin(timeout=20).result(15)
     assert time.monotonic() - start < SLACK
-    assert not any(play.hub._star._early.values())  # type: ignore[attr-defined]
+    assert not any(play.hub._star._peers.early.values())  # type: ignore[attr-defined]
 
 
 def test_an_exchange_that_rank_0_never_began_is_told_and_counted(play: Play) -> None:
@@ -450,7 +450,7 @@ def test_who_may_be_a_rival_is_waited_for_until_that_is_sure(play: Play, monkeyp
     start = time.monotonic()
     found = play.begin(timeout=20)
     play.say(ARRIVAL, 1)
-    star._door.unproven[1] = start - 90, start, 99  # a stranger in its name, who has come since
+    star._peers.door.unproven[1] = start - 90, start, 99  # a stranger in its name, who has come since
     assert play.hear().kind == ANSWER
     play.say(ACK, 1, b"")
     assert found.result(15) == ["of rank 0", "of rank 1"] and next(looks, None) is None
@@ -481,10 +481,10 @@ def test_a_second_worker_of_a_rank_is_noted_for_those_who_come_later(
 ) -> None:
     """But not by a communicator whose place another program chose: the environment may be another run's."""
     star, notes = play.hub._star, []
-    star.job = replace(star.job, claimed=claimed)
+    star.job = star._peers._job = replace(star.job, claimed=claimed)
     monkeypatch.setattr(star, "check_place", lambda: None)
     monkeypatch.setattr(star, "noted", lambda: "")
-    monkeypatch.setattr(hub, "leave_note", notes.append)
+    monkeypatch.setattr(peers, "leave_note", notes.append)
     found = play.begin(timeout=20)
     with pytest.raises(CommunicatorError, match="two processes"):
         connect(replace(play.worker, rank=0), star.secret.key, time.monotonic() + 5)
@@ -554,9 +554,9 @@ def test_who_keeps_sending_holds_rank_0_no_longer_than_its_deadline(play: Play) 
     assert time.monotonic() - start < 1.0 + SLACK
     over.set()
     thread.join(10)
-    early = play.hub._star._early  # type: ignore[attr-defined]
-    assert len(early) <= hub._EARLY_CHANNELS
-    assert max(len(frames) for ranks in early.values() for frames in ranks.values()) <= hub._EARLY_KEPT
+    early = play.hub._star._peers.early  # type: ignore[attr-defined]
+    assert len(early) <= peers._EARLY_CHANNELS
+    assert max(len(frames) for ranks in early.values() for frames in ranks.values()) <= peers._EARLY_KEPT
 
 
 @pytest.mark.parametrize("kind", [TROUBLE, LEFT, GAVE_UP])

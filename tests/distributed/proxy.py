@@ -209,24 +209,22 @@ class Proxy:
             data = b""
         way.unread += data
         due = time.monotonic() + self._delay
-        message = None
         try:
             while (message := self._message(link, way)) is not None:
                 way.number += 1
-                for part in [message.data] if self._edit is None else self._edit(message):
-                    way.queue.append((due, part))
+                try:
+                    parts = [message.data] if self._edit is None else self._edit(message)
+                except Hold as order:  # what has come with this message is held back, too
+                    if order.first:
+                        way.queue.append((due, order.first))
+                    self._forward(link)
+                    link.held = True
+                    parts = [] if order.first else [message.data]
+                way.queue.extend((due, part) for part in parts)
         except Cut as order:
             way.queue.append((due, order.first))
             self._forward(link)
             self._close(link, order.reset)
-        except Hold as order:
-            assert message is not None
-            if order.first:
-                way.queue.append((due, order.first))
-            self._forward(link)
-            link.held = True
-            if not order.first:
-                way.queue.append((due, message.data))
         if not data:
             way.ended = True
             way.queue.append((due, None))

@@ -522,7 +522,7 @@ MUTATIONS = [
     Mutation(
         "rank 0 believes that a leader has sent its answer on",
         "comm/hub.py::Hub._left_out",
-        "return [self._ranks[rank] for rank in ranks if rank in self._ranks]",
+        "return [self._peers.by_rank[rank] for rank in ranks if rank in self._peers.by_rank]",
         "return []",
         "tests/distributed/test_hosts.py -k 'leader_that_stops and answered'",
     ),
@@ -684,7 +684,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a worker that has connected anew is told that it has parted",
-        "comm/hub.py::_Meeting.arrive",
+        "comm/meeting.py::Meeting.arrive",
         "frame.made = frame.made or peer.since",
         "pass",
         "tests/comm/test_hub.py -k anew",
@@ -692,7 +692,7 @@ MUTATIONS = [
     Mutation(
         "a worker that gives up as rank 0 decides is not heard",
         "comm/hub.py::Hub._look_again",
-        "            while self._receive(hears_until if self._door.has_new_guests() else 0, gave_up):",
+        "            while self._receive(hears_until if self._peers.door.has_new_guests() else 0, gave_up):",
         "            while False:",
         "tests/comm/test_hub.py -k gives_up",
     ),
@@ -1772,7 +1772,7 @@ MUTATIONS = [
     # -- what rank 0 decides, at its door and beside it -------------------------------------------------------
     Mutation(
         "the last deadline of all workers ends the wait of rank 0",
-        "comm/hub.py::_Meeting.arrive",
+        "comm/meeting.py::Meeting.arrive",
         "if theirs - 2 * spare < self.end:",
         "if theirs - 2 * spare > self.end:",
         "tests/comm/test_hub.py -k first_deadline",
@@ -1787,7 +1787,7 @@ MUTATIONS = [
     Mutation(
         "nobody hears that a worker was lost after the answer",
         "comm/hub.py::Hub._confirm",
-        "meeting.lost.setdefault(rank, why or _gone(peer))",
+        "meeting.lost.setdefault(rank, why or gone(peer))",
         "pass",
         "tests/comm/test_hub.py -k lost_after_the_answer",
     ),
@@ -1801,7 +1801,7 @@ MUTATIONS = [
     Mutation(
         "rank 0 may end before those who are connecting hear of its error",
         "comm/hub.py::Hub._abandon",
-        "while self._door.is_open and",
+        "while self._peers.door.is_open and",
         "while False and",
         "tests/comm/test_hub.py -k connects_at_once",
     ),
@@ -1864,7 +1864,7 @@ MUTATIONS = [
     Mutation(
         "a stranger's tries in the name of a connected worker count",
         "comm/hub.py::Hub._check_unproven",
-        " and not any(rank in self._ranks for rank in absent)",
+        " and not any(rank in self._peers.by_rank for rank in absent)",
         "",
         "tests/comm/test_hub.py -k in_the_name_of",
     ),
@@ -2130,7 +2130,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the error that a worker brings is overheard",
-        "comm/hub.py::_Meeting.arrive",
+        "comm/meeting.py::Meeting.arrive",
         "self.troubled |= frame.kind == TROUBLE",
         "pass",
         "tests/comm/test_hub.py -k trouble",

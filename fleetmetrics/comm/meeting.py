@@ -1,0 +1,50 @@
+"""One exchange while rank 0 is in it: who has arrived, with what, and until when it waits."""
+
+from __future__ import annotations
+
+import time
+
+from fleetmetrics.comm.deadline import Deadline, margin
+from fleetmetrics.comm.frames import TROUBLE, Frame
+from fleetmetrics.comm.peers import Peer
+from fleetmetrics.comm.star import Channel
+
+__all__ = ["Meeting"]
+
+
+class Meeting:
+    """One exchange while rank 0 is in it."""
+
+    def __init__(self, channel: Channel, own: Frame, label: str, deadline: Deadline, number: int) -> None:
+        self.channel, self.label, self.call = channel, label, own.call
+        self.number = number  # among the exchanges of all channels
+        self.made = 0  # the last one with a result, once all are known to have had it
+        self.timeout = deadline.timeout
+        self.frames = {0: own}
+        spare = margin(deadline.timeout)
+        #: Until when rank 0 waits for the others, and until when the answer must be on its way.
+        self.end, self.last_moment = deadline.end - 2 * spare, deadline.end - spare
+        self.acknowledged = False
+        self.lost: dict[int, str] = {}  # who could not take the answer, and why
+        self.left = ""  # who was interrupted, and by what
+        self.away: set[int] = set()  # ranks that were
+        self.troubled = own.kind == TROUBLE  # whether somebody has brought an error
+        self.shunned = False  # whether a worker that never arrived has given up: it says why
+        self.bundled: dict[int, tuple[int, ...]] = {}  # by leader: the ranks whose arrivals are in its bundle
+        self.unrelayed: set[int] = set()  # those of them to whom the leader could not send the answer
+        self.apart = False  # whether each has to send its own
+
+    def arrive(self, peer: Peer, frame: Frame) -> None:
+        """Note a worker's arrival; the first whose deadline comes decides how long rank 0 waits."""
+        self.frames[peer.rank] = frame
+        self.troubled |= frame.kind == TROUBLE
+        frame.made = frame.made or peer.since
+        spare = margin(frame.timeout, peer.round_trip)
+        theirs = time.monotonic() + frame.remaining - peer.round_trip / 2
+        if theirs - 2 * spare < self.end:
+            self.end, self.timeout = theirs - 2 * spare, frame.timeout
+        self.last_moment = min(self.last_moment, theirs - spare)
+
+    def absent(self, world_size: int) -> list[int]:
+        """The ranks that have yet to arrive."""
+        return [rank for rank in range(world_size) if rank not in self.frames]
