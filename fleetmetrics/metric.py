@@ -308,10 +308,16 @@ class Metric(Accumulator[Value]):
         Raises:
             InvalidInputError: `batch_statistics` leaves out a state, or fills one that was not declared.
         """
+        states, increments = self.states, []
+        if type(self).batch_statistics is Metric.batch_statistics and 0 < len(self._filled_by) == len(states):
+            for name, (function, settings) in self._filled_by.items():  # as of most metrics: nothing can be left out
+                increment = function(batch, *settings)
+                if increment is not None:
+                    increments.append((states[name], increment))
+            return increments
         found = self.batch_statistics(batch)
-        if found.keys() != self.states.keys():
+        if found.keys() != states.keys():
             self._raise_not_declared(found)
-        states = self.states
         return [(states[name], increment) for name, increment in found.items() if increment is not None]
 
     def _raise_not_declared(self, found: Mapping[str, Any]) -> None:
