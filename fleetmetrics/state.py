@@ -51,7 +51,7 @@ class State:
         name: its name; unique in the process once it lives in a static program.
         shape: its shape, fixed.
         dtype: ``"int64"`` or ``"float64"``; an int64 state becomes float64 when floats are added to it.
-        reduction: one of `fleetmetrics.numbers.REDUCTIONS`.
+        reduction: one of `fleetmetrics.numbers.REDUCTIONS`; or another one, of a class that reduces by itself.
         key: what it counts. In a collection, states of equal name, shape, reduction and key are one; None
             never shares.
     """

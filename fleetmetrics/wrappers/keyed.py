@@ -86,7 +86,7 @@ class KeyTable(State):
     chosen_of = 0
 
     def __init__(self, name: str, by: str, limit: int, key: Any) -> None:
-        super().__init__(name, (), "int64", "sum", key)
+        super().__init__(name, (), "int64", "union", key)
         self.by, self.limit = by, limit
 
     @property
