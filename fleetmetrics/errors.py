@@ -50,6 +50,7 @@ class DataError(InvalidInputError):
     """Data in a file or a frame are not what they should be: the message names the file, the column and the row."""
 
     evaluated: Any = None  # what was made of the files that could be used
+    of_row: bool = False  # whether a row is at fault, and not the file as a whole
 
 
 class AssertedInputError(InvalidInputError, AssertionError):

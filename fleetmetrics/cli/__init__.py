@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--baseline", metavar="FILES", action="append", help="what to compare with: deltas, new less old")
     one.add_argument("--join-on", help="the id of a row in both: deltas with intervals, row by row", **column)
     one.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows with nulls or wrong values")
+    one.add_argument("--skip-bad-files", action="store_true", help="leave out and count files that cannot be read")
     one.add_argument("--processes", type=int, metavar="N", help="that share the files; as a rule one for each core")
     some = commands.add_parser("merge", help="saved states: what evaluate would print of all data", **style)
     some.add_argument("states", nargs="+", metavar="STATE")
@@ -149,11 +150,18 @@ def _of_the_data() -> Iterator[None]:
         raise DataError(str(error)) from error
 
 
-def _check_outputs(args: argparse.Namespace) -> None:
-    """Raise before anything is read if a file could not be written after."""
-    for path in filter(None, (args.html, args.save_state)):
-        if os.path.isdir(path) or not os.access(os.path.dirname(path) or ".", os.W_OK):
-            raise InvalidInputError(f"{path} cannot be written: it lies in no folder in which you may write a file")
+def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
+    """Raise before anything is read if a file could not be written after, or is one of those that are read."""
+    from fleetmetrics.evaluation.outputs import check_outputs
+    from fleetmetrics.files.found import look
+
+    if not (args.html or args.save_state):
+        return
+    paths: list[str] = []
+    for each in inputs:
+        with contextlib.suppress(DataError):  # which reading tells
+            paths += look(each).paths
+    check_outputs({"--html": args.html, "--save-state": args.save_state}, paths)
     if args.html:
         library("jinja2", "report")
         library("matplotlib", "report")
@@ -165,7 +173,7 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.evaluation.conditions import failed
     from fleetmetrics.evaluation.result import result_of
     from fleetmetrics.evaluation.side import Side, of_files, of_workers
-    from fleetmetrics.files import find
+    from fleetmetrics.files.found import Found, find, look
 
     given = [
         "label",
@@ -186,21 +194,23 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
     empty = [of_files([], asked, baseline=bool(place)) for place in range(len(groups))]
     if args.fail_if:  # known before anything is read, if it is wrong
         failed(args.fail_if, result_of(empty, joined=False).to_dict(), early=True)
-    _check_outputs(args)
+    _check_outputs(args, groups)
     channel = get_communicator()
     alone, share = channel.world_size == 1, slice(channel.rank, None, channel.world_size)
 
     def make() -> tuple[list[list[str]], list[Side]]:
         with _of_the_data():
-            paths = [find(each) for each in groups]
+            found = [look(each) if args.skip_bad_files else Found(find(each), []) for each in groups]
+            paths = [each.paths for each in found]
             if not alone and ["-"] in paths:
                 raise InvalidInputError("several workers cannot share the standard input; give files")
             reading: Any = {"skip_bad_rows": args.skip_bad_rows, "processes": args.processes if alone else 1}
-            reading["close"] = alone and not args.save_state
-            return paths, [
-                of_files(each[share], asked, everybodys=each, baseline=bool(place), **reading)
-                for place, each in enumerate(paths)
-            ]
+            reading.update(skip_bad_files=args.skip_bad_files, close=alone and not args.save_state)
+            sides = []
+            for place, each in enumerate(found):
+                reading.update(bad=each.bad if channel.rank == 0 else (), everybodys=each.paths)
+                sides.append(of_files(each.paths[share], asked, baseline=bool(place), **reading))
+            return paths, sides
 
     if alone:
         return _finish(args, make()[1])
@@ -210,7 +220,7 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
 def _states(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.evaluation.side import load
 
-    _check_outputs(args)
+    _check_outputs(args, args.states)
     with _of_the_data():
         groups = [args.states] if args.command == "merge" else [[path] for path in args.states]
         loaded = [load(paths, args.states[0], baseline=bool(place)) for place, paths in enumerate(groups)]

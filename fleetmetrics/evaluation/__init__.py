@@ -18,6 +18,7 @@ from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
 from fleetmetrics.evaluation.side import Side, load, of_all_workers, of_files, of_frame
 from fleetmetrics.files import find
+from fleetmetrics.files.found import look
 
 __all__ = ["EvaluationResult", "compare", "evaluate", "merge"]
 
@@ -37,6 +38,7 @@ def evaluate(
     baseline: Any = None,
     join_on: str | None = None,
     skip_bad_rows: bool = False,
+    skip_bad_files: bool = False,
     processes: int | None = None,
     max_slices: int = 1000,
     min_positives: int = 0,
@@ -62,6 +64,7 @@ def evaluate(
         baseline: what to compare with, files or a data frame; deltas are new less old.
         join_on: the column of a row's id, in both: deltas get intervals, row by row.
         skip_bad_rows: whether to leave out rows with nulls or values that are not allowed, and count them.
+        skip_bad_files: whether to leave out files and folders that cannot be read, and count them.
         processes: how many share the files; None: one for each core, fewer for few data.
         max_slices: how many slices of a column are kept, those with the most rows; the others are one, "(other)".
         min_positives: slices with fewer rows labelled 1 are too few to tell.
@@ -109,6 +112,7 @@ def evaluate(
             compared=baseline is not None,
         )
         flag_of("skip_bad_rows", skip_bad_rows)
+        flag_of("skip_bad_files", skip_bad_files)
         if processes is not None:
             whole_number_of("processes", processes, 1)
         of_files([], asked)  # what is wrong with the question is known before anything is read
@@ -116,9 +120,10 @@ def evaluate(
         for place, each in enumerate(given):
             settings: Any = {"baseline": bool(place), "skip_bad_rows": skip_bad_rows}
             if _are_files(each):
-                paths = find(each)
-                reading: Any = {"everybodys": paths, "processes": processes if alone else 1}
-                side = of_files(paths[share], asked, **reading, **settings)
+                paths, bad = look(each) if skip_bad_files else (find(each), [])
+                settings.update(skip_bad_files=skip_bad_files, bad=bad if channel.rank == 0 else ())
+                settings.update(everybodys=paths, processes=processes if alone else 1)
+                side = of_files(paths[share], asked, **settings)
             else:
                 paths, side = [], of_frame(each, asked, whole=alone, **settings)
             seen.append(paths)

@@ -132,7 +132,11 @@ def _read(data: Mapping[str, Any]) -> str:
     text += f" in {files:,} {'file' if files == 1 else 'files'}" if files else ""
     text += "".join(f", {number:,} nulls in {clean(column)}" for column, number in data["nulls"].items() if number)
     text += f", {data['weight_0']:,} more of weight 0" if data["weight_0"] else ""
-    return text + (f", {data['skipped']:,} rows skipped: {clean(data['examples'][0])}" if data["examples"] else "")
+    text += f", {data['skipped']:,} rows skipped: {clean(data['examples'][0])}" if data["examples"] else ""
+    left = data["skipped_files"]
+    return text + (
+        f", {left:,} {'file' if left == 1 else 'files'} skipped: {clean(data['bad_files'][0])}" if left else ""
+    )
 
 
 def _number(value: Any, sign: str = "") -> str:

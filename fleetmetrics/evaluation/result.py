@@ -14,6 +14,7 @@ from fleetmetrics.arguments import choice_of, path_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import failed
+from fleetmetrics.evaluation.outputs import check_outputs
 from fleetmetrics.evaluation.printed import html_of, text_of
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.side import Side, check_joined, save
@@ -59,6 +60,7 @@ class DataRead:
         nulls: how many rows have no value in a column.
         skipped: how many rows were left out.
         examples: some of these.
+        bad_files: what was left out because it cannot be read, each with the reason.
         weight_0: how many rows have the weight 0, and count nowhere.
         sizes: how many positives, users or queries, where these are known.
         date: when, in ISO's form.
@@ -69,13 +71,14 @@ class DataRead:
     nulls: Mapping[str, int]
     skipped: int
     examples: Sequence[str]
+    bad_files: Sequence[str]
     weight_0: int
     sizes: Mapping[str, int]
     date: str
 
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
-        found = dict(vars(self))
+        found = {**vars(self), "skipped_files": len(self.bad_files)}
         return {**found, **found.pop("sizes")}
 
 
@@ -221,6 +224,7 @@ class EvaluationResult:
             The page.
 
         Raises:
+            InvalidInputError: the path is that of data that were read, or cannot be written to.
             MissingLibraryError: jinja2 or matplotlib is not installed.
         """
         from fleetmetrics.report import html
@@ -229,7 +233,7 @@ class EvaluationResult:
         new, old = self._drawn()
         page = html(self.to_dict(), new, old, lang)
         if path is not None:
-            with whole_file(path_of("path", path)) as file:
+            with whole_file(self._checked(path)) as file:
                 file.write(page.encode("utf-8"))
         return page
 
@@ -267,8 +271,17 @@ class EvaluationResult:
 
         Args:
             path: of the file, written whole or not at all.
+
+        Raises:
+            InvalidInputError: the path is that of data that were read, or cannot be written to.
         """
-        save(path_of("path", path), self._sides[0])
+        save(self._checked(path), self._sides[0])
+
+    def _checked(self, path: Any) -> str:
+        """A path to write to, if nothing is there that was read."""
+        found = path_of("path", path)
+        check_outputs({"path": found}, (each for side in self._sides for each in (*side.read.files, *side.states)))
+        return found
 
     def failed(self, *conditions: str) -> list[str]:
         """What to say of each condition that holds; none: all is well.
@@ -325,6 +338,7 @@ def _side_result(side: Side, values: Probe[Any]) -> SideResult:
         {**dict.fromkeys(side.asked.names(), 0), **read.nulls},
         read.skipped,
         read.examples,
+        read.bad_files,
         read.rows - values.rows - read.skipped,
         values.sizes,
         datetime.now(timezone.utc).isoformat(timespec="seconds"),

@@ -46,6 +46,7 @@ class Side:
         read: what was read.
         error: of a file that could not be used; the metrics hold the others.
         baseline: whether it is the other side: replicates of its counts are drawn from other numbers.
+        states: the files of saved states that it was made of.
     """
 
     asked: Asked
@@ -53,6 +54,7 @@ class Side:
     read: Read
     error: str = ""
     baseline: bool = False
+    states: Sequence[str] = ()
 
     @functools.cached_property
     def _shape(self) -> Probe[Metric]:
@@ -107,6 +109,7 @@ def of_files(
     asked: Asked,
     *,
     everybodys: Sequence[str] = (),
+    bad: Sequence[str] = (),
     baseline: bool = False,
     close: bool = False,
     **settings: Any,
@@ -116,6 +119,7 @@ def of_files(
     Args:
         paths: of the files.
         everybodys: those of all workers, who keep the same slices; none: the same files.
+        bad: what was meant to be read beside them, and cannot be.
         asked: what is asked of them.
         baseline: whether they are the other side.
         close: nothing more is to come of their users.
@@ -134,7 +138,7 @@ def of_files(
     except DataError as error:
         metrics, read = error.evaluated or (metrics, read)
         said = str(error)
-    return Side(asked, metrics, read, said, baseline)
+    return Side(asked, metrics, together([read, Read(bad_files=tuple(bad))]), said, baseline)
 
 
 def of_frame(
@@ -206,7 +210,7 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
         raise CorruptFileError(f"{path}: --save-state has not written this ({type(error).__name__}: {error})") from None
     often = Counter(name for read in reads for name in read.files)
     said = [f"{name} is in {times} states: its rows count {times} times" for name, times in often.items() if times > 1]
-    return Side(asked, metrics, together(reads), "", baseline), said
+    return Side(asked, metrics, together(reads), "", baseline, tuple(paths)), said
 
 
 def _alike(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import glob
 import os
 import pickle
-from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of, flag_of, listed, path_of, whole_number_of
+from fleetmetrics.arguments import choice_of, flag_of, whole_number_of
 from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, pieces_of, rows_of
+from fleetmetrics.files.found import find, look
 from fleetmetrics.files.largest import choose_largest
 from fleetmetrics.files.one_file import ROW, columns_given, evaluate_file, made_by
 from fleetmetrics.files.parts import Evaluated, Part, Read, as_one, together
@@ -37,37 +36,6 @@ _PASSES = 2
 _SAMPLE = 100_000
 
 
-def find(files: Any) -> list[str]:
-    """The files that are meant, sorted.
-
-    Args:
-        files: a file, a folder, a pattern such as ``"preds/*.parquet"`` (``**`` for folders of any depth), or several.
-            A folder stands for all files in it and below, but for those whose names, or folders', begin with ``_`` or
-            ``.``. ``"-"`` is the standard input.
-
-    Raises:
-        DataError: nothing is there, or a file would come twice.
-    """
-    found: dict[str, str] = {}
-    entries = [files] if isinstance(files, (str, os.PathLike)) else listed("files", files, "paths")
-    for entry in [path_of("files", each) for each in entries]:
-        matched = [entry]
-        if os.path.isdir(entry):
-            inside = [path.relative_to(entry) for path in Path(entry).rglob("*") if path.is_file()]
-            matched = [os.path.join(entry, path) for path in inside if not any(part[0] in "._" for part in path.parts)]
-        elif entry != "-" and not os.path.isfile(entry):
-            matched = list(filter(os.path.isfile, glob.iglob(entry, recursive=True)))
-        if not matched:
-            raise DataError(f"{entry!r} is no file, no folder with files, and no pattern that one matches")
-        for path in matched:
-            if path in found:
-                raise DataError(f"{path} would count twice, by {found[path]!r} and {entry!r}; name it once")
-            found[path] = entry
-    if not found:
-        raise DataError("files is empty; name at least one file, folder or pattern")
-    return sorted(found)
-
-
 def evaluate(
     files: Any,
     make_metrics: Callable[[], Any],
@@ -75,6 +43,7 @@ def evaluate(
     *,
     processes: int | None = None,
     skip_bad_rows: bool = False,
+    skip_bad_files: bool = False,
     complete_by: str | None = None,
     totals: Any = None,
     memory: int | None = None,
@@ -97,6 +66,8 @@ def evaluate(
         processes: how many share the work; None: one for each core, fewer for few data.
         skip_bad_rows: whether to leave out rows with a null, or with a value that is not allowed, and count them.
             False: the first is an error.
+        skip_bad_files: whether to leave out files that cannot be read, or lack a column, and count them; also links
+            that lead nowhere, and folders that cannot be listed. A row that is not allowed is still an error.
         complete_by: the argument of ``add`` that names a user or query. The files have all samples of each; those of
             some users at a time are read and folded, so that records need not fit into memory. The metrics returned are
             closed: they merge with others of other users, and take no further samples. "score": for `ExactAUC`, those
@@ -128,7 +99,7 @@ def evaluate(
     if complete_by is not None and not isinstance(complete_by, str):
         raise InvalidInputError(f"complete_by must be the name of an argument of add, not {complete_by!r:.80}")
     choice_of("format", format, (None, *FORMATS))
-    paths = find(files)
+    paths, bad = look(files) if flag_of("skip_bad_files", skip_bad_files) else (find(files), [])
     metrics = made_by(make_metrics)
     columns = columns_given(columns)
     if processes is None:
@@ -163,9 +134,12 @@ def evaluate(
         results = shown(results, "passes over the files" if complete_by else "files", 0, len(tasks))
     with contextlib.closing(results):
         part = as_one(results)
-    found = Evaluated(metrics if part.metrics is None else part.metrics, together(part.reads))
-    if part.errors:
-        told = sorted(set(map(str, part.errors)))
+    told = sorted(set(map(str, part.errors)))
+    read = together([*part.reads, Read(bad_files=(*bad, *told))])
+    found = Evaluated(metrics if part.metrics is None else part.metrics, read)
+    if part.errors and (
+        not skip_bad_files or not read.files or any(getattr(each, "of_row", False) for each in part.errors)
+    ):
         more = f" ({len(told)} of {len(paths)} files cannot be used)" if len(told) > 1 and complete_by is None else ""
         error = DataError(f"{told[0]}{more}")
         error.evaluated = found if complete_by is None else None

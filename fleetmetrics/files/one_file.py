@@ -70,7 +70,9 @@ def evaluate_file(
         if _stamp(path) != before:
             raise DataError("it changed while it was read; evaluate files that are complete")
     except InvalidInputError as error:
-        raise DataError(f"{path}: {error}") from None
+        told = DataError(f"{path}: {error}")
+        told.of_row = isinstance(error, DataError) and error.of_row
+        raise told from None
     return made.result()
 
 
@@ -141,7 +143,9 @@ class _Evaluation:
     def bad(self, text: str, rows: int = 1) -> None:
         """Leave out rows, of which the first is described, or raise."""
         if not self.skip:
-            raise DataError(f"{text} (the first row is row 0). Mend it, or leave such rows out: skip_bad_rows")
+            error = DataError(f"{text} (the first row is row 0). Mend it, or leave such rows out: skip_bad_rows")
+            error.of_row = True
+            raise error
         self.skipped += rows
         if len(self.examples) < EXAMPLES:
             self.examples.append(f"{self.name}: {text}")

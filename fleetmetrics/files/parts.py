@@ -23,6 +23,7 @@ class Read(NamedTuple):
         nulls: how many rows have no value in a column, by column.
         skipped: how many rows were left out.
         examples: some of these, each with its file, its place and what is wrong.
+        bad_files: those that could not be used, and were left out, each with what is wrong.
     """
 
     files: tuple[str, ...] = ()
@@ -30,6 +31,7 @@ class Read(NamedTuple):
     nulls: Mapping[str, int] = {}  # never changed
     skipped: int = 0
     examples: tuple[str, ...] = ()
+    bad_files: tuple[str, ...] = ()
 
 
 def together(parts: Iterable[Read]) -> Read:
@@ -49,6 +51,7 @@ def together(parts: Iterable[Read]) -> Read:
         dict(sorted(nulls.items())),
         sum(part.skipped for part in parts),
         tuple(example for part in parts for example in part.examples)[:EXAMPLES],
+        tuple(sorted(bad for part in parts for bad in part.bad_files)),
     )
 
 

@@ -1,0 +1,175 @@
+"""Nothing is overwritten, and nothing is left out without a word."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics import files
+from fleetmetrics.cli import main
+
+pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
+pytest.importorskip("pyarrow")
+
+ASKED = ["--label", "y", "--score", "p", "--metrics", "auc,log_loss"]
+
+
+def write(path, rows=100, seed=0):
+    rng = np.random.default_rng(seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f"{p:.6f},{int(rng.random() < p)}" for p in rng.random(rows)]
+    path.write_text("\n".join(["p,y", *lines, ""]))
+    return path
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args, status=0):
+        got = main(list(map(str, args)))
+        out, err = capsys.readouterr()
+        assert got == status, (got, err)
+        assert "Traceback" not in err and "unexpected" not in err
+        return json.loads(out) if "--json" in args and out else out + err
+
+    return call
+
+
+# -- outputs that are inputs -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def day(tmp_path):
+    for place in range(2):
+        write(tmp_path / "day" / f"{place}.csv", seed=place)
+    write(tmp_path / "old.csv", seed=7)
+    os.symlink("day/0.csv", tmp_path / "soft.csv")
+    os.link(tmp_path / "day" / "1.csv", tmp_path / "hard.csv")
+    os.symlink("day", tmp_path / "folder")
+    return tmp_path / "day"
+
+
+@pytest.mark.parametrize("option", ["--html", "--save-state"])
+@pytest.mark.parametrize(
+    "output", ["day/0.csv", "./day/../day/1.csv", "soft.csv", "hard.csv", "folder/0.csv", "old.csv"]
+)
+def test_an_output_that_is_an_input_is_status_2_and_leaves_it_as_it_is(run, day, option, output):
+    before = {path: path.read_bytes() for path in day.parent.rglob("*.csv")}
+    said = run("evaluate", "day", *ASKED, "--baseline", "old.csv", option, output, status=2)
+    assert f"{option} {output} would overwrite " in said and "which is read" in said
+    assert {path: path.read_bytes() for path in day.parent.rglob("*.csv")} == before
+
+
+def test_one_output_on_top_of_the_other_is_status_2(run, day):
+    os.symlink("x", day.parent / "y")
+    for one, other in (("x", "x"), ("x", "./x"), ("x", "y")):
+        said = run("evaluate", "day", *ASKED, "--html", one, "--save-state", other, status=2)
+        assert "would overwrite what --html writes" in said and not (day.parent / "x").exists()
+
+
+def test_states_are_not_overwritten_by_what_is_made_of_them(run, day):
+    for place in range(2):
+        run("evaluate", f"day/{place}.csv", *ASKED, "--save-state", f"{place}.fms")
+    os.symlink("0.fms", "link.fms")
+    for output in ("0.fms", "link.fms"):
+        before = (day.parent / "0.fms").read_bytes()
+        assert "would overwrite 0.fms" in run("merge", "0.fms", "1.fms", "--save-state", output, status=2)
+        assert "would overwrite 0.fms" in run("compare", "0.fms", "1.fms", "--html", output, status=2)
+        assert (day.parent / "0.fms").read_bytes() == before
+    run("merge", "0.fms", "1.fms", "--save-state", "both.fms")
+    run("merge", "both.fms", "--save-state", "new.fms")
+
+
+def test_from_python_too_what_was_read_is_not_overwritten(run, day):
+    result = fm.evaluate("day", label="y", score="p", metrics="auc", baseline="old.csv")
+    before = (day / "1.csv").read_bytes()
+    for write in (result.to_html, result.save_state):
+        with pytest.raises(fm.InvalidInputError, match=r"^path hard.csv would overwrite day/1.csv, which is read"):
+            write("hard.csv")
+        with pytest.raises(fm.InvalidInputError, match=r"^path old.csv would overwrite old.csv"):
+            write("old.csv")
+    assert (day / "1.csv").read_bytes() == before
+    result.save_state("x.fms")
+    with pytest.raises(fm.InvalidInputError, match=r"would overwrite x\.fms"):
+        fm.evaluation.merge(["x.fms"]).save_state("x.fms")
+
+
+# -- what cannot be read -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    """A folder of two days; of the second one the folder cannot be listed, which root could."""
+    for name in ("day1", "day2"):
+        write(tmp_path / "pv" / name / "0.csv", seed=len(name))
+    (tmp_path / "pv" / "day2").chmod(0)
+    scan = os.scandir
+
+    def refused(path="."):
+        if str(path).rstrip("/").endswith("day2"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    yield tmp_path
+    (tmp_path / "pv" / "day2").chmod(0o755)
+
+
+@pytest.mark.parametrize("given", ["pv", "pv/*/*.csv", "pv/**/*.csv", "./pv/day?/*"])
+def test_a_folder_that_cannot_be_listed_is_named_or_counted(run, broken, given):
+    said = run("evaluate", given, *ASKED, status=3)
+    assert "day2" in said and "cannot be listed: Permission denied" in said
+    found = run("evaluate", given, *ASKED, "--skip-bad-files", "--json", "--fail-if", "data.skipped_files>0", status=1)
+    assert found["data"]["skipped_files"] == 1 and "day2" in found["data"]["bad_files"][0]
+    text = run("evaluate", given, *ASKED, "--skip-bad-files")
+    assert text.startswith("100 rows, ") and " in 1 file, 1 file skipped: " in text.splitlines()[0]
+    with pytest.raises(fm.DataError, match="day2: this folder cannot be listed"):
+        files.find(given)
+
+
+@pytest.mark.parametrize("given", ["day", "day/*"])
+@pytest.mark.parametrize("kind", ["link", "empty", "other", "cut"])
+def test_what_is_no_data_file_is_named_or_counted(run, tmp_path, given, kind):
+    write(tmp_path / "day" / "0.csv")
+    bad = tmp_path / "day" / "1.csv"
+    if kind == "link":
+        os.symlink("nowhere", bad)
+    elif kind == "empty":
+        bad.touch()
+    elif kind == "other":
+        (bad := tmp_path / "day" / "README.md").write_text("# What this is\n\nPredictions, of a day\n")
+    else:
+        bad.write_bytes(b"PAR1 and no more of it")
+    assert str(bad.relative_to(tmp_path)) in run("evaluate", given, *ASKED, status=3)
+    found = run("evaluate", given, *ASKED, "--skip-bad-files", "--json")
+    assert found["rows"] == 100 and found["data"]["files"] == ["day/0.csv"]
+    assert found["data"]["skipped_files"] == 1 and bad.name in found["data"]["bad_files"][0]
+    page = fm.evaluate(given, label="y", score="p", skip_bad_files=True)
+    assert page.new.data.bad_files == tuple(found["data"]["bad_files"])
+
+
+def test_a_row_at_fault_is_no_bad_file_and_files_that_are_all_bad_are_an_error(run, tmp_path):
+    write(tmp_path / "day" / "0.csv")
+    (tmp_path / "day" / "1.csv").write_text("p,y\n0.5,1\n1.5,0\n")
+    assert "row 1, column 'p'" in run("evaluate", "day", *ASKED, "--skip-bad-files", status=3)
+    found = run("evaluate", "day", *ASKED, "--skip-bad-files", "--skip-bad-rows", "--json")
+    assert (found["rows"], found["data"]["skipped_files"]) == (101, 0)
+    wrong = [*ASKED[:-4], "--score", "q", "--metrics", "auc"]
+    assert "no column 'q'" in run("evaluate", "day", *wrong, "--skip-bad-files", status=3)
+    (tmp_path / "none").mkdir()
+    os.symlink("nowhere", tmp_path / "none" / "x.csv")
+    assert "leads to no file" in run("evaluate", "none", *ASKED, "--skip-bad-files", status=3)
+
+
+def test_each_file_below_a_folder_is_read_once_whatever_links_lead_to_it(run, tmp_path):
+    write(tmp_path / "day" / "a" / "0.csv")
+    write(tmp_path / "elsewhere" / "1.csv", seed=1)
+    for name, to in (("latest", "a"), ("more", "../elsewhere"), ("round", "."), ("0.csv", "a/0.csv")):
+        os.symlink(to, tmp_path / "day" / name)
+    found = run("evaluate", "day", *ASKED, "--json")
+    assert found["data"]["files"] == ["day/a/0.csv", "day/more/1.csv"] and found["rows"] == 200
