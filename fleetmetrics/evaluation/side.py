@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.files import ROW, Read, evaluate, evaluate_file, together
 from fleetmetrics.files.largest import choose_largest
 from fleetmetrics.files.one_file import of_tables
+from fleetmetrics.files.parts import read_of
 from fleetmetrics.metric import Metric
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
@@ -181,21 +183,27 @@ def save(path: str, side: Side) -> None:
 def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Side, list[str]]:
     """What `save` has written to files as one side, and what to warn of.
 
-    CorruptFileError for something else; DataError for another version's, and if not the same was asked as of the file
-    ``like``, but for the names of columns.
+    Args:
+        paths: of the files.
+        like: a file of which the same was asked: of the columns of the other side, only what they are.
+        baseline: whether this is the other side.
+
+    Raises:
+        CorruptFileError: a file is something else.
+        DataError: not the same was asked, a file is of another version, or some data are in two states.
     """
     path, (_, note) = like, read_arrays(like, lambda *_: False)
-    reads: list[Read] = []
+    reads: list[tuple[str, Read]] = []
 
     def states() -> Iterator[dict[str, Any]]:
         nonlocal path, note
         for path in paths:
             arrays, note = read_arrays(path)
-            differs = difference(_alike(note["asked"]), _alike(asked.plain()))
+            differs = difference(_alike(note["asked"], baseline), _alike(asked.plain(), baseline))
             if differs:
                 differs = differs.replace(", here ", f" in {like}, here ")
                 raise InvalidInputError(f"it does not go together with {like}: {differs}")
-            reads.append(Read(*note["read"]))
+            reads.append((path, read_of(note["read"])))
             yield {name: array for (_, name), array in arrays.items()}
 
     try:
@@ -208,13 +216,52 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
         raise
     except MISFITS as error:
         raise CorruptFileError(f"{path}: --save-state has not written this ({type(error).__name__}: {error})") from None
-    often = Counter(name for read in reads for name in read.files)
-    said = [f"{name} is in {times} states: its rows count {times} times" for name, times in often.items() if times > 1]
-    return Side(asked, metrics, together(reads), "", baseline, tuple(paths)), said
+    said = [f"{state} lacks {_listed(read.bad_files)}" for state, read in reads if read.bad_files]
+    said += _counted_twice(reads)
+    return Side(asked, metrics, together(read for _, read in reads), "", baseline, tuple(paths)), said
 
 
-def _alike(asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {**asked, "columns": ", ".join(sorted(asked["columns"]))}
+def _alike(asked: Mapping[str, Any], baseline: bool) -> dict[str, Any]:
+    """What must be the same of two states: of a baseline the columns may have other names."""
+    return {**asked, "columns": ", ".join(sorted(asked["columns"]))} if baseline else dict(asked)
+
+
+def _listed(bad: Sequence[str]) -> str:
+    """Files that a state lacks, in words."""
+    number = "a file that" if len(bad) == 1 else f"{len(bad)} files that"
+    return f"{number} could not be used: {'; '.join(bad[:3])}{'; ...' if bad[3:] else ''}"
+
+
+def _counted_twice(reads: Sequence[tuple[str, Read]]) -> list[str]:
+    """What to warn of where rows may count twice; DataError where they do."""
+    for state, number in Counter(os.path.realpath(state) for state, _ in reads).items():
+        if number > 1:
+            raise DataError(f"{state} is given {number} times: its rows would count {number} times; name it once")
+    said: list[str] = []
+    paths: dict[str, tuple[str, Any]] = {}
+    contents: dict[Any, tuple[str, str]] = {}
+    for state, read in reads:
+        for source in read.sources:
+            if not source.rows:
+                continue
+            content = source.size, source.digest
+            before = contents.setdefault(content, (state, source.path))
+            if before == (state, source.path):
+                earlier, of = paths.setdefault(source.path, (state, content))
+                if of != content:
+                    said.append(
+                        f"{source.path} was read for {earlier}, and again for {state} when it held something else: "
+                        "rows that were there before count twice"
+                    )
+            elif before[1] == source.path:
+                where = f"in {before[0]} and in {state}" if before[0] != state else f"twice in {state}"
+                raise DataError(f"{source.path} is {where}: its rows would count twice; merge each file once")
+            elif before[0] != state:  # in one state, that was asked for
+                said.append(
+                    f"{before[1]}, which is in {before[0]}, and {source.path}, in {state}, look the same in size, "
+                    "beginning and end; if they are copies, their rows count twice"
+                )
+    return said
 
 
 # -- of several workers -----------------------------------------------------------------------------------
@@ -282,12 +329,17 @@ def of_all_workers(
 
 def _packed(sides: Sequence[Side]) -> list[list[Any]]:
     """What another worker needs of sides."""
-    return [[list(side.read), side.error, side.metrics.state_dict()] for side in sides]
+    return [[_plain(side.read), side.error, side.metrics.state_dict()] for side in sides]
+
+
+def _plain(read: Read) -> list[Any]:
+    """What was read, as JSON holds it; see `read_of`."""
+    return [*read._replace(sources=[list(each) for each in read.sources])]  # type: ignore[arg-type]
 
 
 def _together(side: Side, parts: Sequence[Any]) -> Side:
     side.metrics._hold(arrays for *_, arrays in parts)
-    read = together(Read(*read) for read, *_ in parts)
+    read = together(read_of(read) for read, *_ in parts)
     errors = [error for _, error, _ in parts if error]
     return replace(side, read=read._replace(files=tuple(sorted(read.files))), error=min(errors, default=""))
 

@@ -16,7 +16,7 @@ from fleetmetrics.arguments import choice_of, flag_of, path_of
 from fleetmetrics.dataframes import Columns, decoded, nulls_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, Piece, pieces_of
-from fleetmetrics.files.parts import EXAMPLES, Evaluated, Read
+from fleetmetrics.files.parts import EXAMPLES, Evaluated, Read, Source
 from fleetmetrics.files.passes import Share
 from fleetmetrics.logs import progress as shown
 
@@ -63,7 +63,7 @@ def evaluate_file(
     try:
         before = _stamp(path)
         with contextlib.suppress(OSError):  # which reading will meet, too
-            made.numbers = {argument: _first_number(path) for argument, column in columns.items() if column == ROW}
+            made.known_as(path)
         with contextlib.closing(_ahead(pieces_of(path, format, made.columns, made.line))) as pieces:
             for piece in shown(pieces, path, 0) if flag_of("progress", progress) else pieces:
                 made.add(piece)
@@ -112,7 +112,7 @@ def of_tables(
         first: the `ROW` of the first row.
     """
     made = _Evaluation(name, metrics, columns, skip)
-    made.numbers = {argument: first for argument, column in columns.items() if column == ROW}
+    made.numbers = dict.fromkeys(made.numbered, first)
     try:
         for table in tables:
             names = made.columns.chosen(table.column_names)
@@ -139,6 +139,17 @@ class _Evaluation:
         self.nulls: Counter[str] = Counter()
         self.examples: list[str] = []
         self.numbers: dict[str, int] = {}  # that of the first row, by the argument which is to have them
+        self.numbered = [argument for argument, column in columns.items() if column == ROW]
+        self.source: Source | None = None
+
+    def known_as(self, path: str) -> None:
+        """Look at a file's size, beginning and end: by these it can be known again, and its rows be numbered."""
+        if path == "-":
+            self.numbers = dict.fromkeys(self.numbered, 0)
+            return
+        size, digest = _identity(path)
+        self.numbers = dict.fromkeys(self.numbered, int.from_bytes(digest, "little"))
+        self.source = Source(os.path.abspath(path), size, digest.hex(), 0)
 
     def bad(self, text: str, rows: int = 1) -> None:
         """Leave out rows, of which the first is described, or raise."""
@@ -196,7 +207,9 @@ class _Evaluation:
     def result(self) -> Evaluated:
         """The metrics, and what was read."""
         files, rows = ((self.name,), self.rows) if self.first else ((), 0)
-        return Evaluated(self.metrics, Read(files, rows, dict(self.nulls), self.skipped, tuple(self.examples)))
+        sources = (self.source._replace(rows=rows),) if self.first and self.source else ()
+        skipped, examples = self.skipped, tuple(self.examples)
+        return Evaluated(self.metrics, Read(files, rows, dict(self.nulls), skipped, examples, sources=sources))
 
 
 def _stamp(path: str) -> tuple[int, ...]:
@@ -207,17 +220,15 @@ def _stamp(path: str) -> tuple[int, ...]:
     return ()
 
 
-def _first_number(path: str) -> int:
-    """The `ROW` of a file's first row, a hash of its size, its beginning and its end; those of others follow."""
-    if path == "-":
-        return 0
+def _identity(path: str) -> tuple[int, bytes]:
+    """A file's size, and a hash of it, its beginning and its end: as a number the `ROW` of its first row."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         digest = hashlib.blake2b(str(size).encode(), digest_size=8)
         for start in (0, max(0, size - _EDGE)):
             file.seek(start)
             digest.update(file.read(_EDGE))
-    return int.from_bytes(digest.digest(), "little")
+    return size, digest.digest()
 
 
 def _ahead(items: Generator[Any, None, None]) -> Generator[Any, None, None]:

@@ -8,10 +8,26 @@ from typing import Any, Iterable, Mapping, NamedTuple
 from fleetmetrics.arguments import listed
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 
-__all__ = ["EXAMPLES", "Evaluated", "Part", "Read", "as_one", "together"]
+__all__ = ["EXAMPLES", "Evaluated", "Part", "Read", "Source", "as_one", "read_of", "together"]
 
 #: How many rows that were left out are described.
 EXAMPLES = 5
+
+
+class Source(NamedTuple):
+    """A file that was read, so that it can be known again.
+
+    Attributes:
+        path: absolute.
+        size: in bytes.
+        digest: of the size, the first and the last 64 KiB.
+        rows: how many rows it has, with those that were left out.
+    """
+
+    path: str
+    size: int
+    digest: str
+    rows: int
 
 
 class Read(NamedTuple):
@@ -24,6 +40,7 @@ class Read(NamedTuple):
         skipped: how many rows were left out.
         examples: some of these, each with its file, its place and what is wrong.
         bad_files: those that could not be used, and were left out, each with what is wrong.
+        sources: the files that were read, but for the standard input.
     """
 
     files: tuple[str, ...] = ()
@@ -32,6 +49,7 @@ class Read(NamedTuple):
     skipped: int = 0
     examples: tuple[str, ...] = ()
     bad_files: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
 
 
 def together(parts: Iterable[Read]) -> Read:
@@ -52,6 +70,22 @@ def together(parts: Iterable[Read]) -> Read:
         sum(part.skipped for part in parts),
         tuple(example for part in parts for example in part.examples)[:EXAMPLES],
         tuple(sorted(bad for part in parts for bad in part.bad_files)),
+        tuple(sorted(source for part in parts for source in part.sources)),
+    )
+
+
+def read_of(plain: Iterable[Any]) -> Read:
+    """What was read, of what JSON has made of it.
+
+    Args:
+        plain: its fields, with lists in the place of tuples.
+    """
+    read = Read(*plain)
+    return read._replace(
+        files=tuple(read.files),
+        examples=tuple(read.examples),
+        bad_files=tuple(read.bad_files),
+        sources=tuple(Source(*each) for each in read.sources),
     )
 
 

@@ -453,7 +453,7 @@ def test_merged_states_print_what_evaluate_prints_of_all_data(evaluate, run, tmp
     assert run("merge", *states, "--save-state", both) == evaluate(*MANY) == run("merge", both)
     assert without_date(run("merge", *states[::-1], "--json")) == without_date(evaluate(*MANY, "--json"))
     assert "auc is" in run("merge", *states, "--fail-if", "auc<2", status=1)
-    assert "is in 2 states" in run("merge", states[0], states[0])
+    assert "is given 2 times" in run("merge", states[0], states[0], status=3)
     page = tmp_path / "page.html"
     assert "nearest is 'auc'" in run("merge", *states, "--fail-if", "aux<2", "--html", page, status=2)
     assert not page.exists()

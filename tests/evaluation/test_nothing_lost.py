@@ -173,3 +173,108 @@ def test_each_file_below_a_folder_is_read_once_whatever_links_lead_to_it(run, tm
         os.symlink(to, tmp_path / "day" / name)
     found = run("evaluate", "day", *ASKED, "--json")
     assert found["data"]["files"] == ["day/a/0.csv", "day/more/1.csv"] and found["rows"] == 200
+
+
+# -- the manifest of a state -------------------------------------------------------------------------------------
+
+
+def test_a_state_knows_each_file_by_path_size_digest_and_rows(run, tmp_path):
+    from fleetmetrics.serial.container import read_arrays
+
+    paths = [write(tmp_path / "day" / f"{place}.csv", rows=10 + place, seed=place) for place in range(2)]
+    run("evaluate", "day", *ASKED, "--save-state", "day.fms")
+    _, note = read_arrays("day.fms")
+    sources = note["read"][-1]
+    assert [(path, size, rows) for path, size, _, rows in sources] == [
+        (str(path), path.stat().st_size, 10 + place) for place, path in enumerate(paths)
+    ]
+    assert len({digest for _, _, digest, _ in sources}) == 2
+
+
+@pytest.mark.parametrize("way", ["twice", "copy", "link", "again", "overlap"])
+def test_merging_refuses_what_would_count_twice(run, tmp_path, way):
+    write(tmp_path / "day" / "0.csv")
+    write(tmp_path / "day" / "1.csv", seed=1)
+    run("evaluate", "day/0.csv", *ASKED, "--save-state", "a.fms")
+    other = {"copy": "b.fms", "link": "b.fms"}.get(way, "a.fms")
+    if way == "copy":
+        (tmp_path / "b.fms").write_bytes((tmp_path / "a.fms").read_bytes())
+    elif way == "link":
+        os.symlink("a.fms", "b.fms")
+    elif way == "again":
+        run("evaluate", str(tmp_path / "day" / "0.csv"), *ASKED, "--save-state", "b.fms")
+        other = "b.fms"
+    elif way == "overlap":
+        run("evaluate", "day", *ASKED, "--save-state", "b.fms")
+        other = "b.fms"
+    said = run("merge", "a.fms", other, status=3)
+    assert "would count" in said and (way in ("twice", "link") or "day/0.csv is in a.fms and in b.fms" in said)
+    with pytest.raises(fm.DataError, match="would count"):
+        fm.evaluation.merge(["a.fms", other])
+
+
+def test_equal_names_in_two_folders_are_two_files_and_copies_are_warned_of(run, tmp_path, monkeypatch):
+    for place, name in enumerate(("day1", "day2", "day3")):
+        write(tmp_path / name / "part.csv", seed=place % 2)  # that of day3 is a copy of day1's
+        monkeypatch.chdir(tmp_path / name)
+        run("evaluate", "part.csv", *ASKED, "--save-state", tmp_path / f"{name}.fms")
+    monkeypatch.chdir(tmp_path)
+    found = run("merge", "day1.fms", "day2.fms", "--json")
+    assert found["rows"] == 200 and found["warnings"] == []
+    found = run("merge", "day1.fms", "day3.fms", "--json")
+    assert found["rows"] == 200 and "look the same in size, beginning and end" in found["warnings"][0]
+    (tmp_path / "day1" / "part.csv").write_text((tmp_path / "day1" / "part.csv").read_text() + "0.5,1\n")
+    run("evaluate", "day1", *ASKED, "--save-state", "later.fms")
+    found = run("merge", "day1.fms", "later.fms", "--json")
+    assert "when it held something else" in found["warnings"][0]
+    for place in range(2):  # of parts without rows nothing counts twice
+        (tmp_path / "empty.csv").write_text("p,y\n")
+        run("evaluate", "empty.csv", *ASKED, "--save-state", f"{place}.fms")
+    assert run("merge", "0.fms", "1.fms", "--json")["rows"] == 0
+
+
+def test_merging_says_what_a_state_lacks(run, tmp_path):
+    write(tmp_path / "day" / "0.csv")
+    (tmp_path / "day" / "1.csv").touch()
+    run("evaluate", "day", *ASKED, "--save-state", "day.fms", status=3)
+    found = run("merge", "day.fms", "--json", "--fail-if", "data.skipped_files>0", status=1)
+    assert found["rows"] == 100 and "1.csv" in found["data"]["bad_files"][0]
+    [said] = found["warnings"]
+    assert said.startswith("day.fms lacks a file that could not be used: day/1.csv")
+    run("merge", "day.fms", "--save-state", "week.fms")
+    assert "week.fms lacks a file" in run("merge", "week.fms", "--json")["warnings"][0]
+
+
+def test_states_of_columns_with_other_names_do_not_merge_and_can_be_compared(run, tmp_path):
+    write(tmp_path / "day" / "0.csv")
+    text = (tmp_path / "day" / "0.csv").read_text()
+    (tmp_path / "day" / "1.csv").write_text(text.replace("p,y", "old,y"))
+    run("evaluate", "day/0.csv", *ASKED, "--save-state", "a.fms")
+    run("evaluate", "day/1.csv", "--label", "y", "--score", "old", *ASKED[4:], "--save-state", "b.fms")
+    said = run("merge", "a.fms", "b.fms", status=3)
+    assert "b.fms" in said and "prediction is 'p' in a.fms, here 'old'" in said
+    assert run("compare", "a.fms", "b.fms", "--json")["auc_delta"]["value"] == 0
+
+
+# -- the same rows everywhere ------------------------------------------------------------------------------------
+
+
+def test_headline_slices_and_rows_count_the_same_rows():
+    rng = np.random.default_rng(0)
+    p = rng.random(2000)
+    p[:30], p[30:40] = np.nan, 1.5
+    frame = {"y": (rng.random(2000) < 0.3).astype(int), "p": p, "w": rng.integers(0, 3, 2000).astype(float)}
+    frame.update(s=rng.integers(0, 5, 2000), t=rng.integers(0, 7, 2000), u=rng.integers(0, 90, 2000))
+    found = fm.evaluate(
+        frame, label="y", score="p", weight="w", user="u", by=["s", "t"], metrics="auc,count,gauc", skip_bad_rows=True
+    )
+    good = (frame["w"] > 0) & (p <= 1)
+    assert found.new.rows == good.sum() and found["count"] == pytest.approx(frame["w"][good].sum())
+    assert found.new.data.sizes["positives"] == frame["y"][good].sum()
+    data = found.new.data
+    assert data.rows == found.new.rows + data.skipped == 2000 - data.weight_0
+    for slices in found.slices.values():
+        assert sum(each.rows for each in slices) == found.new.rows
+        assert sum(each.sizes["positives"] for each in slices) == data.sizes["positives"]
+        assert sum(each.metrics["count"] for each in slices) == pytest.approx(found["count"])
+        assert sum(each.share for each in slices) == pytest.approx(1)

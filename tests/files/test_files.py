@@ -72,7 +72,7 @@ def test_every_format_gives_the_number_that_add_gives(table, tmp_path, name):
     want.add(table["p"].to_numpy(), table["y"].to_numpy(), slot=table["slot"].to_pylist())
     found = files.evaluate_file(write(table, tmp_path / name), make, COLUMNS)
     assert found.metrics.compute() == want.compute()
-    assert found.read == files.Read((str(tmp_path / name),), ROWS)
+    assert found.read._replace(sources=()) == files.Read((str(tmp_path / name),), ROWS)
 
 
 def test_processes_and_orders_give_the_same_bits(table, tmp_path):
