@@ -83,6 +83,41 @@ MUTATIONS = [
         "side < 0",
         "tests/cli/test_slices.py -k harm_is_done",
     ),
+    Mutation(
+        "an output may take the place of an input by a link",
+        "evaluation/outputs.py::_identity",
+        "return stat.st_dev, stat.st_ino",
+        "return path",
+        "tests/evaluation/test_nothing_lost.py -k 'input_is_status'",
+    ),
+    Mutation(
+        "a folder that cannot be listed is left out without a word",
+        "files/found.py::_entries",
+        'bad.append(f"{folder}: this folder cannot be listed: {error.strerror or error}")',
+        "pass",
+        "tests/evaluation/test_nothing_lost.py -k cannot_be_listed",
+    ),
+    Mutation(
+        "a bad row is a bad file",
+        "files/one_file.py::_Evaluation.bad",
+        "error.of_row = True",
+        "error.of_row = False",
+        "tests/evaluation/test_nothing_lost.py -k row_at_fault",
+    ),
+    Mutation(
+        "one file in two states counts twice",
+        "evaluation/side.py::_counted_twice",
+        "elif before[1] == source.path:",
+        "elif False:",
+        "tests/evaluation/test_nothing_lost.py -k would_count_twice",
+    ),
+    Mutation(
+        "a worker that is asked something else is not told of",
+        "evaluation/side.py::of_workers",
+        "if differs:",
+        "if False:",
+        "tests/evaluation/test_evaluate.py -k wrong_on_one_worker",
+    ),
     # -- groups of workers ----------------------------------------------------------------------------------
     Mutation(
         "errors of a group name places in it",
