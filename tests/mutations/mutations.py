@@ -549,9 +549,9 @@ MUTATIONS = [
     ),
     Mutation(
         "who comes directly and in a bundle counts twice",
-        "comm/hub.py::Hub._take_bundle",
-        "if meeting.apart or not ranks or any(rank in meeting.frames for rank in ranks):",
-        "if meeting.apart or not ranks:",
+        "comm/hub.py::Hub._sort",
+        "elif frame.kind == ARRIVAL and peer.rank in meeting.frames and meeting.frames[peer.rank].kind == BUNDLE:",
+        "elif False:",
         "tests/distributed/test_hosts.py -k counts_once",
     ),
     Mutation(
