@@ -119,15 +119,21 @@ def gathered(batches: Iterable[Any]) -> Iterator[Piece]:
     held: list[Any] = []
     for batch in batches:
         table = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
-        for first in range(0, table.num_rows, _ROWS):
-            part = table.slice(first, _ROWS)
-            if held and (rows + part.num_rows > _ROWS or size > _BYTES):
+        most = _rows_at_once(table.num_columns)
+        for first in range(0, table.num_rows, most):
+            part = table.slice(first, most)
+            if held and (rows + part.num_rows > most or size > _BYTES):
                 yield Piece(pa.concat_tables(held), start)
                 held, start, rows, size = [], start + rows, 0, 0
             held.append(part)
             rows, size = rows + part.num_rows, size + part.nbytes
     if held:
         yield Piece(pa.concat_tables(held), start)
+
+
+def _rows_at_once(columns: int) -> int:
+    """The rows of a piece: a million, fewer of more than eight columns, whose codes, places and lanes take memory."""
+    return max(_FEW, min(_ROWS, _BYTES // (16 * max(1, columns))))
 
 
 def _parquet(path: str, columns: Columns) -> Iterator[Any]:
@@ -139,7 +145,8 @@ def _parquet(path: str, columns: Columns) -> Iterator[Any]:
     keys = columns.keys.intersection(names)
     texts = [name for name in keys if types.is_string(kinds[name]) or types.is_large_string(kinds[name])]
     with pq.ParquetFile(path, read_dictionary=texts) as file:
-        yield from file.iter_batches(_FEW if any(map(is_list, kinds.values())) else _ROWS, columns=names)
+        rows = _FEW if any(map(is_list, kinds.values())) else _rows_at_once(len(names))
+        yield from file.iter_batches(rows, columns=names)
 
 
 def _ipc(source: Any, columns: Columns) -> Iterator[Any]:
