@@ -1524,7 +1524,7 @@ MUTATIONS = [
     ),
     Mutation(
         "files alike in size and beginning are taken for one",
-        "files/one_file.py::_first_number",
+        "files/one_file.py::_identity",
         "for start in (0, max(0, size - _EDGE)):",
         "for start in (0,):",
         "tests/files/test_files.py -k number_of_its_own",
