@@ -33,6 +33,20 @@ def test_each_python_that_is_named_is_tried() -> None:
     assert PYPROJECT["project"]["requires-python"] == f">={min(named, key=lambda each: int(each[2:]))}"
 
 
+def test_the_wheel_holds_what_is_not_python_too() -> None:
+    given = PYPROJECT["tool"]["setuptools"]["package-data"]
+    held = {
+        path
+        for package, names in given.items()
+        for name in names
+        for path in ROOT.joinpath(*package.split(".")).glob(name)
+    }
+    there = {
+        path for path in (ROOT / "fleetmetrics").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert held == there and {"py.typed", "report.html", "report.css", "report.js"} <= {path.name for path in there}
+
+
 def test_what_is_installed_for_tests_alone_is_no_extra() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     assert not set(extras) & {"test", "dev", "docs", "bench", "fuzz", "examples"}

@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 import sys
-from distutils.core import run_setup
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -500,13 +499,3 @@ def test_bars_are_wide_enough_to_be_seen_if_all_slices_are_within_chance() -> No
     page = read({"auc": 0.77, "slices": {"slot": [{**row, **more} for row in rows]}})
     [table] = page.all("table", class_="slices")
     assert 0.2 < (0.771 - 0.769) / placed(table)["width"] <= 0.5
-
-
-# -- the package -----------------------------------------------------------------------------------------------
-
-
-def test_the_wheel_holds_what_the_page_is_made_of() -> None:
-    command = run_setup(str(ROOT / "setup.py"), stop_after="init").get_command_obj("build_py")
-    command.ensure_finalized()
-    [files] = [names for package, *_, names in command.data_files if package == "fleetmetrics.report"]
-    assert {Path(name).name for name in files} == {"report.html", "report.css", "report.js"}
