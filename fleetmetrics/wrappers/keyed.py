@@ -18,6 +18,7 @@ from fleetmetrics.comm import Block, RowKeys
 from fleetmetrics.comm.unions import Union
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers import REST, combine, held_of, identity
+from fleetmetrics.serial import small
 from fleetmetrics.state import InPlace, State, read
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 
@@ -244,6 +245,12 @@ class Rows(InPlace):
     def __init__(self, of: State, table: KeyTable, name: str, key: Any) -> None:
         super().__init__(name, of.shape, of.declared_dtype, of.reduction, key)
         self.table = table
+
+    def __getstate__(self) -> dict[str, Any]:
+        held = super().__getstate__()
+        if held["value"] is not None:
+            held["value"] = small(self._wide(held["value"]))
+        return held
 
     def __setstate__(self, held: dict[str, Any]) -> None:
         value = held["value"]
