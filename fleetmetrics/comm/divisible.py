@@ -102,7 +102,7 @@ def _agreed(letters: Sequence[Letter]) -> tuple[Layout, list[Layout]]:
 
 
 def _part(layout: Layout, payload: Any, words: Sequence[int] | None) -> list[tuple[np.ndarray, np.ndarray | None]]:
-    """Of each group of states the value and its rest of so many words; of a letter there is none."""
+    """Of each group of states the value and the words of its rest; a letter has no rest."""
     if words is None or not any(words):
         return [(array, None) for array in wire.read_packed(layout.kinds, joined(payload))]
     kinds = tuple((size * words[place], "float64") for place, (size, _) in enumerate(layout.kinds) if words[place])

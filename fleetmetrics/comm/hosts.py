@@ -67,14 +67,14 @@ __all__ = [
 ]
 
 SETTING = "FLEETMETRICS_LEVELS"
-#: From so many workers on a second level is used unasked.
+#: From this number of workers on, a second level is used unasked.
 WORKERS = 128
 #: Seconds: for how long the short way is waited for; once, at first, for its connections; and for a word that all of a
 #: host have the answer.
 _PATIENCE, _FIRST_PATIENCE, _RELAY_PATIENCE = 10.0, 5.0, 1.0
-#: So often a follower looks for its leader.
+#: How often a follower looks for its leader.
 _TRIES = 2
-#: What came for a later exchange is kept of so many.
+#: Of how many later exchanges what came early is kept.
 _EARLY_KEPT = 256
 #: Seconds that a leader waits for its followers to take the answer.
 _RELAY_SECONDS = 0.2
@@ -516,7 +516,7 @@ def _sent(stream: Stream, end: float) -> bool:
 
 
 def _within(deadline: float, seconds: float) -> float:
-    """So many seconds from now, but no later than half of the time that is left."""
+    """A moment some seconds from now, but no later than half of the time that is left."""
     now = time.monotonic()
     return now + min(seconds, max(0.0, deadline - now) / 2)
 

@@ -12,7 +12,7 @@ from fleetmetrics.vocabulary import SIZES, VERDICTS
 
 __all__ = ["Table", "clean", "html_of", "laid_out", "markdown_of", "tables", "text_of"]
 
-#: Of more slices the first ones are printed; of metrics beside the one that ranks them so many.
+#: How many slices are printed, and how many metrics beside the one that ranks them.
 _SLICES, _BESIDE = 20, 2
 
 

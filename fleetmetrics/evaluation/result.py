@@ -330,7 +330,7 @@ def result_of(
 
 
 def _side_result(side: Side, values: Probe[Any]) -> SideResult:
-    """Of which so many rows count: those of weight 0 are left out everywhere, and told in what was read."""
+    """What one side has come to; rows of weight 0 count nowhere, and ``data`` says how many there are."""
     read = side.read
     data = DataRead(
         read.files,

@@ -132,7 +132,7 @@ def of_groups(groups: np.ndarray) -> Spread:
 
 
 def _users(filled: int, groups: int) -> float:
-    """How many users have most likely filled so many groups."""
+    """How many users have most likely filled this number of groups."""
     return -groups * math.log1p(-filled / groups) if filled < groups else 8.0 * groups
 
 

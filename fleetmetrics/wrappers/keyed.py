@@ -96,7 +96,7 @@ class KeyTable(State):
         return self.limit == sys.maxsize
 
     def choose(self, keys: np.ndarray, of: int) -> None:
-        """Give rows to these keys alone, sorted, of so many."""
+        """Give rows to these keys alone, sorted; ``of`` is how many there are in all."""
         self.chosen, self.chosen_of = keys, of
 
     @property
