@@ -193,7 +193,9 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
     groups = [each for each in (args.files, args.baseline) if each]
     empty = [of_files([], asked, baseline=bool(place)) for place in range(len(groups))]
     if args.fail_if:  # known before anything is read, if it is wrong
-        failed(args.fail_if, result_of(empty, joined=False).to_dict(), early=True)
+        found = result_of(empty, joined=False).to_dict()
+        unfilled = [*found["asked"]["metrics"], "data", "slices", "explained", *["baseline"] * bool(args.baseline)]
+        failed(args.fail_if, found, unfilled)
     _check_outputs(args, groups)
     channel = get_communicator()
     alone, share = channel.world_size == 1, slice(channel.rank, None, channel.world_size)
@@ -228,7 +230,8 @@ def _states(args: argparse.Namespace) -> _Outcome:
 
 
 def _consistency(args: argparse.Namespace) -> _Outcome:
-    from fleetmetrics.evaluation.streams import consistency
+    from fleetmetrics.evaluation.conditions import failed
+    from fleetmetrics.evaluation.streams import ConsistencyResult, consistency
 
     streams: dict[str, str] = {}
     for each in args.streams:
@@ -238,6 +241,7 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
         streams[name if sign else each] = files if sign else each
     if len(streams) < 2:
         raise InvalidInputError("there is nothing to compare: name two or more streams, NAME=FILES")
+    failed(args.fail_if, *ConsistencyResult.empty(list(streams)))  # known before anything is read, if it is wrong
     settings = {name: getattr(args, name) for name in ("label", "tolerance", "skip_bad_rows")}
     result = consistency(
         streams,

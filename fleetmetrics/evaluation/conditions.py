@@ -19,25 +19,22 @@ _SIGNS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 
 class ConditionError(InvalidInputError):
-    """A condition cannot be looked at: it is none, or the result has no number of that name."""
+    """A condition cannot be read, or the result has no number of that name."""
 
 
-def failed(texts: Sequence[str], result: Mapping[str, Any], early: bool = False) -> list[str]:
+def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[str]:
     """What to say of each condition that holds; an undefined number fails, whatever it is compared with.
 
     Args:
         texts: the conditions.
         result: as JSON has it.
-        early: nothing is in the result yet, so there may be more inside of the values and of what was read.
+        unfilled: paths below which a result that is still empty may get more.
 
     Raises:
-        ConditionError: a condition is none, or the result has no number of that name.
+        ConditionError: a condition cannot be read, or the result has no number of that name.
     """
     there = dict(_by_path(result)) if texts else {}
     there = {name: each for name, each in there.items() if name != "baseline" and not name.startswith("asked.")}
-    within: list[str] = []
-    if early:
-        within = [*result["asked"]["metrics"], "data", "slices", "explained", *["baseline"] * bool(result["baseline"])]
     said = []
     for text in texts:
         path, sign, number = _parsed(text)
@@ -47,7 +44,7 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], early: bool = False)
         elif _is_number(value) and getattr(operator, _SIGNS[sign])(value, number):
             away = f", {abs(value - number):.6g} {'below' if value < number else 'above'}" if value != number else ""
             said.append(f"{name} holds: {path} is {value:.6g}{away}")
-        elif not _is_number(value) and not path.startswith(tuple(f"{each}." for each in within)):
+        elif not _is_number(value) and not path.startswith(tuple(f"{each}." for each in unfilled)):
             raise _unknown(name, path, there, result)
     return said
 

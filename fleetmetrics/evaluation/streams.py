@@ -141,6 +141,17 @@ class ConsistencyResult:
     tolerance: float
     common: int
 
+    @classmethod
+    def empty(cls, names: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+        """`to_dict` before anything is read, and the paths below which there will be more.
+
+        Args:
+            names: of the streams.
+        """
+        steps = [Step(*pair) for pair in zip(names, names[1:])]
+        found = cls({name: Stream(0, 0, 0) for name in names}, steps, 0.0, 0).to_dict()
+        return found, [f"steps.{step.after}.{each}" for step in steps for each in ("columns", "slices")]
+
     @property
     def departs(self) -> str | None:
         """The first stream with a score that differs from the stream before it; None: all are alike."""

@@ -37,7 +37,8 @@ OPTIONS = "--label y --score p --user uid --by slot --metrics auc,log_loss,gauc 
 def both(folder: Path, options: str) -> tuple[list[list[str]], list[str], list[str]]:
     """What one process, and each of two workers, print and leave as status; and what the saved states hold."""
     launcher = "python -m paddle.distributed.launch --nproc_per_node 2 --log_dir log ./fleetmetrics"
-    text = f"./fleetmetrics evaluate {options} >alone.log 2>&1 || true\nmkdir alone; mv day.fms alone; mv status status.alone\n"
+    text = f"./fleetmetrics evaluate {options} >alone.log 2>&1 || true\n"
+    text += "mkdir alone; mv day.fms alone; mv status status.alone\n"
     text += f"{launcher} evaluate {options} >launch.log 2>&1 || true\nmv status1 status.1; mv status0 status.0\n"
     text += "./fleetmetrics merge day.fms >day.txt; cd alone; ../fleetmetrics merge day.fms >../alone.txt\n"
     run(Command(text, [], False), folder)

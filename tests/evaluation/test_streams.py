@@ -157,6 +157,12 @@ def test_the_command_prints_the_result_and_its_conditions_decide(streams, capsys
         (["a=x", "b=y", "c=z", "--id", "i", "--score", "p,q"], 2, "--score p,q names 2 columns; name one, or 3"),
         (["a=x", "--id", "i", "--score", "p"], 2, "two or more streams"),
         (["a=x", "b=y", "--id", "i", "--score", "p"], 3, "'x' is no file"),
+        (
+            ["a=x", "b=y", "--id", "i", "--score", "p", "--fail-if", "steps.c.share>0"],
+            2,
+            "the nearest is 'steps.b.share'",
+        ),
+        (["a=x", "b=y", "--id", "i", "--score", "p", "--fail-if", "steps.b.slices.s.0.share>1"], 3, "'x' is no file"),
     ],
 )
 def test_the_command_says_what_is_wrong(args, status, told, capsys):
