@@ -133,7 +133,7 @@ def gathered(batches: Iterable[Any]) -> Iterator[Piece]:
 
 def _rows_at_once(columns: int) -> int:
     """The rows of a piece: a million, fewer of more than eight columns, whose codes, places and lanes take memory."""
-    return max(_FEW, min(_ROWS, _BYTES // (16 * max(1, columns))))
+    return min(_ROWS, max(_FEW, _BYTES // (16 * max(1, columns))))
 
 
 def _parquet(path: str, columns: Columns) -> Iterator[Any]:

@@ -168,7 +168,7 @@ class Interval(Wrapper[IntervalResult]):
         value = self.metric.evaluate(values, carries)
         spread, lowest, highest = Spread(math.nan, 1.0, {}), 0.0, 1.0
         # Weights whose squares overflow have no interval, nor has a value that stands in for one by zero_division.
-        with np.errstate(all="ignore"), contextlib.suppress(ZeroDivisionError, ValueError):
+        with np.errstate(all="ignore"), contextlib.suppress(ArithmeticError, ValueError):
             spread = self._way.spread(values, carries)
         if self.metric.linear is not None:
             lowest, highest = self.metric.linear.lowest, self.metric.linear.highest
