@@ -9,6 +9,8 @@ In a test::
 from __future__ import annotations
 
 import contextlib
+import encodings.idna  # noqa: F401  imported by the first connection: a child forked meanwhile would wait for ever
+import faulthandler
 import gc
 import os
 import pickle
@@ -109,6 +111,8 @@ class Fork:
         data, end = b"", time.monotonic() + seconds
         while True:
             if not select.select([self._reader], [], [], max(0.0, end - time.monotonic()))[0]:
+                self.kill(signal.SIGUSR1)  # which prints where it is
+                time.sleep(0.5)
                 raise AssertionError(f"a worker was not ready within {seconds:g} s")
             piece = os.read(self._reader, 1 << 16)
             if not piece:
@@ -143,6 +147,7 @@ def _become(work: Callable[[], Any], writer: int) -> None:
         gc.freeze()  # what the test has left and nobody has collected: it would close descriptors that are ours by then
         os.dup2(writer, 3)
         os.closerange(4, 1 << 16)  # a socket that the test closes shall be closed
+        faulthandler.register(signal.SIGUSR1, file=2)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from tests.distributed import forks
 from tests.distributed.cluster import Job, run
 
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
+ROOT = Path(__file__).resolve().parents[2]
 REPORT = "import os, time\nfrom cluster import arguments, report\nrank = int(os.environ['PADDLE_TRAINER_ID'])\n"
 
 
@@ -48,6 +51,15 @@ def test_a_worker_that_hangs_fails_the_test_in_time_and_is_ended(tmp_path: Path)
         hanging = job.processes[1]
         assert hanging.poll() is None
     assert hanging.poll() is not None
+
+
+def test_what_a_first_connection_imports_is_there_before_a_worker_is_forked() -> None:
+    # A child that is forked while a thread of the test imports this waits for the import for ever.
+    code = "import sys, tests.distributed.forks; before = set(sys.modules); import socket\n"
+    code += "listener = socket.create_server(('127.0.0.1', 0)); socket.create_connection(listener.getsockname())\n"
+    code += "print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_what_a_test_has_left_closes_nothing_of_a_forked_worker() -> None:
