@@ -340,7 +340,7 @@ def run(cases: list[Callable[[int], None]]) -> dict[str, list[tuple[str, float]]
 
 def main() -> None:
     chosen = [case for case in CASES if not sys.argv[1:] or case.__name__ in sys.argv[1:]]
-    half = -(-len(chosen) // 2)  # with all at once a small machine is too busy for what comes at once
+    half = -(-len(chosen) // 2)  # all cases at once are too much for a small machine, whose answers must be quick
     for name, seen in {**run(chosen[:half]), **run(chosen[half:])}.items():
         print(f"-- {name}")
         same = seen[0][0] == seen[1][0]

@@ -172,8 +172,7 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.evaluation.asked import Asked
     from fleetmetrics.evaluation.conditions import failed
     from fleetmetrics.evaluation.result import result_of
-    from fleetmetrics.evaluation.side import Side, of_files, of_workers
-    from fleetmetrics.files.found import Found, find, look
+    from fleetmetrics.evaluation.side import Side, of_files, of_share, of_workers
 
     given = [
         "label",
@@ -198,23 +197,21 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
         failed(args.fail_if, found, unfilled)
     _check_outputs(args, groups)
     channel = get_communicator()
-    alone, share = channel.world_size == 1, slice(channel.rank, None, channel.world_size)
 
     def make() -> tuple[list[list[str]], list[Side]]:
         with _of_the_data():
-            found = [look(each) if args.skip_bad_files else Found(find(each), []) for each in groups]
-            paths = [each.paths for each in found]
-            if not alone and ["-"] in paths:
-                raise InvalidInputError("several workers cannot share the standard input; give files")
-            reading: Any = {"skip_bad_rows": args.skip_bad_rows, "processes": args.processes if alone else 1}
-            reading.update(skip_bad_files=args.skip_bad_files, close=alone and not args.save_state)
-            sides = []
-            for place, each in enumerate(found):
-                reading.update(bad=each.bad if channel.rank == 0 else (), everybodys=each.paths)
-                sides.append(of_files(each.paths[share], asked, baseline=bool(place), **reading))
-            return paths, sides
+            reading: Any = {
+                "skip_bad_rows": args.skip_bad_rows,
+                "skip_bad_files": args.skip_bad_files,
+                "processes": args.processes,
+                "close": not args.save_state,
+            }
+            found = [
+                of_share(each, asked, channel, baseline=bool(place), **reading) for place, each in enumerate(groups)
+            ]
+            return [paths for paths, _ in found], [side for _, side in found]
 
-    if alone:
+    if channel.world_size == 1:
         return _finish(args, make()[1])
     return _Outcome(*of_workers(channel, make, lambda sides: [*_outcome(lambda: _finish(args, sides))]))
 

@@ -73,7 +73,7 @@ def addresses_of(host: str, end: float) -> list[str]:
 def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.socket:
     """Listen on the first candidate address that is free.
 
-    ``key``: proves to whoever listens on one that is taken that this is a rank 0, too; None: it is left alone.
+    ``key``: where a port is taken, proves to its listener that this is a rank 0, too; None: leave it alone.
     ``end``: `NotFound` is raised if names are not looked up by then.
     """
     check_descriptors(job.world_size)

@@ -40,7 +40,7 @@ from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError
 __all__ = ["Hub"]
 
 _ABANDONED_KEPT = 1024
-#: In how many turns rank 0 reads what lies in the sockets at the deadline; it waits for none that goes on sending.
+#: How often, at the deadline, rank 0 reads frames that have come; it does not wait for further ones.
 _LAST_TURNS = 64
 #: A wait that took so much too long means that the process was stopped, and not only that the machine is busy.
 _STOPPED_SECONDS = 1.0

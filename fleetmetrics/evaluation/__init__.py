@@ -16,9 +16,7 @@ from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.side import Side, load, of_all_workers, of_files, of_frame
-from fleetmetrics.files import find
-from fleetmetrics.files.found import look
+from fleetmetrics.evaluation.side import Side, load, of_all_workers, of_files, of_frame, of_share
 
 __all__ = ["EvaluationResult", "compare", "evaluate", "merge"]
 
@@ -92,7 +90,7 @@ def evaluate(
         0.75
     """
     channel, trouble = channel_of(communicator)
-    alone, share = channel.world_size == 1, slice(channel.rank, None, channel.world_size)
+    alone, _share = channel.world_size == 1, slice(channel.rank, None, channel.world_size)
     given = [data] if baseline is None else [data, baseline]
 
     def make() -> tuple[list[list[str]], list[Side]]:
@@ -120,10 +118,8 @@ def evaluate(
         for place, each in enumerate(given):
             settings: Any = {"baseline": bool(place), "skip_bad_rows": skip_bad_rows}
             if _are_files(each):
-                paths, bad = look(each) if skip_bad_files else (find(each), [])
-                settings.update(skip_bad_files=skip_bad_files, bad=bad if channel.rank == 0 else ())
-                settings.update(everybodys=paths, processes=processes if alone else 1)
-                side = of_files(paths[share], asked, **settings)
+                reading: Any = {"skip_bad_files": skip_bad_files, "processes": processes}
+                paths, side = of_share(each, asked, channel, **reading, **settings)
             else:
                 paths, side = [], of_frame(each, asked, whole=alone, **settings)
             seen.append(paths)

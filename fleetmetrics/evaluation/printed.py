@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections import Counter
 from html import escape
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
+import numpy as np
+
 from fleetmetrics.vocabulary import SIZES, VERDICTS
 
-__all__ = ["Table", "clean", "html_of", "laid_out", "markdown_of", "tables", "text_of"]
+__all__ = ["Table", "clean", "filled", "html_of", "laid_out", "markdown_of", "plain", "tables", "text_of"]
 
 #: How many slices are printed, and how many metrics beside the one that ranks them.
 _SLICES, _BESIDE = 20, 2
@@ -35,6 +38,17 @@ def clean(text: Any) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in str(text))
 
 
+def plain(value: Any) -> Any:
+    """What JSON holds: named tuples as dicts, arrays as lists, nan and infinity as None."""
+    value = value._asdict() if hasattr(value, "_asdict") else value
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     """The data, the metrics, the slices, the warnings.
 
@@ -42,7 +56,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
         result: as JSON has it.
     """
     for title, rows, notes in _parts(result):
-        yield Table(title, _filled(rows) if rows else [], notes)
+        yield Table(title, filled(rows) if rows else [], notes)
 
 
 def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:
@@ -151,7 +165,7 @@ def _span(ends: Mapping[str, Any], sign: str = "") -> str:
     return f"{_number(ends['low'], sign)} to {_number(ends['high'], sign)}" if known else "-"
 
 
-def _filled(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+def filled(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     """The rows, without columns in which there is nothing."""
     columns = [column for place, column in enumerate(zip(*rows)) if not place or {*column[1:]} - {"", "-"}]
     return list(zip(*columns))

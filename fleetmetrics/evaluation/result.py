@@ -15,7 +15,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import failed
 from fleetmetrics.evaluation.outputs import check_outputs
-from fleetmetrics.evaluation.printed import html_of, text_of
+from fleetmetrics.evaluation.printed import html_of, plain, text_of
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.side import Side, check_joined, save
 from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
@@ -175,8 +175,8 @@ class EvaluationResult:
         for into, side in ((result, self.new), (result["baseline"], old)):
             if side is not None and side.at_k:
                 into["at_k"] = side.at_k
-        plain: dict[str, Any] = _plain(result)
-        return plain
+        found: dict[str, Any] = plain(result)
+        return found
 
     def frame(self, by: str | None = None) -> Any:
         """A data frame of pandas.
@@ -376,14 +376,3 @@ def _at(interval: BootstrapResult, value: float) -> Interval:
     """An interval, moved to a value."""
     moved = value - interval.value
     return Interval(interval.low + moved, interval.high + moved)
-
-
-def _plain(value: Any) -> Any:
-    """What JSON holds: named tuples as dicts, arrays as lists, nan and infinity as None."""
-    value = value._asdict() if hasattr(value, "_asdict") else value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

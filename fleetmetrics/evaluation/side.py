@@ -23,6 +23,7 @@ from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, 
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.files import ROW, Read, evaluate, evaluate_file, together
+from fleetmetrics.files.found import find, look
 from fleetmetrics.files.largest import choose_largest
 from fleetmetrics.files.one_file import of_tables
 from fleetmetrics.files.parts import read_of
@@ -35,7 +36,7 @@ from fleetmetrics.vocabulary import argument
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced
 
-__all__ = ["Side", "check_joined", "load", "of_all_workers", "of_files", "of_frame", "of_workers", "save"]
+__all__ = ["Side", "check_joined", "load", "of_all_workers", "of_files", "of_frame", "of_share", "of_workers", "save"]
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,44 @@ def of_files(
         metrics, read = error.evaluated or (metrics, read)
         said = str(error)
     return Side(asked, metrics, together([read, Read(bad_files=tuple(bad))]), said, baseline)
+
+
+def of_share(
+    files: Any,
+    asked: Asked,
+    channel: Communicator,
+    *,
+    skip_bad_files: bool = False,
+    processes: int | None = None,
+    close: bool = False,
+    **settings: Any,
+) -> tuple[list[str], Side]:
+    """Evaluate this worker's share of files; return the paths of all, and the side.
+
+    Args:
+        files: as `fleetmetrics.files.find` takes them.
+        asked: what is asked of them.
+        channel: of the workers who share them.
+        skip_bad_files: whether to leave out and count files that cannot be read.
+        processes: how many share them here, where this worker is alone.
+        close: nothing more is to come of their users, if this worker is alone.
+        **settings: further ones of `of_files`.
+    """
+    alone = channel.world_size == 1
+    paths, bad = look(files) if skip_bad_files else (find(files), [])
+    if not alone and "-" in paths:
+        raise InvalidInputError("several workers cannot share the standard input; give files")
+    side = of_files(
+        paths[channel.rank :: channel.world_size],
+        asked,
+        everybodys=paths,
+        bad=bad if channel.rank == 0 else (),
+        skip_bad_files=skip_bad_files,
+        processes=processes if alone else 1,
+        close=alone and close,
+        **settings,
+    )
+    return paths, side
 
 
 def of_frame(

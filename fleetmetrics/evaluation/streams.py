@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import flag_of, number_of, texts_of, whole_number_of
+from fleetmetrics.arguments import flag_of, number_of, texts_of
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.batch.keys import NULL, Coded, distinct
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.conditions import failed
-from fleetmetrics.evaluation.printed import Table, clean, laid_out
-from fleetmetrics.files import Read, evaluate_file, find
+from fleetmetrics.evaluation.printed import Table, clean, filled, laid_out, plain
+from fleetmetrics.files import Read, evaluate_file, find, memory_of
 from fleetmetrics.files.formats import rows_of
 from fleetmetrics.files.passes import Share
 from fleetmetrics.metric import Metric
@@ -115,14 +114,13 @@ class Step:
         return self.differ / self.rows if self.rows else math.nan
 
     def plain(self) -> dict[str, Any]:
-        """As the result's JSON has it."""
+        """What the result's JSON is made of."""
         slices = {
             by: [{**vars(each), "share": each.share} for each in slices[:1000]] for by, slices in self.slices.items()
         }
-        finite = {name: _finite(getattr(self, name)) for name in ("share", "mean_log_odds", "largest")}
         digits = {f"1e-{digit}": number for digit, number in self.digits.items()}
         odds = {f"{distance:g}": number for distance, number in self.odds.items()}
-        return {**vars(self), **finite, "digits": digits, "odds": odds, "slices": slices}
+        return {**vars(self), "share": self.share, "digits": digits, "odds": odds, "slices": slices}
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,21 +153,25 @@ class ConsistencyResult:
     @property
     def departs(self) -> str | None:
         """The first stream with a score that differs from the stream before it; None: all are alike."""
-        return next((step.after for step in self.steps if step.differ), None)
+        return self._departing.after if self._departing else None
+
+    @property
+    def _departing(self) -> Step | None:
+        """The first step with a score that differs."""
+        return next((step for step in self.steps if step.differ), None)
 
     def to_dict(self) -> dict[str, Any]:
         """What ``fleetmetrics consistency --json`` prints; what is undefined is None."""
-        streams = {
-            name: {key: _finite(value) for key, value in vars(stream).items()} for name, stream in self.streams.items()
-        }
-        steps = {step.after: step.plain() for step in self.steps}
-        return {
-            "streams": streams,
-            "steps": steps,
-            "common": self.common,
-            "departs": self.departs,
-            "tolerance": self.tolerance,
-        }
+        found: dict[str, Any] = plain(
+            {
+                "streams": {name: vars(stream) for name, stream in self.streams.items()},
+                "steps": {step.after: step.plain() for step in self.steps},
+                "common": self.common,
+                "departs": self.departs,
+                "tolerance": self.tolerance,
+            }
+        )
+        return found
 
     def failed(self, *conditions: str) -> list[str]:
         """What to say of each condition that holds; none: all is well.
@@ -197,7 +199,7 @@ class ConsistencyResult:
             gaps = [f"{step.missing:,}", f"{step.added:,}"] if step else ["-", "-"]
             numbers = ["-" if each is None else f"{each:.6g}" for each in (stream.auc, stream.calibration)]
             rows.append([clean(name), f"{stream.files:,}", f"{stream.rows:,}", *gaps, *numbers])
-        yield Table("", _with_something(rows), [f"{self.common:,} ids are in all streams"])
+        yield Table("", filled(rows), [f"{self.common:,} ids are in all streams"])
         head = [
             "rows whose scores differ by",
             f"more than {self.tolerance:g}",
@@ -210,12 +212,11 @@ class ConsistencyResult:
             name = f"{clean(step.before)} to {clean(step.after)}"
             rows.append([name, *(_percent(each, step.rows) for each in shares), *odds, f"{step.largest:.3g}"])
         yield Table("", rows, [self._said()])
-        for step in self.steps:
-            if step.after == self.departs:
-                yield from _where(step)
+        if self._departing:
+            yield from _where(self._departing)
 
     def _said(self) -> str:
-        step = next((step for step in self.steps if step.differ), None)
+        step = self._departing
         if step is None:
             return f"all scores are alike, to {self.tolerance:g}"
         return (
@@ -486,16 +487,14 @@ def _by_stream(argument: str, given: Any, names: Sequence[str]) -> dict[str, str
 
 def _passes(readers: Sequence[_Reader], columns: int, memory: int | None) -> int:
     """How many shares of the ids there must be, so that the rows of one fit into memory."""
-    if memory is None:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    whole_number_of("memory", memory, 1)
+    room = memory_of(memory)
     if any("-" in reader.paths for reader in readers):
         raise InvalidInputError("streams are read several times; the standard input can be read only once")
     try:
         rows = sum(rows_of(path) for reader in readers for path in reader.paths)
     except OSError as error:
         raise DataError(str(error)) from None
-    return max(1, -(-rows * (_PER_ROW + _PER_COLUMN * columns) // memory))
+    return max(1, -(-rows * (_PER_ROW + _PER_COLUMN * columns) // room))
 
 
 def _keys_of(parts: Sequence[Any], order: np.ndarray) -> _Keys:
@@ -540,19 +539,8 @@ def _where(step: Step) -> Iterator[Table]:
         yield Table(f"{clean(step.before)} to {clean(step.after)}, by {clean(by)}", rows, more)
 
 
-def _with_something(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """The rows, without columns in which no stream has anything."""
-    columns = [column for place, column in enumerate(zip(*rows)) if not place or {*column[1:]} - {"-"}]
-    return list(zip(*columns))
-
-
 def _percent(number: int, of: int) -> str:
     """A share; one of few rows is not taken for none, nor one of nearly all for all."""
     if 0 < number < of:
         return "<0.01%" if number / of < 1e-4 else ">99.99%" if number / of > 0.9999 else f"{number / of:.2%}"
     return f"{number / of if of else math.nan:.0%}"
-
-
-def _finite(value: Any) -> Any:
-    """What JSON holds: nan and infinity as None."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -173,6 +173,13 @@ def _part(
     return part
 
 
+def memory_of(memory: int | None) -> int:
+    """How many bytes may be used: those given, else half of the machine's."""
+    if memory is None:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return whole_number_of("memory", memory, 1)
+
+
 def _passes(
     paths: Sequence[str], metrics: Any, columns: Mapping[str, Any], by: str, memory: int | None, processes: int
 ) -> tuple[int, int]:
@@ -182,10 +189,9 @@ def _passes(
         raise InvalidInputError(f"complete_by={by!r} is none of the arguments in columns: {', '.join(columns)}")
     if "-" in paths:
         raise InvalidInputError("complete_by reads the files several times; the standard input can be read only once")
-    if memory is None:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    memory = memory_of(memory)
     least = processes * 2 * _BASE
-    if whole_number_of("memory", memory, 1) < least:
+    if memory < least:
         raise InvalidInputError(f"memory={memory} is too little for processes={processes}; give {least} bytes or more")
     rows = sum(map(rows_of, paths))
     needed = rows * _PER_ROW * max(1, len(set(each.table for each in metrics.record_metrics())))
