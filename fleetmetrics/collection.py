@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from fleetmetrics.records.table import Table
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
 from fleetmetrics.state_dicts import Holder
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["MetricCollection"]
 

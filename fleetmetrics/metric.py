@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Mapping, NamedTuple, Sequence, TypedDict
+from typing import Any, Callable, ClassVar, Iterable, Mapping, NamedTuple, Sequence, TypedDict
 
 import numpy as np
 
@@ -32,9 +32,7 @@ from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.given import bare
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = [
     "TOTAL",

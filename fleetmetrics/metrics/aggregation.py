@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,8 @@ from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.metric import TOTAL, Declared, Metric, Settings, Undefinable
 from fleetmetrics.metrics.regression.differences import number_above
 from fleetmetrics.state import State
+from fleetmetrics.typed import Unpack
 from fleetmetrics.xp import is_static
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["Count", "Max", "Min", "Sum", "Throughput"]
 
@@ -72,7 +70,7 @@ class Values(Metric[Value]):
         super().add(value, None, weight, mask)
 
 
-class Sum(Values):
+class Sum(Values[float]):
     """Sum of all values.
 
     Formula: ``sum(w * x)``. Integers without weights give an exact int, and an overflow of int64 is an error;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Mapping, overload
 
 import numpy as np
 
@@ -14,11 +14,9 @@ from fleetmetrics.arguments import choice_of, flag_of, number_of
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.auc import area_fraction, average_precision_near
 from fleetmetrics.formulas.class_areas import average_precision_of_classes_near
-from fleetmetrics.metrics.buckets import ClassHistograms, ClassSettings
+from fleetmetrics.metrics.buckets import ClassesSettings, ClassHistograms, ClassSettings, HistogramSettings
+from fleetmetrics.typed import Required, Unpack
 from fleetmetrics.warning import muted, muted_now, warn
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["AUC", "AveragePrecision"]
 
@@ -41,6 +39,29 @@ class AreaSettings(ClassSettings, total=False):
     """Arguments of every area over buckets."""
 
     bounds: bool
+    tolerance: float | None
+
+
+class OneArea(HistogramSettings, ClassesSettings, total=False):
+    """Those for one number."""
+
+    average: Literal["macro", "weighted", "micro"]
+    bounds: Literal[False]
+    tolerance: float | None
+
+
+class AreaEach(HistogramSettings, ClassesSettings, total=False):
+    """Those for the area of each class or label."""
+
+    average: Required[Literal["none"] | None]
+    bounds: Literal[False]
+    tolerance: float | None
+
+
+class AreaBounds(ClassSettings, total=False):
+    """Those for areas with their bounds."""
+
+    bounds: Required[Literal[True]]
     tolerance: float | None
 
 
@@ -94,7 +115,7 @@ class _Area(ClassHistograms[Value]):
             )
 
 
-class AUC(_Area):
+class AUC(_Area[Value]):
     """Area under the ROC or the precision-recall curve, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.auc_from_histogram` and, for ``curve="PR"``,
@@ -167,6 +188,30 @@ class AUC(_Area):
         [1.0, 1.0, 0.6666666666666666]
     """
 
+    @overload
+    def __init__(
+        self: AUC[float],
+        *,
+        curve: Literal["ROC", "PR"] = "ROC",
+        max_fpr: float | None = None,
+        **settings: Unpack[OneArea],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: AUC[np.ndarray],
+        *,
+        curve: Literal["ROC", "PR"] = "ROC",
+        max_fpr: float | None = None,
+        **settings: Unpack[AreaEach],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: AUC[formulas.BoundedArea],
+        *,
+        curve: Literal["ROC", "PR"] = "ROC",
+        max_fpr: float | None = None,
+        **settings: Unpack[AreaBounds],
+    ) -> None: ...
     def __init__(
         self, *, curve: Literal["ROC", "PR"] = "ROC", max_fpr: float | None = None, **settings: Unpack[AreaSettings]
     ) -> None:
@@ -188,7 +233,7 @@ def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:
     return curve, max_fpr
 
 
-class AveragePrecision(_Area):
+class AveragePrecision(_Area[Value]):
     """Average precision: the area under the steps of the precision-recall curve, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.average_precision_from_histogram`; ``AUC(curve="PR")`` under the name used by
@@ -209,3 +254,13 @@ class AveragePrecision(_Area):
         >>> metric.compute()
         0.8333333333333333
     """
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: AveragePrecision[float], **settings: Unpack[OneArea]) -> None: ...
+        @overload
+        def __init__(self: AveragePrecision[np.ndarray], **settings: Unpack[AreaEach]) -> None: ...
+        @overload
+        def __init__(self: AveragePrecision[formulas.BoundedArea], **settings: Unpack[AreaBounds]) -> None: ...
+        def __init__(self, **settings: Unpack[AreaSettings]) -> None: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
+from typing import Any, Callable, Literal, Sequence, TypedDict
 
 import numpy as np
 
@@ -17,11 +17,8 @@ from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores
 from fleetmetrics.metrics.classification.task import Task
 from fleetmetrics.state import Lanes
+from fleetmetrics.typed import Unpack
 from fleetmetrics.xp.score_buckets import LOG_ODDS_MAX, lowest_scores
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 
 BUCKETS = 4096
 _SPACINGS = ("log_odds", "linear")
@@ -155,15 +152,20 @@ def of_classes(function: Callable[..., Any], *settings: str) -> Any:
     return formula
 
 
-class ClassSettings(HistogramSettings, total=False):
-    """Arguments of all `ClassHistograms`."""
+class ClassesSettings(TypedDict, total=False):
+    """Which classes there are."""
 
     task: Literal["binary", "multiclass", "multilabel"] | None
     num_classes: int | None
     num_labels: int | None
-    average: Literal["macro", "weighted", "micro", "none"] | None
     ignore_index: int | Sequence[int] | None
     class_axis: int | None
+
+
+class ClassSettings(HistogramSettings, ClassesSettings, total=False):
+    """Arguments of all `ClassHistograms`."""
+
+    average: Literal["macro", "weighted", "micro", "none"] | None
 
 
 class ClassHistograms(ScoreHistogram[Value]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Mapping
+from typing import Any, Literal, Mapping
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from fleetmetrics.formulas.ratio import ratio
 from fleetmetrics.metric import Quotient, Settings, Undefinable
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["GAUC", "UAUC", "WuAUC"]
 

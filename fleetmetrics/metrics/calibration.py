@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, Sequence
+from typing import Any, Literal, Sequence
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from fleetmetrics.metric import TOTAL, Common, Declared, Metric, Quotient, formu
 from fleetmetrics.metrics.buckets import OfProbabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores, probability_rules_of
 from fleetmetrics.metrics.classification.task import class_axis_of, task_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["BrierDecomposition", "BrierScore", "CalibrationCurve", "ExpectedCalibrationError"]
 

@@ -6,7 +6,7 @@ Their names follow Paddle's C++ metrics (``actual_ctr``, ``predicted_ctr``, ``bu
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metric import TOTAL, Declared, Linear, Quotient, Undefinable, formula_of
 from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings, OfProbabilities
 from fleetmetrics.metrics.classification.losses import LOG_LIKELIHOOD, LOWEST, log_sigmoid
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = [
     "COPC",

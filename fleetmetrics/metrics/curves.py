@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -10,9 +10,7 @@ from fleetmetrics import formulas
 from fleetmetrics.arguments import MOST_EDGES, array_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.buckets import HistogramSettings, ScoreHistogram, of_classes
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["CumulativeGain", "KolmogorovSmirnov", "Lift", "PrecisionRecallCurve", "ROCCurve"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -12,9 +12,7 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import TOTAL, Common, Declared, Settings, Undefinable, formula_of
 from fleetmetrics.metrics.aggregation import Values
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["Histogram", "Mean", "StandardDeviation", "Variance"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, Mapping, Sequence
+from typing import Any, Literal, Mapping, Sequence
 
 import numpy as np
 
@@ -28,10 +28,8 @@ from fleetmetrics.metrics.auc import curve_of
 from fleetmetrics.metrics.click_through import clicks, others
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Kept, Records, Table
+from fleetmetrics.typed import Unpack
 from fleetmetrics.xp import numpy_ops
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["ExactAUC"]
 

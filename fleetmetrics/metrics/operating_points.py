@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -11,9 +11,7 @@ from fleetmetrics.arguments import MOST_EDGES, array_of, number_of, positive_of,
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.buckets import HistogramSettings, LogitSettings, OfProbabilities, ScoreHistogram, of_classes
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = [
     "PrecisionAtFixedRecall",

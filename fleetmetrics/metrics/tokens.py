@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Sequence
+from typing import Any, Literal, NamedTuple, Sequence
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from fleetmetrics.metric import Settings, Undefinable, formula_of
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.losses import adds_up, log_softmax
 from fleetmetrics.metrics.classification.task import Task
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["BitsPerByte", "Perplexity", "TokenLoss"]
 
@@ -172,7 +170,7 @@ def _bytes(batch: Batch, of: _Of, task: Task) -> Any:
     return batch.weighted_sum(tasks.zero_unless(batch, counted, sizes))
 
 
-class TokenLoss(Undefinable):
+class TokenLoss(Undefinable[float]):
     """Mean negative log-likelihood of the tokens that count, in nats: the evaluation loss of a language model.
 
     Formula: ``sum(w * l) / sum(w)`` over the tokens of all workers, where ``l`` is ``-ln(softmax(logits)[label])``; in

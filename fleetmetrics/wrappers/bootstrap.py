@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, ClassVar, Iterable, Iterator, Mapping, NamedTuple, Sequence, overload
 
 import numpy as np
 
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import number_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import poisson, salts, words_of_column
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.formulas.bootstrap import bootstrap_result
+from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.record_metric import Draws, GroupedMetric
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import Lanes, State
+from fleetmetrics.typed import Unpack
 from fleetmetrics.warning import muted
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import is_static, numpy_ops, without_strays
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["Bootstrap"]
 
@@ -40,7 +39,15 @@ class _Alike(NamedTuple):
     metrics: list[Metric]
 
 
-class Bootstrap(Wrapper):
+class DrawSettings(Common, total=False):
+    """Arguments of `Bootstrap` by keyword."""
+
+    seed: int
+    confidence: float
+    ids: str | None
+
+
+class Bootstrap(Wrapper[Value]):
     """A metric with its standard error and a confidence interval, by resampling the samples of all workers.
 
     The Poisson bootstrap: in each replicate a sample counts as often as a Poisson variable of mean 1 says. Formula: for
@@ -103,6 +110,15 @@ class Bootstrap(Wrapper):
         "Windowed": "put it around, Windowed(Bootstrap(metric), last=...)",
     }
 
+    @overload
+    def __init__(
+        self: Bootstrap[BootstrapResult],
+        metric: Metric[float] | Metric[np.ndarray],
+        replicates: int = 200,
+        **settings: Unpack[DrawSettings],
+    ) -> None: ...
+    @overload
+    def __init__(self, metric: Metric, replicates: int = 200, **settings: Unpack[DrawSettings]) -> None: ...
     def __init__(
         self,
         metric: Metric,

@@ -7,7 +7,7 @@ import copy
 import functools
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -26,11 +26,9 @@ from fleetmetrics.records.folding import Folding
 from fleetmetrics.records.table import Kept, Records
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import Lanes, State
+from fleetmetrics.typed import Unpack
 from fleetmetrics.wrappers.wrapper import Wrapper
 from fleetmetrics.xp import numpy_ops, without_strays
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["Interval"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Dict, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Dict, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
@@ -15,14 +16,12 @@ from fleetmetrics.records.folding import Folding
 from fleetmetrics.records.table import Table
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
+from fleetmetrics.typed import Unpack
 from fleetmetrics.warning import gathered, part_named, warn
 from fleetmetrics.wrappers.keyed import host_keys
 from fleetmetrics.wrappers.slicing import KEY, FixedSlicing, GrowingSlicing, SlicedRecords, Slicing
 from fleetmetrics.wrappers.wrapper import Wrapper
 from fleetmetrics.xp import Directed, is_paddle
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["Sliced"]
 
@@ -31,7 +30,7 @@ _NAMED = 5
 _ARGUMENTS = ("prediction", "label", "weight", "mask")
 
 
-class Sliced(Wrapper[Dict[Any, Any]]):
+class Sliced(Wrapper[Dict[Any, Value]]):
     """A metric for each key of a column (slot, channel, country, cohort) at once.
 
     ``add`` is that of the metric, with one more argument: ``add(prediction, label, slot=)`` takes an integer or text
@@ -88,7 +87,7 @@ class Sliced(Wrapper[Dict[Any, Any]]):
 
     def __init__(
         self,
-        metric: Metric,
+        metric: Metric[Value],
         by: str = "slot",
         *,
         keys: Sequence[Any] | None = None,

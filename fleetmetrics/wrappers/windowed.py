@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, ClassVar, Iterable, Literal, Mapping, NamedTuple, Sequence, overload
 
 import numpy as np
 
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import flag_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.numbers import REST, combine_exactly, identity
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import InPlace, State, read, spread
+from fleetmetrics.typed import Unpack
 from fleetmetrics.warning import part_named
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import Directed, Scattered, is_paddle, is_static, namespace
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["Windowed", "WindowedValue"]
 
@@ -36,7 +35,7 @@ class WindowedValue(NamedTuple):
     lifetime: Any
 
 
-class Windowed(Wrapper):
+class Windowed(Wrapper[Value]):
     """A metric over the last ``last`` calls of ``add`` on each worker, and over all of them.
 
     Each worker's window holds the samples of the last ``last`` calls of its ``add``, not counting batches that are
@@ -74,6 +73,19 @@ class Windowed(Wrapper):
 
     refused: ClassVar[dict[str, str]] = {"Windowed": "one window is enough; make two metrics for two windows"}
 
+    @overload
+    def __init__(
+        self: Windowed[WindowedValue],
+        metric: Metric,
+        last: int,
+        *,
+        lifetime: Literal[True] = True,
+        **common: Unpack[Common],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, metric: Metric[Value], last: int, *, lifetime: Literal[False], **common: Unpack[Common]
+    ) -> None: ...
     def __init__(self, metric: Metric, last: int, *, lifetime: bool = True, **common: Unpack[Common]) -> None:
         self.last = whole_number_of("last", last, 1)
         self.lifetime = flag_of("lifetime", lifetime)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Iterable
+from typing import Any, ClassVar, Iterable
 
 from fleetmetrics.accumulator import Accumulator, Value
 from fleetmetrics.batch import Batch
@@ -12,9 +12,7 @@ from fleetmetrics.metric import Common, Metric
 from fleetmetrics.records.folding import Folding
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["Wrapper", "names_of"]
 

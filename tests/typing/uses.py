@@ -15,20 +15,26 @@ from fleetmetrics.batch import Batch
 
 
 def metrics_are_what_they_are_called() -> None:
-    assert_type(fm.AUC(), fm.AUC)
-    assert_type(fm.AUC(curve="PR", name="pr"), fm.AUC)
+    assert_type(fm.AUC(), "fm.AUC[float]")
+    assert_type(fm.AUC(curve="PR", name="pr"), "fm.AUC[float]")
     assert_type(fm.GAUC(), fm.GAUC)
-    assert_type(fm.Sliced(fm.AUC(), by="slot"), fm.Sliced)
-    assert_type(fm.Windowed(fm.Calibration(), last=10), fm.Windowed)
-    assert_type(fm.Bootstrap(fm.Accuracy()), fm.Bootstrap)
+    assert_type(fm.Sliced(fm.AUC(), by="slot"), "fm.Sliced[float]")
+    assert_type(fm.Windowed(fm.Calibration(), last=10), "fm.Windowed[fm.WindowedValue]")
+    assert_type(fm.Bootstrap(fm.Accuracy()), "fm.Bootstrap[fm.BootstrapResult]")
     assert_type(fm.Interval(fm.AUC()), fm.Interval)
     assert_type(fm.MetricCollection([fm.AUC(), fm.Count()]), fm.MetricCollection)
 
 
 def a_fresh_one_is_of_the_same_class() -> None:
-    assert_type(fm.AUC().fresh(), fm.AUC)
+    assert_type(fm.AUC().fresh(), "fm.AUC[float]")
     assert_type(fm.MetricCollection([fm.AUC()]).fresh("again"), fm.MetricCollection)
     assert_type(fm.merge_all([fm.GAUC(), fm.GAUC()]), fm.GAUC)
+    assert_type(fm.merge_all([fm.AUC(), fm.AUC()]), "fm.AUC[float]")
+
+
+def the_name_alone_is_a_type(metric: fm.AUC) -> fm.AUC:
+    assert_type(metric.compute(), Any)
+    return fm.AUC(average=None, num_classes=3)
 
 
 def a_collection_gives_values_by_name(collection: fm.MetricCollection) -> None:
@@ -39,7 +45,11 @@ def wrong_arguments_are_seen() -> None:
     fm.AUC("PR")  # pyright: ignore[reportCallIssue]
     fm.AUC(curv="PR")  # pyright: ignore[reportCallIssue]
     fm.AUC(curve=3)  # pyright: ignore[reportArgumentType]
-    fm.NDCG(k="ten")  # pyright: ignore[reportArgumentType]
+    fm.NDCG(k="ten")  # pyright: ignore
+    fm.F1(average="samples")  # pyright: ignore
+    fm.Precision(tresh=0.5)  # pyright: ignore[reportCallIssue]
+    fm.Bootstrap(fm.AUC(), replicate=5)  # pyright: ignore[reportCallIssue]
+    fm.Windowed(fm.AUC())  # pyright: ignore[reportCallIssue]
     fm.Sliced("auc")  # pyright: ignore[reportArgumentType]
 
 
@@ -54,9 +64,71 @@ def values_have_types(k: int) -> None:
     assert_type(fm.GAUC().compute_local(), float)
     assert_type(fm.Count().compute(), int)
     assert_type(fm.ROCCurve().compute(), fm.formulas.ROC)
-    assert_type(fm.Sliced(fm.AUC()).compute(), "dict[Any, Any]")
+    assert_type(fm.Sliced(fm.AUC()).compute(), "dict[Any, float]")
+    assert_type(fm.Sliced(fm.Count()).compute_local(), "dict[Any, int]")
     fm.MeanSquaredError().compute() + k
     assert fm.MeanSquaredError().compute().thresholds  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def values_follow_the_settings() -> None:
+    assert_type(fm.AUC().compute(), float)
+    assert_type(fm.AUC(bounds=True).compute(), fm.formulas.BoundedArea)
+    assert_type(fm.AUC(bounds=True, average=None, num_classes=3).compute(), fm.formulas.BoundedArea)
+    assert_type(fm.AUC(average="none", num_labels=3).compute(), np.ndarray)
+    assert_type(fm.AveragePrecision(buckets=512).compute(), float)
+    assert_type(fm.AveragePrecision(average=None, num_classes=3).compute(), np.ndarray)
+    for metric in (fm.Precision, fm.Recall, fm.Specificity, fm.F1, fm.Jaccard):
+        assert_type(metric().compute(), float)
+    assert_type(fm.Precision(average="macro", num_classes=3).compute(), float)
+    assert_type(fm.Recall(average=None, num_classes=3).compute(), np.ndarray)
+    assert_type(fm.Specificity(average=None, num_classes=3).compute(), np.ndarray)
+    assert_type(fm.F1(average="none", num_labels=3, threshold=0.3).compute(), np.ndarray)
+    assert_type(fm.Jaccard(average=None, num_classes=3).compute(), np.ndarray)
+    assert_type(fm.FBeta(2).compute(), float)
+    assert_type(fm.FBeta(beta=2, average=None, num_classes=3).compute(), np.ndarray)
+    assert_type(fm.Accuracy(top_k=5).compute(), float)
+    assert_type(fm.Accuracy(average=None, num_classes=3).compute(), np.ndarray)
+    assert_type(fm.LogLoss().compute(), float)
+    assert_type(fm.LogLoss(num_labels=3, average=None).compute(), np.ndarray)
+    assert_type(fm.HingeLoss().compute(), float)
+    assert_type(fm.QuantileLoss(0.9).compute(), float)
+    assert_type(fm.QuantileLoss([0.1, 0.9]).compute(), np.ndarray)
+    assert_type(fm.ConfusionMatrix(num_classes=3).compute(), np.ndarray)
+
+
+def several_places_give_a_value_each() -> None:
+    for metric in (fm.DCG, fm.NDCG, fm.MRR, fm.MAP, fm.HitRate, fm.PrecisionAtK, fm.RecallAtK, fm.FallOutAtK):
+        assert_type(metric(10).compute(), float)
+        assert_type(metric(k=[1, 10]).compute(), "dict[int, float]")
+    assert_type(fm.NDCG().compute(), float)
+    assert_type(fm.NDCG((1, 3), gains="exponential", by="session").compute(), "dict[int, float]")
+    assert_type(fm.FBetaAtK([1, 3], beta=2).compute(), "dict[int, float]")
+    assert_type(fm.RPrecision().compute(), float)
+
+
+def losses_of_tokens_and_sums_are_numbers() -> None:
+    assert_type(fm.TokenLoss().compute(), float)
+    assert_type(fm.Perplexity(ignore_index=-100).compute(), float)
+    assert_type(fm.BitsPerByte().compute(), float)
+    assert_type(fm.Sum().compute(), float)
+
+
+def wrappers_pass_types_on() -> None:
+    assert_type(fm.Bootstrap(fm.AUC(), replicates=500, seed=3).compute(), fm.BootstrapResult)
+    assert_type(fm.Bootstrap(fm.NDCG(k=[1, 3])).compute(), Any)
+    assert_type(fm.Interval(fm.AUC()).compute(), fm.IntervalResult)
+    assert_type(fm.Windowed(fm.AUC(), 5).compute().window, Any)
+    assert_type(fm.Windowed(fm.AUC(), 5, lifetime=False).compute(), float)
+    assert_type(fm.Sliced(fm.Bootstrap(fm.AUC()), "day").compute()["mon"].low, Any)
+
+
+def arithmetic_of_metrics_is_a_metric() -> None:
+    assert_type((fm.Sum() / fm.Count()).compute(), Any)
+    f1 = fm.F1(num_classes=3)
+    f1.add([0, 1, 2], [0, 1, 1])
+    f1.reset()
+    state = f1.state_dict()
+    f1.set_state_dict(state)
 
 
 class Missed(fm.Metric[float]):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Sequence
+from typing import Any, Literal, Sequence, overload
 
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
@@ -14,10 +15,9 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Quotient, Settings
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.averaged import OfTask
+from fleetmetrics.metrics.classification.losses import LossSettings
 from fleetmetrics.metrics.classification.task import Task
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["Accuracy", "ExactMatch"]
 
@@ -35,7 +35,14 @@ def _correct(batch: Batch, task: Task) -> Any:
     return batch.weighted_sum(right if keep is None else xp.logical_and(right, keep))
 
 
-class Accuracy(OfTask):
+class AccuracySettings(LossSettings, total=False):
+    """Arguments of `Accuracy`, without ``average``."""
+
+    top_k: int
+    threshold: float
+
+
+class Accuracy(OfTask[Value]):
     """Share of samples that are predicted correctly; with ``top_k``, whose label is among the k highest scores.
 
     Formula: ``sum(w * [correct]) / sum(w)``. The number of classes need not be given: without ``num_classes``, the
@@ -77,6 +84,17 @@ class Accuracy(OfTask):
     better = "higher"
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "class_label")
 
+    @overload
+    def __init__(
+        self: Accuracy[float],
+        *,
+        average: Literal["micro", "macro", "weighted"] = "micro",
+        **settings: Unpack[AccuracySettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Accuracy[np.ndarray], *, average: Literal["none"] | None, **settings: Unpack[AccuracySettings]
+    ) -> None: ...
     def __init__(
         self,
         *,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -10,9 +10,7 @@ from fleetmetrics import formulas
 from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.metric import formula_of
 from fleetmetrics.metrics.classification.averaged import ConfusionMetric, TaskSettings
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "HammingLoss", "MatthewsCorrelation"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Sequence, overload
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Quotient, Settings, Undefinable, formula_of
 from fleetmetrics.metrics.classification.task import TASKS, Task, average_of, class_axis_of, confusion, task_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Required, Unpack
 
 __all__ = ["F1", "FBeta", "Jaccard", "Precision", "Recall", "Specificity", "StatScores"]
 
@@ -38,7 +36,19 @@ class TaskSettings(Settings, total=False):
 class AveragedSettings(TaskSettings, total=False):
     """Arguments of every metric that averages over classes."""
 
-    average: Literal["micro", "macro", "weighted", "none"] | None
+    average: Literal["auto", "binary", "micro", "macro", "weighted", "none"] | None
+
+
+class OneValue(TaskSettings, total=False):
+    """Those for one number."""
+
+    average: Literal["auto", "binary", "micro", "macro", "weighted"]
+
+
+class ValueEach(TaskSettings, total=False):
+    """Those for a number of each class or label."""
+
+    average: Required[Literal["none"] | None]
 
 
 class OfTask(Undefinable[Value]):
@@ -93,7 +103,7 @@ class ConfusionMetric(OfTask[Value]):
         self.declare("confusion", self.task.shape, statistic=confusion, settings=("task",))
 
 
-class _Averaged(ConfusionMetric):
+class _Averaged(ConfusionMetric[Value]):
     better = "higher"
     takes_top_k = True
     #: Of the binary task: what each cell, by label and prediction, adds to the numerator and to the denominator.
@@ -117,7 +127,7 @@ class _Averaged(ConfusionMetric):
         self.settle(average=self.average or "none")
 
 
-class Precision(_Averaged):
+class Precision(_Averaged[Value]):
     """Share of the predictions of a class that are correct; positive predictive value.
 
     Formula: ``tp / (tp + fp)`` per class, from one confusion matrix; averages as in scikit-learn, see
@@ -164,11 +174,19 @@ class Precision(_Averaged):
         0.8333333333333334
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: Precision[float], **settings: Unpack[OneValue]) -> None: ...
+        @overload
+        def __init__(self: Precision[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
+        def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
+
     parts = [[0, 0], [0, 1]], [[0, 1], [0, 1]]
     formula = formula_of(formulas.precision, "average", "zero_division")
 
 
-class Recall(_Averaged):
+class Recall(_Averaged[Value]):
     """Share of the samples of a class that were predicted as such; sensitivity, true positive rate, hit rate.
 
     Formula: ``tp / (tp + fn)`` per class. Undefined for a class that is never true. Otherwise like `Precision`, source
@@ -183,11 +201,19 @@ class Recall(_Averaged):
         0.5
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: Recall[float], **settings: Unpack[OneValue]) -> None: ...
+        @overload
+        def __init__(self: Recall[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
+        def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
+
     parts = [[0, 0], [0, 1]], [[0, 0], [1, 1]]
     formula = formula_of(formulas.recall, "average", "zero_division")
 
 
-class Specificity(_Averaged):
+class Specificity(_Averaged[Value]):
     """Share of the samples outside a class that were not predicted as that class; selectivity, true negative rate.
 
     Formula: ``tn / (tn + fp)`` per class. Undefined for a class that is always true. Otherwise like `Precision`.
@@ -203,11 +229,19 @@ class Specificity(_Averaged):
         0.5
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: Specificity[float], **settings: Unpack[OneValue]) -> None: ...
+        @overload
+        def __init__(self: Specificity[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
+        def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
+
     parts = [[1, 0], [0, 0]], [[1, 1], [0, 0]]
     formula = formula_of(formulas.specificity, "average", "zero_division")
 
 
-class FBeta(_Averaged):
+class FBeta(_Averaged[Value]):
     """Weighted harmonic mean of precision and recall.
 
     Formula: ``(1 + beta**2) * tp / ((1 + beta**2) * tp + beta**2 * fn + fp)`` per class. Undefined for a class that
@@ -228,6 +262,10 @@ class FBeta(_Averaged):
 
     formula = formula_of(formulas.f_beta, "average", "zero_division", "beta")
 
+    @overload
+    def __init__(self: FBeta[float], beta: float = 1.0, **settings: Unpack[OneValue]) -> None: ...
+    @overload
+    def __init__(self: FBeta[np.ndarray], beta: float = 1.0, **settings: Unpack[ValueEach]) -> None: ...
     def __init__(self, beta: float = 1.0, **settings: Unpack[AveragedSettings]) -> None:
         super().__init__(**settings)
         is_number = isinstance(beta, (int, float, np.number)) and not isinstance(beta, bool)
@@ -242,7 +280,7 @@ class FBeta(_Averaged):
         self.parts = [[0, 0], [0, 1 + square]], [[0, 1], [square, 1 + square]]
 
 
-class F1(_Averaged):
+class F1(_Averaged[Value]):
     """Harmonic mean of precision and recall; Dice coefficient.
 
     Formula: ``2 * tp / (2 * tp + fn + fp)`` per class. Undefined for a class that is neither true nor predicted.
@@ -257,11 +295,19 @@ class F1(_Averaged):
         [1.0, 0.6666666666666666]
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: F1[float], **settings: Unpack[OneValue]) -> None: ...
+        @overload
+        def __init__(self: F1[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
+        def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
+
     parts = [[0, 0], [0, 2]], [[0, 1], [1, 2]]
     formula = formula_of(formulas.f_beta, "average", "zero_division")
 
 
-class Jaccard(_Averaged):
+class Jaccard(_Averaged[Value]):
     """Samples both of a class and predicted as such, among those that are either; intersection over union.
 
     Formula: ``tp / (tp + fp + fn)`` per class. Undefined for a class that is neither true nor predicted. Otherwise
@@ -277,6 +323,14 @@ class Jaccard(_Averaged):
         >>> metric.compute()
         0.5
     """
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: Jaccard[float], **settings: Unpack[OneValue]) -> None: ...
+        @overload
+        def __init__(self: Jaccard[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
+        def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
 
     parts = [[0, 0], [0, 1]], [[0, 1], [1, 1]]
     formula = formula_of(formulas.jaccard, "average", "zero_division")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, Sequence
+from typing import Any, Literal, Sequence, overload
 
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
@@ -15,9 +16,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Declared, Quotient, Settings, Undefinable, formula_of
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.task import Task
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["HingeLoss", "LogLoss"]
 
@@ -115,7 +114,7 @@ def _second(xp: Any, scores: Any, _: Any) -> Any:
     return xp.cast(scores[:, 1], "float64")
 
 
-class _OfScores(Undefinable):
+class _OfScores(Undefinable[Value]):
     """A metric of the scores of a task."""
 
     better = "lower"
@@ -125,7 +124,18 @@ class _OfScores(Undefinable):
         return probability_rules_of(check_scores(self.task, batch), batch.classes)
 
 
-class LogLoss(_OfScores):
+class LossSettings(Settings, total=False):
+    """Arguments of `LogLoss`, without ``average``."""
+
+    task: Literal["binary", "multiclass", "multilabel"] | None
+    num_classes: int | None
+    num_labels: int | None
+    from_logits: bool
+    ignore_index: int | Sequence[int] | None
+    class_axis: int | None
+
+
+class LogLoss(_OfScores[Value]):
     """Mean negative log-likelihood of the labels, in nats (cross-entropy).
 
     Formula: ``-sum(w * ln(max(q, 2**-52))) / sum(w)``, where ``q`` is the probability given to the true label, ``p`` or
@@ -171,6 +181,14 @@ class LogLoss(_OfScores):
     def quotient(self) -> Quotient | None:
         return None if self.task.kind == "multilabel" else Quotient({"log_likelihood": -1})
 
+    @overload
+    def __init__(
+        self: LogLoss[float], *, average: Literal["micro", "macro"] = "macro", **settings: Unpack[LossSettings]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LogLoss[np.ndarray], *, average: Literal["none"] | None, **settings: Unpack[LossSettings]
+    ) -> None: ...
     def __init__(
         self,
         *,
@@ -238,7 +256,7 @@ def _margin(xp: Any, scores: Any, label: Any) -> Any:
     return xp.subtract(_of_label(xp, scores, label), xp.largest_of_rows(others))
 
 
-class HingeLoss(_OfScores):
+class HingeLoss(_OfScores[float]):
     """Mean hinge loss of decision values.
 
     Formula: ``sum(w * max(0, 1 - m)) / sum(w)``, where m is the margin: the decision value, negated for class 0; for

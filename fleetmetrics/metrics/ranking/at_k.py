@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence, overload
 
 import numpy as np
 
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import positive_of
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
-from fleetmetrics.metrics.ranking.queries import QueryMetric, QuerySettings, RankingMetric, where_relevant
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.metrics.ranking.queries import AtEach, QueryMetric, QuerySettings, RankingMetric, where_relevant
+from fleetmetrics.typed import Unpack
 
 __all__ = ["FBetaAtK", "FallOutAtK", "HitRate", "PrecisionAtK", "RPrecision", "RecallAtK"]
 
 
-class HitRate(RankingMetric):
+class HitRate(RankingMetric[Value]):
     """Share of queries with a relevant answer among the first k.
 
     Formula: ``[some answer of relevance > 0 is among the first k]``, the mean over queries; where the k-th place is
@@ -35,13 +34,21 @@ class HitRate(RankingMetric):
         1.0
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: HitRate[float], k: int | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+        @overload
+        def __init__(self: HitRate[AtEach], k: Sequence[int], **settings: Unpack[QuerySettings]) -> None: ...
+        def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+
     title = "hit rate"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         return where_relevant(ranked, ranking.hit_rate_at.bare(ranked, k))
 
 
-class PrecisionAtK(RankingMetric):
+class PrecisionAtK(RankingMetric[Value]):
     """Share of relevant answers among the first k, the mean over queries.
 
     Formula: ``|relevant among the first k| / k``, also for a query with fewer answers; without k, the number of
@@ -56,13 +63,21 @@ class PrecisionAtK(RankingMetric):
         0.5
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: PrecisionAtK[float], k: int | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+        @overload
+        def __init__(self: PrecisionAtK[AtEach], k: Sequence[int], **settings: Unpack[QuerySettings]) -> None: ...
+        def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+
     title = "precision at k"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         return ranking.hits_at.bare(ranked, k) / _places(ranked, k)
 
 
-class RecallAtK(RankingMetric):
+class RecallAtK(RankingMetric[Value]):
     """Share of the relevant answers that are among the first k, the mean over queries.
 
     Formula: ``|relevant among the first k| / R``, where R answers are relevant. Undefined for a query without relevant
@@ -77,13 +92,21 @@ class RecallAtK(RankingMetric):
         0.5
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: RecallAtK[float], k: int | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+        @overload
+        def __init__(self: RecallAtK[AtEach], k: Sequence[int], **settings: Unpack[QuerySettings]) -> None: ...
+        def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+
     title = "recall at k"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         return where_relevant(ranked, ranking.hits_at.bare(ranked, k) / np.maximum(ranked.relevant, 1))
 
 
-class FallOutAtK(RankingMetric):
+class FallOutAtK(RankingMetric[Value]):
     """Share of the irrelevant answers that are among the first k, the mean over queries: the lower, the better.
 
     Formula: ``|irrelevant among the first k| / N``, where N answers have a relevance of 0. Undefined for a query with
@@ -101,6 +124,14 @@ class FallOutAtK(RankingMetric):
         0.5
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: FallOutAtK[float], k: int | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+        @overload
+        def __init__(self: FallOutAtK[AtEach], k: Sequence[int], **settings: Unpack[QuerySettings]) -> None: ...
+        def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+
     better = "lower"
     title = "fall-out at k"
     undefined_for = "to which everything is relevant"
@@ -110,7 +141,7 @@ class FallOutAtK(RankingMetric):
         return ranking.fall_out_at.bare(ranked, k)
 
 
-class FBetaAtK(RankingMetric):
+class FBetaAtK(RankingMetric[Value]):
     """Weighted harmonic mean of `PrecisionAtK` and `RecallAtK` of a query, the mean over queries.
 
     Formula: ``(1 + beta**2) * |relevant among the first k| / (beta**2 * R + k)``, where R answers are relevant.
@@ -131,6 +162,14 @@ class FBetaAtK(RankingMetric):
 
     title = "f-beta at k"
 
+    @overload
+    def __init__(
+        self: FBetaAtK[float], k: int | None = None, *, beta: float = 1.0, **settings: Unpack[QuerySettings]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: FBetaAtK[AtEach], k: Sequence[int], *, beta: float = 1.0, **settings: Unpack[QuerySettings]
+    ) -> None: ...
     def __init__(
         self, k: int | Sequence[int] | None = None, *, beta: float = 1.0, **settings: Unpack[QuerySettings]
     ) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Sequence, overload
 
 import numpy as np
 
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
-from fleetmetrics.metrics.ranking.queries import QuerySettings, RankingMetric, where_relevant
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.metrics.ranking.queries import AtEach, QuerySettings, RankingMetric, where_relevant
+from fleetmetrics.typed import Unpack
 
 __all__ = ["DCG", "MAP", "MRR", "NDCG"]
 
@@ -38,7 +37,13 @@ _EXPONENT = Requirement(
 )
 
 
-class DCG(RankingMetric):
+class GainSettings(QuerySettings, total=False):
+    """Arguments of `DCG`."""
+
+    gains: Literal["linear", "exponential"]
+
+
+class DCG(RankingMetric[Value]):
     """Discounted cumulative gain of the answers to a query, the mean over all queries.
 
     Formula: ``sum_i gain_i / log2(i + 1)`` over the places i = 1, 2, ..., k of the answers by descending score. Tied
@@ -70,6 +75,10 @@ class DCG(RankingMetric):
     title = "dcg"
     highest = math.inf
 
+    @overload
+    def __init__(self: DCG[float], k: int | None = None, **settings: Unpack[GainSettings]) -> None: ...
+    @overload
+    def __init__(self: DCG[AtEach], k: Sequence[int], **settings: Unpack[GainSettings]) -> None: ...
     def __init__(
         self,
         k: int | Sequence[int] | None = None,
@@ -85,7 +94,7 @@ class DCG(RankingMetric):
         return ranking.dcg_at.bare(ranked, k, self.gains == "exponential")
 
 
-class NDCG(DCG):
+class NDCG(DCG[Value]):
     """Normalized discounted cumulative gain: `DCG` over the highest that any order of the answers would have.
 
     Formula: ``DCG@k / IDCG@k`` for each query, then the mean over queries; scikit-learn's ``ndcg_score`` with
@@ -100,6 +109,14 @@ class NDCG(DCG):
         {1: 0.5, 3: 0.7601875334318685}
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: NDCG[float], k: int | None = None, **settings: Unpack[GainSettings]) -> None: ...
+        @overload
+        def __init__(self: NDCG[AtEach], k: Sequence[int], **settings: Unpack[GainSettings]) -> None: ...
+        def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[GainSettings]) -> None: ...
+
     title = "ndcg"
     highest = 1.0
 
@@ -108,7 +125,7 @@ class NDCG(DCG):
         return where_relevant(ranked, super().of_queries(ranked, k) / np.where(ranked.relevant > 0, ideal, 1))
 
 
-class MRR(RankingMetric):
+class MRR(RankingMetric[Value]):
     """Mean reciprocal rank: one over the place of the first relevant answer, the mean over queries.
 
     Formula: ``1 / place of the first answer with relevance > 0``, 0 if it comes after the k-th; if it is tied, the mean
@@ -126,13 +143,21 @@ class MRR(RankingMetric):
         0.5
     """
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: MRR[float], k: int | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+        @overload
+        def __init__(self: MRR[AtEach], k: Sequence[int], **settings: Unpack[QuerySettings]) -> None: ...
+        def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+
     title = "mrr"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         return where_relevant(ranked, ranking.reciprocal_rank_at.bare(ranked, k))
 
 
-class MAP(RankingMetric):
+class MAP(RankingMetric[Value]):
     """Mean average precision over queries.
 
     Formula: ``sum_i precision_i * [i is relevant] / min(R, k)`` over the places i = 1, ..., k, where R answers are
@@ -150,6 +175,14 @@ class MAP(RankingMetric):
         >>> metric.compute()
         0.8333333333333333
     """
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: MAP[float], k: int | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+        @overload
+        def __init__(self: MAP[AtEach], k: Sequence[int], **settings: Unpack[QuerySettings]) -> None: ...
+        def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None: ...
 
     title = "map"
 

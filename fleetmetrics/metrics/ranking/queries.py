@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import Any, Dict, Mapping, Sequence
 
 import numpy as np
 
@@ -19,10 +19,8 @@ from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.metric import Quotient, Settings, Undefinable
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
+from fleetmetrics.typed import Unpack
 from fleetmetrics.warning import warn
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 def _is_relevance(batch: Batch) -> Any:
@@ -40,6 +38,10 @@ def _cutoffs(k: Any) -> list[int | None]:
     if not asked or len(set(asked)) < len(asked):
         raise InvalidInputError(f"k must name each number of places once, not {k!r}")
     return [None if each is None else int(each) for each in asked]
+
+
+#: The values at several places, by their number.
+AtEach = Dict[int, float]
 
 
 class QuerySettings(Settings, total=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,7 @@ from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metric import Declared, Settings, formula_of
 from fleetmetrics.metrics.regression.differences import SQUARED_ERROR, OfNumbers, signed_error
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["ExplainedVariance", "PearsonCorrelation", "R2Score"]
 

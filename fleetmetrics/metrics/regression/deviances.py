@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import Any, Sequence, overload
 
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import array_of, number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import TOTAL, Quotient, Settings, formula_of
 from fleetmetrics.metrics.regression.differences import OfNumbers, floats, number_above
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["QuantileLoss", "TweedieDeviance"]
 
@@ -29,7 +28,7 @@ def _shortfall(batch: Batch, column: int | None, over: bool) -> Any:
     return batch.weighted_sum(xp.at_least(xp.subtract(*pair), 0.0), zero_at_zero=True)
 
 
-class QuantileLoss(OfNumbers):
+class QuantileLoss(OfNumbers[Value]):
     """Quantile (pinball) loss, of predictions of one quantile or of several.
 
     Formula: ``sum(w * max(q * (y - p), (1 - q) * (p - y))) / sum(w)`` for the quantile q, in float64 whatever the dtype
@@ -59,6 +58,10 @@ class QuantileLoss(OfNumbers):
 
     better = "lower"
 
+    @overload
+    def __init__(self: QuantileLoss[float], quantile: float = 0.5, **settings: Unpack[Settings]) -> None: ...
+    @overload
+    def __init__(self: QuantileLoss[np.ndarray], quantile: Sequence[float], **settings: Unpack[Settings]) -> None: ...
     def __init__(self, quantile: float | Sequence[float] = 0.5, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
         self.quantile: float | None = None  # None: there are several

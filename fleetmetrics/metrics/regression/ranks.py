@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import Any, Mapping
 
 import numpy as np
 
@@ -14,9 +14,7 @@ from fleetmetrics.metric import Settings
 from fleetmetrics.metrics.regression.differences import OfNumbers
 from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from fleetmetrics.typed import Unpack
 
 __all__ = ["XAUC", "KendallCorrelation", "SpearmanCorrelation"]
 
