@@ -2,6 +2,6 @@
 
 from fleetmetrics.batch.batch import Batch
 from fleetmetrics.batch.keys import keys_of
-from fleetmetrics.batch.sums import statistic
+from fleetmetrics.batch.sums import per_sample, statistic
 
-__all__ = ["Batch", "keys_of", "statistic"]
+__all__ = ["Batch", "keys_of", "per_sample", "statistic"]

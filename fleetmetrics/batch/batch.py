@@ -13,11 +13,11 @@ from fleetmetrics.batch.keys import Coded, coded_of, keys_of
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.batch.rules import FLAGS, Requirement, applicable, raise_unless
 from fleetmetrics.batch.scores import Table, axis_of_classes, fits, without_ones
-from fleetmetrics.batch.sums import Sums, statistic
+from fleetmetrics.batch.sums import Sums, per_sample, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, to_host
 
-__all__ = ["Batch", "statistic"]
+__all__ = ["Batch", "per_sample", "statistic"]
 
 
 class Batch(Sums):
@@ -61,6 +61,7 @@ class Batch(Sums):
         self.xp: Any = namespace(prediction, label, weight, mask)
         xp = self.xp
         self.memo: dict[Any, Any] = {}
+        self.of_samples: dict[Any, Any] = {}
         self.by_sample: dict[Any, Any] = {}
         self.label: Any = None if label is None else xp.asarray(label, "label")
         full = self._flatten(xp.unwidened(prediction, "prediction"), class_axis)
@@ -219,7 +220,8 @@ class Batch(Sums):
     def _drop(self, keep: Any) -> None:
         """Keep only these samples: filtered where shapes may change, else zeroed and left out of every sum."""
         xp = self.xp
-        self.memo.clear()  # requirements may have filled it
+        self.memo.clear()  # requirements may have filled them
+        self.of_samples.clear()
         self.counting = None if xp.FILTERS else keep
         if not xp.FILTERS:
             self.keep = keep
@@ -282,12 +284,12 @@ class Batch(Sums):
         """`scores` as float64."""
         return self._last_scores() if self.classes else self.values
 
-    @statistic
+    @per_sample
     def _last_scores(self) -> Any:
         return self.xp.cast(self.scores, "float64")
 
     @property
-    @statistic
+    @per_sample
     def values(self) -> Any:
         """Predictions as float64 of the label's shape: ``[n]``."""
         if self.classes:
@@ -305,7 +307,7 @@ class Batch(Sums):
         return self.label
 
     @property
-    @statistic
+    @per_sample
     def targets(self) -> Any:
         """Labels as float64: ``[n]``."""
         return self.xp.cast(self.labels, "float64")
@@ -314,7 +316,7 @@ class Batch(Sums):
         """`probabilities`, of logits by the logistic function; of ``[n, 2]`` logits by softmax, the last class's."""
         return self._sigmoid() if from_logits else self.probabilities
 
-    @statistic
+    @per_sample
     def _sigmoid(self) -> Any:
         logits = self.xp.cast(self.scores, "float64")
         if self.classes:
@@ -322,7 +324,7 @@ class Batch(Sums):
         return self.xp.sigmoid(logits)
 
     @property
-    @statistic
+    @per_sample
     def positive(self) -> Any:
         """Flags of the labels that are not 0: ``[n]``."""
         return self.xp.cast(self.labels, "bool")
@@ -400,7 +402,8 @@ class Batch(Sums):
     def part(self, place: Any) -> Batch:
         """Whole rows of elements by their places along `prediction`, without lanes; not in static programs."""
         batch = copy.copy(self)
-        batch.lanes, batch.memo, batch.by_sample, batch.table, batch.full = None, {}, {}, None, None
+        batch.memo, batch.of_samples, batch.by_sample = {}, {}, {}
+        batch.lanes = batch.table = batch.full = None
         for name in ("prediction", "label", "weight", "keep", "counting"):
             array = getattr(self, name)
             setattr(batch, name, None if array is None else array[place])

@@ -11,7 +11,7 @@ import numpy as np
 from fleetmetrics.batch.lanes import Whole
 from fleetmetrics.xp import Scattered
 
-__all__ = ["Sums", "statistic"]
+__all__ = ["Sums", "per_sample", "statistic"]
 
 
 def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,11 +28,26 @@ def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
     return memoised
 
 
+def per_sample(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `statistic`, of a function that returns an entry for each sample: also once for all lanes that they are in."""
+
+    @functools.wraps(function)
+    def memoised(batch: Any, *settings: Any) -> Any:
+        memo, key = batch.of_samples, (function, settings) if settings else function
+        found = memo.get(key, memo)
+        if found is memo:
+            found = memo[key] = function(batch, *settings)
+        return found
+
+    return memoised
+
+
 class Sums:
     """The sums for batch statistics; `fleetmetrics.batch.Batch` provides the samples."""
 
     xp: Any
     memo: dict[Any, Any]
+    of_samples: dict[Any, Any]  # as memo, of arrays with an entry per sample: the same in any lanes
     by_sample: dict[Any, Any]
     table: Any = None
     label: Any
@@ -178,8 +193,8 @@ class Sums:
         """A batch with an element for each score, labelled by whether its class (`label_index`) is the true one."""
         xp, classes = self.xp, self.classes
         batch: Any = copy.copy(self)
-        batch.memo, batch.by_sample, batch.columns, batch._dropped = {}, {}, {}, None
-        batch.table = None
+        batch.memo, batch.of_samples, batch.by_sample, batch.columns = {}, {}, {}, {}
+        batch._dropped = batch.table = None
         batch.classes, batch.width = 0, classes
         batch.prediction = xp.reshape(self.prediction, [-1])
         batch.label = xp.reshape(xp.equal(xp.arange(classes), xp.reshape(self.label, [-1, 1])), [-1])

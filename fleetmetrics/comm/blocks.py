@@ -78,7 +78,7 @@ class Block:
         'correct'
     """
 
-    __slots__ = ("array", "entry", "keys", "name", "reduction")
+    __slots__ = ("array", "entry", "fresh", "keys", "name", "reduction")
 
     def __init__(self, name: str, reduction: str, array: np.ndarray, keys: str = "") -> None:
         if reduction not in REDUCTIONS:
@@ -89,6 +89,8 @@ class Block:
             kind = getattr(array, "dtype", type(array).__name__)
             raise InvalidInputError(f"state {name!r} is {kind}; a state is a NumPy array, int64 or float64.")
         self.name, self.reduction, self.array, self.keys = name, reduction, array, keys
+        #: Whether nobody else holds the array.
+        self.fresh = False
         #: What a layout says of it; of rows by key it describes one.
         self.entry: Entry = (name, reduction, dtype, array.shape)
         if keys:

@@ -69,7 +69,7 @@ class LocalCommunicator(Communicator):
     ) -> list[np.ndarray]:
         """Return copies of the blocks' arrays; see `Communicator`."""
         self.consult(call, lambda letters: Letter(None), timeout=timeout, trouble=trouble)
-        return [block.array.copy() for block in blocks]
+        return [block.array if isinstance(block, Block) and block.fresh else block.array.copy() for block in blocks]
 
     def close(self) -> None:
         """Refuse all further calls."""

@@ -134,8 +134,10 @@ def of_files(
     if close and {each.table.columns[0] for each in metrics.record_metrics()} == {"user"} and "-" not in paths:
         settings["complete_by"] = "user"
     try:
-        if paths and "-" not in paths:
-            choose_largest(metrics, everybodys or paths, columns, asked.max_slices)
+        if set(everybodys) > set(paths) and "-" not in everybodys:
+            choose_largest(metrics, everybodys, columns, asked.max_slices)
+        elif paths and "-" not in paths:
+            settings["max_slices"] = asked.max_slices
         if paths:
             metrics, read = evaluate(paths, functools.partial(copy.deepcopy, metrics), columns, **settings)
     except DataError as error:

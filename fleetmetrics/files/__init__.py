@@ -16,13 +16,14 @@ from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, pieces_of, rows_of
 from fleetmetrics.files.found import find, look
-from fleetmetrics.files.largest import choose_largest
+from fleetmetrics.files.largest import choose_largest, expect_any, expect_few
 from fleetmetrics.files.one_file import ROW, columns_given, evaluate_file, made_by
 from fleetmetrics.files.parts import Evaluated, Part, Read, as_one, together
 from fleetmetrics.files.passes import Share, score_of
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.logs import progress as shown
 from fleetmetrics.partial import closed_by
+from fleetmetrics.wrappers.keyed import TooManyKeys
 
 __all__ = ["ROW", "DataError", "Evaluated", "Read", "evaluate", "evaluate_file", "find", "together"]
 
@@ -112,7 +113,7 @@ def evaluate(
     if max_slices is not None:
         if "-" in paths:
             raise InvalidInputError("max_slices reads the files twice; the standard input can be read only once")
-        choose_largest(metrics, paths, columns, whole_number_of("max_slices", max_slices, 1), format)
+        expect_few(metrics, paths, columns, whole_number_of("max_slices", max_slices, 1), format)
     tasks: list[tuple[Sequence[str], Share | None]] = [([path], None) for path in paths]
     if complete_by is not None:
         rows, number = _passes(paths, metrics, columns, complete_by, memory, processes)
@@ -127,16 +128,24 @@ def evaluate(
         "format": format,
         "progress": show and not several,
     }
-    made = _copies_of(metrics)
-    do = functools.partial(_part, made, columns, totals, settings)
-    results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1, as_one)
-    if show and several:
-        results = shown(results, "passes over the files" if complete_by else "files", 0, len(tasks))
-    with contextlib.closing(results):
-        part = as_one(results)
+
+    def made() -> Part:
+        do = functools.partial(_part, _copies_of(metrics), columns, totals, settings)
+        results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1, as_one)
+        if show and several:
+            results = shown(results, "passes over the files" if complete_by else "files", 0, len(tasks))
+        with contextlib.closing(results):
+            return as_one(results)
+
+    try:
+        part = made()
+    except TooManyKeys:
+        choose_largest(metrics, paths, columns, max_slices or 0, format)
+        part = made()
     told = sorted(set(map(str, part.errors)))
     read = together([*part.reads, Read(bad_files=(*bad, *told))])
     found = Evaluated(metrics if part.metrics is None else part.metrics, read)
+    expect_any(found.metrics)
     if part.errors and (
         not skip_bad_files or not read.files or any(getattr(each, "of_row", False) for each in part.errors)
     ):

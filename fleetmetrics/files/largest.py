@@ -1,12 +1,14 @@
-"""Which slices have most rows: a first pass over the columns of the keys, which counts every key exactly."""
+"""Which slices have most rows: a first pass over the columns of the keys, which counts every key exactly.
+
+It is made only where there are more keys than are to be kept: see `expect_few`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import heapq
-from collections import Counter
-from typing import Any, Mapping, Sequence
+from typing import Any, Generator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,10 +19,36 @@ from fleetmetrics.files.formats import pieces_of
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.wrappers.keyed import KeyTable
 
-__all__ = ["choose_largest"]
+__all__ = ["choose_largest", "expect_any", "expect_few"]
 
 #: How many files are counted at a time; pyarrow reads, and NumPy counts, beside Python.
 _THREADS = 2
+
+
+def expect_few(
+    metrics: Any, sources: Sequence[Any], columns: Mapping[str, Any], most: int, format: str | None = None
+) -> None:
+    """Let `Sliced` metrics that keep all keys raise `TooManyKeys` at more than these, and be chosen from then.
+
+    Where the first rows have more, they are chosen now; see `choose_largest` for the arguments.
+    """
+    tables = _tables(metrics, columns)
+    if not tables:
+        return
+    for table in tables:
+        table.most = most
+    wanted = _wanted(metrics, tables, columns)
+    first: dict[str, Any] = {}
+    with contextlib.suppress(DataError, InvalidInputError):  # which the pass meets, too
+        first = next(_read(wanted, format, sources[0]), {})
+    if any(len(distinct(keys)[0]) > most for keys in first.values()):
+        choose_largest(metrics, sources, columns, most, format)
+
+
+def expect_any(metrics: Any) -> None:
+    """Let `Sliced` metrics have any number of keys again: others are merged with them."""
+    for table in _tables(metrics):
+        table.most = None
 
 
 def choose_largest(
@@ -35,53 +63,95 @@ def choose_largest(
         most: how many slices are kept.
         format: of the files, or None.
     """
-    tables = [state for state in metrics.own_states() if isinstance(state, KeyTable)]
-    tables = [table for table in tables if table.keeps_all and table.by in columns]
+    tables = _tables(metrics, columns)
     if not tables:
         return
-    wanted = Columns(metrics, {table.by: columns[table.by] for table in tables})
-    counts: dict[str, Counter[Any]] = {table.by: Counter() for table in tables}
+    wanted = _wanted(metrics, tables, columns)
+    counts = {table.by: _Counts() for table in tables}
     for found in results_of(functools.partial(_counted, wanted, format), [(each,) for each in sources], 1, _THREADS):
-        for by, number in found.items():
-            counts[by].update(number)
+        for by, its in found.items():
+            counts[by].add(list(its.places), its.numbers)
     for table in tables:
-        largest = _largest(counts[table.by], most)
+        largest = counts[table.by].largest(most)
+        table.most = None
         if largest is not None:
-            table.choose(largest, len(counts[table.by]))
+            table.choose(largest, len(counts[table.by].places))
 
 
-def _counted(columns: Columns, format: str | None, source: Any) -> dict[str, Counter[Any]]:
+def _tables(metrics: Any, columns: Mapping[str, Any] | None = None) -> list[KeyTable]:
+    """The tables that keep all keys, of these columns."""
+    tables = [state for state in metrics.own_states() if isinstance(state, KeyTable)]
+    return [table for table in tables if table.keeps_all and (columns is None or table.by in columns)]
+
+
+def _wanted(metrics: Any, tables: Sequence[KeyTable], columns: Mapping[str, Any]) -> Columns:
+    return Columns(metrics, {table.by: columns[table.by] for table in tables})
+
+
+def _read(columns: Columns, format: str | None, source: Any) -> Generator[dict[str, Any], None, None]:
+    """The keys of a source, by argument, some rows at a time."""
+    if not isinstance(source, str):
+        yield columns.arguments(decoded(source.select(columns.chosen(source.column_names))))
+        return
+    with contextlib.closing(pieces_of(source, format, columns, lambda text: None)) as pieces:
+        for piece in pieces:
+            yield columns.arguments(piece.table)
+
+
+def _counted(columns: Columns, format: str | None, source: Any) -> dict[str, _Counts]:
     """How many rows of a file each key has; none of a file that cannot be used, which the next pass tells."""
-    counts: dict[str, Counter[Any]] = {by: Counter() for by in columns.by_argument}
+    counts = {by: _Counts() for by in columns.by_argument}
     with contextlib.suppress(DataError, InvalidInputError):
-        if isinstance(source, str):
-            tables = (piece.table for piece in pieces_of(source, format, columns, lambda text: None))
-        else:
-            tables = (decoded(source.select(columns.chosen(source.column_names))) for _ in range(1))
-        for table in tables:
-            for by, keys in columns.arguments(table).items():
-                values, number = _numbers(keys)
-                counts[by].update(dict(zip(values, number)))
+        for given in _read(columns, format, source):
+            for by, keys in given.items():
+                counts[by].add(*_numbers(keys))
     return counts
 
 
-def _numbers(keys: Any) -> tuple[list[Any], list[int]]:
-    """The keys, and how many samples have each."""
+def _numbers(keys: Any) -> tuple[list[Any], np.ndarray]:
+    """The keys, perhaps some of them several times, and how many samples have each."""
     if isinstance(keys, Coded):
         number = np.bincount(keys.codes, minlength=len(keys.values))
         met = np.flatnonzero(number)
-        values = keys.values[met].tolist()
-        if len(set(values)) == len(values):
-            return values, number[met].tolist()
+        return (keys.values if len(met) == len(number) else keys.values[met]).tolist(), number[met]
     found, place = distinct(keys)
-    return found.tolist(), np.bincount(place, minlength=len(found)).tolist()
+    return found.tolist(), np.bincount(place, minlength=len(found))
 
 
-def _largest(counts: Counter[Any], most: int) -> np.ndarray | None:
-    """The keys of the most rows, sorted; None: there are no more than these."""
-    if NULL["i"] in counts and any(isinstance(key, str) for key in counts):
-        counts[NULL["U"]] += counts.pop(NULL["i"])
-    if len(counts) <= most:
-        return None
-    found = heapq.nsmallest(most, counts.items(), lambda each: (-each[1], isinstance(each[0], str), each[0]))
-    return np.sort(np.array([key for key, _ in found]))
+class _Counts:
+    """How many rows each key has."""
+
+    def __init__(self) -> None:
+        self.places: dict[Any, int] = {}
+        self._numbers = np.zeros(64, np.int64)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Of the keys, in the order in which they came."""
+        return self._numbers[: len(self.places)]
+
+    def add(self, keys: Sequence[Any], numbers: np.ndarray) -> None:
+        """Count more rows of keys."""
+        places = self.places
+        at = np.array([places.setdefault(key, len(places)) for key in keys], np.int64)
+        if len(places) > len(self._numbers):
+            self._numbers = np.append(self._numbers, np.zeros(2 * len(places), np.int64))
+        np.add.at(self._numbers, at, numbers)
+
+    def largest(self, most: int) -> np.ndarray | None:
+        """The keys of the most rows, sorted; None: there are no more than these."""
+        if NULL["i"] in self.places and any(isinstance(key, str) for key in self.places):
+            self.add([NULL["U"]], self.numbers[[self.places[NULL["i"]]]])
+            self._forget(NULL["i"])
+        if len(self.places) <= most:
+            return None
+        least = np.partition(self.numbers, -most)[-most]
+        keys = list(self.places)
+        found = [keys[place] for place in np.flatnonzero(self.numbers > least)]
+        same = (keys[place] for place in np.flatnonzero(self.numbers == least))
+        found += heapq.nsmallest(most - len(found), same, lambda key: (isinstance(key, str), key))
+        return np.sort(np.array(found))
+
+    def _forget(self, key: Any) -> None:
+        self._numbers = np.delete(self._numbers, self.places.pop(key))
+        self.places = {each: place for place, each in enumerate(self.places)}

@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import choice_of, edges_of, flag_of, zero_division_of
-from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import TOTAL, Common, Declared, Metric, Quotient, formula_of
@@ -22,11 +22,15 @@ from fleetmetrics.typed import Unpack
 __all__ = ["BrierDecomposition", "BrierScore", "CalibrationCurve", "ExpectedCalibrationError"]
 
 
+@per_sample
+def _squared_errors(batch: Batch, from_logits: bool) -> Any:
+    xp = batch.xp
+    return xp.square(xp.subtract(batch.probability(from_logits), xp.cast(batch.positive, "float64")))
+
+
 @statistic
 def _squared_error(batch: Batch, from_logits: bool) -> Any:
-    xp = batch.xp
-    error = xp.subtract(batch.probability(from_logits), xp.cast(batch.positive, "float64"))
-    return batch.weighted_sum(xp.square(error), zero_at_zero=not from_logits)
+    return batch.weighted_sum(_squared_errors(batch, from_logits), zero_at_zero=not from_logits)
 
 
 _SQUARED_ERROR = Declared("squared_error", dtype="float64", statistic=_squared_error, settings=("from_logits",))
@@ -58,7 +62,7 @@ class BrierScore(OfProbabilities[float]):
 # -- over bins -------------------------------------------------------------------------------------------
 
 
-@statistic
+@per_sample
 def _confidence(batch: Batch, from_logits: bool, top_label: bool) -> Any:
     """The probability of class 1, or of the most probable class."""
     xp = batch.xp
@@ -76,7 +80,7 @@ def _confidence(batch: Batch, from_logits: bool, top_label: bool) -> Any:
     return batch.of_rows(of_best)
 
 
-@statistic
+@per_sample
 def _outcome(batch: Batch, top_label: bool) -> Any:
     """The label, or with ``top_label`` whether the most probable class is the label: int64."""
     xp = batch.xp
@@ -86,7 +90,7 @@ def _outcome(batch: Batch, top_label: bool) -> Any:
     return xp.cast(xp.logical_not(xp.cast(before, "bool")), "int64")
 
 
-@statistic
+@per_sample
 def _bin(batch: Batch, edges: tuple[float, ...], from_logits: bool, top_label: bool) -> Any:
     """The bin of each probability: ``(lower, upper]``, the first one with its lower edge."""
     xp, confidence = batch.xp, _confidence(batch, from_logits, top_label)
@@ -106,12 +110,17 @@ def _probabilities(batch: Batch, *settings: Any) -> Any:
     return batch.histogram(_outcome(batch, settings[-1]), _bin(batch, *settings), amount=confidence)
 
 
+@per_sample
+def _from_center(batch: Batch, *settings: Any) -> Any:
+    """The square of how far each probability is from the center of its bin."""
+    xp = batch.xp
+    center = xp.take(xp.constant(_centers(settings[0])), _bin(batch, *settings))
+    return xp.square(xp.subtract(_confidence(batch, *settings[1:]), center))
+
+
 @statistic
 def _squared_deviations(batch: Batch, *settings: Any) -> Any:
-    xp, place = batch.xp, _bin(batch, *settings)
-    center = xp.take(xp.constant(_centers(settings[0])), place)
-    deviation = xp.subtract(_confidence(batch, *settings[1:]), center)
-    return batch.histogram(place, amount=xp.square(deviation))
+    return batch.histogram(_bin(batch, *settings), amount=_from_center(batch, *settings))
 
 
 def _centers(edges: tuple[float, ...]) -> np.ndarray:

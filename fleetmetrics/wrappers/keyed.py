@@ -19,10 +19,10 @@ from fleetmetrics.comm.unions import Union
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers import REST, combine, held_of, identity
 from fleetmetrics.serial import small
-from fleetmetrics.state import InPlace, State, read
+from fleetmetrics.state import InPlace, State, most_at_once, read
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 
-__all__ = ["KeyTable", "Known", "Plan", "Rows", "check_kind", "found_in", "host_keys"]
+__all__ = ["KeyTable", "Known", "Plan", "Rows", "TooManyKeys", "check_kind", "found_in", "host_keys"]
 
 
 def host_keys(values: Any, argument: str) -> Any:
@@ -50,6 +50,10 @@ def found_in(keys: np.ndarray, values: Any) -> np.ndarray:
         return np.zeros(len(values), np.int64)
     place = np.searchsorted(keys, values)
     return np.where(keys[np.minimum(place, len(keys) - 1)] == values, place, len(keys))
+
+
+class TooManyKeys(Exception):
+    """A column has more keys than were to be kept if none were chosen."""
 
 
 class Known(NamedTuple):
@@ -85,6 +89,8 @@ class KeyTable(State):
     chosen: np.ndarray | None = None
     #: How many keys these were chosen from; 0: nobody knows, for parts have chosen from others.
     chosen_of = 0
+    #: More keys than this are `TooManyKeys`; None: any number will do.
+    most: int | None = None
 
     def __init__(self, name: str, by: str, limit: int, key: Any) -> None:
         super().__init__(name, (), "int64", "union", key)
@@ -98,6 +104,10 @@ class KeyTable(State):
     def choose(self, keys: np.ndarray, of: int) -> None:
         """Give rows to these keys alone, sorted; ``of`` is how many there are in all."""
         self.chosen, self.chosen_of = keys, of
+
+    def _check_number(self, keys: int) -> None:
+        if self.most is not None and keys > self.most:
+            raise TooManyKeys(self.by)
 
     @property
     def called(self) -> str:
@@ -133,6 +143,7 @@ class KeyTable(State):
             new = new[new < keys[-1]]
         evicted = rows[:0]
         if len(new):
+            self._check_number(len(keys) + len(new))
             keys = np.concatenate([keys, new]) if len(keys) else new
             order = np.argsort(keys, kind="stable")
             rows = np.append(rows, np.full(len(new), -1))[order]
@@ -161,6 +172,7 @@ class KeyTable(State):
         if len({each.dtype.kind for each in keys if len(each)}) > 1:
             return None
         union = np.unique(np.concatenate([each for each in keys if len(each)] or keys))
+        self._check_number(len(union))
         if len(union) > self.limit:
             return None
         rows = np.full(len(union), -1)
@@ -190,6 +202,7 @@ class KeyTable(State):
         """The smallest keys of all; of chosen ones those that all parts with a choice have chosen."""
         saved = [part[self] for part in parts]
         kept, chosen = self.union(saved).kept, _in_all(saved)
+        self._check_number(len(kept))
         keys = {"": kept} if len(kept) else {}
         if chosen is None:
             return keys
@@ -303,7 +316,7 @@ class Rows(InPlace):
         """What is added to each lane; None if most of it would be zeros, or it is of replicates."""
         indices, amount = increment
         samples, size = indices[0].size, lanes * math.prod(self.shape)
-        if any(index.ndim != 1 for index in indices) or np.ndim(amount) > 1 or size > 4 * samples:
+        if any(index.ndim != 1 for index in indices) or np.ndim(amount) > 1 or size > most_at_once(samples, amount):
             return None
         flat: Any = indices[0]
         if len(indices) > 1:
@@ -312,7 +325,9 @@ class Rows(InPlace):
                 stride = math.prod(self.shape[place:])
                 flat += index * stride if stride > 1 else index
         if amount is not None and amount.dtype.kind != "f":
-            largest = max(abs(int(amount.max(initial=0))), abs(int(amount.min(initial=0))))
+            largest = int(amount.view(np.uint64).max(initial=0))  # in one pass: negative numbers are huge
+            if largest * samples >= 2**53:
+                largest = max(abs(int(amount.max())), abs(int(amount.min())))
             if largest * samples >= 2**53:  # a float is no longer exact
                 return None
             sums = np.bincount(flat, amount, size).astype(np.int64)
@@ -352,7 +367,9 @@ class Rows(InPlace):
 
     def block(self, scope: Any = None) -> Block:
         """The rows, with the keys to which they belong."""
-        return Block(self.name, self.reduction, self.read(), self.table.called)
+        block = Block(self.name, self.reduction, self.read(), self.table.called)
+        block.fresh = True
+        return block
 
     def taking_up(self, others: Sequence[Any]) -> Callable[[], None] | None:
         mine, parts = self.value, [other.value for other in others if other.value is not None]

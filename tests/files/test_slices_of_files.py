@@ -202,6 +202,30 @@ def test_which_slices_are_kept_depends_on_the_rows_and_not_on_files_or_processes
     assert found[0] == found[1] == found[2] == found[3] and len(found[0]["n"]) == 21
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("several", [True, False])
+def test_keys_that_become_too_many_only_later_are_chosen_alike(many, tmp_path, processes, several):
+    folder, table, _ = many
+    table = table.sort_by("slot")  # the first rows have few keys, and of several files each has few
+    for place in range(100 if several else 1):
+        part = table.slice(300 * place, 300) if several else table
+        pq.write_table(part, tmp_path / f"{place:02}.parquet", row_group_size=500)
+    found = files.evaluate(tmp_path, all_keys, COLUMNS, max_slices=20, processes=processes).metrics
+    assert found.compute() == files.evaluate(folder, all_keys, COLUMNS, max_slices=20).metrics.compute()
+
+
+@pytest.mark.parametrize("column", ["slot", "number"])
+def test_files_are_read_once_where_all_slices_are_kept(many, monkeypatch, column):
+    folder, _, rows = many
+    monkeypatch.setattr(files, "choose_largest", None)
+    found = files.evaluate(folder, all_keys, {**COLUMNS, "slot": column}, max_slices=len(rows)).metrics
+    found.merge(found.fresh())
+    more = all_keys()
+    more.add([0.5], [1], slot=["new" if column == "slot" else -1])
+    found.merge(more)  # of which there may be any number from then on
+    assert len(found.compute()["n"]) == len(rows) + 1
+
+
 def test_with_room_for_all_slices_there_is_no_rest(many):
     folder, _, rows = many
     for most in (len(rows), 10_000, None):

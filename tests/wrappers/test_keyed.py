@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from fleetmetrics.batch.keys import Coded
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.keyed import KeyTable, Rows, check_kind, found_in, host_keys
-from fleetmetrics.xp import Directed
+from fleetmetrics.xp import Directed, numpy_ops
 
 pytestmark = pytest.mark.numpy_only
 
@@ -170,3 +172,34 @@ def test_integers_and_texts_are_told_apart() -> None:
     coded = Coded.of(np.array(["b", "a", "c", "b"]))
     assert found_in(np.array(["a", "b"]), coded).tolist() == [1, 0, 2, 1]
     assert found_in(np.array([3, 5]), np.array([2, 3, 4, 5, 6])).tolist() == [2, 0, 2, 1, 2]
+
+
+RANDOM = np.random.default_rng(3)
+
+
+def test_what_samples_come_to_is_computed_once_for_all_columns_of_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    monkeypatch.setattr(numpy_ops, "log", lambda values: called.append(len(values)) or np.log(values))
+    metrics = fm.MetricCollection(
+        {"all": fm.LogLoss(), **{by: fm.Sliced(fm.LogLoss(), by=by, max_keys=None) for by in ("one", "other")}}
+    )
+    p, y = RANDOM.random(50), RANDOM.integers(0, 2, 50)
+    metrics.add(p, y, mask=RANDOM.random(50) < 0.7, one=RANDOM.integers(0, 3, 50), other=RANDOM.integers(0, 4, 50))
+    assert len(called) == 1
+
+
+def test_an_add_leaves_nothing_of_its_batch_behind() -> None:
+    metric = fm.MetricCollection({by: fm.Sliced(fm.AUC(), by=by, max_keys=None) for by in ("one", "other")})
+    columns = {by: RANDOM.integers(0, 3, 50) for by in ("one", "other")}
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):  # of the second there were rows before
+            p = RANDOM.random(50)
+            metric.add(p, RANDOM.integers(0, 2, 50), **columns)
+            gone = weakref.ref(p)
+            del p
+            assert gone() is None
+    finally:
+        gc.enable()
+    assert not any(state._before() for state in metric.own_states() if isinstance(state, Rows))

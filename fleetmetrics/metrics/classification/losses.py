@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import choice_of, flag_of
-from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Declared, Quotient, Settings, Undefinable, formula_of
@@ -53,11 +53,16 @@ def log_sigmoid(xp: Any, x: Any) -> Any:
     return -xp.add(xp.at_least(-x, 0.0), xp.log1p(xp.exp(-xp.absolute(x))))
 
 
-@statistic
-def _of_binary_labels(batch: Batch) -> Any:
+@per_sample
+def _log_of_binary_label(batch: Batch) -> Any:
     xp = batch.xp
     of_label = xp.where(batch.positive, batch.probabilities, 1.0 - batch.probabilities)
-    return batch.weighted_sum(xp.log(xp.at_least(of_label, LOWEST)), zero_at_zero=True)
+    return xp.log(xp.at_least(of_label, LOWEST))
+
+
+@statistic
+def _of_binary_labels(batch: Batch) -> Any:
+    return batch.weighted_sum(_log_of_binary_label(batch), zero_at_zero=True)
 
 
 _BINARY = Task("binary", 2)
@@ -65,7 +70,7 @@ _BINARY = Task("binary", 2)
 LOG_LIKELIHOOD = Declared("log_likelihood", dtype="float64", key="log_likelihood", statistic=_of_binary_labels)
 
 
-@statistic
+@per_sample
 def _log_likelihoods(batch: Batch, task: Task) -> Any:
     """The log-probability of each label; 0 where it is ignored."""
     xp = batch.xp

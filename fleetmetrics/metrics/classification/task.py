@@ -16,7 +16,7 @@ from fleetmetrics.arguments import (
     raise_if_too_large,
     whole_number_of,
 )  # fmt: skip
-from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
 
@@ -276,7 +276,7 @@ def counted(batch: Batch, task: Task) -> Any:
     return None if task.ignore_index is None else _not_ignored(batch, task.ignore_index)
 
 
-@statistic
+@per_sample
 def _not_ignored(batch: Batch, ignore_index: Ignored) -> Any:
     return batch.xp.logical_not(_ignored(batch, ignore_index))
 
@@ -305,13 +305,13 @@ def total_key(task: Task) -> Any:
     return "total" if task.ignore_index is None else ("total", task.ignore_index)
 
 
-@statistic
+@per_sample
 def label_classes(batch: Batch, task: Task) -> Any:
     """Labels as int64; 0 where they are ignored."""
     return zero_unless(batch, counted(batch, task), batch.xp.cast(batch.labels, "int64"))
 
 
-@statistic
+@per_sample
 def numbers(batch: Batch, task: Task) -> Any:
     """Predictions of one number for each label, float64 ``[n]``; 0 where the label is ignored."""
     return zero_unless(batch, counted(batch, task), batch.xp.cast(batch.prediction, "float64"))
@@ -337,13 +337,13 @@ def _difference(xp: Any, scores: Any, _: Any) -> Any:
     return xp.subtract(xp.cast(scores[:, 1], "float64"), xp.cast(scores[:, 0], "float64"))
 
 
-@statistic
+@per_sample
 def logits(batch: Batch, task: Task) -> Any:
     """Predictions as logits of class 1, float64 ``[n]``: the difference of two columns."""
     return of_scores(batch, task, _difference) if batch.classes else numbers(batch, task)
 
 
-@statistic
+@per_sample
 def among_highest(batch: Batch, task: Task) -> Any:
     """Which labels are among the ``top_k`` highest scores; of equal scores the lower class comes first."""
     if task.top_k == 1 and batch.table is not None:
@@ -356,7 +356,7 @@ def _highest(batch: Batch) -> Any:
     return batch.once(_highest, lambda: batch.of_rows(batch.xp.highest_of_rows))
 
 
-@statistic
+@per_sample
 def predicted_classes(batch: Batch, task: Task) -> Any:
     """Predictions as classes, int64; any class where the label is ignored."""
     xp = batch.xp

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fleetmetrics import formulas
 from fleetmetrics.accumulator import Value
-from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.metric import TOTAL, Declared, Quotient, Undefinable, formula_of
 
@@ -51,13 +51,13 @@ def _slope_of_root(square: float) -> float:
     return 0.5 / math.sqrt(square) if square else math.nan
 
 
-@statistic
+@per_sample
 def signed_error(batch: Batch) -> Any:
     """The error of each prediction."""
     return batch.xp.subtract(batch.values, batch.targets)
 
 
-@statistic
+@per_sample
 def absolute_errors(batch: Batch) -> Any:
     """The size of the error of each prediction."""
     return batch.xp.absolute(signed_error(batch))
