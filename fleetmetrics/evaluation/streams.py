@@ -399,7 +399,7 @@ class _Comparison:
             differ = self._compare(step, before.ids[here], before.values[here], after.values[there])
             known, place = _matched(before.ids[here], streams[0].ids)
             for by, keys in zip(self.by, streams[0].keys):
-                keys.tally(slices[by], place[known], differ[known])
+                keys.tally(slices[by], place, differ[known])
         self._evaluate(streams)
 
     def _compare(self, step: Step, ids: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ def written(path: Path, columns: dict[str, Any], files: int = 1) -> str:
 
     path.mkdir()
     for place, rows in enumerate(np.array_split(np.arange(len(columns["id"])), files)):
-        table = pa.table({name: np.asarray(values)[rows] for name, values in columns.items()})
+        table = pa.table({name: pa.array(values).take(pa.array(rows)) for name, values in columns.items()})
         pyarrow.parquet.write_table(table, path / f"{place}.parquet")
     return str(path)
 
@@ -65,6 +65,105 @@ def test_the_first_stream_that_departs_is_named_with_its_rows_and_slices(streams
     assert second.example == IDS[apart.argmax()]
     assert second.digits[1] == (apart >= 0.1).sum() and second.digits[2] == (apart >= 0.01).sum()
     assert first.digits[6] == 0 < first.digits[9]  # what float32 rounds
+
+
+def apart(one: float, other: float) -> float:
+    """How far apart two numbers are, as a person would say it."""
+    if one == other or (math.isnan(one) and math.isnan(other)):
+        return 0.0
+    return math.inf if math.isnan(one - other) else abs(one - other)
+
+
+def odds(score: float) -> float:
+    return math.log(score / (1 - score)) if 0 < score < 1 else math.copysign(math.inf, score - 0.5)
+
+
+def told_of_a_step(before: dict[Any, Any], after: dict[Any, Any], first: dict[Any, Any], tolerance: float) -> Any:
+    """What a loop over rows, by id, says of a step: in tenths, of which scores of one digit are made."""
+    both = before.keys() & after.keys()
+    pairs = [(before[each], after[each], first.get(each)) for each in both]
+    steps = [apart(one["p"], other["p"]) for one, other, _ in pairs]
+    differ = [far > tolerance * max(1, abs(one["p"]), abs(other["p"])) for far, (one, other, _) in zip(steps, pairs)]
+    probable = all(0 <= row["p"] <= 1 for pair in pairs for row in pair[:2])
+    far = [apart(odds(one["p"]), odds(other["p"])) for one, other, _ in pairs] if probable else []
+    slices: dict[Any, list[int]] = {}
+    for differs, (_, _, row) in zip(differ, pairs):
+        if row is not None:
+            found = slices.setdefault(row["slot"], [0, 0])
+            found[0], found[1] = found[0] + 1, found[1] + differs
+    column = (
+        (apart(one["u"], other["u"]), tolerance * max(1, abs(one["u"]), abs(other["u"]))) for one, other, _ in pairs
+    )
+    return {
+        "rows": len(both),
+        "missing": len(before) - len(both),
+        "added": len(after) - len(both),
+        "differ": sum(differ),
+        "tenths": sum(step > 0.05 for step in steps),
+        "odds": {each: sum(step >= each for step in far) for each in (0.001, 0.01, 0.1, 1.0)} if probable else {},
+        "mean": pytest.approx(math.fsum(far) / len(both), abs=1e-12) if probable else None,
+        "largest": max(steps),
+        "examples": {each for each in both if apart(before[each]["p"], after[each]["p"]) == max(steps)},
+        "columns": {"u": sum(distance > (room if math.isfinite(room) else 0) for distance, room in column)},
+        "slices": {key: tuple(found) for key, found in slices.items()},
+    }
+
+
+@pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
+@pytest.mark.parametrize("memory", [None, 9_000], ids=["in one pass", "in several"])
+@pytest.mark.parametrize("seed", range(8))
+def test_streams_of_any_rows_give_what_a_loop_over_the_ids_gives(tmp_path, seed, memory):
+    rng = np.random.default_rng(seed)
+    scale, tolerance = (0.1, 10.0, 0.1, 0.1)[seed % 4], (1e-6, 0.25)[seed % 2]
+    known = np.arange(-30, 1) if seed < 2 else np.arange(-30, 31) if seed % 3 else np.array([f"id {n}" for n in range(60)])
+    rows: list[dict[Any, Any]] = []
+    paths = {}
+    scores = rng.integers(0 if seed % 4 == 2 else 1, 11 if seed % 4 == 2 else 10, len(known)) * scale
+    slots = [None if slot == 3 else f"slot {slot}" for slot in rng.integers(0, 4, len(known)).tolist()]
+    labels = rng.integers(0, 2, len(known))
+    for name in ("train", "export", "serving"):
+        there = rng.permutation(np.flatnonzero(rng.random(len(known)) < 0.8))
+        moved = np.where(rng.random(len(known)) < 0.3, rng.integers(1, 10, len(known)) * scale, scores)
+        moved[rng.random(len(known)) < (0.1 if seed == 5 else 0)] = np.nan
+        feature = rng.choice([1.0, 2.0, np.nan, np.inf], len(known))
+        values = {"id": known, "p": moved, "u": feature, "y": labels, "slot": slots}
+        paths[name] = written(tmp_path / name, {key: [each[at] for at in there] for key, each in values.items()}, 2)
+        rows.append({known[at].item(): {key: values[key][at] for key in ("p", "u", "y", "slot")} for at in there})
+    label = "y" if seed % 4 in (0, 2) and seed != 5 else None
+    more: Any = {"columns": "u", "by": "slot", "tolerance": tolerance, "memory": memory}
+    result = fm.consistency(paths, id="id", score="p", label=label, **more)
+    for place, step in enumerate(result.steps):
+        wanted = told_of_a_step(*rows[place : place + 2], rows[0], tolerance)
+        assert step.example in wanted.pop("examples")
+        found = {name: getattr(step, name) for name in wanted.keys() - {"tenths", "mean", "slices"}}
+        found["slices"] = {each.key: (each.rows, each.differ) for each in step.slices["slot"]}
+        assert {**found, "tenths": step.digits[1], "mean": step.mean_log_odds} == wanted
+        order = [(-each.share, -each.rows) for each in step.slices["slot"]]
+        assert order == sorted(order)
+    departed = [step.after for step in result.steps if step.differ]
+    assert result.departs == (departed[0] if departed else None)
+    common = sorted(set.intersection(*(set(each) for each in rows)))
+    assert result.common == len(common)
+    for (name, stream), each in zip(result.streams.items(), rows):
+        assert (stream.files, stream.rows, stream.skipped) == (2, len(each), 0), name
+        if label:
+            true, score = ([row[key] for row in map(each.get, common)] for key in ("y", "p"))
+            assert stream.auc == pytest.approx(roc_auc_score(true, score), abs=1e-3)
+            assert stream.calibration == pytest.approx(sum(score) / sum(true))
+
+
+def test_rows_left_out_of_streams_are_counted_however_often_the_files_are_read(tmp_path):
+    ids = [*range(100), None, None]
+    streams = {
+        name: written(tmp_path / name, {"id": pa.array(ids), "p": pa.array([*[0.5] * 99, None, 0.5, 0.5])})
+        for name in ("a", "b")
+    }
+    with pytest.raises(fm.DataError, match="no value"):
+        fm.consistency(streams, id="id", score="p")
+    for memory in (None, 9_000):
+        found = fm.consistency(streams, id="id", score="p", memory=memory, skip_bad_rows=True)
+        assert [(each.rows, each.skipped) for each in found.streams.values()] == [(102, 3)] * 2
+        assert found.steps[0].rows == found.common == 99
 
 
 def test_each_stream_has_its_values_over_the_ids_of_all(streams):
