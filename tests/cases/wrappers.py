@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from fractions import Fraction
 from typing import Any, Callable
 
 import numpy as np
@@ -93,11 +95,15 @@ def bootstrap(metric: fm.Metric, *names: str, **settings: Any) -> fm.Bootstrap:
 def moved_by_request(p: Any, y: Any, w: Any, request: Any) -> tuple[Any, ...]:
     """A reference for `IntervalResult` of absolute errors: how far requests move the mean; too few for an interval."""
     group = words(numpy_ops, integer_ids(request), 0)[0].astype(np.int64) % GROUPS
-    error = np.abs(p.astype(np.float64) - y)
-    share = np.full(len(p), 1 / len(p)) if w is None else w / w.sum()
-    value = share @ error
+    error = [Fraction(each) for each in np.abs(p.astype(np.float64) - y).tolist()]
+    weight = [Fraction(each) for each in (np.ones(len(p)) if w is None else w).tolist()]
+    total = sum(weight)
+    mean = sum(map(operator.mul, error, weight)) / total
+    moved = [Fraction(0)] * GROUPS  # in fractions: where groups do not move it, that is 0, and no rounding of it
+    for at, its, counts in zip(group.tolist(), error, weight):
+        moved[at] += (its - mean) * counts / total
     drawn = np.bincount(group, minlength=GROUPS)
-    return (value, *[np.nan] * 3, 0.9, np.bincount(group, share * (error - value), GROUPS), drawn)
+    return (float(mean), *[np.nan] * 3, 0.9, np.array(moved, np.float64), drawn)
 
 
 def squared_error(p: Any, y: Any, w: Any) -> float:
