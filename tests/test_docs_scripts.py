@@ -10,12 +10,14 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.distributed.cluster import unless_paddles_own
+from tests.nursery import Nursery
 from tests.test_docs import ROOT, paddle_version, runs
 
 pytestmark = [
@@ -95,12 +97,21 @@ def alike(lines: list[str]) -> list[int]:
     return [lines.index(line) for line in lines]
 
 
+@pytest.fixture(scope="module")
+def forked() -> Iterator[dict[str, str]]:
+    """The environment in which scripts, launchers and what stands before them are forked: Paddle is imported once."""
+    with Nursery("paddle", "paddle.distributed.fleet", "fleetmetrics") as nursery:
+        yield nursery.environment(*recipes(), "fleetrun", "paddle.distributed.launch", "fleetmetrics.run", "run.py")
+
+
 @pytest.mark.parametrize("script", recipes() if paddle_version() else [])
-def test_a_recipe_prints_in_an_empty_directory_what_the_page_shows(script: str, tmp_path: Path) -> None:
+def test_a_recipe_prints_in_an_empty_directory_what_the_page_shows(
+    script: str, forked: dict[str, str], tmp_path: Path
+) -> None:
     def paste() -> None:
         directory = Path(tempfile.mkdtemp(dir=tmp_path))
         for command in recipes()[script]:
-            printed = run(command, directory)
+            printed = run(command, directory, **forked)
             if command.varies:
                 assert alike(printed) == alike(command.shown), printed  # the workers say the same, or they do not
                 assert [DECIMALS.sub("#", line) for line in printed] == [
