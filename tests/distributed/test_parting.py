@@ -146,13 +146,17 @@ def test_a_link_that_heals_before_the_deadline_costs_time_and_nothing_else(momen
         assert results(workers) == [[right(3, call) for call in range(1, 5)]] * 3
 
 
-@pytest.mark.parametrize(
+#: A moment in which a link is held, and who of the workers then has a result, and who an error.
+PARTED = pytest.mark.parametrize(
     ("world", "moment", "results_on", "errors_on"),
     [
         (2, "the ack did not pass", "rank 1", "rank 0"),
         (3, "the answer did not pass", "ranks 0, 2", "rank 1"),
     ],
 )
+
+
+@PARTED
 @pytest.mark.parametrize("healed_at", [3, 4])
 def test_a_link_that_heals_brings_out_who_has_what_and_the_next_call_works(
     tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str, healed_at: int
@@ -173,13 +177,7 @@ def test_a_link_that_heals_brings_out_who_has_what_and_the_next_call_works(
         assert outcomes[healed_at] == right(world, healed_at + 1)
 
 
-@pytest.mark.parametrize(
-    ("world", "moment", "results_on", "errors_on"),
-    [
-        (2, "the ack did not pass", "rank 1", "rank 0"),
-        (3, "the answer did not pass", "ranks 0, 2", "rank 1"),
-    ],
-)
+@PARTED
 def test_where_the_link_is_held_once_more_while_that_is_told_all_hear_it_at_the_next_exchange(
     tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str
 ) -> None:
@@ -200,13 +198,7 @@ def test_where_the_link_is_held_once_more_while_that_is_told_all_hear_it_at_the_
         assert outcomes[4] == right(world, 5)
 
 
-@pytest.mark.parametrize(
-    ("world", "moment", "results_on", "errors_on"),
-    [
-        (2, "the ack did not pass", "rank 1", "rank 0"),
-        (3, "the answer did not pass", "ranks 0, 2", "rank 1"),
-    ],
-)
+@PARTED
 def test_who_has_given_up_by_the_time_its_frame_arrives_makes_that_the_error_of_all(
     tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str
 ) -> None:
@@ -219,13 +211,7 @@ def test_who_has_given_up_by_the_time_its_frame_arrives_makes_that_the_error_of_
         assert outcomes[4] == right(world, 5)
 
 
-@pytest.mark.parametrize(
-    ("world", "moment", "results_on", "errors_on"),
-    [
-        (2, "the ack did not pass", "rank 1", "rank 0"),
-        (3, "the answer did not pass", "ranks 0, 2", "rank 1"),
-    ],
-)
+@PARTED
 @pytest.mark.parametrize("channels", ["aabba", "aabbab"])
 def test_who_has_parted_hears_of_it_on_whichever_channel_speaks_next(
     tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str, channels: str

@@ -115,7 +115,7 @@ def told_of_a_step(before: dict[Any, Any], after: dict[Any, Any], first: dict[An
 def test_streams_of_any_rows_give_what_a_loop_over_the_ids_gives(tmp_path, seed, memory):
     rng = np.random.default_rng(seed)
     scale, tolerance = (0.1, 10.0, 0.1, 0.1)[seed % 4], (1e-6, 0.25)[seed % 2]
-    known = np.arange(-30, 1) if seed < 2 else np.arange(-30, 31) if seed % 3 else np.array([f"id {n}" for n in range(60)])
+    known = (np.arange(-30, 1), np.arange(-30, 31), np.array([f"id {place}" for place in range(60)]))[seed % 3]
     rows: list[dict[Any, Any]] = []
     paths = {}
     scores = rng.integers(0 if seed % 4 == 2 else 1, 11 if seed % 4 == 2 else 10, len(known)) * scale
