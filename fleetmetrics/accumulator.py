@@ -57,6 +57,10 @@ def _default_name(kind: type) -> str:
 class Accumulator(Partial, Generic[Value]):
     """What adds batches, exchanges once, and evaluates: a metric, or several; for the arguments see `Metric`."""
 
+    name_made_up: bool
+    share: bool
+    validate: bool
+
     #: Whether ``add`` takes a label; None: it may be given one, and does not look at it. False: a label is an error,
     #: since the weights stand in its place in the metric's own ``add``.
     takes_label: bool | None = True

@@ -67,6 +67,8 @@ class BaseMetric(Recorder, Resumable):
         {'share': 0.5}
     """
 
+    dist_collect_mode: str
+
     _fed_by, _computed_by = ("add", samples_added), "compute_metric"
 
     def __init__(

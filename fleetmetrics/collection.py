@@ -52,6 +52,12 @@ class MetricCollection(Composite[Dict[str, Any]]):
         {'accuracy': 0.6666666666666666, 'mae': 0.3333333333333333}
     """
 
+    class_axis: int | None
+    columns: tuple[str, ...]
+    postfix: str
+    prefix: str
+    takes_label: bool | None
+
     def __init__(
         self,
         metrics: Mapping[str, Metric] | Iterable[Metric],

@@ -22,6 +22,9 @@ class DataSize:
         size: of the data set; any other than a whole number of at least 0 raises `InvalidInputError`.
     """
 
+    added: State
+    size: int
+
     def __init__(self, owner: str, size: Any) -> None:
         self.size = whole_number_of("size", size, 0)
         self.added = State(f"{owner}.added", (), "int64", "sum")

@@ -30,6 +30,10 @@ class Columns:
         given: the column by argument, or several columns, which become those of a matrix.
     """
 
+    keys: set[str]
+    names: list[str]
+    required: list[str]
+
     #: What becomes of a field of JSON that is not asked for, or comes too late to be known.
     unexpected = "ignore"
 

@@ -29,6 +29,10 @@ class Dealing:
         consumed: the samples of all ranks after which the pass goes on; None: the sampler's ``consumed_samples``.
     """
 
+    consumed: int
+    epoch: int
+    ranks: int
+
     def __init__(self, sampler: Any, epoch: int | None = None, consumed: int | None = None) -> None:
         self._sampler = sampler
         self._outer, self._inner, names = _dealer(sampler)

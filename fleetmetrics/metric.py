@@ -396,6 +396,8 @@ class Undefinable(Metric[Value]):
         zero_division: the value where it is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
     """
 
+    zero_division: float
+
     def __init__(self, *, zero_division: float = math.nan, **common: Unpack[Common]) -> None:
         super().__init__(**common)
         self.zero_division = zero_division_of(zero_division)
@@ -426,6 +428,12 @@ class Expression(Composite[Any], Metric[Any]):
         >>> spread.compute()
         1.0
     """
+
+    class_axis: int | None
+    columns: tuple[str, ...]
+    operands: tuple[Any, ...]
+    symbol: str
+    takes_label: bool | None
 
     def __init__(self, symbol: str, function: Callable[..., Any], *operands: Any) -> None:
         for operand in operands:

@@ -55,6 +55,8 @@ class patch_fleet:
         (dtype('float64'), array([3, 4]))
     """
 
+    modules: list[str]
+
     def __init__(self, *, util: bool = False) -> None:
         self.modules = [_METRICS, _UTIL] if flag_of("util", util) else [_METRICS]
         self._awaited = {name for name in self.modules if name not in sys.modules}

@@ -202,7 +202,7 @@ class GroupedMetric(RecordMetric[Value]):
     counts: tuple[str, ...] = ()
     #: Those of a `Bootstrap`. The carry has a row for what was met, and one for each replicate; a sum is kept in
     #: float64 whose sum it is: without rounding, it does not depend on the order of the numbers.
-    draws = Draws(0, 0)
+    draws: Draws = Draws(0, 0)
 
     def sums(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the sums of floats by name."""

@@ -106,6 +106,9 @@ class Pass:
         (None, array([False, False]), True)
     """
 
+    counts: Any
+    done: int
+
     _held: Sequence[Part] = ()  # passes of a checkpoint, or of what was merged
     _begun: _Begun | None = None
 

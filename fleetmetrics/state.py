@@ -60,6 +60,8 @@ class State:
             never shares.
     """
 
+    dtype: str
+
     #: Whether it grows with what is added, and has no shape that is the same on every worker.
     grows: ClassVar[bool] = False
     #: What the exact total of merged states is more than the value, see `combine_exactly`; no `accumulate` changes it.
@@ -392,6 +394,8 @@ class InPlace(State):
 
 class Lanes(InPlace):
     """A state that is large against what a batch adds: on the host, an increment merges where it lies."""
+
+    value: Any
 
     def accumulate(self, increment: Any) -> None:
         """Merge what one batch adds; see `State.accumulate`."""

@@ -36,15 +36,21 @@ class Batch(Sums):
         InvalidInputError: if the shapes do not match or the dtypes are not numbers.
     """
 
+    classes: Any
+    columns: dict[str, Any]
+    empty: bool
+    rows: int
+    weight: Any
+
     mask: Any = None
     dealt: Any = None  # flags of the samples that are no padding of a sampler's; None: all
     table: Table | None = None  # scores that are too many to be copied; None: `prediction` has them all
     full: tuple[int, ...] | None = None  # the shape before it was flattened; None: [n]
-    checked = True  # False: the samples were not validated
+    checked: bool = True  # False: the samples were not validated
     valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not validated
     counting: Any = None  # flags of the samples that mask, weight and sampler leave in; None: all
     by_element: str | None = None  # the first argument that differs within a row of ``[n, m]``
-    width = 1
+    width: int = 1
     _dropped: Any = None  # if samples were removed, flags of those kept
     _index: Any = None  # of a part: the `label_index` of its elements
     _rows: Any = None  # of a part: the `row_index` of its elements

@@ -70,6 +70,9 @@ class _Columns(Whole):
 class Groups(Whole):
     """Each sample in one of ``size`` lanes; ``index`` is an int64 ``[n]``, also valid for samples that do not count."""
 
+    index: Any
+    size: int
+
     corrections = 2
 
     def __init__(self, xp: Any, index: Any, size: int) -> None:
@@ -103,6 +106,10 @@ class Groups(Whole):
 
 class Replicates:
     """As `Groups`, but each sample is in every lane, ``times`` times: int64 or (in NumPy) uint8 ``[n, size]``."""
+
+    size: int
+    times: Any
+    xp: Any
 
     def __init__(self, xp: Any, times: Any, size: int) -> None:
         self.xp, self.times, self.size = xp, times, size
@@ -161,6 +168,9 @@ class Each:
         like: an array ``[n]`` of the batch.
     """
 
+    like: Any
+    xp: Any
+
     def __init__(self, xp: Any, like: Any) -> None:
         self.xp, self.like = xp, like
 
@@ -176,6 +186,11 @@ class Each:
 
 class Nested:
     """As `Groups`, for replicates within each group: a state ``[groups, replicates, ...]``."""
+
+    groups: Groups
+    replicates: Replicates
+    size: int
+    xp: Any
 
     def __init__(self, groups: Groups, replicates: Replicates) -> None:
         self.xp, self.groups, self.replicates = groups.xp, groups, replicates

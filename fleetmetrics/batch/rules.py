@@ -134,6 +134,11 @@ class Check:
     statistics and counted here, and ``compute`` raises.
     """
 
+    first: State
+    invalid: State
+    seen: State
+    states: list[State]
+
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.seen = State(f"{owner}.seen", (), "int64", "sum")

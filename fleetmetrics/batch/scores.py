@@ -74,6 +74,13 @@ class Table:
         keep: flags of the samples that count; None: all.
     """
 
+    classes: Any
+    inner: int
+    keep: Any
+    outer: int
+    scores: Any
+    xp: Any
+
     def __init__(self, xp: Any, given: Any, axis: int, keep: Any = None) -> None:
         shape = xp.shape(given)
         self.xp, self.keep = xp, keep

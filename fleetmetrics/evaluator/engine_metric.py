@@ -72,6 +72,8 @@ class BaseMetric(Recorder):
         {'positive/share': 0.5}
     """
 
+    prefix: str | None
+
     _fed_by, _computed_by = ("process", samples_processed), "compute_metrics"
     #: The prefix where none is given.
     default_prefix: str | None = None

@@ -45,6 +45,9 @@ class Evaluator(Resumable):
         100.0
     """
 
+    collect_mode: str
+    metrics: list[Any | BaseMetric]
+
     def __init__(
         self,
         metrics: BaseMetric | Mapping[str, Any] | Sequence[BaseMetric | Mapping[str, Any]],

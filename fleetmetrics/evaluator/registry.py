@@ -31,6 +31,10 @@ class Registry:
         2
     """
 
+    name: str
+    parent: Registry | None
+    scope: str
+
     def __init__(self, name: str, *, parent: Registry | None = None, scope: str = "") -> None:
         self.name, self.parent, self.scope = name, parent, scope
         self.module_dict: dict[str, Callable[..., Any]] = {}

@@ -78,6 +78,10 @@ class ModelMetric(paddle.metric.Metric):
         ['auc']
     """
 
+    metric: BaseMetric | Accumulator[Any]
+    running: bool
+    training: bool
+
     def __init__(
         self,
         metric: Accumulator | BaseMetric,
@@ -180,6 +184,8 @@ class GlobalValues(paddle.callbacks.Callback):
         >>> callback.values                     # of the last pass of either kind
         {}
     """
+
+    group: Any
 
     def __init__(self, report: Callable[[str, dict[str, Any]], Any] | None = None, *, group: Any = None) -> None:
         super().__init__()

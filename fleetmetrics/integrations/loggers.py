@@ -79,6 +79,9 @@ class LogCallback:
         writer: as for `log`; or a function that makes one, called on rank 0 only.
     """
 
+    epoch: int
+    writer: Any
+
     def __init__(self, writer: Any) -> None:
         self.writer, self.epoch = writer, 0
 

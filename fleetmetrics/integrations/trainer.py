@@ -66,6 +66,12 @@ def follow(
 class EvaluationMetrics:
     """What follows a trainer; see `follow`."""
 
+    group: Any
+    ignore_index: int
+    metrics: MetricCollection
+    of: Any
+    trainer: Any
+
     def __init__(
         self, trainer: Any, metrics: Any = None, *, of: _Of = "logits", ignore_index: int = -100, group: Any = None
     ) -> None:

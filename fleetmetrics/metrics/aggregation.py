@@ -36,9 +36,9 @@ class Count(Metric[int]):
         2
     """
 
-    takes_label = None
-    declared = (TOTAL,)
-    cells = ("total",)
+    takes_label: bool | None = None
+    declared: tuple[Declared, ...] = (TOTAL,)
+    cells: tuple[str, ...] = ("total",)
 
     def formula(self, total: np.ndarray) -> float:
         return total.item()
@@ -47,9 +47,9 @@ class Count(Metric[int]):
 class Values(Metric[Value]):
     """An aggregate of values, without labels."""
 
-    requirements = ("finite_prediction",)
-    takes_label = False
-    arguments = ("value", "weight", "mask")
+    requirements: tuple[str | Requirement, ...] = ("finite_prediction",)
+    takes_label: bool | None = False
+    arguments: tuple[str, ...] = ("value", "weight", "mask")
 
     def add(  # type: ignore[override]  # the arguments have names of their own
         self, value: Any = None, weight: Any = None, mask: Any = None, **unknown: Any
@@ -85,7 +85,7 @@ class Sum(Values[float]):
         16777217
     """
 
-    declared = (
+    declared: tuple[Declared, ...] = (
         Declared("integers", key="sum of integers"),
         Declared("floats", dtype="float64", key="sum of floats"),
         # The sum of the integers as floats: far from that of the integers if it has wrapped.
@@ -204,16 +204,16 @@ class Throughput(Metric[float]):
 
     #: Why no wrapper takes it.
     unfit = "its time is that of a worker as a whole"
-    requirements = (
+    requirements: tuple[str | Requirement, ...] = (
         Requirement("prediction", "a finite number of at least 0, the number of samples", _is_number),
         number_above("label", 0)._replace(allowed="a finite number above 0, the seconds"),
     )
-    declared = (
+    declared: tuple[Declared, ...] = (
         Declared("number"),
         Declared("estimate", dtype="float64"),  # of the number, as for `Sum`
         Declared("seconds", dtype="float64", reduction="max"),
     )
-    arguments = ("number", "seconds", "mask")
+    arguments: tuple[str, ...] = ("number", "seconds", "mask")
 
     def add(  # type: ignore[override]  # the arguments have names of their own
         self, number: Any = None, seconds: Any = None, mask: Any = None, **unknown: Any

@@ -188,6 +188,9 @@ class AUC(_Area[Value]):
         [1.0, 1.0, 0.6666666666666666]
     """
 
+    curve: str
+    max_fpr: float | None
+
     @overload
     def __init__(
         self: AUC[float],

@@ -75,6 +75,9 @@ def probability_rules(from_logits: bool) -> tuple[str | Requirement, ...]:
 class OfProbabilities(Undefinable[Value]):
     """A metric of the probabilities, or logits, of class 1."""
 
+    from_logits: bool
+    requirements: tuple[str | Requirement, ...]
+
     def __init__(self, *, from_logits: bool = False, **settings: Unpack[Settings]) -> None:
         self.from_logits = flag_of("from_logits", from_logits)  # which the states depend on
         super().__init__(**settings)
@@ -84,7 +87,10 @@ class OfProbabilities(Undefinable[Value]):
 class BucketHistogram(OfProbabilities[Value]):
     """A histogram of the scores of each class; in a collection, shared by metrics of equal task and buckets."""
 
-    task = Task("binary", 2)
+    buckets: int
+    spacing: str
+
+    task: Task = Task("binary", 2)
 
     def declare_buckets(self, buckets: int, spacing: str) -> None:
         """Declare the histogram: row 0 holds the samples labelled 0, row 1 those labelled 1; of several, one each."""
@@ -170,6 +176,10 @@ class ClassSettings(HistogramSettings, ClassesSettings, total=False):
 
 class ClassHistograms(ScoreHistogram[Value]):
     """A histogram of scores, or one for each of several classes or labels; arguments as for `fleetmetrics.AUC`."""
+
+    class_axis: int | None
+    requirements: tuple[str | Requirement, ...]
+    task: Task
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class _ByUser(Undefinable[float], GroupedMetric[float]):
     """The mean of the users' areas; arguments as for `GAUC`."""
 
     better = "higher"
-    quotient = Quotient({"total": 1}, {"weight": 1}, highest=1)
+    quotient: Quotient | None = Quotient({"total": 1}, {"weight": 1}, highest=1)
     requirements = ("finite_prediction", "class_label")
     #: Its name in warnings.
     title = ""
@@ -91,6 +91,8 @@ class GAUC(_ByUser):
         >>> metric.compute()
         0.4
     """
+
+    user_weight: Any
 
     title = "gauc"
 

@@ -54,9 +54,9 @@ class BrierScore(OfProbabilities[float]):
     """
 
     better = "lower"
-    quotient = Quotient({"squared_error": 1}, highest=1)
-    declared = (_SQUARED_ERROR, TOTAL)
-    formula = formula_of(formulas.brier_score, "zero_division")
+    quotient: Quotient | None = Quotient({"squared_error": 1}, highest=1)
+    declared: tuple[Declared, ...] = (_SQUARED_ERROR, TOTAL)
+    formula: Any = formula_of(formulas.brier_score, "zero_division")
 
 
 # -- over bins -------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class CalibrationCurve(_Binned[formulas.CalibrationPoints]):
         ([0.375, 0.875], [0.5, 0.5], [2, 2])
     """
 
-    formula = formula_of(formulas.calibration_curve, "edges")
+    formula: Any = formula_of(formulas.calibration_curve, "edges")
 
 
 class ExpectedCalibrationError(_Binned[float]):
@@ -221,8 +221,14 @@ class ExpectedCalibrationError(_Binned[float]):
         0.25
     """
 
+    class_axis: int | None
+    norm: Any
+    requirements: tuple[str | Requirement, ...]
+    top_label: bool | None
+    zero_division: float
+
     better = "lower"
-    formula = formula_of(formulas.expected_calibration_error, "norm", "zero_division")
+    formula: Any = formula_of(formulas.expected_calibration_error, "norm", "zero_division")
 
     def __init__(
         self,

@@ -107,11 +107,11 @@ class ClickThroughRate(Undefinable[float]):
         0.25
     """
 
-    quotient = Quotient({"clicks": 1}, highest=1)
+    quotient: Quotient | None = Quotient({"clicks": 1}, highest=1)
     requirements = ("class_label",)
-    declared = (CLICKS, TOTAL)
-    cells = ("clicks", "total")
-    formula = formula_of(formulas.click_through_rate, "zero_division")
+    declared: tuple[Declared, ...] = (CLICKS, TOTAL)
+    cells: tuple[str, ...] = ("clicks", "total")
+    formula: Any = formula_of(formulas.click_through_rate, "zero_division")
 
 
 class PredictedClickThroughRate(OfProbabilities[float]):
@@ -130,9 +130,9 @@ class PredictedClickThroughRate(OfProbabilities[float]):
         0.25
     """
 
-    quotient = Quotient({"predicted": 1}, highest=1)
-    declared = (_PREDICTED, TOTAL)
-    formula = formula_of(formulas.predicted_click_through_rate, "zero_division")
+    quotient: Quotient | None = Quotient({"predicted": 1}, highest=1)
+    declared: tuple[Declared, ...] = (_PREDICTED, TOTAL)
+    formula: Any = formula_of(formulas.predicted_click_through_rate, "zero_division")
 
     def __init__(self, **settings: Unpack[LogitSettings]) -> None:
         super().__init__(**settings)
@@ -159,9 +159,9 @@ class Calibration(OfProbabilities[float]):
         1.5
     """
 
-    quotient = Quotient({"clicks": 1}, {"predicted": 1}, value=_inverse, slope=_slope_of_inverse)
-    declared = (_PREDICTED, CLICKS, TOTAL)
-    formula = formula_of(formulas.calibration_ratio, "zero_division")
+    quotient: Quotient | None = Quotient({"clicks": 1}, {"predicted": 1}, value=_inverse, slope=_slope_of_inverse)
+    declared: tuple[Declared, ...] = (_PREDICTED, CLICKS, TOTAL)
+    formula: Any = formula_of(formulas.calibration_ratio, "zero_division")
 
 
 class COPC(Calibration):
@@ -177,8 +177,8 @@ class COPC(Calibration):
         0.5
     """
 
-    quotient = Quotient({"clicks": 1}, {"predicted": 1})
-    formula = formula_of(formulas.copc, "zero_division")
+    quotient: Quotient = Quotient({"clicks": 1}, {"predicted": 1})
+    formula: Any = formula_of(formulas.copc, "zero_division")
 
 
 class NormalizedEntropy(OfProbabilities[float]):
@@ -201,8 +201,8 @@ class NormalizedEntropy(OfProbabilities[float]):
     """
 
     better = "lower"
-    recalibration_coefficient = 1.0
-    linear = Linear(({"log_likelihood": 1}, {"clicks": 1}, {"others": 1}), _slopes_of_entropy)
+    recalibration_coefficient: float = 1.0
+    linear: Linear | None = Linear(({"log_likelihood": 1}, {"clicks": 1}, {"others": 1}), _slopes_of_entropy)
 
     def __init__(self, **settings: Unpack[LogitSettings]) -> None:
         super().__init__(**settings)
@@ -237,6 +237,8 @@ class RecalibratedNormalizedEntropy(NormalizedEntropy):
         1.0
     """
 
+    recalibration_coefficient: float
+
     def __init__(self, *, recalibration_coefficient: float = 1.0, **settings: Unpack[LogitSettings]) -> None:
         self.recalibration_coefficient = positive_of("recalibration_coefficient", recalibration_coefficient, _NORMAL)
         super().__init__(**settings)
@@ -265,6 +267,9 @@ class BucketError(BucketHistogram[float]):
         >>> round(metric.compute(), 12)
         0.2
     """
+
+    max_span: float
+    relative_error_bound: float
 
     better = "lower"
 

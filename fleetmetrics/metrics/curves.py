@@ -42,7 +42,7 @@ class ROCCurve(ScoreHistogram[formulas.ROC]):
         ([0.0, 0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0])
     """
 
-    formula = of_classes(formulas.roc_curve, "lowest_scores", "zero_division")
+    formula: Any = of_classes(formulas.roc_curve, "lowest_scores", "zero_division")
 
 
 class PrecisionRecallCurve(ScoreHistogram[formulas.PrecisionRecall]):
@@ -64,7 +64,7 @@ class PrecisionRecallCurve(ScoreHistogram[formulas.PrecisionRecall]):
         ([0.5, 0.6666666666666666, 0.5, 1.0, 1.0], [1.0, 1.0, 0.5, 0.5, 0.0])
     """
 
-    formula = of_classes(formulas.precision_recall_curve, "lowest_scores", "zero_division")
+    formula: Any = of_classes(formulas.precision_recall_curve, "lowest_scores", "zero_division")
 
 
 class KolmogorovSmirnov(ScoreHistogram[float]):
@@ -86,7 +86,7 @@ class KolmogorovSmirnov(ScoreHistogram[float]):
     """
 
     better = "higher"
-    formula = of_classes(formulas.kolmogorov_smirnov, "zero_division")
+    formula: Any = of_classes(formulas.kolmogorov_smirnov, "zero_division")
 
 
 class Shares(NamedTuple):
@@ -121,7 +121,7 @@ class CumulativeGain(ScoreHistogram[Shares]):
         [0.5, 0.5]
     """
 
-    values = of_classes(formulas.cumulative_gain, "fractions", "zero_division")
+    values: Any = of_classes(formulas.cumulative_gain, "fractions", "zero_division")
 
     def __init__(self, *, fractions: int | Sequence[float] = 10, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
@@ -145,7 +145,7 @@ class Lift(CumulativeGain):
         [2.0, 1.0]
     """
 
-    values = of_classes(formulas.lift, "fractions", "zero_division")
+    values: Any = of_classes(formulas.lift, "fractions", "zero_division")
 
 
 def _fractions(given: Any) -> np.ndarray:

@@ -53,8 +53,8 @@ class Mean(Undefinable[float], Values[float]):
         1.5
     """
 
-    declared = (Declared("value_sum", dtype="float64", statistic=_value_sum), TOTAL)
-    formula = formula_of(formulas.mean, "zero_division")
+    declared: tuple[Declared, ...] = (Declared("value_sum", dtype="float64", statistic=_value_sum), TOTAL)
+    formula: Any = formula_of(formulas.mean, "zero_division")
 
 
 class Variance(Undefinable[float], Values[float]):
@@ -81,8 +81,10 @@ class Variance(Undefinable[float], Values[float]):
         1.0
     """
 
-    declared = (Declared("moments", (4,), "float64", "moments", statistic=_value_moments),)
-    formula = formula_of(formulas.variance, "ddof", "zero_division")
+    ddof: float
+
+    declared: tuple[Declared, ...] = (Declared("moments", (4,), "float64", "moments", statistic=_value_moments),)
+    formula: Any = formula_of(formulas.variance, "ddof", "zero_division")
 
     def __init__(self, *, ddof: float = 0, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
@@ -104,7 +106,7 @@ class StandardDeviation(Variance):
         2.0
     """
 
-    formula = formula_of(formulas.standard_deviation, "ddof", "zero_division")
+    formula: Any = formula_of(formulas.standard_deviation, "ddof", "zero_division")
 
 
 class Histogram(Values[formulas.HistogramCounts]):
@@ -130,8 +132,10 @@ class Histogram(Values[formulas.HistogramCounts]):
         ([1, 2, 0, 1], 1)
     """
 
-    cells = ("cells",)
-    formula = formula_of(formulas.histogram_counts, "edges")
+    edges: tuple[float, ...]
+
+    cells: tuple[str, ...] = ("cells",)
+    formula: Any = formula_of(formulas.histogram_counts, "edges")
 
     def __init__(
         self, *, bins: int | Sequence[float] = 10, range: tuple[float, float] = (0.0, 1.0), **common: Unpack[Common]

@@ -65,10 +65,14 @@ class ExactAUC(Undefinable[float], RecordMetric[float]):
         0.75
     """
 
+    curve: str
+    max_fpr: float | None
+    table: Table
+
     better = "higher"
     requirements = ("finite_prediction", "class_label")
     # The total weight of each class, which the fold needs from the first piece on.
-    declared = (Declared("negatives", key="others"), Declared("positives", key="clicks"))
+    declared: tuple[Declared, ...] = (Declared("negatives", key="others"), Declared("positives", key="clicks"))
 
     def __init__(
         self, *, curve: Literal["ROC", "PR"] = "ROC", max_fpr: float | None = None, **settings: Unpack[Settings]

@@ -42,8 +42,10 @@ class RecallAtFixedPrecision(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
+    min_precision: float
+
     better = "higher"
-    formula = of_classes(formulas.recall_at_fixed_precision, "lowest_scores", "min_precision", "zero_division")
+    formula: Any = of_classes(formulas.recall_at_fixed_precision, "lowest_scores", "min_precision", "zero_division")
 
     def __init__(self, *, min_precision: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
@@ -66,8 +68,10 @@ class PrecisionAtFixedRecall(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=1.0, threshold=0.75)
     """
 
+    min_recall: float
+
     better = "higher"
-    formula = of_classes(formulas.precision_at_fixed_recall, "lowest_scores", "min_recall", "zero_division")
+    formula: Any = of_classes(formulas.precision_at_fixed_recall, "lowest_scores", "min_recall", "zero_division")
 
     def __init__(self, *, min_recall: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
@@ -93,8 +97,10 @@ class SensitivityAtSpecificity(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
+    min_specificity: float
+
     better = "higher"
-    formula = of_classes(formulas.sensitivity_at_specificity, "lowest_scores", "min_specificity", "zero_division")
+    formula: Any = of_classes(formulas.sensitivity_at_specificity, "lowest_scores", "min_specificity", "zero_division")
 
     def __init__(self, *, min_specificity: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
@@ -117,8 +123,10 @@ class SpecificityAtSensitivity(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=0.5, threshold=0.375)
     """
 
+    min_sensitivity: float
+
     better = "higher"
-    formula = of_classes(formulas.specificity_at_sensitivity, "lowest_scores", "min_sensitivity", "zero_division")
+    formula: Any = of_classes(formulas.specificity_at_sensitivity, "lowest_scores", "min_sensitivity", "zero_division")
 
     def __init__(self, *, min_sensitivity: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
@@ -157,8 +165,11 @@ class ThresholdSweep(OfProbabilities[formulas.Sweep]):
         ([0.6666666666666666, 0.5], [1.0, 0.5], 0.25)
     """
 
-    cells = ("counts",)
-    formula = of_classes(formulas.threshold_sweep, "thresholds", "beta", "zero_division")
+    beta: float
+    thresholds: tuple[float, ...]
+
+    cells: tuple[str, ...] = ("counts",)
+    formula: Any = of_classes(formulas.threshold_sweep, "thresholds", "beta", "zero_division")
 
     def __init__(
         self, *, thresholds: int | Sequence[float] = 101, beta: float = 1.0, **settings: Unpack[LogitSettings]

@@ -210,8 +210,15 @@ class TokenLoss(Undefinable[float]):
         2.5
     """
 
+    arguments: tuple[str, ...]
+    class_axis: int | None
+    of: Any
+    requirements: tuple[str | Requirement, ...]
+    takes_label: bool | None
+    task: Task
+
     better = "lower"
-    formula = formula_of(formulas.token_loss, "zero_division")
+    formula: Any = formula_of(formulas.token_loss, "zero_division")
 
     def __init__(
         self,
@@ -333,7 +340,7 @@ class Perplexity(TokenLoss):
         2.0
     """
 
-    formula = formula_of(formulas.perplexity, "zero_division")
+    formula: Any = formula_of(formulas.perplexity, "zero_division")
 
 
 class BitsPerByte(TokenLoss):
@@ -355,8 +362,8 @@ class BitsPerByte(TokenLoss):
         2.164043
     """
 
-    columns = ("bytes",)
-    formula = formula_of(formulas.bits_per_byte, "zero_division")
+    columns: tuple[str, ...] = ("bytes",)
+    formula: Any = formula_of(formulas.bits_per_byte, "zero_division")
 
     def _declare(self) -> None:
         self._declare_loss()

@@ -85,6 +85,10 @@ class Columns:
     ``names`` holds the keywords if the columns were given by name, else their number, or `RECORDS` for plain records.
     """
 
+    batches: list[tuple[Any, ...]]
+    ids: list[np.ndarray]
+    names: Any
+
     def __init__(
         self, names: Any = None, batches: Iterable[tuple[Any, ...]] = (), ids: Iterable[np.ndarray] = ()
     ) -> None:

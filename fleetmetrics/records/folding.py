@@ -85,6 +85,11 @@ class Folds:
     the table are in both: a closed table has a carry of each.
     """
 
+    kind: tuple[tuple[str, ...], str | None, Any]
+    metrics: Sequence[Folding]
+    name: str
+    table: Table
+
     dealt = True
 
     def __init__(self, table: Table, metrics: Sequence[Folding]) -> None:

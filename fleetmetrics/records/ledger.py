@@ -19,6 +19,9 @@ _under_way: contextvars.ContextVar[Any] = contextvars.ContextVar("_under_way", d
 class Ledger:
     """Of one metric: the samples, None if not known, and the records of each call of ``add`` or ``process``."""
 
+    nested: bool
+    records: int
+
     def __init__(self) -> None:
         self.calls: list[list[Any]] = []
         self.records = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, ClassVar, Mapping, Sequence
 
 import numpy as np
 
@@ -26,7 +26,10 @@ States = Mapping[str, "tuple[str, np.ndarray]"]
 class Recorder(Told, ABC):
     """What a metric over records has, however its records are added."""
 
-    incidental = (
+    allow_pickle: bool
+    collect_dir_shared: bool
+
+    incidental: ClassVar[tuple[str, ...]] = (
         "collect_dir",
         "collect_dir_shared",
         "collect_device",

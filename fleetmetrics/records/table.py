@@ -55,6 +55,12 @@ class Closed(NamedTuple):
 class Table:
     """Columns with an entry per sample, merged by appending; the arguments are those of `RecordMetric.keep_records`."""
 
+    columns: tuple[str, ...]
+    key: Any
+    kind: tuple[tuple[str, ...], str | None, Any]
+    name: str
+    order: str | None
+
     #: The column that stands for all others, in a table that packs them.
     packed = ""
 

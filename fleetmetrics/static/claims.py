@@ -44,6 +44,12 @@ class Claim:
         program: that holds them.
     """
 
+    kind: Any
+    made_up: bool
+    name: str
+    states: Sequence[Any]
+    variable: str
+
     def __init__(self, name: str, kind: Any, made_up: bool, states: Sequence[Any], program: Any) -> None:
         self.name, self.kind, self.made_up, self.states = name, kind, made_up, states
         self.program = weakref.ref(program)

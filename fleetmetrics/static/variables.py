@@ -46,6 +46,12 @@ class StaticState:
         variable: the legacy ``Variable`` or PIR ``Value``, to be used in the program.
     """
 
+    dtype: str
+    name: str
+    reduction: str
+    shape: tuple[int, ...]
+    variable: Any
+
     is_fleetmetrics_state = True
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, reduction: str, variable: Any) -> None:

@@ -103,6 +103,11 @@ class Bootstrap(Wrapper[Value]):
         (0.75, 0.04)
     """
 
+    columns: tuple[str, ...]
+    confidence: float
+    replicates: int
+    seed: int
+
     refused: ClassVar[dict[str, str]] = {
         "Bootstrap": "resampling once is enough",
         "Interval": "one interval is enough, Bootstrap(metric) or Interval(metric)",

@@ -84,11 +84,15 @@ class KeyTable(State):
     never evicted anywhere, and its rows are complete.
     """
 
+    by: str
+    limit: int
+    value: Any
+
     grows = True
     #: The only keys that get rows, sorted, once `choose` has said so; another table may have others.
     chosen: np.ndarray | None = None
     #: How many keys these were chosen from; 0: nobody knows, for parts have chosen from others.
-    chosen_of = 0
+    chosen_of: int = 0
     #: More keys than this are `TooManyKeys`; None: any number will do.
     most: int | None = None
 
@@ -249,6 +253,8 @@ def _in_all(saved: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray | None:
 
 class Rows(InPlace):
     """A copy of the state ``of`` for each key of a table, on the host; row 0 is for the samples of all other keys."""
+
+    value: Any
 
     grows = True
 

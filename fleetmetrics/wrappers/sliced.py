@@ -80,6 +80,11 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         {'de': 1.0, 'fr': 1.0, 'other': 0.0}
     """
 
+    by: str
+    columns: tuple[str, ...]
+    nullable: tuple[str, ...]
+    other: str
+
     refused: ClassVar[dict[str, str]] = {
         "Sliced": "join the two columns into one key",
         "Windowed": "put it around, Windowed(Sliced(metric, keys=[...]), last=...)",

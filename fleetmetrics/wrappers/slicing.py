@@ -41,6 +41,13 @@ class Slicing(ABC):
         kept: the slices, or how many of those in the data.
     """
 
+    by: str
+    kept: Any
+    other: str
+    prefix: str
+    samples: State
+    shared: Shared
+
     #: The keys, where they grow.
     table: KeyTable | None = None
 
@@ -218,6 +225,13 @@ def _prepared(table: Table, records: Records) -> Records:
 
 class SlicedRecords(Folding):
     """Takes the place of a metric that keeps every sample where records are folded, and folds each slice separately."""
+
+    columns: tuple[str, ...]
+    metric: Folding
+    name: str
+    slicing: Slicing
+    states: dict[str, State]
+    table: Table
 
     def __init__(self, metric: Folding, slicing: Slicing) -> None:
         self.metric, self.name, self.slicing, self.columns = metric, metric.name, slicing, metric.columns

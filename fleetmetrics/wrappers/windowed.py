@@ -71,6 +71,9 @@ class Windowed(Wrapper[Value]):
         WindowedValue(window=3.0, lifetime=4.666666666666667)
     """
 
+    last: int
+    lifetime: bool
+
     refused: ClassVar[dict[str, str]] = {"Windowed": "one window is enough; make two metrics for two windows"}
 
     @overload
@@ -181,6 +184,8 @@ class Turn(State):
 
 class Ring(InPlace):
     """A copy of the state ``of`` for each of the last batches; its value is that of all of them together."""
+
+    value: Any
 
     def __init__(self, of: State, turn: Turn, name: str, key: Any) -> None:
         super().__init__(name, of.shape, of.declared_dtype, of.reduction, key)

@@ -28,6 +28,14 @@ class Wrapper(Metric[Value]):
         InvalidInputError: if it is not a metric, holds samples, or cannot be wrapped in this one.
     """
 
+    arguments: tuple[str, ...]
+    class_axis: int | None
+    columns: tuple[str, ...]
+    nullable: tuple[str, ...]
+    requirements: tuple[str | Requirement, ...]
+    states: dict[str, State]
+    takes_label: bool | None
+
     #: The wrappers that cannot be wrapped in this one, and what to do instead.
     refused: ClassVar[dict[str, str]] = {}
     #: Why it cannot be wrapped, or what must change first; any metric may have one.

@@ -81,6 +81,9 @@ class Accuracy(OfTask[Value]):
         0.5
     """
 
+    class_axis: int | None
+    task: Task
+
     better = "higher"
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "class_label")
 
@@ -202,6 +205,9 @@ class ExactMatch(OfTask[float]):
         >>> metric.compute()
         0.5
     """
+
+    requirements: tuple[str | Requirement, ...]
+    task: Task
 
     better = "higher"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class ConfusionMatrix(ConfusionMetric[np.ndarray]):
         [[1, 1], [0, 1]]
     """
 
-    formula = formula_of(formulas.normalized_confusion, "normalize", "zero_division")
+    formula: Any = formula_of(formulas.normalized_confusion, "normalize", "zero_division")
 
     def __init__(
         self, *, normalize: Literal["true", "pred", "all"] | None = None, **settings: Unpack[TaskSettings]
@@ -71,8 +71,10 @@ class BalancedAccuracy(ConfusionMetric[float]):
         0.75
     """
 
+    adjusted: bool
+
     better = "higher"
-    formula = formula_of(formulas.balanced_accuracy, "adjusted", "zero_division")
+    formula: Any = formula_of(formulas.balanced_accuracy, "adjusted", "zero_division")
 
     def __init__(self, *, adjusted: bool = False, **settings: Unpack[TaskSettings]) -> None:
         super().__init__(**settings)
@@ -103,8 +105,8 @@ class CohenKappa(ConfusionMetric[float]):
     """
 
     better = "higher"
-    tasks = ("binary", "multiclass")
-    formula = formula_of(formulas.cohen_kappa, "weights", "zero_division")
+    tasks: tuple[str, ...] = ("binary", "multiclass")
+    formula: Any = formula_of(formulas.cohen_kappa, "weights", "zero_division")
 
     def __init__(
         self, *, weights: Literal["linear", "quadratic"] | None = None, **settings: Unpack[TaskSettings]
@@ -135,7 +137,7 @@ class MatthewsCorrelation(ConfusionMetric[float]):
     """
 
     better = "higher"
-    formula = formula_of(formulas.matthews_correlation, "zero_division")
+    formula: Any = formula_of(formulas.matthews_correlation, "zero_division")
 
 
 class HammingLoss(ConfusionMetric[float]):
@@ -157,4 +159,4 @@ class HammingLoss(ConfusionMetric[float]):
     """
 
     better = "lower"
-    formula = formula_of(formulas.hamming_loss, "zero_division")
+    formula: Any = formula_of(formulas.hamming_loss, "zero_division")

@@ -68,6 +68,10 @@ class OfTask(Undefinable[Value]):
 class ConfusionMetric(OfTask[Value]):
     """A metric of the confusion matrix; arguments as for `Precision`."""
 
+    class_axis: int | None
+    requirements: tuple[str | Requirement, ...]
+    task: Task
+
     tasks: tuple[str, ...] = TASKS
     #: With ``top_k`` what is predicted depends on the label: suits counts of each class, but not agreement.
     takes_top_k = False
@@ -182,8 +186,8 @@ class Precision(_Averaged[Value]):
         def __init__(self: Precision[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
         def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
 
-    parts = [[0, 0], [0, 1]], [[0, 1], [0, 1]]
-    formula = formula_of(formulas.precision, "average", "zero_division")
+    parts: tuple[Any, Any] = [[0, 0], [0, 1]], [[0, 1], [0, 1]]
+    formula: Any = formula_of(formulas.precision, "average", "zero_division")
 
 
 class Recall(_Averaged[Value]):
@@ -209,8 +213,8 @@ class Recall(_Averaged[Value]):
         def __init__(self: Recall[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
         def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
 
-    parts = [[0, 0], [0, 1]], [[0, 0], [1, 1]]
-    formula = formula_of(formulas.recall, "average", "zero_division")
+    parts: tuple[Any, Any] = [[0, 0], [0, 1]], [[0, 0], [1, 1]]
+    formula: Any = formula_of(formulas.recall, "average", "zero_division")
 
 
 class Specificity(_Averaged[Value]):
@@ -237,8 +241,8 @@ class Specificity(_Averaged[Value]):
         def __init__(self: Specificity[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
         def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
 
-    parts = [[1, 0], [0, 0]], [[1, 1], [0, 0]]
-    formula = formula_of(formulas.specificity, "average", "zero_division")
+    parts: tuple[Any, Any] = [[1, 0], [0, 0]], [[1, 1], [0, 0]]
+    formula: Any = formula_of(formulas.specificity, "average", "zero_division")
 
 
 class FBeta(_Averaged[Value]):
@@ -260,7 +264,10 @@ class FBeta(_Averaged[Value]):
         0.6666666666666666
     """
 
-    formula = formula_of(formulas.f_beta, "average", "zero_division", "beta")
+    beta: float
+    parts: tuple[Any, Any]
+
+    formula: Any = formula_of(formulas.f_beta, "average", "zero_division", "beta")
 
     @overload
     def __init__(self: FBeta[float], beta: float = 1.0, **settings: Unpack[OneValue]) -> None: ...
@@ -303,8 +310,8 @@ class F1(_Averaged[Value]):
         def __init__(self: F1[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
         def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
 
-    parts = [[0, 0], [0, 2]], [[0, 1], [1, 2]]
-    formula = formula_of(formulas.f_beta, "average", "zero_division")
+    parts: tuple[Any, Any] = [[0, 0], [0, 2]], [[0, 1], [1, 2]]
+    formula: Any = formula_of(formulas.f_beta, "average", "zero_division")
 
 
 class Jaccard(_Averaged[Value]):
@@ -332,8 +339,8 @@ class Jaccard(_Averaged[Value]):
         def __init__(self: Jaccard[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
         def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
 
-    parts = [[0, 0], [0, 1]], [[0, 1], [1, 1]]
-    formula = formula_of(formulas.jaccard, "average", "zero_division")
+    parts: tuple[Any, Any] = [[0, 0], [0, 1]], [[0, 1], [1, 1]]
+    formula: Any = formula_of(formulas.jaccard, "average", "zero_division")
 
 
 class StatScores(ConfusionMetric[np.ndarray]):
@@ -357,7 +364,7 @@ class StatScores(ConfusionMetric[np.ndarray]):
     """
 
     takes_top_k = True
-    formula = formula_of(formulas.stat_scores, "average")
+    formula: Any = formula_of(formulas.stat_scores, "average")
 
     def __init__(self, *, average: Literal["micro", "none"] | None = None, **settings: Unpack[TaskSettings]) -> None:
         super().__init__(**settings)

@@ -180,7 +180,11 @@ class LogLoss(_OfScores[Value]):
         0.6931471805599453
     """
 
-    formula = formula_of(formulas.log_loss, "average", "zero_division")
+    class_axis: int | None
+    requirements: tuple[str | Requirement, ...]
+    task: Task
+
+    formula: Any = formula_of(formulas.log_loss, "average", "zero_division")
 
     @property
     def quotient(self) -> Quotient | None:
@@ -290,8 +294,13 @@ class HingeLoss(_OfScores[float]):
         0.16666666666666666
     """
 
-    quotient = Quotient({"loss": 1})
-    formula = formula_of(formulas.hinge_loss, "zero_division")
+    class_axis: int | None
+    requirements: tuple[str | Requirement, ...]
+    squared: bool
+    task: Task
+
+    quotient: Quotient | None = Quotient({"loss": 1})
+    formula: Any = formula_of(formulas.hinge_loss, "zero_division")
 
     def __init__(
         self,

@@ -160,6 +160,8 @@ class FBetaAtK(RankingMetric[Value]):
         0.5
     """
 
+    beta: float
+
     title = "f-beta at k"
 
     @overload

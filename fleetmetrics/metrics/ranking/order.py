@@ -72,8 +72,11 @@ class DCG(RankingMetric[Value]):
         3.0
     """
 
+    gains: Any
+    requirements: tuple[str | Requirement, ...]
+
     title = "dcg"
-    highest = math.inf
+    highest: float = math.inf
 
     @overload
     def __init__(self: DCG[float], k: int | None = None, **settings: Unpack[GainSettings]) -> None: ...
@@ -118,7 +121,7 @@ class NDCG(DCG[Value]):
         def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[GainSettings]) -> None: ...
 
     title = "ndcg"
-    highest = 1.0
+    highest: float = 1.0
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         ideal = ranking.ideal_dcg_at.bare(ranked, k, self.gains == "exponential")

@@ -53,10 +53,13 @@ class QuerySettings(Settings, total=False):
 class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
     """Keeps the answers and averages over queries; arguments as for `DCG`."""
 
+    by: str
+    columns: tuple[str, ...]
+
     better = "higher"
     #: Of the value of a query.
-    highest = 1.0
-    requirements = ("finite_prediction", _RELEVANCE)
+    highest: float = 1.0
+    requirements: tuple[str | Requirement, ...] = ("finite_prediction", _RELEVANCE)
     #: Its name in warnings.
     title = ""
     #: For warnings: which queries have no value, and the reason if no query has one.
@@ -64,7 +67,7 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
     all_undefined = "no query has a relevant answer"
     k: int | Sequence[int] | None = None
     _cutoffs: Sequence[int | None] = (None,)
-    counts = ("left_out",)
+    counts: tuple[str, ...] = ("left_out",)
 
     def __init__(self, *, by: str = "query", **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
@@ -124,6 +127,8 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
 
 class RankingMetric(QueryMetric[Value]):
     """A metric of all answers to a query or of the first k."""
+
+    k: int | Sequence[int] | None
 
     def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None:
         super().__init__(**settings)

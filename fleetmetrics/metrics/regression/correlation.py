@@ -63,8 +63,10 @@ class R2Score(OfNumbers[float]):
         0.970238095238
     """
 
+    adjusted: int
+
     better = "higher"
-    declared = (SQUARED_ERROR, _LABEL_MOMENTS)
+    declared: tuple[Declared, ...] = (SQUARED_ERROR, _LABEL_MOMENTS)
 
     def __init__(self, *, adjusted: int = 0, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
@@ -94,7 +96,10 @@ class ExplainedVariance(OfNumbers[float]):
     """
 
     better = "higher"
-    declared = (Declared("error_moments", (4,), "float64", "moments", statistic=_error_moments), _LABEL_MOMENTS)
+    declared: tuple[Declared, ...] = (
+        Declared("error_moments", (4,), "float64", "moments", statistic=_error_moments),
+        _LABEL_MOMENTS,
+    )
 
     def formula(self, error_moments: np.ndarray, label_moments: np.ndarray) -> float:
         return formulas.explained_variance.bare(error_moments, label_moments, self.zero_division)
@@ -119,5 +124,5 @@ class PearsonCorrelation(OfNumbers[float]):
     """
 
     better = "higher"
-    declared = (Declared("comoments", (8,), "float64", "comoments", statistic=_comoments),)
-    formula = formula_of(formulas.pearson_correlation, "zero_division")
+    declared: tuple[Declared, ...] = (Declared("comoments", (8,), "float64", "comoments", statistic=_comoments),)
+    formula: Any = formula_of(formulas.pearson_correlation, "zero_division")

@@ -56,6 +56,8 @@ class QuantileLoss(OfNumbers[Value]):
         [0.5, 0.625]
     """
 
+    quantiles: list[float]
+
     better = "lower"
 
     @overload
@@ -187,9 +189,12 @@ class TweedieDeviance(OfNumbers[float]):
         0.19314718056
     """
 
+    power: float
+    requirements: tuple[str | Requirement, ...]
+
     better = "lower"
-    quotient = Quotient({"deviance": 1})
-    formula = formula_of(formulas.tweedie_deviance, "zero_division")
+    quotient: Quotient | None = Quotient({"deviance": 1})
+    formula: Any = formula_of(formulas.tweedie_deviance, "zero_division")
 
     def __init__(self, *, power: float = 0, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)

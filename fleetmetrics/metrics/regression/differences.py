@@ -132,9 +132,9 @@ class MeanAbsoluteError(OfNumbers[float]):
     """
 
     better = "lower"
-    quotient = Quotient({"absolute_error": 1})
-    declared = (ABSOLUTE_ERROR, TOTAL)
-    formula = formula_of(formulas.mean_absolute_error, "zero_division")
+    quotient: Quotient | None = Quotient({"absolute_error": 1})
+    declared: tuple[Declared, ...] = (ABSOLUTE_ERROR, TOTAL)
+    formula: Any = formula_of(formulas.mean_absolute_error, "zero_division")
 
 
 class MeanSquaredError(OfNumbers[float]):
@@ -156,9 +156,9 @@ class MeanSquaredError(OfNumbers[float]):
     """
 
     better = "lower"
-    quotient = Quotient({"squared_error": 1})
-    declared = (SQUARED_ERROR, TOTAL)
-    formula = formula_of(formulas.mean_squared_error, "zero_division")
+    quotient: Quotient | None = Quotient({"squared_error": 1})
+    declared: tuple[Declared, ...] = (SQUARED_ERROR, TOTAL)
+    formula: Any = formula_of(formulas.mean_squared_error, "zero_division")
 
 
 class RootMeanSquaredError(MeanSquaredError):
@@ -176,8 +176,8 @@ class RootMeanSquaredError(MeanSquaredError):
         3.5355339059327378
     """
 
-    quotient = Quotient({"squared_error": 1}, value=math.sqrt, slope=_slope_of_root)
-    formula = formula_of(formulas.root_mean_squared_error, "zero_division")
+    quotient: Quotient = Quotient({"squared_error": 1}, value=math.sqrt, slope=_slope_of_root)
+    formula: Any = formula_of(formulas.root_mean_squared_error, "zero_division")
 
 
 class MeanSquaredLogError(OfNumbers[float]):
@@ -198,10 +198,13 @@ class MeanSquaredLogError(OfNumbers[float]):
     """
 
     better = "lower"
-    quotient = Quotient({"squared_log_error": 1})
-    requirements = (number_above("prediction", -1), number_above("label", -1))
-    declared = (Declared("squared_log_error", dtype="float64", statistic=_squared_log_error), TOTAL)
-    formula = formula_of(formulas.mean_squared_log_error, "zero_division")
+    quotient: Quotient | None = Quotient({"squared_log_error": 1})
+    requirements: tuple[str | Requirement, ...] = (number_above("prediction", -1), number_above("label", -1))
+    declared: tuple[Declared, ...] = (
+        Declared("squared_log_error", dtype="float64", statistic=_squared_log_error),
+        TOTAL,
+    )
+    formula: Any = formula_of(formulas.mean_squared_log_error, "zero_division")
 
 
 class RootMeanSquaredLogError(MeanSquaredLogError):
@@ -219,8 +222,8 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
         0.490129071734
     """
 
-    quotient = Quotient({"squared_log_error": 1}, value=math.sqrt, slope=_slope_of_root)
-    formula = formula_of(formulas.root_mean_squared_log_error, "zero_division")
+    quotient: Quotient = Quotient({"squared_log_error": 1}, value=math.sqrt, slope=_slope_of_root)
+    formula: Any = formula_of(formulas.root_mean_squared_log_error, "zero_division")
 
 
 class MeanBias(OfNumbers[float]):
@@ -238,9 +241,9 @@ class MeanBias(OfNumbers[float]):
         0.25
     """
 
-    quotient = Quotient({"error": 1}, lowest=-math.inf)
-    declared = (Declared("error", dtype="float64", statistic=_sum_of_errors), TOTAL)
-    formula = formula_of(formulas.mean_bias, "zero_division")
+    quotient: Quotient | None = Quotient({"error": 1}, lowest=-math.inf)
+    declared: tuple[Declared, ...] = (Declared("error", dtype="float64", statistic=_sum_of_errors), TOTAL)
+    formula: Any = formula_of(formulas.mean_bias, "zero_division")
 
 
 class LogCoshError(OfNumbers[float]):
@@ -261,9 +264,9 @@ class LogCoshError(OfNumbers[float]):
     """
 
     better = "lower"
-    quotient = Quotient({"log_cosh": 1})
-    declared = (Declared("log_cosh", dtype="float64", statistic=_log_cosh), TOTAL)
-    formula = formula_of(formulas.log_cosh_error, "zero_division")
+    quotient: Quotient | None = Quotient({"log_cosh": 1})
+    declared: tuple[Declared, ...] = (Declared("log_cosh", dtype="float64", statistic=_log_cosh), TOTAL)
+    formula: Any = formula_of(formulas.log_cosh_error, "zero_division")
 
 
 class MaxError(OfNumbers[float]):
@@ -284,7 +287,7 @@ class MaxError(OfNumbers[float]):
     """
 
     better = "lower"
-    declared = (Declared("largest_error", dtype="float64", reduction="max", statistic=_largest),)
+    declared: tuple[Declared, ...] = (Declared("largest_error", dtype="float64", reduction="max", statistic=_largest),)
 
     def formula(self, largest_error: Any) -> float:
         return formulas.max_error.bare(largest_error, self.zero_division)

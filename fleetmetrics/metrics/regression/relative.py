@@ -54,9 +54,12 @@ class MeanAbsolutePercentageError(OfNumbers[float]):
     """
 
     better = "lower"
-    quotient = Quotient({"absolute_percentage_error": 1})
-    declared = (Declared("absolute_percentage_error", dtype="float64", statistic=_percentage_error), TOTAL)
-    formula = formula_of(formulas.mean_absolute_percentage_error, "zero_division")
+    quotient: Quotient | None = Quotient({"absolute_percentage_error": 1})
+    declared: tuple[Declared, ...] = (
+        Declared("absolute_percentage_error", dtype="float64", statistic=_percentage_error),
+        TOTAL,
+    )
+    formula: Any = formula_of(formulas.mean_absolute_percentage_error, "zero_division")
 
 
 class SymmetricMeanAbsolutePercentageError(OfNumbers[float]):
@@ -75,9 +78,9 @@ class SymmetricMeanAbsolutePercentageError(OfNumbers[float]):
     """
 
     better = "lower"
-    quotient = Quotient({"symmetric_error": 1})
-    declared = (Declared("symmetric_error", dtype="float64", statistic=_symmetric_error), TOTAL)
-    formula = formula_of(formulas.symmetric_mean_absolute_percentage_error, "zero_division")
+    quotient: Quotient | None = Quotient({"symmetric_error": 1})
+    declared: tuple[Declared, ...] = (Declared("symmetric_error", dtype="float64", statistic=_symmetric_error), TOTAL)
+    formula: Any = formula_of(formulas.symmetric_mean_absolute_percentage_error, "zero_division")
 
 
 class WeightedMeanAbsolutePercentageError(OfNumbers[float]):
@@ -98,6 +101,10 @@ class WeightedMeanAbsolutePercentageError(OfNumbers[float]):
     """
 
     better = "lower"
-    quotient = Quotient({"absolute_error": 1}, {"absolute_label": 1})
-    declared = (ABSOLUTE_ERROR, Declared("absolute_label", dtype="float64", statistic=_absolute_label), TOTAL)
-    formula = formula_of(formulas.weighted_mean_absolute_percentage_error, "zero_division")
+    quotient: Quotient | None = Quotient({"absolute_error": 1}, {"absolute_label": 1})
+    declared: tuple[Declared, ...] = (
+        ABSOLUTE_ERROR,
+        Declared("absolute_label", dtype="float64", statistic=_absolute_label),
+        TOTAL,
+    )
+    formula: Any = formula_of(formulas.weighted_mean_absolute_percentage_error, "zero_division")
