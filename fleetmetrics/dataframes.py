@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 from pathlib import PurePath
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 from urllib.parse import unquote
 
 import numpy as np
@@ -13,6 +13,8 @@ import numpy as np
 from fleetmetrics.batch.keys import NULL, Coded, crossed, keys_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.optional import library
+from fleetmetrics.reading import Reading
+from fleetmetrics.vocabulary import argument as called
 
 __all__ = ["Columns", "arguments_of", "array_of", "arrow", "decoded", "is_list", "nulls_of", "table_of", "unnested"]
 
@@ -28,16 +30,22 @@ class Columns:
     Args:
         metrics: a metric or a collection, which says which arguments are keys; all others are numbers.
         given: the column by argument, or several columns, which become those of a matrix.
+        reading: how they are read.
     """
 
     keys: set[str]
     names: list[str]
     required: list[str]
+    reading = Reading()
+    #: The columns that only the condition on rows looks at; and all those of which an empty text is no value.
+    looked_at: Sequence[str] = ()
+    coded: Collection[str] = ()
 
     #: What becomes of a field of JSON that is not asked for, or comes too late to be known.
     unexpected = "ignore"
 
-    def __init__(self, metrics: Any, given: Mapping[str, Any]) -> None:
+    def __init__(self, metrics: Any, given: Mapping[str, Any], reading: Reading | None = None) -> None:
+        self.reading = reading or Reading()
         self.by_argument: dict[str, Any] = {name: column for name, column in given.items() if column is not None}
         self._keys = {name for leaf in metrics.leaves() for name in leaf.columns}
         sure = {name for leaf in metrics.leaves() for name in leaf.columns if name not in leaf.nullable}
@@ -54,6 +62,10 @@ class Columns:
         #: Those that must have a value in each row; a row without one of the others is in a slice of its own.
         needed = {name for each in self.by_argument if each in sure or each not in self._keys for name in self.of(each)}
         self.required = [name for name in self.names if name in needed]
+        condition = self.reading.condition
+        self.looked_at = [name for name in (condition.names if condition else ()) if name not in self.names]
+        named = [name for each in ("prediction", "label") if each in self.by_argument for name in self.of(each)]
+        self.coded = {*self.keys, *self.looked_at, *(named if self.reading.names_labels else ())}
         #: What folders say of all rows of a file, by column.
         self.of_folders: Mapping[str, str | None] = {}
 
@@ -65,14 +77,16 @@ class Columns:
     def chosen(self, there: Sequence[str]) -> list[str]:
         """Those of the columns that are there that are asked for; DataError if one is neither there nor in folders."""
         own, there = there, [*there, *(name for name in self.of_folders if name not in there)]
-        for argument in self.by_argument:
-            for name in self.of(argument):
-                if name not in there:
-                    known, given = {each.lower(): each for each in there}, name.lower()
-                    near = [each for each in known if each.startswith(given)] or difflib.get_close_matches(given, known)
-                    hint = f". Did you mean {known[near[0]]!r}?" if near else "."
-                    raise DataError(f"no column {name!r} for {argument}{hint} There are {', '.join(map(repr, there))}")
-        return [name for name in self.names if name in own]
+        wanted = [(name, each) for each in self.by_argument for name in self.of(each)]
+        for name, what in [*wanted, *((name, called("where")) for name in self.looked_at)]:
+            if name not in there:
+                known, given = {each.lower(): each for each in there}, name.lower()
+                near = [each for each in known if each.startswith(given)] or difflib.get_close_matches(given, known)
+                hint = f". Did you mean {known[near[0]]!r}?" if near else "."
+                raise DataError(f"no column {name!r} for {what}{hint} There are {', '.join(map(repr, there))}")
+            if own.count(name) > 1:
+                raise DataError(f"{own.count(name)} columns are called {name!r}; rename them, so that one is")
+        return [name for name in (*self.names, *self.looked_at) if name in own]
 
     def within(self, path: str) -> Columns:
         """The same, of a file in folders that are called like ``day=2026-11-01``, as Hive and Spark have them."""
@@ -84,18 +98,44 @@ class Columns:
     def with_folders(self, table: Any) -> Any:
         """A table of a file with the columns that are asked for and only the folders' names have."""
         pa = arrow()
-        for name in self.names:
+        for name in (*self.names, *self.looked_at):
             if name not in table.column_names:
                 value, rows = self.of_folders[name], np.zeros(table.num_rows, np.int32)
                 column = pa.DictionaryArray.from_arrays(pa.array(rows), pa.array([value], pa.string()))
                 table = table.append_column(name, column)
         return table
 
-    def kind(self, name: str, first: Any) -> Any:
-        """The Arrow type to read a column of text as, whose first values are of this type."""
+    def ready(self, table: Any) -> Any:
+        """A table as it was read, with the folders' columns, keys as texts where asked, and nulls for empty texts."""
+        table = decoded(self.with_folders(table))
+        for place, name in enumerate(table.column_names):
+            if name in self.coded:
+                column = table.column(name)
+                made = _ready(_array(table, name), name in self.reading.text)
+                if made is not None:
+                    table = table.set_column(place, name, made) if len(column) else table
+        return table
+
+    def kind(self, name: str, first: Any, whole: bool = False) -> Any:
+        """The Arrow type to read a column of text as, whose first values are of this type.
+
+        Args:
+            name: of the column.
+            first: the type.
+            whole: whether these are floats, and all of them whole numbers.
+        """
         pa = arrow()
+        if name in self.looked_at:
+            literal = self.reading.condition.kind(name) if self.reading.condition else None
+            return {bool: pa.bool_(), int: pa.float64(), float: pa.float64()}.get(literal, pa.string())  # type: ignore[arg-type]
+        if self.reading.names_labels and "label" in self.by_argument and name in self.of("label"):
+            return pa.string()
+        if self.reading.classes is not None and first == pa.string() and name not in self.keys:
+            return first  # predictions that are names of classes
         if name in self.keys:
-            return first if first == pa.int64() else pa.string()
+            if name in self.reading.text:
+                return pa.string()
+            return first if first == pa.int64() or (whole and first == pa.float64()) else pa.string()
         return pa.list_(pa.float64()) if is_list(first) else first if first == pa.bool_() else pa.float64()
 
     def arguments(self, table: Any) -> dict[str, Any]:
@@ -106,16 +146,74 @@ class Columns:
         found: dict[str, Any] = {}
         for argument, column in self.by_argument.items():
             arrays, is_key = [], argument in self._keys
+            make = _keys if is_key else self._labels if argument == "label" else _numbers
+            if argument == "prediction" and self.reading.classes is not None:
+                make = self._answers
             for name in self.of(argument):
                 try:
-                    arrays.append((_keys if is_key else _numbers)(_array(table, name)))
+                    arrays.append(make(_array(table, name)))
                 except InvalidInputError as error:
                     raise DataError(f"column {name!r} {error}") from None
             if isinstance(column, str):
                 found[argument] = arrays[0]
             else:
                 found[argument] = crossed(arrays) if is_key else np.stack(arrays, axis=1)
+            if argument == "prediction":
+                found[argument] = self.reading.scores(found[argument])
         return found
+
+    def _labels(self, array: Any) -> np.ndarray:
+        if not self.reading.names_labels:
+            return _numbers(array)
+        if is_list(array.type):
+            raise InvalidInputError(
+                f"holds lists; {called('positive')} and {called('classes')} are for a label that is one value"
+            )
+        return self.reading.labels(array)
+
+    def _answers(self, array: Any) -> np.ndarray:
+        """Predictions: numbers, or names of classes."""
+        return self.reading.labels(array) if _is_text(array.type) else _numbers(array)
+
+    def told(self, argument: str, table: Any, place: int, value: Any, allowed: str) -> str:
+        """What is wrong with an argument in a row of the data, as these hold it."""
+        names, reading = self.of(argument), self.reading
+        own = [table.column(name)[place].as_py() for name in names if name in table.column_names]
+        shown: Any = own[0] if len(own) == 1 else own
+        if argument == "label" and reading.classes is not None:
+            return f"{shown!r} where the label must be one of {called('classes')}, {', '.join(reading.classes)}"
+        if argument == "prediction" and (reading.scale != 1.0 or reading.logits):
+            by = [f"{called('scale', f'{reading.scale:g}')}"] * (reading.scale != 1.0)
+            by += [called("logits")] * reading.logits
+            return f"{shown}, by {' and '.join(by)} {value}, where {argument} must be {allowed}"
+        return f"{value} where {argument} must be {allowed}"
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether an Arrow type is one of texts, perhaps in a dictionary."""
+    types = arrow().types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return types.is_string(kind) or types.is_large_string(kind)
+
+
+def _ready(array: Any, as_text: bool) -> Any:
+    """Keys with nulls for what is empty, a text or nan, and texts where asked; None: they are so already."""
+    pa, pc, types = arrow(), arrow("compute"), arrow().types
+    kind, made = array.type, None
+    if types.is_dictionary(kind) and _is_text(kind):
+        empty = pc.index(array.dictionary, "").as_py() if len(array.dictionary) else -1
+        if empty >= 0:
+            indices = pc.if_else(pc.equal(array.indices, empty), None, array.indices)
+            made = pa.DictionaryArray.from_arrays(indices, array.dictionary)
+    elif _is_text(kind):
+        empty = pc.equal(array, "")
+        made = pc.if_else(empty, None, array) if pc.any(empty).as_py() else None
+    elif types.is_floating(kind):
+        nan = pc.is_nan(array)
+        made = pc.if_else(nan, None, array) if pc.any(nan).as_py() else None
+    if as_text and not _is_text(kind):
+        made = (array if made is None else made).cast(pa.string())
+    return made
 
 
 def _of_folder(text: str) -> str | None:
@@ -185,9 +283,10 @@ def array_of(values: np.ndarray) -> Any:
     return array
 
 
-def _wrong(array: Any, allowed: str) -> InvalidInputError:
+def _wrong(array: Any, allowed: str, value: Any = None) -> InvalidInputError:
     kind = getattr(array.type, "value_type", array.type)
-    return InvalidInputError(f"must hold {allowed}, not {kind}; the first row has {array[0].as_py()!r}")
+    shown = f"the first row has {array[0].as_py()!r}" if value is None else f"a row has {value!r}"
+    return InvalidInputError(f"must hold {allowed}, not {kind}; {shown}")
 
 
 def _numbers(array: Any) -> np.ndarray:
@@ -207,12 +306,30 @@ def _numbers(array: Any) -> np.ndarray:
     return array.to_numpy(zero_copy_only=False).reshape(shape)
 
 
+def _integers(array: Any) -> Any:
+    """Floats that are whole numbers, as pandas makes of integers with nulls; an error for others."""
+    pa, pc = arrow(), arrow("compute")
+    values = array.drop_null()
+    if len(values) and pc.max(pc.abs(values)).as_py() >= 2**53:
+        raise InvalidInputError(
+            f"holds floats of 2**53 and more, where not all integers are; make integers of {array.type}"
+        )
+    odd = pc.not_equal(values, pc.floor(values))
+    if pc.any(odd).as_py():
+        raise _wrong(array, "integers, texts, bools, dates or times", values.filter(odd)[0].as_py())
+    return array.cast(pa.int64())
+
+
 def _keys(array: Any) -> Any:
     """Integers, or texts as places in a dictionary; dates, times and bools become texts, and nulls `NULL`."""
     pa, types = arrow(), arrow().types
     if len(array) and array.null_count == len(array):
         return np.full(len(array), NULL["i"])  # of whichever kind other rows are
+    if types.is_floating(array.type):
+        array = _integers(array)
     if types.is_integer(array.type):
+        if types.is_int64(array.type) and len(array) and arrow("compute").min(array).as_py() == NULL["i"]:
+            raise InvalidInputError(f"holds {NULL['i']}, which stands for rows without a key; give these a null")
         return (array.cast(pa.int64()).fill_null(NULL["i"]) if array.null_count else array).to_numpy()
     if not len(array):
         return np.empty(0, np.int64)
@@ -257,7 +374,7 @@ def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[s
     wanted = Columns(metrics, columns)
     table = table_of(frame, wanted.names)
     try:
-        table = decoded(table.select(wanted.chosen(table.column_names)))
+        table = wanted.ready(table.select(wanted.chosen(table.column_names)))
         for name, flags in nulls_of(table.select(wanted.required)).items():
             text = f"{flags.sum()} of {len(flags)} rows have no value, the first at position {flags.argmax()}"
             raise DataError(f"column {name!r}: {text}; fill them, or leave such rows out")

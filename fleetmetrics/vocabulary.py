@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import re
 from typing import Iterator
 
-__all__ = ["RESERVED", "SIZES", "VERDICTS", "argument", "as_options", "in_shell"]
+__all__ = ["RESERVED", "SIZES", "VERDICTS", "argument", "as_options", "in_shell", "names_in", "separated"]
 
 #: What is said of a slice, the most important first.
 VERDICTS = ("worse", "different", "better", "within chance", "too few")
@@ -46,3 +47,20 @@ def argument(name: str, value: str = "") -> str:
     if in_shell():
         return f"--{name.replace('_', '-')}{' ' if value else ''}{value}"
     return f"{name}={value}" if value else name
+
+
+def separated(text: str, separator: str = ",") -> list[str]:
+    """The parts of a text between separators that are not within double quotes; these stay."""
+    return [part.strip() for part in re.split(f'{re.escape(separator)}(?=(?:[^"]*"[^"]*")*[^"]*$)', text)]
+
+
+def names_in(text: str, separator: str = ",") -> list[str]:
+    """Names between separators; one in double quotes may hold a separator, and a double quote twice.
+
+    Examples:
+        >>> names_in('p0,"a,b"')
+        ['p0', 'a,b']
+    """
+    parts = separated(text, separator)
+    quoted = re.compile(r'"((?:[^"]|"")*)"')
+    return [found[1].replace('""', '"') if found else part for part, found in zip(parts, map(quoted.fullmatch, parts))]

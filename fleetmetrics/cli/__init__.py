@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Sequence
 from fleetmetrics._version import __version__
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError, MissingLibraryError
 from fleetmetrics.optional import library
-from fleetmetrics.vocabulary import as_options
+from fleetmetrics.vocabulary import as_options, names_in, separated
 
 __all__ = ["main"]
 
@@ -24,19 +24,26 @@ exit status: 0; 1: a --fail-if holds; 2: the command is wrong; 3: the data are, 
 """
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """The parser of all commands, and that of `evaluate`; ``formats``: which there are, for its help."""
     style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": _MORE}
     parser = argparse.ArgumentParser("fleetmetrics", description="Metrics of predictions in files.", **style)
     parser.add_argument("--version", action="version", version=f"fleetmetrics {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     one = commands.add_parser("evaluate", help="metrics of files", **style)
     column: Any = {"metavar": "COLUMN"}
-    columns: Any = {"metavar": "COLUMN", "type": lambda text: text.split(",") if "," in text else text}
-    one.add_argument("files", nargs="+", help="Parquet, CSV, JSON Lines, NPZ, Arrow; folders, patterns; -: stdin")
-    one.add_argument("--label", required=True, help="what is true; with commas, of each label", **columns)
-    one.add_argument("--score", required=True, help="the prediction; with commas, that of each class", **columns)
+    columns: Any = {"metavar": "COLUMN", "type": _columns}
+    one.add_argument("files", nargs="*", help=f"{formats}; folders, patterns, URLs (s3://...); -: standard input")
+    one.add_argument("--label", help="what is true; with commas, of each label", **columns)
+    one.add_argument("--score", help="the prediction; with commas, that of each class", **columns)
     one.add_argument("--task", choices=["binary", "multiclass", "regression", "ranking"], default="binary")
-    one.add_argument("--classes", type=int, metavar="N", help="of --task multiclass, where --score is one column")
+    one.add_argument("--classes", type=_classes, metavar="N", help="of --task multiclass: their number, or cat,dog,...")
+    one.add_argument("--positive", metavar="LABEL", help="the label that is 1, such as click; all others are 0")
+    one.add_argument("--logits", action="store_true", help="scores are log-odds")
+    one.add_argument("--scale", type=float, metavar="0.01", default=1.0, help="what scores are multiplied by")
+    one.add_argument("--where", metavar="CONDITION", help="which rows count: \"day = '2026-11-01' and n > 3\"")
+    one.add_argument("--text", metavar="COLUMNS", default="", help="keys that stay texts in CSV: 007 is no 7")
+    one.add_argument("--columns", type=names_in, metavar="NAMES", help="of CSV files without a line of names")
     one.add_argument("--weight", help="how much a row counts", **column)
     one.add_argument("--user", "--query", help="the user or query, for GAUC, NDCG and others", **column)
     one.add_argument("--by", metavar="COLUMNS", default="", help="slices, with commas; country*day: of both together")
@@ -44,11 +51,13 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--min-positives", type=int, metavar="N", default=0, help="slices of fewer are too few to tell")
     one.add_argument("--metrics", metavar="NAMES", help="with commas: name, name@k, name:setting=value, key=name")
     one.add_argument("--ci", type=float, metavar="0.95", help="intervals by bootstrap, of users where --user is given")
+    one.add_argument("--draws", type=int, metavar="N", default=1000, help="how many resamples intervals have (1000)")
     one.add_argument("--baseline", metavar="FILES", action="append", help="what to compare with: deltas, new less old")
     one.add_argument("--join-on", help="the id of a row in both: deltas with intervals, row by row", **column)
     one.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows with nulls or wrong values")
     one.add_argument("--skip-bad-files", action="store_true", help="leave out and count files that cannot be read")
     one.add_argument("--processes", type=int, metavar="N", help="that share the files; as a rule one for each core")
+    one.add_argument("--config", metavar="FILE", help='these options as TOML, label = "y"; the command line wins')
     some = commands.add_parser("merge", help="saved states: what evaluate would print of all data", **style)
     some.add_argument("states", nargs="+", metavar="STATE")
     two = commands.add_parser("compare", help="two saved states, the new one and the old one, with deltas", **style)
@@ -78,9 +87,50 @@ def _parser() -> argparse.ArgumentParser:
     same.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows with nulls")
     same.add_argument("--json", dest="form", action="store_const", const="JSON", help="print the result as JSON")
     same.add_argument("--fail-if", metavar="'steps.serving.share>0'", action="append", default=[], help="exit with 1")
-    commands.add_parser("metrics", help="list the metrics")
+    about = commands.add_parser("metrics", help="list the metrics, or describe one: metrics auc")
+    about.add_argument("name", nargs="?", metavar="NAME", help="of one: its formula, range and settings")
     commands.add_parser("doctor", help="whether workers reach each other, and what else may be wrong")
-    return parser
+    return parser, one
+
+
+def _columns(text: str) -> Any:
+    """The name of a column, or of several between commas; one that holds a comma is in double quotes."""
+    names = names_in(text)
+    return names if names[1:] else names[0]
+
+
+def _classes(text: str) -> Any:
+    return int(text) if text.isdigit() else names_in(text)
+
+
+def _slices(text: str) -> list[str]:
+    """The columns of slices; those in double quotes keep these only where a star is in them."""
+    names = [(each, names_in(each, "*")) for each in separated(text)]
+    return [parts[0] if len(parts) == 1 and "*" not in parts[0] else each for each, parts in names if each]
+
+
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    """What the command line says, and a file of options that it names; what is wrong is said by argparse."""
+    formats = ""
+    if given[:1] == ["evaluate"] and {"-h", "--help"} & set(given):
+        from fleetmetrics.files.formats import known_formats
+
+        formats = known_formats()
+    parser, one = _parsers(formats)
+    if given[:1] != ["evaluate"]:
+        return parser.parse_args(given)
+    tokens = list(given[1:])
+    args = one.parse_intermixed_args(tokens)
+    if args.config:
+        from fleetmetrics.cli.config import tokens_of
+
+        args = one.parse_intermixed_args([*tokens_of(args.config, one, args), *tokens])
+    missing = [f"--{name}" for name in ("label", "score") if not getattr(args, name)]
+    missing = [*["files"] * (not args.files), *missing]
+    if missing:
+        one.error(f"the following arguments are required: {', '.join(missing)}")
+    args.command = "evaluate"
+    return args
 
 
 class _Outcome(NamedTuple):
@@ -104,12 +154,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InvalidInputError(f"argv must be a list of texts, not {argv!r:.80}")
     given = list(sys.argv[1:] if argv is None else argv)
     try:
-        args = _parser().parse_args(given)
+        with as_options():
+            args = _parsed(given)
         args.line = shlex.join(["fleetmetrics", *given])
         run = {"evaluate": _evaluate, "merge": _states, "compare": _states, "metrics": _metrics}
         run.update(consistency=_consistency, doctor=_doctor)
         with as_options():
             outcome = _outcome(lambda: run[args.command](args))
+    except InvalidInputError as error:
+        outcome = _Outcome(2, str(error))
     except SystemExit as left:  # argparse has said what is wrong
         outcome = _Outcome(int(left.code or 0))
         _print(str)
@@ -186,9 +239,15 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
         "join_on",
         "max_slices",
         "min_positives",
+        "draws",
+        "positive",
+        "logits",
+        "scale",
+        "where",
     ]
     settings: Any = {name: getattr(args, name) for name in given}
-    asked = Asked.of(**settings, by=args.by.split(","), compared=bool(args.baseline))
+    settings.update(by=_slices(args.by), text=list(filter(None, names_in(args.text))), header=args.columns)
+    asked = Asked.of(**settings, compared=bool(args.baseline))
     groups = [each for each in (args.files, args.baseline) if each]
     empty = [of_files([], asked, baseline=bool(place)) for place in range(len(groups))]
     if args.fail_if:  # known before anything is read, if it is wrong
@@ -244,8 +303,8 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
         streams,
         id=_in_each("--id", args.id, list(streams)),
         score=_in_each("--score", args.score, list(streams)),
-        by=[each for each in args.by.split(",") if each],
-        columns=[each for each in args.columns.split(",") if each],
+        by=[each for each in names_in(args.by) if each],
+        columns=[each for each in names_in(args.columns) if each],
         **settings,
     )
     held = result.failed(*args.fail_if)
@@ -255,12 +314,12 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
 
 def _in_each(option: str, text: str, streams: Sequence[str]) -> Any:
     """A column, or with commas one for each stream."""
-    columns = text.split(",")
+    columns = names_in(text)
     if len(columns) not in (1, len(streams)):
         raise InvalidInputError(
             f"{option} {text} names {len(columns)} columns; name one, or {len(streams)}, in the streams' order"
         )
-    return dict(zip(streams, columns)) if columns[1:] else text
+    return dict(zip(streams, columns)) if columns[1:] else columns[0]
 
 
 def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] = ()) -> _Outcome:
@@ -268,9 +327,9 @@ def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] 
     from fleetmetrics.cli.terminal import show
     from fleetmetrics.evaluation.conditions import failed
     from fleetmetrics.evaluation.result import result_of
-    from fleetmetrics.evaluation.side import save
+    from fleetmetrics.evaluation.side import errors_of, save
 
-    errors = [side.error for side in sides if side.error]
+    errors = errors_of(sides)
     with _of_the_data():
         if args.save_state:
             save(args.save_state, sides[0])
@@ -305,7 +364,8 @@ def _doctor(args: argparse.Namespace) -> _Outcome:
 
 
 def _metrics(args: argparse.Namespace) -> _Outcome:
-    from fleetmetrics.evaluation.named import listed
+    from fleetmetrics.evaluation.named import described, listed
 
-    _print(lambda: print("\n".join(listed())))
+    lines = described(args.name) if args.name else listed()
+    _print(lambda: print("\n".join(lines)))
     return _Outcome(0)

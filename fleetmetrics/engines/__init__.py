@@ -15,9 +15,9 @@ import numpy as np
 from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Evaluated, evaluate_file, find, together
-from fleetmetrics.files.formats import gathered
 from fleetmetrics.files.one_file import of_tables
 from fleetmetrics.files.parts import Part, as_one
+from fleetmetrics.files.pieces import gathered
 from fleetmetrics.partial import closed_by
 
 __all__ = ["WAY", "Part", "Plan", "joined", "paths_of", "tree"]

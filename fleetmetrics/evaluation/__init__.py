@@ -16,7 +16,7 @@ from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.side import Side, load, of_all_workers, of_files, of_frame, of_share
+from fleetmetrics.evaluation.side import Side, errors_of, load, of_all_workers, of_files, of_frame, of_share
 
 __all__ = ["EvaluationResult", "compare", "evaluate", "merge"]
 
@@ -27,7 +27,7 @@ def evaluate(
     label: str | Sequence[str],
     score: str | Sequence[str],
     task: str = "binary",
-    classes: int | None = None,
+    classes: int | Sequence[str] | None = None,
     weight: str | None = None,
     user: str | None = None,
     by: str | Sequence[str] = (),
@@ -40,6 +40,13 @@ def evaluate(
     processes: int | None = None,
     max_slices: int = 1000,
     min_positives: int = 0,
+    draws: int = 1000,
+    positive: str | None = None,
+    logits: bool = False,
+    scale: float = 1.0,
+    where: str | None = None,
+    text: str | Sequence[str] = (),
+    columns: Sequence[str] | None = None,
     communicator: Communicator | None = None,
 ) -> EvaluationResult:
     """How good the scores in files or a data frame are: what ``fleetmetrics evaluate`` prints.
@@ -53,7 +60,8 @@ def evaluate(
         label: the column of what is true; several: of each label.
         score: the column of the prediction; several: of each class.
         task: "binary", "multiclass", "regression" or "ranking".
-        classes: how many, of a multiclass task whose score is one column.
+        classes: how many, of a multiclass task whose score is one column; or their names, where labels are names, in
+            the order of the scores.
         weight: the column that says how much a row counts.
         user: the column of the user, or query, for `GAUC`, `NDCG` and others.
         by: the columns of slices; ``"country*day"`` are those of both together. Rows without a value are one, too.
@@ -66,6 +74,13 @@ def evaluate(
         processes: how many share the files; None: one for each core, fewer for few data.
         max_slices: how many slices of a column are kept, those with the most rows; the others are one, "(other)".
         min_positives: slices with fewer rows labelled 1 are too few to tell.
+        draws: how many resamples intervals are made of, where they are.
+        positive: the label that counts as 1, as a text such as "click"; every other is 0. None: labels are 0 and 1.
+        logits: whether scores are log-odds, of several classes logarithms up to a constant.
+        scale: by what scores are multiplied, such as 0.01 for percent.
+        where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; the others are left out and counted.
+        text: columns of keys whose values stay texts in CSV: 007 is "007".
+        columns: the names of the columns of CSV files that have no line of names.
         communicator: of the workers; None: the one that was set or is chosen automatically.
 
     Returns:
@@ -107,6 +122,13 @@ def evaluate(
             join_on=join_on,
             max_slices=max_slices,
             min_positives=min_positives,
+            draws=draws,
+            positive=positive,
+            logits=logits,
+            scale=scale,
+            where=where,
+            text=text,
+            header=columns,
             compared=baseline is not None,
         )
         flag_of("skip_bad_rows", skip_bad_rows)
@@ -165,7 +187,7 @@ def compare(new: Any, old: Any) -> EvaluationResult:
 
 
 def _result(sides: Sequence[Side], said: Sequence[str] = ()) -> EvaluationResult:
-    errors = [side.error for side in sides if side.error]
+    errors = errors_of(sides)
     if errors:
         raise DataError("\n".join(errors))
     return result_of(sides, said=said)

@@ -16,8 +16,9 @@ from fleetmetrics.evaluation.named import TASKS, Named, named, separated
 from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.files import ROW
 from fleetmetrics.metric import Metric
+from fleetmetrics.reading import Reading
 from fleetmetrics.record_metric import GroupedMetric
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.vocabulary import argument, names_in
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced
 
@@ -46,6 +47,8 @@ class Asked:
         ci: the confidence of intervals; None: there are none.
         max_slices: how many of each column are kept, the largest.
         min_positives: a slice of fewer has too few to tell.
+        draws: of which intervals are made.
+        positive, class_names, logits, scale, where, text, header: of `fleetmetrics.files.Reading`.
     """
 
     task: str
@@ -56,6 +59,14 @@ class Asked:
     ci: float | None = None
     max_slices: int = 1000
     min_positives: int = 0
+    draws: int = 1000
+    positive: str | None = None
+    class_names: Sequence[str] | None = None
+    logits: bool = False
+    scale: float = 1.0
+    where: str | None = None
+    text: Sequence[str] = ()
+    header: Sequence[str] | None = None
 
     @staticmethod
     def of(
@@ -63,7 +74,7 @@ class Asked:
         label: Any,
         score: Any,
         task: str = "binary",
-        classes: int | None = None,
+        classes: int | Sequence[str] | None = None,
         weight: str | None = None,
         user: str | None = None,
         by: str | Sequence[str] = (),
@@ -72,6 +83,13 @@ class Asked:
         join_on: str | None = None,
         max_slices: int = 1000,
         min_positives: int = 0,
+        draws: int = 1000,
+        positive: str | None = None,
+        logits: bool = False,
+        scale: float = 1.0,
+        where: str | None = None,
+        text: str | Sequence[str] = (),
+        header: Sequence[str] | None = None,
         compared: bool = False,
     ) -> Asked:
         """What these arguments of `fleetmetrics.evaluate` ask for; ``compared``: whether there is a baseline.
@@ -81,7 +99,29 @@ class Asked:
         """
         choice_of(argument("task"), task, tuple(TASKS))
         several = isinstance(score, (list, tuple))
-        if classes is not None:
+        names = list(classes) if isinstance(classes, (list, tuple)) else None
+        if names is not None and (task != "multiclass" or (several and len(score) != len(names))):
+            raise InvalidInputError(
+                f"{argument('classes')} names the classes of {argument('task', 'multiclass')}, as many as columns of "
+                f"{argument('score')} if these are several; there are {len(names)} names, {argument('task', task)} and "
+                f"{len(score) if several else 1} column(s)"
+            )
+        if positive is not None and task != "binary":
+            raise InvalidInputError(f"{argument('positive')} is the label of {argument('task', 'binary')}, not {task}")
+        if logits and task not in ("binary", "multiclass"):
+            raise InvalidInputError(f"{argument('logits')} is for probabilities, not {argument('task', task)}")
+        reading = Reading(
+            header=header,
+            text=[text] if isinstance(text, str) and text else _texts("text", text or ()),
+            where=where,
+            positive=positive,
+            classes=names,
+            logits=logits,
+            scale=scale,
+        )
+        if names is not None:
+            classes = len(names)
+        elif classes is not None:
             classes = whole_number_of(argument("classes"), classes, 2)
         if task != "multiclass":
             classes = None
@@ -110,6 +150,12 @@ class Asked:
         columns = {"prediction": score, "label": label, "weight": weight, "user": user, "id": join_on}
         for name, column in zip(("score", "label", "weight", "user", "join_on"), columns.values()):
             _check_columns(name, column, name in ("score", "label"))
+        keys = [*filter(None, (user, join_on)), *(name for each in slices for name in _crossed(each))]
+        keys += reading.condition.names if reading.condition else []
+        odd = next((name for name in reading.text if name not in keys), None)
+        if odd is not None:
+            known = f", {', '.join(map(repr, dict.fromkeys(keys)))}" if keys else "; there are none"
+            raise InvalidInputError(f"{argument('text')} {odd!r} is none of the columns of keys{known}")
         return Asked(
             task,
             {name: list(column) if isinstance(column, tuple) else column for name, column in columns.items() if column},
@@ -119,7 +165,20 @@ class Asked:
             ci if ci is not None or not join_on else 0.95,
             whole_number_of(argument("max_slices"), max_slices, 1),
             whole_number_of(argument("min_positives"), min_positives, 0),
+            whole_number_of(argument("draws"), draws, 10),
+            positive,
+            names,
+            logits,
+            float(scale),
+            where,
+            reading.text,
+            None if header is None else list(header),
         )
+
+    @functools.cached_property
+    def reading(self) -> Reading:
+        """How the data are read."""
+        return Reading(self.header, self.text, self.where, self.positive, self.class_names, self.logits, self.scale)
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -197,13 +256,15 @@ class Asked:
         if ids is not None:
             made = self._made(metric, **_COARSE)
         assert self.ci is not None
-        return Bootstrap(made, 200, confidence=self.ci, ids=ids, name=made.name)
+        return Bootstrap(made, self.draws, confidence=self.ci, ids=ids, name=made.name)
 
     def _sizes(self) -> dict[str, Callable[[], Metric]]:
         """What is counted beside rows, and makes the metric that does: positives, and users where they are kept."""
         metrics = [self._made(each) for each in self.named.values()]
         binary = self.task == "binary" and not isinstance(self.columns.get("label"), list)
-        binary = binary and (self.min_positives > 0 or any("class_label" in each.requirements for each in metrics))
+        binary = binary and (
+            bool(self.positive) or self.min_positives > 0 or any("class_label" in each.requirements for each in metrics)
+        )
         found: dict[str, Callable[[], Metric]] = {"positives": Positives} if binary else {}
         for metric in metrics:
             if isinstance(metric, GroupedMetric) and metric.table.order == "user":
@@ -223,7 +284,7 @@ class Asked:
 
     def columns_of(self, metrics: Any) -> dict[str, Any]:
         """The column of each argument of ``add`` that the metrics need; InvalidInputError if one was not named."""
-        slices = [_crossed(each) if "*" in each else each for each in self.by]
+        slices = [_crossed(each) if len(_crossed(each)) > 1 else _crossed(each)[0] for each in self.by]
         given = {**self.columns, "row": ROW, **dict(zip(self._arguments(), slices))}
         needed = {name: metric for metric in metrics.leaves() for name in metric.columns}
         for name, metric in needed.items():
@@ -237,8 +298,8 @@ class Asked:
 
 
 def _crossed(by: str) -> list[str]:
-    """The columns that make the slices together."""
-    return [name.strip() for name in by.split("*")] if "*" in by else [by]
+    """The columns that make the slices together; a name in double quotes may hold a star."""
+    return names_in(by, "*")
 
 
 def _check_columns(name: str, given: Any, several: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import re
 from typing import Any, NamedTuple, Sequence
 
@@ -12,7 +13,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.hints import hint_of_name
 from fleetmetrics.vocabulary import RESERVED, argument
 
-__all__ = ["TASKS", "Named", "kinds", "listed", "named", "separated"]
+__all__ = ["TASKS", "Named", "described", "kinds", "listed", "named", "separated"]
 
 #: The metrics of a task, where none are asked for.
 TASKS = {
@@ -119,6 +120,68 @@ def named(texts: Sequence[str]) -> dict[str, Named]:
     if not found:
         raise InvalidInputError(f"{argument('metrics')} is empty; give at least one name, or leave it out")
     return found
+
+
+#: Where values of metrics lie that are one number; the others are tables, or have no bounds that say anything.
+_RANGES = {
+    "0 to 1": "accuracy auc average_precision balanced_accuracy brier_score click_through_rate "
+    "exact_auc exact_match expected_calibration_error f1 f_beta f_beta_at_k fall_out_at_k gauc hamming_loss hit_rate "
+    "jaccard kolmogorov_smirnov map mrr ndcg precision precision_at_k r_precision recall recall_at_k specificity uauc "
+    "predicted_click_through_rate sensitivity_at_specificity specificity_at_sensitivity wu_auc xauc",
+    "-1 to 1": "cohen_kappa kendall_correlation matthews_correlation pearson_correlation spearman_correlation",
+    "up to 1": "explained_variance r2_score",
+    "from 0": "bits_per_byte bucket_error calibration copc count dcg hinge_loss log_cosh_error log_loss max_error "
+    "mean_absolute_error mean_absolute_percentage_error mean_squared_error mean_squared_log_error normalized_entropy "
+    "perplexity quantile_loss recalibrated_normalized_entropy root_mean_squared_error root_mean_squared_log_error "
+    "standard_deviation token_loss tweedie_deviance variance weighted_mean_absolute_percentage_error",
+    "0 to 2": "symmetric_mean_absolute_percentage_error",
+}
+
+
+#: Settings of every metric, which say nothing of what it computes.
+_COMMON = ("name", "communicator", "size", "sampler", "by")
+
+
+def described(name: str) -> list[str]:
+    """What a metric is, in lines: its first line, formula, range, better direction, and settings.
+
+    Args:
+        name: as `named` takes it.
+
+    Raises:
+        InvalidInputError: there is no such metric.
+    """
+    (asked,) = named([name]).values()
+    kind = asked._kind()
+    text = inspect.cleandoc(kind.__doc__ or "")
+    parts = [" ".join(part.split()) for part in text.partition("\nArgs:")[0].split("\n\n")]
+    called = next(each for each, its in kinds().items() if its == kind.__name__)
+    lines = [f"{called}: {_plain(parts[0])}", ""]
+    lines += [_plain(each) for each in parts[1:] if each.startswith(("Formula", "Undefined", "With", "By "))]
+    values = next((values for values, names in _RANGES.items() if called in names.split()), "")
+    better = {"higher": "higher values are better", "lower": "lower values are better"}
+    lines += [f"Range: {values}"] if values else []
+    lines += [f"Better: {better.get(kind.better, 'neither higher nor lower values; or it is no single number')}"]
+    settings = _settings(text)
+    parameters = [each for each in kind.__signature__.parameters.values() if each.name in settings]
+    lines += ["", f"Settings, {called}:name=value:name=value"] if parameters else []
+    for each in parameters:
+        default = "needed" if each.default is each.empty else repr(each.default)
+        lines.append(f"  {each.name} ({default}): {_plain(settings[each.name])}")
+    more = [each for each in kind.__signature__.parameters if each not in settings and each not in _COMMON]
+    lines += ["", f"And {', '.join(more)}"] if more else []
+    return [*lines, "", f"help(fleetmetrics.{kind.__name__}) says more"]
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "")
+
+
+def _settings(text: str) -> dict[str, str]:
+    """The arguments that a docstring describes."""
+    section = re.split(r"\n(?=[A-Z][a-z]+:\n)", text.partition("\nArgs:\n")[2])[0]
+    found = re.findall(r"(?m)^    (\w[\w, ]*): ((?:.+\n?(?:        .*\n?)*))", section)
+    return {name.strip(): " ".join(what.split()) for names, what in found for name in names.split(",")}
 
 
 def listed() -> list[str]:

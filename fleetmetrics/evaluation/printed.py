@@ -146,6 +146,7 @@ def _read(data: Mapping[str, Any]) -> str:
     text += f" in {files:,} {'file' if files == 1 else 'files'}" if files else ""
     text += "".join(f", {number:,} nulls in {clean(column)}" for column, number in data["nulls"].items() if number)
     text += f", {data['weight_0']:,} more of weight 0" if data["weight_0"] else ""
+    text += f", {data['left_out']:,} more left out by the condition" if data["left_out"] else ""
     text += f", {data['skipped']:,} rows skipped: {clean(data['examples'][0])}" if data["examples"] else ""
     left = data["skipped_files"]
     return text + (

@@ -64,6 +64,7 @@ class DataRead:
         weight_0: how many rows have the weight 0, and count nowhere.
         sizes: how many positives, users or queries, where these are known.
         date: when, in ISO's form.
+        left_out: how many more rows there are, which the condition on rows has left out.
     """
 
     files: Sequence[str]
@@ -75,6 +76,7 @@ class DataRead:
     weight_0: int
     sizes: Mapping[str, int]
     date: str
+    left_out: int = 0
 
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
@@ -342,6 +344,7 @@ def _side_result(side: Side, values: Probe[Any]) -> SideResult:
         read.rows - values.rows - read.skipped,
         values.sizes,
         datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        read.left_out,
     )
     return SideResult(values.values, values.rows, data, values.at_k)
 

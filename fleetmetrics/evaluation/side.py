@@ -23,11 +23,13 @@ from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, 
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.files import ROW, Read, evaluate, evaluate_file, together
+from fleetmetrics.files.formats import pieces_of
 from fleetmetrics.files.found import find, look
 from fleetmetrics.files.largest import choose_largest
 from fleetmetrics.files.one_file import of_tables
 from fleetmetrics.files.parts import read_of
 from fleetmetrics.metric import Metric
+from fleetmetrics.reading import Reading
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.serial.serializer import pack, unpack
@@ -36,7 +38,18 @@ from fleetmetrics.vocabulary import argument
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced
 
-__all__ = ["Side", "check_joined", "load", "of_all_workers", "of_files", "of_frame", "of_share", "of_workers", "save"]
+__all__ = [
+    "Side",
+    "check_joined",
+    "errors_of",
+    "load",
+    "of_all_workers",
+    "of_files",
+    "of_frame",
+    "of_share",
+    "of_workers",
+    "save",
+]
 
 
 @dataclass(frozen=True)
@@ -135,11 +148,12 @@ def of_files(
         settings["complete_by"] = "user"
     try:
         if set(everybodys) > set(paths) and "-" not in everybodys:
-            choose_largest(metrics, everybodys, columns, asked.max_slices)
+            choose_largest(metrics, everybodys, columns, asked.max_slices, reading=asked.reading)
         elif paths and "-" not in paths:
             settings["max_slices"] = asked.max_slices
         if paths:
-            metrics, read = evaluate(paths, functools.partial(copy.deepcopy, metrics), columns, **settings)
+            made = functools.partial(copy.deepcopy, metrics)
+            metrics, read = evaluate(paths, made, columns, reading=asked.reading, **settings)
     except DataError as error:
         metrics, read = error.evaluated or (metrics, read)
         said = str(error)
@@ -198,17 +212,18 @@ def of_frame(
     """
     metrics = asked.probe().collection()
     columns = asked.columns_of(metrics)
-    wanted = Columns(metrics, {name: column for name, column in columns.items() if column != ROW})
+    slices = {name: column for name, column in columns.items() if column != ROW}
+    wanted = Columns(metrics, slices, asked.reading)
     name = argument("baseline") if baseline else "data"
     try:
-        table = table_of(frame, wanted.names)
+        table = table_of(frame, [*wanted.names, *wanted.looked_at])
     except InvalidInputError as error:
         raise InvalidInputError(f"{name}: {error}") from None
     if whole:
-        slices = {name: column for name, column in columns.items() if column != ROW}
-        choose_largest(metrics, [table], slices, asked.max_slices)
+        choose_largest(metrics, [table], slices, asked.max_slices, reading=asked.reading)
     # Rows have numbers of their own on each side: without ids, they are drawn apart.
-    metrics, read = of_tables([table], metrics, columns, skip_bad_rows, name, 1 << 62 if baseline else 0)
+    first = 1 << 62 if baseline else 0
+    metrics, read = of_tables([table], metrics, columns, skip_bad_rows, name, first, asked.reading)
     return Side(asked, metrics, read, "", baseline)
 
 
@@ -264,7 +279,8 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
 
 def _alike(asked: Mapping[str, Any], baseline: bool) -> dict[str, Any]:
     """What must be the same of two states: of a baseline the columns may have other names."""
-    return {**asked, "columns": ", ".join(sorted(asked["columns"]))} if baseline else dict(asked)
+    alike = {name: each for name, each in asked.items() if name != "header"}
+    return {**alike, "columns": ", ".join(sorted(asked["columns"]))} if baseline else alike
 
 
 def _listed(bad: Sequence[str]) -> str:
@@ -303,6 +319,31 @@ def _counted_twice(reads: Sequence[tuple[str, Read]]) -> list[str]:
                     "beginning and end; if they are copies, their rows count twice"
                 )
     return said
+
+
+def errors_of(sides: Sequence[Side]) -> list[str]:
+    """What is wrong with the data of sides: files that could not be used, and a label that none has."""
+    errors = [side.error for side in sides if side.error]
+    for side in sides:
+        asked, positives = side.asked, side.members.sizes.get("positives")
+        if errors or asked.positive is None or positives is None or not side.read.rows:
+            continue
+        if not positives.compute_local():
+            column = asked.columns["label"]
+            there = _labels_in(side.read.files[:1], column, asked) if isinstance(column, str) else ""
+            which = f"{'baseline: ' if side.baseline else ''}{argument('positive')} {asked.positive!r}"
+            errors.append(f"{which}: no row has that label in column {column!r}{there}")
+    return errors
+
+
+def _labels_in(paths: Sequence[str], column: str, asked: Asked) -> str:
+    """Some of the labels that files have, in words."""
+    wanted = Columns(_Counted(), {"id": column}, Reading(header=asked.header))
+    for path in paths:
+        for piece in pieces_of(path, None, wanted, lambda text: None):
+            values = piece.table.column(column).unique().to_pylist()[:5]
+            return f"; there are {', '.join(map(repr, values))}"
+    return ""
 
 
 # -- of several workers -----------------------------------------------------------------------------------
@@ -395,6 +436,13 @@ def check_joined(new: Side, old: Side) -> None:
         return
     try:
         here, there = (_counted(side) for side in (new, old))
+        kinds = [sorted({"texts" if isinstance(key, str) else "integers" for key, _ in each}) for each in (here, there)]
+        if kinds[0] != kinds[1]:
+            column, each = new.asked.columns["id"], " and ".join(kinds[1])
+            raise DataError(
+                f"{argument('join_on', column)}: ids are {' and '.join(kinds[0])} here, and {each} in the baseline; "
+                f"{argument('text', column)} makes texts of both"
+            )
         key, label = min([*(here - there), *(there - here)])
         example = f"; {key!r} with label {label:g} is {here[key, label]} times here, {there[key, label]} times there"
     except ValueError:
@@ -420,5 +468,6 @@ class _Counted(Metric):
 
 def _counted(side: Side) -> Counter[Any]:
     columns = {name: side.asked.columns[name] for name in ("prediction", "label", "id")}
-    found = (evaluate_file(path, _Counted, columns, skip_bad_rows=True).metrics.rows for path in side.read.files)
+    settings: Any = {"skip_bad_rows": True, "reading": side.asked.reading}
+    found = (evaluate_file(path, _Counted, columns, **settings).metrics.rows for path in side.read.files)
     return sum(found, Counter())

@@ -16,7 +16,8 @@ from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, logger, to_cpu
 from fleetmetrics.evaluator.registry import ENGINE
 from fleetmetrics.files import find
-from fleetmetrics.files.formats import Piece, pieces_of
+from fleetmetrics.files.formats import pieces_of
+from fleetmetrics.files.pieces import Piece
 from fleetmetrics.records.batches import are_alike
 from fleetmetrics.serial.container import whole_file
 from fleetmetrics.xp import is_eager_tensor, namespace, to_host
@@ -107,7 +108,7 @@ class _Everything(Columns):
     def chosen(self, there: Sequence[str]) -> list[str]:
         return list(there)
 
-    def kind(self, name: str, first: Any) -> Any:
+    def kind(self, name: str, first: Any, whole: bool = False) -> Any:
         return arrow().string() if arrow().types.is_temporal(first) else first
 
 

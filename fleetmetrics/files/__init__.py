@@ -17,15 +17,16 @@ from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, pieces_of, rows_of
 from fleetmetrics.files.found import find, look
 from fleetmetrics.files.largest import choose_largest, expect_any, expect_few
-from fleetmetrics.files.one_file import ROW, columns_given, evaluate_file, made_by
+from fleetmetrics.files.one_file import ROW, columns_given, evaluate_file, made_by, reading_given
 from fleetmetrics.files.parts import Evaluated, Part, Read, as_one, together
 from fleetmetrics.files.passes import Share, score_of
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.logs import progress as shown
 from fleetmetrics.partial import closed_by
+from fleetmetrics.reading import Reading
 from fleetmetrics.wrappers.keyed import TooManyKeys
 
-__all__ = ["ROW", "DataError", "Evaluated", "Read", "evaluate", "evaluate_file", "find", "together"]
+__all__ = ["ROW", "DataError", "Evaluated", "Read", "Reading", "evaluate", "evaluate_file", "find", "together"]
 
 #: How many bytes a process must read to be worth its start, which takes a second or so.
 _WORTH = 1 << 28
@@ -51,12 +52,13 @@ def evaluate(
     progress: bool | None = None,
     format: str | None = None,
     max_slices: int | None = None,
+    reading: Reading | None = None,
 ) -> Evaluated:
     r"""Metrics of files, whose rows are read piece by piece and never all in memory.
 
-    Reads Parquet, CSV (also with tabs, semicolons or bars), JSON Lines, NPZ and Arrow IPC, text also in gzip and zstd,
-    and only the columns that are asked for. The result is the same, bit for bit, for any number of processes and any
-    order of the files.
+    Reads Parquet, CSV (also with tabs, semicolons or bars), JSON Lines, NPZ and Arrow IPC, text also in gzip, zstd, bz2
+    and xz, and only the columns that are asked for. The result is the same, bit for bit, for any number of processes
+    and any order of the files.
 
     Args:
         files: a file, a folder, a pattern such as ``"preds/*.parquet"``, or several; see `find`.
@@ -80,6 +82,8 @@ def evaluate(
         format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: the first bytes of each file tell.
         max_slices: how many slices each ``Sliced(metric, by, max_keys=None)`` keeps: those with the most rows, which a
             first pass over the columns of the keys finds. All other rows are in ``other``. None: all of them.
+        reading: how the data are read, beside which columns are what: names of columns, rows that count, labels that
+            are texts, scores that are no probabilities.
 
     Returns:
         The metrics, and what was read.
@@ -100,12 +104,13 @@ def evaluate(
     if complete_by is not None and not isinstance(complete_by, str):
         raise InvalidInputError(f"complete_by must be the name of an argument of add, not {complete_by!r:.80}")
     choice_of("format", format, (None, *FORMATS))
+    reading = reading_given(reading)
     paths, bad = look(files) if flag_of("skip_bad_files", skip_bad_files) else (find(files), [])
     metrics = made_by(make_metrics)
     columns = columns_given(columns)
     if processes is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        size = sum(os.path.getsize(path) for path in paths if path != "-")
+        size = sum(os.path.getsize(path) if os.path.exists(path) else _WORTH for path in paths if path != "-")
         processes = max(1, min(cores, size // _WORTH))
     processes = whole_number_of("processes", processes, 1)
     if totals is not None and complete_by != "score":
@@ -113,13 +118,13 @@ def evaluate(
     if max_slices is not None:
         if "-" in paths:
             raise InvalidInputError("max_slices reads the files twice; the standard input can be read only once")
-        expect_few(metrics, paths, columns, whole_number_of("max_slices", max_slices, 1), format)
+        expect_few(metrics, paths, columns, whole_number_of("max_slices", max_slices, 1), format, reading)
     tasks: list[tuple[Sequence[str], Share | None]] = [([path], None) for path in paths]
     if complete_by is not None:
         rows, number = _passes(paths, metrics, columns, complete_by, memory, processes)
         bounds: Sequence[float] = ()
         if complete_by == "score":
-            bounds = _bounds(paths, metrics, columns, rows, number, totals, format)
+            bounds = _bounds(paths, metrics, columns, rows, number, totals, format, reading)
             number = len(bounds) + 1
         tasks = [(paths, Share(complete_by, place, number, bounds)) for place in range(number)]
     show, several = progress is None or flag_of("progress", progress), len(tasks) > 1
@@ -127,6 +132,7 @@ def evaluate(
         "skip_bad_rows": flag_of("skip_bad_rows", skip_bad_rows),
         "format": format,
         "progress": show and not several,
+        "reading": reading,
     }
 
     def made() -> Part:
@@ -140,7 +146,7 @@ def evaluate(
     try:
         part = made()
     except TooManyKeys:
-        choose_largest(metrics, paths, columns, max_slices or 0, format)
+        choose_largest(metrics, paths, columns, max_slices or 0, format, reading)
         part = made()
     told = sorted(set(map(str, part.errors)))
     read = together([*part.reads, Read(bad_files=(*bad, *told))])
@@ -218,11 +224,12 @@ def _bounds(
     number: int,
     totals: Any,
     format: str | None,
+    reading: Reading | None,
 ) -> list[float]:
     """Where ranges of the score begin, but for the first, that have about as many samples each."""
     if totals is not None:
         return [low for low, *_ in closed_by(totals, "score")["ranges"][1:]]
-    wanted, random = Columns(metrics, {"prediction": columns["prediction"]}), np.random.default_rng(0)
+    wanted, random = Columns(metrics, {"prediction": columns["prediction"]}, reading), np.random.default_rng(0)
     part, some = _SAMPLE / max(1, rows), [np.empty(0)]
     for path in paths if number > 1 else ():
         with contextlib.suppress(DataError):  # which the passes will meet, too

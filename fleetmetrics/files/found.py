@@ -8,6 +8,7 @@ from typing import Any, Iterator, NamedTuple
 
 from fleetmetrics.arguments import listed, path_of
 from fleetmetrics.errors import DataError
+from fleetmetrics.files.places import is_remote, remote_files
 
 __all__ = ["Found", "find", "look"]
 
@@ -29,8 +30,9 @@ def find(files: Any) -> list[str]:
 
     Args:
         files: a file, a folder, a pattern such as ``"preds/*.parquet"`` (``**`` for folders of any depth), or several.
-            A folder stands for all files in it and below, but for those whose names, or folders', begin with ``_`` or
-            ``.``. ``"-"`` is the standard input.
+            A folder, also one that a pattern matches, stands for all files in it and below, but for those whose names,
+            or folders', begin with ``_`` or ``.``. URLs, such as ``"s3://bucket/preds/*.parquet"``, are opened by
+            pyarrow or fsspec. ``"-"`` is the standard input.
 
     Raises:
         DataError: nothing is there, a folder or link cannot be read, or a file would come twice.
@@ -56,7 +58,9 @@ def look(files: Any) -> Found:
     entries = [files] if isinstance(files, (str, os.PathLike)) else listed("files", files, "paths")
     for entry in [path_of("files", each) for each in entries]:
         matched, bad = Found([entry], [])
-        if os.path.isdir(entry):
+        if is_remote(entry):
+            matched = remote_files(entry)
+        elif os.path.isdir(entry):
             matched, bad = _inside(entry)
         elif entry != "-" and not os.path.isfile(entry):
             matched, bad = _matching(entry)
@@ -135,7 +139,15 @@ def _matching(pattern: str) -> Found:
                 _entries(folder.rstrip(os.sep) or os.sep, bad)
         elif glob.has_magic(parent):
             bad += [text for folder in folders for text in _refused(os.path.join(folder, part))]
-    return Found(list(filter(os.path.isfile, found)), bad)
+    paths = list(filter(os.path.isfile, found))
+    seen = set(map(os.path.realpath, paths))
+    for folder in filter(os.path.isdir, found):
+        if os.path.basename(folder.rstrip(os.sep))[:1] not in ("_", "."):
+            inside = _inside(folder)
+            paths += [path for path in inside.paths if os.path.realpath(path) not in seen]
+            seen.update(map(os.path.realpath, inside.paths))
+            bad += inside.bad
+    return Found(paths, bad)
 
 
 def _refused(path: str) -> Iterator[str]:

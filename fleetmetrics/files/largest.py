@@ -13,10 +13,11 @@ from typing import Any, Generator, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.batch.keys import NULL, Coded, distinct
-from fleetmetrics.dataframes import Columns, decoded
+from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.files.formats import pieces_of
+from fleetmetrics.files.formats import piece_of, pieces_of
 from fleetmetrics.files.processes import results_of
+from fleetmetrics.reading import Reading
 from fleetmetrics.wrappers.keyed import KeyTable
 
 __all__ = ["choose_largest", "expect_any", "expect_few"]
@@ -26,7 +27,12 @@ _THREADS = 2
 
 
 def expect_few(
-    metrics: Any, sources: Sequence[Any], columns: Mapping[str, Any], most: int, format: str | None = None
+    metrics: Any,
+    sources: Sequence[Any],
+    columns: Mapping[str, Any],
+    most: int,
+    format: str | None = None,
+    reading: Reading | None = None,
 ) -> None:
     """Let `Sliced` metrics that keep all keys raise `TooManyKeys` at more than these, and be chosen from then.
 
@@ -37,12 +43,12 @@ def expect_few(
         return
     for table in tables:
         table.most = most
-    wanted = _wanted(metrics, tables, columns)
+    wanted = _wanted(metrics, tables, columns, reading)
     first: dict[str, Any] = {}
     with contextlib.suppress(DataError, InvalidInputError):  # which the pass meets, too
         first = next(_read(wanted, format, sources[0]), {})
     if any(len(distinct(keys)[0]) > most for keys in first.values()):
-        choose_largest(metrics, sources, columns, most, format)
+        choose_largest(metrics, sources, columns, most, format, reading)
 
 
 def expect_any(metrics: Any) -> None:
@@ -52,7 +58,12 @@ def expect_any(metrics: Any) -> None:
 
 
 def choose_largest(
-    metrics: Any, sources: Sequence[Any], columns: Mapping[str, Any], most: int, format: str | None = None
+    metrics: Any,
+    sources: Sequence[Any],
+    columns: Mapping[str, Any],
+    most: int,
+    format: str | None = None,
+    reading: Reading | None = None,
 ) -> None:
     """Let `Sliced` metrics that keep all keys keep those of the most rows, of equally many the smallest.
 
@@ -62,11 +73,12 @@ def choose_largest(
         columns: the column, or columns, of each argument of ``add``.
         most: how many slices are kept.
         format: of the files, or None.
+        reading: how they are read.
     """
     tables = _tables(metrics, columns)
     if not tables:
         return
-    wanted = _wanted(metrics, tables, columns)
+    wanted = _wanted(metrics, tables, columns, reading)
     counts = {table.by: _Counts() for table in tables}
     for found in results_of(functools.partial(_counted, wanted, format), [(each,) for each in sources], 1, _THREADS):
         for by, its in found.items():
@@ -84,14 +96,14 @@ def _tables(metrics: Any, columns: Mapping[str, Any] | None = None) -> list[KeyT
     return [table for table in tables if table.keeps_all and (columns is None or table.by in columns)]
 
 
-def _wanted(metrics: Any, tables: Sequence[KeyTable], columns: Mapping[str, Any]) -> Columns:
-    return Columns(metrics, {table.by: columns[table.by] for table in tables})
+def _wanted(metrics: Any, tables: Sequence[KeyTable], columns: Mapping[str, Any], reading: Reading | None) -> Columns:
+    return Columns(metrics, {table.by: columns[table.by] for table in tables}, reading)
 
 
 def _read(columns: Columns, format: str | None, source: Any) -> Generator[dict[str, Any], None, None]:
     """The keys of a source, by argument, some rows at a time."""
     if not isinstance(source, str):
-        yield columns.arguments(decoded(source.select(columns.chosen(source.column_names))))
+        yield columns.arguments(piece_of(source, columns).table)
         return
     with contextlib.closing(pieces_of(source, format, columns, lambda text: None)) as pieces:
         for piece in pieces:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Generator, Iterable, Mapping
@@ -13,12 +12,15 @@ import numpy as np
 
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.arguments import choice_of, flag_of, path_of
-from fleetmetrics.dataframes import Columns, decoded, nulls_of
+from fleetmetrics.dataframes import Columns, nulls_of
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.files.formats import FORMATS, Piece, pieces_of
+from fleetmetrics.files.formats import FORMATS, piece_of, pieces_of
 from fleetmetrics.files.parts import EXAMPLES, Evaluated, Read, Source
 from fleetmetrics.files.passes import Share
+from fleetmetrics.files.pieces import Piece
+from fleetmetrics.files.places import end_of, opened, stamp_of, whole_path
 from fleetmetrics.logs import progress as shown
+from fleetmetrics.reading import Reading
 
 __all__ = ["ROW", "columns_given", "evaluate_file", "made_by", "of_tables"]
 
@@ -37,6 +39,7 @@ def evaluate_file(
     format: str | None = None,
     progress: bool = False,
     share: Share | None = None,
+    reading: Reading | None = None,
 ) -> Evaluated:
     """Metrics of one file, in bounded memory: what the tasks of an engine call.
 
@@ -45,9 +48,10 @@ def evaluate_file(
         make_metrics: makes new metrics, without arguments: a metric or a `MetricCollection`.
         columns: the column of the file for each argument of ``add``.
         skip_bad_rows: whether to leave out rows without a value or with one that is not allowed, and count them.
-        format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: the first bytes tell.
+        format: as for `evaluate`.
         progress: whether a bar shows how far it is, on a terminal.
         share: which samples to add; None: all.
+        reading: how the data are read, beside which columns are what.
 
     Returns:
         The metrics, and what was read.
@@ -59,15 +63,16 @@ def evaluate_file(
     choice_of("format", format, (None, *FORMATS))
     if share is not None and not isinstance(share, Share):
         raise InvalidInputError(f"share must be a Share or None, not {share!r:.80}")
-    made = _Evaluation(path, made_by(make_metrics), columns, flag_of("skip_bad_rows", skip_bad_rows), share)
+    skip, reading = flag_of("skip_bad_rows", skip_bad_rows), reading_given(reading)
+    made = _Evaluation(path, made_by(make_metrics), columns, skip, share, reading)
     try:
-        before = _stamp(path)
+        before = stamp_of(path)
         with contextlib.suppress(OSError):  # which reading will meet, too
             made.known_as(path)
         with contextlib.closing(_ahead(pieces_of(path, format, made.columns, made.line))) as pieces:
             for piece in shown(pieces, path, 0) if flag_of("progress", progress) else pieces:
                 made.add(piece)
-        if _stamp(path) != before:
+        if stamp_of(path) != before:
             raise DataError("it changed while it was read; evaluate files that are complete")
     except InvalidInputError as error:
         told = DataError(f"{path}: {error}")
@@ -98,8 +103,21 @@ def columns_given(columns: Any) -> dict[str, Any]:
     return dict(columns)
 
 
+def reading_given(reading: Any) -> Reading | None:
+    """How data are read; an error for anything else."""
+    if reading is not None and not isinstance(reading, Reading):
+        raise InvalidInputError(f"reading must be a fleetmetrics.files.Reading or None, not {reading!r:.80}")
+    return reading
+
+
 def of_tables(
-    tables: Iterable[Any], metrics: Any, columns: Mapping[str, Any], skip: bool, name: str, first: int = 0
+    tables: Iterable[Any],
+    metrics: Any,
+    columns: Mapping[str, Any],
+    skip: bool,
+    name: str,
+    first: int = 0,
+    reading: Reading | None = None,
 ) -> Evaluated:
     """Metrics with Arrow tables, a part of a data frame, which errors call by this name; else as `evaluate_file`.
 
@@ -110,13 +128,13 @@ def of_tables(
         skip: whether to leave out rows without a value or with one that is not allowed, and count them.
         name: of the part.
         first: the `ROW` of the first row.
+        reading: how they are read.
     """
-    made = _Evaluation(name, metrics, columns, skip)
+    made = _Evaluation(name, metrics, columns, skip, None, reading)
     made.numbers = dict.fromkeys(made.numbered, first)
     try:
         for table in tables:
-            names = made.columns.chosen(table.column_names)
-            made.add(Piece(decoded(table.select(names)), made.rows))
+            made.add(piece_of(table, made.columns, made.rows + made.left_out))
     except InvalidInputError as error:
         raise DataError(f"{name}: {error}") from None
     metrics, read = made.result()
@@ -130,12 +148,19 @@ class _Evaluation:
     """
 
     def __init__(
-        self, name: str, metrics: Any, columns: Mapping[str, Any], skip: bool, share: Share | None = None
+        self,
+        name: str,
+        metrics: Any,
+        columns: Mapping[str, Any],
+        skip: bool,
+        share: Share | None,
+        reading: Reading | None,
     ) -> None:
         self.name, self.metrics, self.skip, self.share = name, metrics, skip, share
-        self.columns = Columns(metrics, {argument: column for argument, column in columns.items() if column != ROW})
+        given = {argument: column for argument, column in columns.items() if column != ROW}
+        self.columns = Columns(metrics, given, reading)
         self.first = share is None or share.number == 0
-        self.rows = self.skipped = 0
+        self.rows = self.skipped = self.left_out = 0
         self.nulls: Counter[str] = Counter()
         self.examples: list[str] = []
         self.numbers: dict[str, int] = {}  # that of the first row, by the argument which is to have them
@@ -149,7 +174,7 @@ class _Evaluation:
             return
         size, digest = _identity(path)
         self.numbers = dict.fromkeys(self.numbered, int.from_bytes(digest, "little"))
-        self.source = Source(os.path.abspath(path), size, digest.hex(), 0)
+        self.source = Source(whole_path(path), size, digest.hex(), 0)
 
     def bad(self, text: str, rows: int = 1) -> None:
         """Leave out rows, of which the first is described, or raise."""
@@ -170,6 +195,7 @@ class _Evaluation:
     def add(self, piece: Piece) -> None:
         """Add a piece but for the rows that are at fault."""
         self.rows += piece.table.num_rows
+        self.left_out += piece.left_out
         nulls = nulls_of(piece.table)
         needed = {name: flags for name, flags in nulls.items() if name in self.columns.required}
         if needed:
@@ -199,31 +225,25 @@ class _Evaluation:
             first = int(flags.argmax())
             which = f"row {piece.rows[places[first]]}, column {', '.join(map(repr, self.columns.of(argument)))}"
             value = given[argument][first].tolist() if argument in given else ""
-            self.bad(f"{which}: {value} where {argument} must be {allowed}", int(flags.sum()))
+            told = self.columns.told(argument, piece.table, int(places[first]), value, allowed)
+            self.bad(f"{which}: {told}", int(flags.sum()))
             keep = np.ones(piece.table.num_rows, bool)
             keep[places[flags]] = False
             piece = piece.taken(keep)
 
     def result(self) -> Evaluated:
         """The metrics, and what was read."""
-        files, rows = ((self.name,), self.rows) if self.first else ((), 0)
-        sources = (self.source._replace(rows=rows),) if self.first and self.source else ()
+        files, rows, left_out = ((self.name,), self.rows, self.left_out) if self.first else ((), 0, 0)
+        sources = (self.source._replace(rows=rows + left_out),) if self.first and self.source else ()
         skipped, examples = self.skipped, tuple(self.examples)
-        return Evaluated(self.metrics, Read(files, rows, dict(self.nulls), skipped, examples, sources=sources))
-
-
-def _stamp(path: str) -> tuple[int, ...]:
-    """What changes when a file does."""
-    with contextlib.suppress(OSError):  # which reading meets, too
-        stat = os.stat(path)
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
-    return ()
+        read = Read(files, rows, dict(self.nulls), skipped, examples, sources=sources, left_out=left_out)
+        return Evaluated(self.metrics, read)
 
 
 def _identity(path: str) -> tuple[int, bytes]:
     """A file's size, and a hash of it, its beginning and its end: as a number the `ROW` of its first row."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
+    with opened(path) as file:
+        size = end_of(file)
         digest = hashlib.blake2b(str(size).encode(), digest_size=8)
         for start in (0, max(0, size - _EDGE)):
             file.seek(start)

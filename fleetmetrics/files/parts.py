@@ -41,6 +41,7 @@ class Read(NamedTuple):
         examples: some of these, each with its file, its place and what is wrong.
         bad_files: those that could not be used, and were left out, each with what is wrong.
         sources: the files that were read, but for the standard input.
+        left_out: how many more rows they have, which a condition has left out.
     """
 
     files: tuple[str, ...] = ()
@@ -50,6 +51,7 @@ class Read(NamedTuple):
     examples: tuple[str, ...] = ()
     bad_files: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
+    left_out: int = 0
 
 
 def together(parts: Iterable[Read]) -> Read:
@@ -71,6 +73,7 @@ def together(parts: Iterable[Read]) -> Read:
         tuple(example for part in parts for example in part.examples)[:EXAMPLES],
         tuple(sorted(bad for part in parts for bad in part.bad_files)),
         tuple(sorted(source for part in parts for source in part.sources)),
+        sum(part.left_out for part in parts),
     )
 
 

@@ -194,11 +194,11 @@ def test_errors_of_any_size_are_counted_by_their_sign():
 
 def test_intervals_are_those_of_bootstrap_by_user(evaluate, data):
     found = evaluate("--user", "uid", "--ci", "0.9", "--metrics", "log_loss,gauc", "--json")
-    metric = fm.Bootstrap(fm.LogLoss(), confidence=0.9, ids="user")
+    metric = fm.Bootstrap(fm.LogLoss(), 1000, confidence=0.9, ids="user")
     metric.add(data["p"], data["y"], user=data["uid"])
     wanted = metric.compute()
     assert found["log_loss_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, rel=1e-12)
-    metric = fm.Bootstrap(fm.GAUC(), confidence=0.9)
+    metric = fm.Bootstrap(fm.GAUC(), 1000, confidence=0.9)
     metric.add(data["p"], data["y"], user=data["uid"])
     wanted = metric.compute()
     assert found["gauc_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, rel=1e-12)
@@ -221,7 +221,7 @@ def test_metrics_by_query_have_intervals_deltas_and_conditions_and_those_of_all_
 
 def test_an_interval_by_few_buckets_is_moved_to_the_value_and_as_wide_as_by_many(evaluate, data):
     found = evaluate("--user", "uid", "--ci", "0.9", "--metrics", "auc", "--json")
-    metric = fm.Bootstrap(fm.AUC(), confidence=0.9, ids="user")
+    metric = fm.Bootstrap(fm.AUC(), 1000, confidence=0.9, ids="user")
     metric.add(data["p"], data["y"], user=data["uid"])
     wanted = metric.compute()
     assert found["auc_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, abs=5e-4)
@@ -242,7 +242,7 @@ def test_a_baseline_joined_by_id_gives_paired_deltas(evaluate, data):
     found = evaluate("--baseline", "old", "--join-on", "id", "--metrics", "auc,log_loss", "--json")
     sides = []
     for score in (data["p"], data["old"]):
-        sides.append(fm.Bootstrap(fm.LogLoss(), ids="id"))
+        sides.append(fm.Bootstrap(fm.LogLoss(), 1000, ids="id"))
         sides[-1].add(score, data["y"], id=data["id"])
     wanted = fm.paired_difference(*(side.compute() for side in sides))
     delta = found["log_loss_delta"]

@@ -179,12 +179,13 @@ def test_each_file_below_a_folder_is_read_once_whatever_links_lead_to_it(run, tm
 
 
 def test_a_state_knows_each_file_by_path_size_digest_and_rows(run, tmp_path):
+    from fleetmetrics.files import Read
     from fleetmetrics.serial.container import read_arrays
 
     paths = [write(tmp_path / "day" / f"{place}.csv", rows=10 + place, seed=place) for place in range(2)]
     run("evaluate", "day", *ASKED, "--save-state", "day.fms")
     _, note = read_arrays("day.fms")
-    sources = note["read"][-1]
+    sources = Read(*note["read"]).sources
     assert [(path, size, rows) for path, size, _, rows in sources] == [
         (str(path), path.stat().st_size, 10 + place) for place, path in enumerate(paths)
     ]

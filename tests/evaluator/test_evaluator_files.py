@@ -114,9 +114,9 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_sample_that_is_none_is_named_by_file_and_row(tmp_path: Any, name: str, monkeypatch: Any) -> None:
-    from fleetmetrics.files import formats
+    from fleetmetrics.files import lines
 
-    monkeypatch.setattr(formats, "_HEAD", 8 if "csv" in name else 16)  # the types are those of the first row
+    monkeypatch.setattr(lines, "HEAD", 8 if "csv" in name else 16)  # the types are those of the first row
     text, told = BAD[name]
     (tmp_path / name).write_text(text)
     with pytest.raises(fm.errors.DataError, match=told):
@@ -124,9 +124,9 @@ def test_a_sample_that_is_none_is_named_by_file_and_row(tmp_path: Any, name: str
 
 
 def test_a_field_that_comes_late_is_an_error(tmp_path: Any, monkeypatch: Any) -> None:
-    from fleetmetrics.files import formats
+    from fleetmetrics.files import lines
 
-    monkeypatch.setattr(formats, "_HEAD", 16)
+    monkeypatch.setattr(lines, "HEAD", 16)
     (tmp_path / "a.jsonl").write_text('{"p": 1}\n{"p": 2}\n{"p": 3, "q": 4}\n')
     with pytest.raises(fm.errors.DataError, match=r"a.jsonl: row 2: JSON parse error: unexpected field"):
         Evaluator(Kept()).offline_evaluate(tmp_path / "a.jsonl")

@@ -130,9 +130,9 @@ def test_of_many_rows_at_fault_five_are_described(tmp_path):
 
 
 def test_the_place_counts_over_all_pieces(tmp_path, monkeypatch):
-    from fleetmetrics.files import formats
+    from fleetmetrics.files import pieces
 
-    monkeypatch.setattr(formats, "_ROWS", 1000)
+    monkeypatch.setattr(pieces, "_ROWS", 1000)
     score = np.full(5000, 0.5)
     score[4321] = np.nan
     pq.write_table(pa.table({"p": score, "y": np.arange(5000) % 2}), tmp_path / "a.parquet", row_group_size=700)
@@ -156,9 +156,9 @@ def test_lines_of_csv_that_are_no_rows_are_refused_with_their_number_or_counted(
 
 
 def test_lines_and_rows_of_csv_keep_their_numbers_over_blocks(tmp_path, monkeypatch):
-    from fleetmetrics.files import formats
+    from fleetmetrics.files import lines
 
-    monkeypatch.setattr(formats, "_BLOCK", 100)
+    monkeypatch.setattr(lines, "_BLOCK", 100)
     rows = ["0.5,1"] * 90
     rows[49], rows[80], rows[88] = "0.5", "7,1", "0.5,x"
     (tmp_path / "a.csv").write_text("\n".join(["p,y", *rows]) + "\n")
@@ -189,9 +189,9 @@ def test_lines_of_json_that_are_no_rows_are_refused_with_their_number_or_counted
 
 
 def test_rows_of_json_keep_their_numbers_after_a_block_with_lines_that_are_none(tmp_path, monkeypatch):
-    from fleetmetrics.files import formats
+    from fleetmetrics.files import lines
 
-    monkeypatch.setattr(formats, "_BLOCK", 200)
+    monkeypatch.setattr(lines, "_BLOCK", 200)
     lines = ['{"p": 0.5, "y": 1}'] * 60
     lines[3] = lines[4] = "no row"
     lines[40], lines[59] = '{"p": 7, "y": 1}', '{"p": 0.5, "y": null}'
@@ -221,7 +221,7 @@ def test_a_wrong_type_names_column_type_and_value(tmp_path):
     assert "column 'p' must hold numbers or bools, not string; the first row has 'high'" in refused(path)
     path = parquet(tmp_path / "a.parquet", slot=[0.5, 1.5, 0.5, 1.5])
     text = refused(path, {**COLUMNS, "slot": "slot"}, lambda: fm.Sliced(fm.AUC(), by="slot"))
-    assert "column 'slot' must hold integers, texts, bools, dates or times, not double; the first row has 0.5" in text
+    assert "column 'slot' must hold integers, texts, bools, dates or times, not double; a row has 0.5" in text
 
 
 def test_what_matches_nothing_is_refused(tmp_path):
@@ -290,9 +290,9 @@ def test_what_was_made_of_other_files_is_kept(tmp_path):
 
 
 def test_no_thread_stays_when_a_file_is_refused(tmp_path, monkeypatch):
-    from fleetmetrics.files import formats
+    from fleetmetrics.files import pieces
 
-    monkeypatch.setattr(formats, "_ROWS", 100)
+    monkeypatch.setattr(pieces, "_ROWS", 100)
     before = threading.active_count()
     pq.write_table(pa.table({"p": np.full(5000, 7.0), "y": np.zeros(5000)}), tmp_path / "a.parquet")
     refused(tmp_path / "a.parquet")

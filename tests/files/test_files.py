@@ -173,13 +173,13 @@ def test_what_was_read_of_parts_adds_up():
 
 
 def test_a_piece_ends_where_its_rows_or_its_bytes_are_enough(monkeypatch):
-    from fleetmetrics.files import formats
+    from fleetmetrics.files import pieces as module
 
     def pieces(rows, size):
-        monkeypatch.setattr(formats, "_ROWS", rows)
-        monkeypatch.setattr(formats, "_BYTES", size)
+        monkeypatch.setattr(module, "_ROWS", rows)
+        monkeypatch.setattr(module, "_BYTES", size)
         parts = [pa.table({"p": np.arange(10.0)})] * 9
-        return [(piece.start, len(piece.table)) for piece in formats.gathered(parts)]
+        return [(piece.start, len(piece.table)) for piece in module.gathered(parts)]
 
     assert pieces(25, 10**6) == [(0, 20), (20, 20), (40, 20), (60, 20), (80, 10)]
     assert pieces(10**6, 200) == [(0, 30), (30, 30), (60, 30)]
@@ -220,7 +220,7 @@ def test_a_long_job_shows_how_far_it_is(table, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("kind", ["<f8", ">f4"])
 def test_arrays_of_an_archive_are_read_as_they_lie(tmp_path, order, kind, monkeypatch):
-    monkeypatch.setattr("fleetmetrics.files.formats._FEW", 7)
+    monkeypatch.setattr("fleetmetrics.files.binary.FEW", 7)
     rng = np.random.default_rng(1)
     score, label = rng.random((40, 3)), rng.integers(0, 3, 40)
     score /= score.sum(axis=1, keepdims=True)

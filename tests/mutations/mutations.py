@@ -1531,7 +1531,7 @@ MUTATIONS = [
     ),
     Mutation(
         "rows of JSON have wrong numbers after a block with lines that are none",
-        "files/formats.py::_json",
+        "files/lines.py::JSONLines.pieces",
         "start += len(lines)",
         "start += len(piece.table)",
         "tests/files/test_bad_data.py -k json",
@@ -2025,7 +2025,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an array that lies by columns is read by rows",
-        "files/formats.py::_npz",
+        "files/binary.py::_array_in",
         '.reshape(shape, order="F")',
         ".reshape(shape)",
         "tests/files/test_files.py -k as_they_lie",

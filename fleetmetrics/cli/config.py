@@ -1,0 +1,89 @@
+"""Options in a file of TOML, in the place of a long command."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import importlib
+from typing import Any, Mapping
+
+from fleetmetrics.errors import InvalidInputError, MissingLibraryError
+
+__all__ = ["tokens_of"]
+
+
+def tokens_of(path: str, parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[str]:
+    """The options of a file as a command line has them; those that the command line itself gives win.
+
+    Args:
+        path: of the file.
+        parser: of the options.
+        given: what the command line says: of options that may come several times, and files, these take the place.
+
+    Raises:
+        InvalidInputError: there is no such file or option, or a value is of another kind.
+    """
+    options = {text[2:]: action for action in parser._actions for text in action.option_strings if text[:2] == "--"}
+    options = {name: action for name, action in options.items() if name not in ("help", "config")}
+    tokens: list[str] = []
+    for key, value in _read(path).items():
+        name = key.replace("_", "-")
+        if name == "files":
+            tokens += [] if given.files else _texts(path, key, value)
+            continue
+        if name not in options:
+            near = difflib.get_close_matches(name, options, 1)
+            hint = f". Did you mean {near[0]!r}?" if near else ""
+            raise InvalidInputError(f"{path}: there is no option {key!r}{hint} There are files, {', '.join(options)}")
+        action = options[name]
+        several = isinstance(action.default, list) or action.dest == "baseline"
+        if action.nargs == 0:
+            if not isinstance(value, bool):
+                raise InvalidInputError(f"{path}: {key} must be true or false, not {value!r}")
+            tokens += [f"--{name}"] if value else []
+        elif several:
+            tokens += [] if getattr(given, action.dest) else [f"--{name}={each}" for each in _texts(path, key, value)]
+        else:
+            tokens.append(f"--{name}={_text(path, key, value, action)}")
+    return tokens
+
+
+def _text(path: str, key: str, value: Any, action: argparse.Action) -> str:
+    """A value as the command line has it."""
+    if action.type in (int, float):
+        kinds, what = ((int,), "an integer") if action.type is int else ((int, float), "a number")
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise InvalidInputError(f"{path}: {key} must be {what}, not {value!r}")
+        return str(value)
+    if key == "classes" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str):
+        return value
+    quoted = '"{}"'.format
+    return ",".join(
+        each if key in ("by", "metrics") else quoted(each.replace('"', '""')) for each in _texts(path, key, value)
+    )
+
+
+def _texts(path: str, key: str, value: Any) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(each, str) for each in texts):
+        raise InvalidInputError(f"{path}: {key} must be a text, or a list of texts, not {value!r}")
+    return texts
+
+
+def _read(path: str) -> Mapping[str, Any]:
+    for name in ("tomllib", "tomli"):
+        with contextlib.suppress(ImportError):
+            toml = importlib.import_module(name)
+            break
+    else:
+        raise MissingLibraryError("--config needs Python 3.11, or tomli; install it by pip install tomli")
+    try:
+        with open(path, "rb") as file:
+            found: Mapping[str, Any] = toml.load(file)
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError(f"--config {path}: {told}") from None
+    return found

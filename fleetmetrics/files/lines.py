@@ -1,0 +1,188 @@
+"""Formats of lines of text: CSV and JSON Lines."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import operator
+from typing import Any, Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.dataframes import Columns, arrow
+from fleetmetrics.errors import DataError
+from fleetmetrics.files.pieces import Bad, Format, Piece, Source
+from fleetmetrics.vocabulary import argument
+
+__all__ = ["CSV", "HEAD", "JSONLines"]
+
+#: How many bytes of text are read together; how many at the beginning, or lines of JSON, show the format and types.
+_BLOCK, HEAD, _LINES = 1 << 24, 1 << 20, 1000
+#: How many bytes of JSON one thread parses at a time.
+_CHUNK = 1 << 21
+
+
+def _head(stream: Any) -> bytes:
+    """The head of a file without a line that it cuts."""
+    first: bytes = stream.peek()[:HEAD]
+    return first[: first.rindex(b"\n") + 1] if len(first) >= HEAD and b"\n" in first else first
+
+
+def _blocks(stream: Any) -> Iterator[bytes]:
+    return itertools.filterfalse(bytes.isspace, iter(lambda: stream.read(_BLOCK) + stream.readline(), b""))
+
+
+class CSV(Format):
+    """CSV, with commas, tabs, semicolons or bars, and a line of names unless the reading has them."""
+
+    name, title, about = "csv", "CSV", "CSV: commas, tabs, semicolons or bars; a header, or `columns`"
+    streams = "gzip, zstd, bz2, xz, UTF-16, standard input"
+
+    def begins(self, first: bytes) -> bool:  # noqa: D102
+        return True  # anything that is no other format
+
+    def pieces(self, source: Source, columns: Columns, bad: Bad) -> Iterator[Piece]:  # noqa: D102
+        pa, csv, head = arrow(), arrow("csv"), _head(source.stream)
+        line = head.split(b"\n", 1)[0]
+        delimiter = max(",\t;|", key=lambda each: line.count(each.encode()))
+        header: Sequence[str] = list(columns.reading.header or ())
+        expected = f"{argument('columns')} names" if header else "the header has"
+        wrong: list[Any] = []
+
+        def skip(row: Any) -> str:
+            wrong.append(row)
+            return "skip"
+
+        parse = csv.ParseOptions(delimiter=delimiter, invalid_row_handler=skip)
+
+        def read(block: bytes, kinds: Mapping[str, Any] | None = None) -> Any:
+            wrong.clear()
+            read = csv.ReadOptions(block_size=2 * _BLOCK, use_threads=False, column_names=header)
+            convert = csv.ConvertOptions(include_columns=list(kinds or ()), column_types=kinds)
+            return csv.read_csv(pa.BufferReader(block), read, parse, convert)
+
+        first = read(head)
+        if header and not len(first) and wrong:
+            row = wrong[0]
+            raise DataError(f"line {row.number} has {row.actual_columns} values, and {expected} {row.expected_columns}")
+        names = first.schema.names
+        kinds = {
+            name: columns.kind(name, first.schema.field(name).type, _are_whole(first.column(name)))
+            for name in columns.chosen(names)
+        }
+        start = lines = 0
+        for block in _blocks(source.stream):
+            try:
+                table = read(block, kinds)
+            except pa.ArrowInvalid:
+                table = read(block, dict.fromkeys(kinds, pa.string()))
+            for row in wrong:
+                told = f"{row.actual_columns} values, where {expected} {row.expected_columns}: {row.text!r}"
+                bad(f"line {lines + row.number}: {told}")
+            yield _typed(Piece(table, start), kinds, bad)
+            header, start, lines = names, start + len(table), lines + block.count(b"\n")
+
+
+def _are_whole(column: Any) -> bool:
+    """Whether these are floats, and all of them whole numbers."""
+    pc = arrow("compute")
+    if column.type != arrow().float64():
+        return False
+    return bool(pc.all(pc.equal(column, pc.floor(column))).as_py()) and not pc.any(pc.is_inf(column)).as_py()
+
+
+def _typed(piece: Piece, kinds: Mapping[str, Any], bad: Bad) -> Piece:
+    """Columns of CSV as what they must be, without the rows in which a text is not; empty texts are nulls."""
+    pa, pc = arrow(), arrow("compute")
+    table, fine = piece.table, np.ones(piece.table.num_rows, bool)
+    for place, (name, kind) in enumerate(kinds.items()):
+        column = table.column(name)
+        if pa.types.is_string(column.type):
+            nothing = [""] if pa.types.is_string(kind) else arrow("csv").ConvertOptions().null_values
+            column = pc.if_else(pc.is_in(column, pa.array(nothing)), None, column)
+            for row, made in _halved(column, operator.methodcaller("cast", kind)):
+                if isinstance(made, Exception):
+                    if fine[row]:
+                        bad(f"row {piece.start + row}, column {name!r}: {column[row].as_py()!r} is no {kind}")
+                    fine[row] = False
+            table = table.set_column(place, name, pc.if_else(pa.array(fine), column, None).cast(kind))
+    piece = piece._replace(table=table)
+    return piece if fine.all() else piece.taken(fine)
+
+
+class JSONLines(Format):
+    """JSON Lines: an object in each line."""
+
+    name, title, about = "jsonl", "JSON Lines", "JSON Lines, one object per line"
+    streams = CSV.streams
+
+    def begins(self, first: bytes) -> bool:  # noqa: D102
+        return first.lstrip()[:1] == b"{"
+
+    def pieces(self, source: Source, columns: Columns, bad: Bad) -> Iterator[Piece]:  # noqa: D102
+        pa, reader, start = arrow(), arrow("json"), 0
+        known = _objects(_head(source.stream))
+        names = columns.chosen(list(dict.fromkeys(itertools.chain(*known))))
+        kinds = {name: _kind_in_json(columns, name, [row.get(name) for row in known]) for name in names}
+        parse = reader.ParseOptions(
+            explicit_schema=pa.schema(list(kinds.items())), unexpected_field_behavior=columns.unexpected
+        )
+
+        def read(data: bytes, chunk: int) -> Any:
+            return reader.read_json(pa.BufferReader(data), reader.ReadOptions(chunk < len(data), chunk), parse)
+
+        for block in _blocks(source.stream):
+            try:
+                piece = Piece(read(block, _CHUNK), start)
+                start += len(piece.table)
+            except pa.ArrowInvalid:
+                lines = list(filter(bytes.strip, block.splitlines()))
+                tables, rows = [parse.explicit_schema.empty_table()], [np.arange(0)]
+                for place, made in _halved(lines, lambda some: read(b"\n".join(some), sum(map(len, some)) + len(some))):
+                    if isinstance(made, Exception):
+                        bad(f"row {start + place}: {str(made).split(' in row ')[0]}")
+                    else:
+                        tables.append(made)
+                        rows.append(np.arange(start + place, start + place + len(made)))
+                piece = Piece(pa.concat_tables(tables), 0, np.concatenate(rows))
+                start += len(lines)
+            yield piece
+
+
+def _objects(head: bytes) -> list[dict[str, Any]]:
+    """The objects in the first lines."""
+    known: list[dict[str, Any]] = []
+    for line in head.splitlines()[:_LINES]:
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            known += [row] if isinstance(row, dict) else []
+    return known
+
+
+def _kind_in_json(columns: Columns, name: str, values: Sequence[Any]) -> Any:
+    """The Arrow type to read a field as; where texts are asked for, numbers and bools become these after."""
+    pa, first = arrow(), _type_of(values)
+    numbers = [each for each in values if isinstance(each, float)]
+    kind = columns.kind(name, first, bool(numbers) and all(map(float.is_integer, numbers)))
+    return first if kind == pa.string() and first in (pa.int64(), pa.float64(), pa.bool_()) else kind
+
+
+def _type_of(values: Sequence[Any]) -> Any:
+    """The Arrow type of values of JSON; that of the first, if they have none in common."""
+    given = [value for value in values if value is not None]
+    for some in (given, given[:1]):
+        with contextlib.suppress(arrow().ArrowException, OverflowError):
+            return arrow().array(some).type
+    return arrow().string()
+
+
+def _halved(items: Any, make: Callable[[Any], Any], start: int = 0) -> list[tuple[int, Any]]:
+    """What is made of all items, or of each half of them, and so on; of one alone perhaps an error: with the places."""
+    try:
+        return [(start, make(items))]
+    except arrow().ArrowInvalid as error:
+        half = len(items) // 2
+        if not half:
+            return [(start, error)]
+        return _halved(items[:half], make, start) + _halved(items[half:], make, start + half)

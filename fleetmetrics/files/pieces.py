@@ -1,0 +1,95 @@
+"""Rows of a file as Arrow tables of about a million, and what reads them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, ClassVar, Iterable, Iterator, NamedTuple
+
+import numpy as np
+
+from fleetmetrics.dataframes import Columns, arrow
+
+__all__ = ["FEW", "Bad", "Format", "Piece", "Source", "gathered", "rows_at_once"]
+
+#: The rows of a piece, where `add` is fastest; those of a batch that may be wide; the bytes of a piece of such rows.
+_ROWS, FEW, _BYTES = 1_000_000, 1 << 14, 1 << 27
+
+#: Receives a line that is no row, and leaves it out or raises.
+Bad = Callable[[str], None]
+
+
+class Piece(NamedTuple):
+    """Some rows of a file."""
+
+    table: Any
+    start: int  #: the number of the first; that of the first in the file is 0
+    kept: np.ndarray | None = None  #: how far after that each row is; None: one after the other
+    left_out: int = 0  #: how many rows a condition has left out
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The numbers of the rows in the file."""
+        return self.start + (np.arange(self.table.num_rows) if self.kept is None else self.kept)
+
+    def taken(self, keep: np.ndarray) -> Piece:
+        """The rows that have a flag."""
+        return Piece(self.table.filter(arrow().array(keep)).combine_chunks(), 0, self.rows[keep], self.left_out)
+
+
+class Source(NamedTuple):
+    """An open file."""
+
+    stream: Any  #: from its beginning, unpacked
+    path: str  #: of the file; "-": the standard input
+    plain: bool  #: whether it can be read from any place, by `fleetmetrics.files.places.opened`
+
+
+class Format:
+    """A format of files.
+
+    A new one is a class in the table of `fleetmetrics.files.formats`, of which the help of the command line and the
+    guide's table are made.
+    """
+
+    name: ClassVar[str]  #: for ``format=``
+    title: ClassVar[str]  #: what help calls it
+    about: ClassVar[str]  #: what the guide says of it
+    streams: ClassVar[str] = (
+        ""  #: what can be unpacked, or come from the standard input; empty: it must be a plain file
+    )
+
+    def begins(self, first: bytes) -> bool:
+        """Whether a file that begins so is of this format."""
+        raise NotImplementedError
+
+    def pieces(self, source: Source, columns: Columns, bad: Bad) -> Iterator[Piece]:
+        """The rows, about a million at a time.
+
+        Args:
+            source: the file.
+            columns: what is asked for.
+            bad: receives each line that is no row.
+        """
+        raise NotImplementedError
+
+
+def gathered(batches: Iterable[Any]) -> Iterator[Piece]:
+    """About a million rows at a time, fewer if these are wide, of batches or tables of any size."""
+    pa, start, rows, size = arrow(), 0, 0, 0
+    held: list[Any] = []
+    for batch in batches:
+        table = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
+        most = rows_at_once(table.num_columns)
+        for first in range(0, table.num_rows, most):
+            part = table.slice(first, most)
+            if held and (rows + part.num_rows > most or size > _BYTES):
+                yield Piece(pa.concat_tables(held), start)
+                held, start, rows, size = [], start + rows, 0, 0
+            held.append(part)
+            rows, size = rows + part.num_rows, size + part.nbytes
+    if held:
+        yield Piece(pa.concat_tables(held), start)
+
+
+def rows_at_once(columns: int) -> int:
+    """The rows of a piece: a million, fewer of more than eight columns, whose codes, places and lanes take memory."""
+    return min(_ROWS, max(FEW, _BYTES // (16 * max(1, columns))))

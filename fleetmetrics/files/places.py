@@ -1,0 +1,139 @@
+"""Where files lie: on this machine, or where pyarrow or fsspec reaches: ``s3://``, ``gs://``, ``hdfs://``, ..."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import re
+from typing import Any, NamedTuple
+
+from fleetmetrics.dataframes import arrow
+from fleetmetrics.errors import DataError, MissingLibraryError
+
+__all__ = ["end_of", "is_remote", "opened", "remote_files", "stamp_of", "whole_path"]
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]+)://(?P<host>[^/?]*)(?P<path>[^?]*)(?P<query>\?.*)?")
+
+
+class _Place(NamedTuple):
+    """A file or folder in a filesystem."""
+
+    system: Any
+    path: str
+    root: str  #: the URL of what the path begins with
+    top: str  #: and its path
+
+
+def is_remote(path: str) -> bool:
+    """Whether this is a URL, and no path."""
+    return _URL.fullmatch(path) is not None
+
+
+def opened(path: str) -> Any:
+    """A file, to be read from any place."""
+    if not is_remote(path):
+        return open(path, "rb")
+    place = _place(path)
+    return place.system.open_input_file(place.path)
+
+
+def end_of(file: Any) -> int:
+    """The size of an open file; it is read from its end then."""
+    file.seek(0, os.SEEK_END)
+    return int(file.tell())
+
+
+def whole_path(path: str) -> str:
+    """A path, or URL, that means the same in any folder."""
+    return path if is_remote(path) else os.path.abspath(path)
+
+
+def stamp_of(path: str) -> tuple[Any, ...]:
+    """What changes when a file does."""
+    with contextlib.suppress(OSError):  # which reading meets, too
+        if is_remote(path):
+            place = _place(path)
+            info = place.system.get_file_info(place.path)
+            return info.mtime_ns, info.size
+        stat = os.stat(path)
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+    return ()
+
+
+def remote_files(url: str) -> list[str]:
+    """The files that a URL means, as `fleetmetrics.files.find` does: one, those of a folder, or of a pattern.
+
+    Raises:
+        DataError: the place cannot be reached.
+    """
+    fs = arrow("fs")
+    found = _URL.fullmatch(url)
+    assert found
+    fixed, pattern = found["path"], ""
+    if re.search(r"[*\[]", fixed):
+        fixed, pattern = re.split(r"(?<=/)(?=[^/]*[*\[])", found["path"], maxsplit=1)
+    query = found["query"] or ""
+    try:
+        place = _place(f"{found['scheme']}://{found['host']}{fixed}{query}")
+        info = place.system.get_file_info(place.path or "/")
+        if info.type == fs.FileType.File and not pattern:
+            return [url]
+        if info.type == fs.FileType.NotFound:
+            return []
+        entries = place.system.get_file_info(fs.FileSelector(place.path, recursive=True))
+    except OSError as error:
+        raise DataError(f"{url}: it cannot be reached: {error}") from None
+    paths = []
+    for entry in entries:
+        inside = entry.path[len(place.path) :].strip("/")
+        hidden = any(part[:1] in "._" for part in inside.split("/"))
+        if entry.type == fs.FileType.File and (_matches(inside, pattern) if pattern else not hidden):
+            paths.append(f"{place.root}{entry.path[len(place.top) :].lstrip('/')}{query}")
+    return paths
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Whether a pattern means a path, or a folder that it is in."""
+    parts = {"**/": r"(?:[^/.][^/]*/)*", "**": ".*", "*": r"[^/]*"}
+    spelt = re.split(r"(\*\*/|\*\*|\*|\[[^]]+\])", pattern)
+    expression = "".join(parts.get(each, each if each.startswith("[") else re.escape(each)) for each in spelt)
+    return re.fullmatch(f"(?!\\.){expression}(?:/.*)?", path) is not None
+
+
+def _place(url: str) -> _Place:
+    found = _URL.fullmatch(url)
+    assert found
+    root = f"{found['scheme']}://{found['host']}/"
+    system, top = _system(root, found["query"] or "")
+    return _Place(system, f"{top.rstrip('/')}/{found['path'].lstrip('/')}".rstrip("/") or "/", root, top.rstrip("/"))
+
+
+@functools.lru_cache(maxsize=None)
+def _system(root: str, query: str) -> tuple[Any, str]:
+    """What reaches all files of a root, and what their paths there begin with; DataError if nothing does."""
+    fs, pa, scheme = arrow("fs"), arrow(), root.partition("://")[0]
+    host = root[len(scheme) + 3 : -1]
+    try:
+        system, top = fs.FileSystem.from_uri(f"{scheme}://{host}{'' if host else '/'}{query}")
+        return system, top
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ImportError) as error:
+        own = str(error).splitlines()[0]
+    try:
+        fsspec = importlib.import_module("fsspec")
+    except ImportError:
+        raise MissingLibraryError(
+            f"{root}: pyarrow does not open it ({own}), and fsspec is not installed; install it by pip install fsspec, "
+            "or copy the files, or mount them"
+        ) from None
+    try:
+        inner, top = fsspec.core.url_to_fs(root)
+    except ValueError:
+        raise DataError(
+            f"{root}: nothing is known to open {scheme}://; pyarrow opens s3, gs, hdfs and file, fsspec "
+            f"{', '.join(sorted(fsspec.available_protocols())[:40])}"
+        ) from None
+    except ImportError as error:
+        raise MissingLibraryError(f"{root}: {error}") from None
+    return fs.PyFileSystem(fs.FSSpecHandler(inner)), top

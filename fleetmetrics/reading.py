@@ -1,0 +1,123 @@
+"""How data are read, beside which columns are what: which rows, which texts are labels, which numbers are scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Sequence
+
+import numpy as np
+
+from fleetmetrics.arguments import flag_of, positive_of
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.optional import library
+from fleetmetrics.vocabulary import argument
+from fleetmetrics.where import Condition
+
+__all__ = ["Reading"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    r"""How data are read: what `fleetmetrics.files.evaluate` and the command line take beside columns.
+
+    Args:
+        header: the names of the columns of CSV that has no line of names; None: it has one.
+        text: columns of keys whose values stay texts: 007 is "007".
+        where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; the others are left out and counted.
+        positive: the label that is 1, as a text; every other is 0.
+        classes: the names of the classes, as labels hold them, in the order of the scores; they become 0, 1, ...
+        logits: whether predictions are log-odds, of several classes logarithms up to a constant.
+        scale: by what predictions are multiplied.
+
+    Examples:
+        >>> from fleetmetrics import AUC, files
+        >>> with open("/tmp/clicks.tsv", "w") as file:
+        ...     _ = file.write("click\t63.7\tmon\nno\t12\tmon\nno\t99\ttue\n")
+        >>> reading = Reading(header=["y", "p", "day"], where="day != 'tue'", positive="click", scale=0.01)
+        >>> metrics, read = files.evaluate(
+        ...     "/tmp/clicks.tsv", AUC, {"prediction": "p", "label": "y"}, reading=reading)
+        >>> metrics.compute(), read.rows, read.left_out
+        (1.0, 2, 1)
+    """
+
+    header: Sequence[str] | None = None
+    text: Sequence[str] = ()
+    where: str | None = None
+    positive: str | None = None
+    classes: Sequence[str] | None = None
+    logits: bool = False
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, given in (("columns", self.header), ("text", self.text), ("classes", self.classes)):
+            if given is None:
+                continue
+            if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) and each for each in given):
+                raise InvalidInputError(f"{argument(name)} must be a list of texts, not {given!r:.80}")
+            twice = next((each for each in given if given.count(each) > 1), None)
+            if twice is not None:
+                raise InvalidInputError(f"{argument(name)} has {twice!r} {given.count(twice)} times; once is enough")
+        if self.positive is not None and (not isinstance(self.positive, str) or not self.positive):
+            raise InvalidInputError(
+                f"{argument('positive')} must be a text, as data hold it, not {self.positive!r:.80}"
+            )
+        if self.classes is not None and len(self.classes) < 2:
+            raise InvalidInputError(f"{argument('classes')} must name two classes or more, not {list(self.classes)}")
+        flag_of(argument("logits"), self.logits)
+        positive_of(argument("scale"), self.scale)
+        if self.where is not None:
+            self.condition  # noqa: B018  # an error here comes at once
+
+    @cached_property
+    def condition(self) -> Condition | None:
+        """Which rows count; None: all."""
+        return None if self.where is None else Condition(self.where)
+
+    @property
+    def names_labels(self) -> bool:
+        """Whether labels are looked up by their names."""
+        return self.positive is not None or self.classes is not None
+
+    def labels(self, array: Any) -> np.ndarray:
+        """Labels of names: 1 for the positive one, else 0; or the place of each among the classes, -1 for others."""
+        pa = library("pyarrow", "files")
+        if not pa.types.is_dictionary(array.type):
+            array = array.dictionary_encode()
+        values = array.dictionary.to_pylist()
+        if self.classes is None:
+            found = [int(_is_named(value, str(self.positive))) for value in values]
+        else:
+            found = [
+                next((place for place, name in enumerate(self.classes) if _is_named(value, name)), -1)
+                for value in values
+            ]
+        return np.array(found, np.int64)[array.indices.to_numpy(zero_copy_only=False)] if found else np.zeros(0)
+
+    def scores(self, values: np.ndarray) -> np.ndarray:
+        """Predictions ``[n]`` or ``[n, classes]`` of what the data hold."""
+        if self.scale != 1.0:
+            values = np.multiply(values, self.scale, dtype=np.float64)
+        if not self.logits:
+            return values
+        values = np.asarray(values, np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if values.ndim == 1 or values.shape[1] == 1:
+                small = np.exp(-np.abs(values))
+                return np.where(values < 0, small, 1.0) / (1.0 + small)
+            raised = np.exp(values - values.max(axis=1, keepdims=True))
+            return raised / raised.sum(axis=1, keepdims=True)
+
+
+def _is_named(value: Any, name: str) -> bool:
+    """Whether a value of the data is called by this text: numbers by any way to write them, bools by true and false."""
+    if isinstance(value, bool):
+        return name.lower() == str(value).lower()
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if value == name:
+        return True
+    try:
+        return value is not None and float(value) == float(name)
+    except (TypeError, ValueError):
+        return False

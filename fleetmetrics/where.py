@@ -1,0 +1,242 @@
+"""Which rows count, of what is read: conditions such as ``day = '2026-11-01' and n > 3``.
+
+The grammar is the part of SQL's that needs no functions. A comparison with a null is not true.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, Iterator, NamedTuple, Sequence, Union
+
+import numpy as np
+
+from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.optional import library
+from fleetmetrics.vocabulary import argument
+
+__all__ = ["Condition"]
+
+_TOKEN = re.compile(
+    r"""(?P<text>'(?:[^']|'')*')|(?P<column>"(?:[^"]|"")+"|`[^`]+`)|(?P<sign><=|>=|<>|!=|==|[=<>(),])"""
+    r"""|(?P<number>[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])|(?P<word>[^\W\d][\w.]*)"""
+)
+_SIGNS = {"=": "equal", "==": "equal", "!=": "not_equal", "<>": "not_equal", "<": "less", "<=": "less_equal"}
+_SIGNS.update({">": "greater", ">=": "greater_equal"})
+_WORDS = ("and", "or", "not", "in", "is", "null", "true", "false")
+_HOW = "write it like day = '2026-11-01' and (n > 3 or slot in ('feed', 'news')) and note is not null"
+
+Literal = Union[str, int, float, bool]
+
+
+class _Test(NamedTuple):
+    """A column against literals; none: whether it is null."""
+
+    column: str
+    sign: str
+    literals: Sequence[Literal]
+
+    def flags(self, table: Any) -> Any:
+        pc, column = library("pyarrow.compute", "files"), table.column(self.column).combine_chunks()
+        if not self.literals:
+            return pc.is_null(column)
+        types = library("pyarrow", "files").types
+        if types.is_dictionary(column.type):  # each text is compared once, however many rows have it
+            return pc.take(self._of(column.dictionary), column.indices)
+        return self._of(column)
+
+    def _of(self, array: Any) -> Any:
+        pc = library("pyarrow.compute", "files")
+        found = [getattr(pc, self.sign)(array, self._fitted(each, array.type)) for each in self.literals]
+        flags = found[0]
+        for each in found[1:]:
+            flags = pc.or_kleene(flags, each)
+        return flags
+
+    def _fitted(self, literal: Literal, kind: Any) -> Any:
+        """A literal as a value that compares with a column; DataError if none does."""
+        pa = library("pyarrow", "files")
+        types = pa.types
+        texts = [types.is_string, types.is_large_string, types.is_temporal]
+        numbers = [types.is_integer, types.is_floating, types.is_decimal]
+        fits = {str: texts, bool: [types.is_boolean], int: numbers, float: numbers}[type(literal)]
+        if types.is_null(kind):
+            return pa.scalar(None, kind)
+        if any(each(kind) for each in fits):
+            try:
+                return pa.scalar(literal).cast(kind) if types.is_temporal(kind) else pa.scalar(literal)
+            except pa.ArrowException:
+                pass
+        shown = f"'{literal}'" if isinstance(literal, str) else str(literal).lower()
+        how = "write it as one" if any(each(kind) for each in (*numbers, types.is_temporal)) else "write it as a text"
+        raise DataError(f"{argument('where')} compares column {self.column!r}, of {kind}, with {shown}; {how}")
+
+
+class _Not(NamedTuple):
+    """The opposite."""
+
+    part: Any
+
+    def flags(self, table: Any) -> Any:
+        return library("pyarrow.compute", "files").invert(self.part.flags(table))
+
+
+class _Both(NamedTuple):
+    """Two tests, by ``and_kleene`` or ``or_kleene``."""
+
+    by: str
+    one: Any
+    other: Any
+
+    def flags(self, table: Any) -> Any:
+        both = self.one.flags(table), self.other.flags(table)
+        return getattr(library("pyarrow.compute", "files"), self.by)(*both)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    place: int
+
+
+class Condition:
+    """A condition on the columns of a row.
+
+    Args:
+        text: tests of columns with literals, ``= != < <= > >=``, ``in (...)``, ``between ... and ...``, ``is null``,
+            with ``and``, ``or``, ``not`` and brackets. Texts are in single quotes, names that are no words in double
+            ones.
+
+    Raises:
+        InvalidInputError: it cannot be read; with the place.
+
+    Examples:
+        >>> import pyarrow
+        >>> table = pyarrow.table({"day": ["mon", "tue", None], "n": [1, 5, 7]})
+        >>> Condition("day = 'tue' or n < 3").flags(table).tolist()
+        [True, True, False]
+    """
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidInputError(f"{argument('where')} must be a condition, not {text!r:.80}; {_HOW}")
+        self.text = text
+        self._tokens = list(self._split())
+        self._next = 0
+        self._tests: list[_Test] = []
+        self._root = self._joined("or", lambda: self._joined("and", self._negated))
+        if self._token.kind != "end":
+            raise self._wrong("'and', 'or' or the end")
+        #: The columns that it looks at, each once.
+        self.names = list(dict.fromkeys(test.column for test in self._tests))
+
+    def kind(self, name: str) -> type | None:
+        """Of what kind the literals are that a column is compared with; None: of none."""
+        return next((type(test.literals[0]) for test in self._tests if test.column == name and test.literals), None)
+
+    def flags(self, table: Any) -> np.ndarray:
+        """For which rows of an Arrow table it holds."""
+        found = self._root.flags(table)
+        return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), bool)
+
+    # -- reading the text -----------------------------------------------------------------------------------
+
+    def _split(self) -> Iterator[_Token]:
+        place = 0
+        while self.text[place:].strip():
+            place += len(self.text[place:]) - len(self.text[place:].lstrip())
+            found = _TOKEN.match(self.text, place)
+            if found is None:
+                raise InvalidInputError(self._at(place, "cannot be read"))
+            kind, text = str(found.lastgroup), found[0]
+            if kind == "word" and text.lower() in (*_WORDS, "between"):
+                kind, text = "key", text.lower()
+            yield _Token(kind, text, place)
+            place = found.end()
+        yield _Token("end", "", len(self.text))
+
+    @property
+    def _token(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _taken(self, *texts: str) -> str:
+        """The next token, if it is a sign or a word of the grammar among these; or nothing."""
+        token = self._token
+        if token.kind not in ("sign", "key") or token.text not in texts:
+            return ""
+        self._next += 1
+        return token.text
+
+    def _needed(self, text: str) -> None:
+        if not self._taken(text):
+            raise self._wrong(repr(text))
+
+    def _at(self, place: int, what: str) -> str:
+        where = f"at {self.text[place:]!r:.30}" if self.text[place:].strip() else "at its end"
+        return f"{argument('where')} {self.text!r}: {where} it {what}; {_HOW}"
+
+    def _wrong(self, wanted: str) -> InvalidInputError:
+        return InvalidInputError(self._at(self._token.place, f"should have {wanted}"))
+
+    def _joined(self, word: str, part: Callable[[], Any]) -> Any:
+        found = part()
+        while self._taken(word):
+            found = _Both(f"{word}_kleene", found, part())
+        return found
+
+    def _negated(self) -> Any:
+        if self._taken("not"):
+            return _Not(self._negated())
+        if self._taken("("):
+            found = self._joined("or", lambda: self._joined("and", self._negated))
+            self._needed(")")
+            return found
+        return self._test()
+
+    def _test(self) -> Any:
+        column = self._column()
+        if self._taken("is"):
+            opposite = self._taken("not")
+            self._needed("null")
+            return self._made(column, "is_null", [], bool(opposite))
+        opposite = self._taken("not")
+        if self._taken("in"):
+            self._needed("(")
+            literals = [self._literal()]
+            while self._taken(","):
+                literals.append(self._literal())
+            self._needed(")")
+            return self._made(column, "equal", literals, bool(opposite))
+        if self._taken("between"):
+            low = self._made(column, "greater_equal", [self._literal()])
+            self._needed("and")
+            both = _Both("and_kleene", low, self._made(column, "less_equal", [self._literal()]))
+            return _Not(both) if opposite else both
+        sign = "" if opposite else self._taken(*_SIGNS)
+        if not sign:
+            raise self._wrong("'in' or 'between'" if opposite else "=, !=, <, <=, >, >=, 'in', 'between' or 'is'")
+        return self._made(column, _SIGNS[sign], [self._literal()])
+
+    def _made(self, column: str, sign: str, literals: Sequence[Literal], opposite: bool = False) -> Any:
+        test = _Test(column, sign, literals)
+        self._tests.append(test)
+        return _Not(test) if opposite else test
+
+    def _column(self) -> str:
+        token = self._token
+        if token.kind not in ("word", "column"):
+            raise self._wrong("the name of a column")
+        self._next += 1
+        quote = token.text[0]
+        return token.text[1:-1].replace('""', '"') if quote == '"' else token.text.strip("`")
+
+    def _literal(self) -> Literal:
+        token = self._token
+        word = self._taken("true", "false")
+        if word:
+            return word == "true"
+        if token.kind not in ("text", "number"):
+            raise self._wrong("a number, a text in single quotes, true or false")
+        self._next += 1
+        if token.kind == "text":
+            return token.text[1:-1].replace("''", "'")
+        return int(token.text) if re.fullmatch(r"[-+]?\d+", token.text) else float(token.text)
