@@ -17,7 +17,7 @@ from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Evaluated, evaluate_file, find, together
 from fleetmetrics.files.one_file import of_tables
 from fleetmetrics.files.parts import Part, as_one
-from fleetmetrics.files.pieces import gathered
+from fleetmetrics.files.row_pieces import gathered
 from fleetmetrics.partial import closed_by
 
 __all__ = ["WAY", "Part", "Plan", "joined", "paths_of", "tree"]

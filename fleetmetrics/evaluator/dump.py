@@ -17,7 +17,7 @@ from fleetmetrics.evaluator.engine_metric import BaseMetric, logger, to_cpu
 from fleetmetrics.evaluator.registry import ENGINE
 from fleetmetrics.files import find
 from fleetmetrics.files.formats import pieces_of
-from fleetmetrics.files.pieces import Piece
+from fleetmetrics.files.row_pieces import Piece
 from fleetmetrics.records.batches import are_alike
 from fleetmetrics.serial.container import whole_file
 from fleetmetrics.xp import is_eager_tensor, namespace, to_host

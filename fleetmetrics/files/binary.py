@@ -12,8 +12,8 @@ import numpy as np
 
 from fleetmetrics.dataframes import Columns, array_of, arrow, is_list
 from fleetmetrics.errors import DataError
-from fleetmetrics.files.pieces import FEW, Bad, Format, Piece, Source, gathered, rows_at_once
 from fleetmetrics.files.places import is_remote, opened
+from fleetmetrics.files.row_pieces import FEW, Bad, Format, Piece, Source, gathered, rows_at_once
 
 __all__ = ["NPZ", "Arrow", "Parquet"]
 

@@ -18,8 +18,8 @@ from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import DataError, FleetMetricsError
 from fleetmetrics.files.binary import NPZ, Arrow, Parquet
 from fleetmetrics.files.lines import CSV, HEAD, JSONLines
-from fleetmetrics.files.pieces import Bad, Format, Piece, Source
 from fleetmetrics.files.places import end_of, opened
+from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["FORMATS", "known_formats", "piece_of", "pieces_of", "rows_of"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import DataError
-from fleetmetrics.files.pieces import Bad, Format, Piece, Source
+from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["CSV", "HEAD", "JSONLines"]

@@ -17,8 +17,8 @@ from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, piece_of, pieces_of
 from fleetmetrics.files.parts import EXAMPLES, Evaluated, Read, Source
 from fleetmetrics.files.passes import Share
-from fleetmetrics.files.pieces import Piece
 from fleetmetrics.files.places import end_of, opened, stamp_of, whole_path
+from fleetmetrics.files.row_pieces import Piece
 from fleetmetrics.logs import progress as shown
 from fleetmetrics.reading import Reading
 

@@ -130,9 +130,9 @@ def test_of_many_rows_at_fault_five_are_described(tmp_path):
 
 
 def test_the_place_counts_over_all_pieces(tmp_path, monkeypatch):
-    from fleetmetrics.files import pieces
+    from fleetmetrics.files import row_pieces
 
-    monkeypatch.setattr(pieces, "_ROWS", 1000)
+    monkeypatch.setattr(row_pieces, "_ROWS", 1000)
     score = np.full(5000, 0.5)
     score[4321] = np.nan
     pq.write_table(pa.table({"p": score, "y": np.arange(5000) % 2}), tmp_path / "a.parquet", row_group_size=700)
@@ -290,9 +290,9 @@ def test_what_was_made_of_other_files_is_kept(tmp_path):
 
 
 def test_no_thread_stays_when_a_file_is_refused(tmp_path, monkeypatch):
-    from fleetmetrics.files import pieces
+    from fleetmetrics.files import row_pieces
 
-    monkeypatch.setattr(pieces, "_ROWS", 100)
+    monkeypatch.setattr(row_pieces, "_ROWS", 100)
     before = threading.active_count()
     pq.write_table(pa.table({"p": np.full(5000, 7.0), "y": np.zeros(5000)}), tmp_path / "a.parquet")
     refused(tmp_path / "a.parquet")

@@ -173,7 +173,7 @@ def test_what_was_read_of_parts_adds_up():
 
 
 def test_a_piece_ends_where_its_rows_or_its_bytes_are_enough(monkeypatch):
-    from fleetmetrics.files import pieces as module
+    from fleetmetrics.files import row_pieces as module
 
     def pieces(rows, size):
         monkeypatch.setattr(module, "_ROWS", rows)
