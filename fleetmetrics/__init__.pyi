@@ -41,7 +41,7 @@ from fleetmetrics.errors import UndefinedMetricWarning as UndefinedMetricWarning
 from fleetmetrics.errors import UnknownNameError as UnknownNameError
 from fleetmetrics.evaluation import EvaluationResult as EvaluationResult
 from fleetmetrics.evaluation import evaluate as evaluate
-from fleetmetrics.evaluation.streams import ConsistencyResult as ConsistencyResult
+from fleetmetrics.evaluation.steps import ConsistencyResult as ConsistencyResult
 from fleetmetrics.evaluation.streams import consistency as consistency
 from fleetmetrics.formulas.bootstrap import BootstrapResult as BootstrapResult
 from fleetmetrics.formulas.differences import Difference as Difference

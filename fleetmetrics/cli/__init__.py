@@ -287,7 +287,8 @@ def _states(args: argparse.Namespace) -> _Outcome:
 
 def _consistency(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.evaluation.conditions import failed
-    from fleetmetrics.evaluation.streams import ConsistencyResult, consistency
+    from fleetmetrics.evaluation.steps import ConsistencyResult
+    from fleetmetrics.evaluation.streams import consistency
 
     streams: dict[str, str] = {}
     for each in args.streams:

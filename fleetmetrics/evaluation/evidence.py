@@ -6,7 +6,6 @@ curve is tested by the histograms that it holds anyway. Other metrics, and areas
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Iterable, Mapping, NamedTuple, Sequence
@@ -16,14 +15,15 @@ import numpy as np
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words
 from fleetmetrics.batch.keys import keys_of
-from fleetmetrics.batch.lanes import Groups
+from fleetmetrics.formulas.intervals import moments_of, products
 from fleetmetrics.formulas.slices import SliceTests, areas_against_whole, inflation_of_areas, quotients_against_whole
-from fleetmetrics.metric import Metric
+from fleetmetrics.metric import Linear, Metric
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
+from fleetmetrics.wrappers.spreads import sums_in, terms_of, terms_of_groups, without_weight
 from fleetmetrics.wrappers.wrapper import Wrapper
 from fleetmetrics.xp import numpy_ops
 
@@ -35,8 +35,6 @@ _GROUPS = 1024
 _FEW_GROUPS, _FEW_BUCKETS = 512, 128
 #: In how many groups a slice has a quotient of its own.
 _MANY = 30
-#: Where the sum of squares is this small a part of what it is a difference of, nothing is left of it but rounding.
-_ROUNDED = 1e-10
 
 
 class Tested(NamedTuple):
@@ -191,18 +189,9 @@ class _OfQuotients(Evidence):
         return Tested(tests, ends[0], ends[1], needs)
 
 
-def _products(n: Any, d: Any) -> np.ndarray:
-    """The products whose sums make those of the squares and cubes of ``n - R d``, for any R: ``[7, units]``."""
-    return np.stack([n * n, n * d, d * d, n * n * n, n * n * d, n * d * d, d * d * d])
-
-
 def _residuals(products: Any, sums: Any) -> tuple[float, float]:
-    """The sums of squares and cubes of ``n - R d``, where R is the quotient of the sums; 0 if rounding hides them."""
-    quotient = sums[0] / sums[1] if sums[1] else 0.0
-    signs = np.array([1, -2, 1, 1, -3, 3, -1]) * quotient ** np.array([0, 1, 2, 0, 1, 2, 3])
-    terms = signs * np.asarray(products, np.float64)
-    square, cube = terms[:3].sum().item(), terms[3:].sum().item()
-    return (square, cube) if square > _ROUNDED * np.abs(terms[:3]).sum() else (0.0, 0.0)
+    """The sums of squares and cubes of ``n - R d``, where R is the quotient of the sums."""
+    return moments_of(products, (1.0, -sums[0] / sums[1] if sums[1] else 0.0))
 
 
 class _OfRows(_OfQuotients):
@@ -224,33 +213,18 @@ class _Sums(_Kept):
     """The numerator and the denominator of a metric."""
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        states, quotient = self.metric.states.items(), self.metric.quotient
-        assert quotient is not None
-        return [
-            sum(float((values[state] * part[name]).sum()) for name, state in states if name in part)
-            for part in (quotient.numerator, quotient.denominator)
-        ]
+        return sums_in(values, self.metric, _linear(self.metric))
 
 
-def _of_rows(metric: Metric, batch: Batch) -> np.ndarray:
-    """What each row adds to the numerator and to the denominator: ``[2, rows]``."""
-    rows = copy.copy(batch)
-    rows.lanes = None
-    size = len(rows.each)
-    rows = rows.in_lanes(Groups(rows.xp, np.arange(size), size))
-    names, quotient = {state: name for name, state in metric.states.items()}, metric.quotient
+def _linear(metric: Metric) -> Linear:
+    """The numerator and the denominator."""
+    quotient = metric.quotient
     assert quotient is not None
-    found = np.zeros((2, size))
-    for state, (indices, amount) in metric.statistics(rows):
-        for place, part in enumerate((quotient.numerator, quotient.denominator)):
-            if names[state] in part:
-                times = np.asarray(part[names[state]], np.float64)[tuple(indices[1:])]
-                found[place] += times if amount is None else times * amount
-    return found
+    return quotient.linear
 
 
 class _Products(_Kept):
-    """The products of `_products`, summed over rows; and how many rows count for something."""
+    """The `products` of both, summed over rows; and how many rows count for something."""
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
         self.metric.adopt(prefix, Shared())
@@ -258,8 +232,8 @@ class _Products(_Kept):
         return (self._all,)
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        n, d = _of_rows(self.metric, batch)
-        sums = _products(n, d).sum(axis=1)
+        n, d = (np.asarray(each, np.float64) for each in terms_of(self.metric, batch, _linear(self.metric)))
+        sums = products([n, d]).sum(axis=1)
         return [(self._all, np.append(sums, np.count_nonzero((n != 0) | (d != 0))))]
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
@@ -277,7 +251,7 @@ class _OfUsers(_OfQuotients):
             units = np.where(filled < _GROUPS, -_GROUPS * np.log1p(-filled / _GROUPS), 8 * _GROUPS)
         sums = np.stack([n.sum(axis=1), d.sum(axis=1)], 1)
         all_sums, squares, cubes = sums.sum(axis=0), 0.0, 0.0
-        for each, own, number in zip(_products(n, d).sum(axis=2).T, sums, filled):
+        for each, own, number in zip(products([n, d]).sum(axis=2).T, sums, filled):
             many = number >= _MANY  # then by its own quotient, or a bad slice would hide others
             square, cube = _residuals(each, own if many else all_sums)
             squares += square * float(number / (number - 1)) if many else square
@@ -298,11 +272,9 @@ class _SumsOfUsers(_Kept):
         return self._both
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        group = _groups(batch, _GROUPS)
-        plain = copy.copy(batch)
-        plain.weight = None  # which is in the amounts
-        amounts = zip(self._both, _of_rows(self.metric, batch))
-        return [(state, plain.histogram(group, amount=amount)) for state, amount in amounts]
+        group, plain = _groups(batch, _GROUPS), without_weight(batch)
+        amounts = zip(self._both, terms_of(self.metric, batch, _linear(self.metric)))
+        return [(state, plain.histogram(group, amount=np.asarray(each, np.float64))) for state, each in amounts]
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return np.stack([values[state] for state in self._both])
@@ -340,7 +312,7 @@ class _Grouped(GroupedMetric):
 
 
 class _GroupSums(_Grouped):
-    """The numerator and the denominator, the products of `_products`, and how many groups count for something."""
+    """The numerator and the denominator, their `products`, and how many groups count for something."""
 
     counts: ClassVar[tuple[str, ...]] = ("units",)  # type: ignore[misc]
 
@@ -348,22 +320,13 @@ class _GroupSums(_Grouped):
         return {f"sum_{place}": () for place in range(9)}
 
     def of_groups(self, records: Records) -> dict[str, Any]:
-        found, quotient = self.metric.of_groups(records), self.metric.quotient
-        n, d = (
-            np.ldexp(_of(part, found), found.get("exponent", 0)) for part in (quotient.numerator, quotient.denominator)
-        )
-        sums = {f"sum_{place}": each for place, each in enumerate([n, d, *_products(n, d)])}
+        found = self.metric.of_groups(records)
+        n, d = np.ldexp(terms_of_groups(found, _linear(self.metric)), found.get("exponent", 0))
+        sums = {f"sum_{place}": each for place, each in enumerate([n, d, *products([n, d])])}
         return {**sums, "units": (n != 0) | (d != 0)}
 
     def formula(self, units: int, **sums: Any) -> Any:
         return [*(float(each) for each in sums.values()), units]
-
-
-def _of(part: Mapping[str, Any], found: Mapping[str, Any]) -> np.ndarray:
-    """The part of a quotient, of each group."""
-    ((name, times),) = part.items()
-    each: np.ndarray = np.asarray(found[name], np.float64) * times
-    return each.reshape(-1, each.shape[-1])[0]
 
 
 class GroupCount(_Grouped):

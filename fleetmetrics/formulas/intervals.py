@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from statistics import NormalDist
 from typing import Any, Mapping, NamedTuple, Sequence
@@ -80,16 +81,36 @@ def of_samples(products: Any, terms: Any, slopes: Sequence[float], samples: int)
         slopes: the derivatives.
         samples: how many add to the sums.
     """
+    square, cube = moments_of(products, slopes)
     pairs, triples = monomials(len(terms))
-    parts = np.asarray(products, np.float64) * [_factor(slopes, each) for each in (*pairs, *triples)]
-    square, cube = parts[: len(pairs)].sum().item(), parts[len(pairs) :].sum().item()
-    if not square > _ROUNDED * np.abs(parts[: len(pairs)]).sum():
-        square = cube = 0.0
     known = dict(zip((*pairs, *triples), products))
     events = [
         _events(known[k, k], known[k, k, k]) for k in range(len(terms))
     ]  # of the sums, which may hide in the value
     return _of_units(square, samples, samples, min(_events(square, cube), *events) / EVENTS, "samples")
+
+
+def moments_of(products: Any, slopes: Sequence[float]) -> tuple[float, float]:
+    """The sums of the squares and of the cubes of ``sum_k g_k x_ik``, of the sums of `products`; 0 if all is rounding.
+
+    Args:
+        products: summed over samples.
+        slopes: g.
+    """
+    pairs, triples = monomials(len(slopes))
+    parts = np.asarray(products, np.float64) * [_factor(slopes, each) for each in (*pairs, *triples)]
+    square, cube = parts[: len(pairs)].sum().item(), parts[len(pairs) :].sum().item()
+    return (square, cube) if square > _ROUNDED * np.abs(parts[: len(pairs)]).sum() else (0.0, 0.0)
+
+
+def products(terms: Sequence[Any]) -> np.ndarray:
+    """The products of two, and of three, terms of each sample, in the order of `monomials`: ``[products, samples]``.
+
+    Args:
+        terms: arrays ``[samples]``.
+    """
+    pairs, triples = monomials(len(terms))
+    return np.stack([functools.reduce(np.multiply, [terms[k] for k in each]) for each in (*pairs, *triples)])
 
 
 def _events(square: float, cube: float) -> float:

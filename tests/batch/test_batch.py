@@ -198,9 +198,10 @@ def test_a_statistic_is_computed_once_per_batch_and_setting():
 
 
 def test_what_a_requirement_has_computed_is_forgotten_when_samples_are_dropped():
-    below = Requirement("prediction", "below 5", lambda batch: batch.values < 5)
+    below = Requirement("prediction", "below 5", lambda batch: (batch.values < 5) & (batch.number > 0))
     batch = Batch([1.0, 9.0, 3.0, 4.0], [0, 1, 1, 0], mask=[1, 0, 1, 1])
     batch.check([below], True)
+    assert batch.number == 3
     assert batch.values.tolist() == [1.0, 3.0, 4.0] and batch.targets.tolist() == [0.0, 1.0, 0.0]
 
 

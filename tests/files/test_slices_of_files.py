@@ -202,6 +202,18 @@ def test_which_slices_are_kept_depends_on_the_rows_and_not_on_files_or_processes
     assert found[0] == found[1] == found[2] == found[3] and len(found[0]["n"]) == 21
 
 
+@pytest.mark.parametrize(
+    "slot", [["b", "c", "b", "c", "a", "d"], [7, 9, 7, 9, -1, 11], ["b", None, "b", None, "a", "d"]]
+)
+def test_of_equally_many_rows_those_of_the_smallest_keys_are_kept(tmp_path, slot):
+    for place, part in enumerate((slot[::-1], slot)):
+        parquet(tmp_path / f"{place}.parquet", slot=part)
+    for most in (1, 2, 3):
+        found = files.evaluate(tmp_path, all_keys, COLUMNS, max_slices=most).metrics.compute()["n"]
+        order = sorted(set(slot), key=lambda key: (-slot.count(key), key is not None, key))
+        assert found == {**{key: 2 * slot.count(key) for key in order[:most]}, "other": found["other"]}
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("several", [True, False])
 def test_keys_that_become_too_many_only_later_are_chosen_alike(many, tmp_path, processes, several):
