@@ -212,6 +212,11 @@ class Metric(Accumulator[Value]):
     declared: tuple[Declared, ...] = ()
     #: Which values are the better ones, "higher" or "lower"; "": neither, or it is no single number.
     better: ClassVar[str] = ""
+    #: What `compute` gives: a "number" (or one for each class or k), or no number: a "curve", a "point" of one,
+    #: "counts", "parts", "slices".
+    gives: ClassVar[str] = "number"
+    #: The function of `fleetmetrics.plot` that draws it; "": none does.
+    picture: str = ""
 
     def __init__(self, **common: Unpack[Common]) -> None:
         super().__init__(**common)

@@ -8,16 +8,29 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import re
-from typing import Iterator
+from typing import Any, Iterator
 
-__all__ = ["RESERVED", "SIZES", "VERDICTS", "argument", "as_options", "in_shell", "names_in", "separated"]
+__all__ = ["RESERVED", "SIZES", "VERDICTS", "argument", "as_options", "described", "in_shell", "names_in", "separated"]
 
 #: What is said of a slice, the most important first.
 VERDICTS = ("worse", "different", "better", "within chance", "too few")
 #: What is counted of a slice, and of the whole, beside rows.
 SIZES = ("positives", "users", "queries")
 #: What a result has beside the values of metrics.
-RESERVED = ("asked", "at_k", "baseline", "data", "explained", "others", "rows", "slices", "verdicts", "warnings")
+RESERVED = (
+    "about",
+    "asked",
+    "at_k",
+    "baseline",
+    "conditions",
+    "data",
+    "explained",
+    "others",
+    "rows",
+    "slices",
+    "verdicts",
+    "warnings",
+)
 
 _OPTIONS = contextvars.ContextVar("fleetmetrics_options", default=False)
 
@@ -64,3 +77,10 @@ def names_in(text: str, separator: str = ",") -> list[str]:
     parts = separated(text, separator)
     quoted = re.compile(r'"((?:[^"]|"")*)"')
     return [found[1].replace('""', '"') if found else part for part, found in zip(parts, map(quoted.fullmatch, parts))]
+
+
+def described(metric: Any) -> dict[str, str]:
+    """What a result says about a metric: its class, which values are better, and what it is, in a line."""
+    kind = type(metric)
+    what = (kind.__doc__ or "").partition("\n")[0].replace("`", "")
+    return {"kind": kind.__name__, "better": getattr(metric, "better", ""), "definition": what}

@@ -116,11 +116,31 @@ def residuals() -> Any:
     return plot.residuals(metric)
 
 
+def predicted_actual() -> Any:
+    random = np.random.default_rng(7)
+    place = np.linspace(0.5, 6, 12)
+    error = 0.05 + 0.03 * place
+    return plot.predicted_actual(
+        {"predicted": place, "actual": 0.4 + 0.85 * place + error * random.normal(size=12), "error": error}
+    )
+
+
+def over_time() -> Any:
+    days: dict[str, dict[str, Any]] = {"new": {}, "old": {}}
+    for day in range(8):
+        part = slice(5000 * day, 5000 * (day + 1))
+        for name, score in (("new", CLICKS.score), ("old", CLICKS.old)):
+            found = held(fm.Interval(fm.AUC()), score[part], CLICKS.label[part]).compute()
+            days[name][f"11-{15 + day}"] = found
+    return plot.over_time(days["old"], plot.over_time(days["new"], label="AUC, new"), label="AUC, old")
+
+
 PICTURES: dict[str, Callable[[], Any]] = {
     "roc": roc,
     "roc_band": lambda: plot.roc(held(fm.AUC(buckets=16, spacing="linear"))),
     "precision_recall": lambda: plot.precision_recall(held(fm.AveragePrecision())),
     "calibration": lambda: plot.calibration(held(fm.CalibrationCurve(bins=12))),
+    "calibration_mass": lambda: plot.calibration(held(fm.AUC(), CLICKS.score**2)),
     "calibration_log": lambda: plot.calibration(held(fm.CalibrationCurve(bins=[0, 0.003, 0.01, 0.03, 0.1, 0.3, 1]))),
     "score_histogram": lambda: plot.score_histogram(held(fm.AUC())),
     "gain": lambda: plot.gain(held(fm.CumulativeGain())),
@@ -128,6 +148,8 @@ PICTURES: dict[str, Callable[[], Any]] = {
     "threshold_sweep": threshold_sweep,
     "confusion_matrix": confusion_matrix,
     "over_passes": over_passes,
+    "over_time": over_time,
+    "predicted_actual": predicted_actual,
     "slices": slices,
     "by_worker": by_worker,
     "at_k": at_k,

@@ -343,7 +343,7 @@ def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] 
     held = failed(args.fail_if, found)
     with _of_the_data():
         if args.html:
-            result.to_html(args.html, args.lang)
+            result.to_html(args.html, args.lang, args.fail_if)
         _print(lambda: show(found, args.form))
     return _Outcome(1 if held else 0, "\n".join(held))
 

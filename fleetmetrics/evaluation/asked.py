@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from fleetmetrics.arguments import choice_of, number_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.evaluation.counted import Errors, Joined, Positives, Rows
+from fleetmetrics.evaluation.counted import Actual, Errors, Joined, Positives, Rows
 from fleetmetrics.evaluation.evidence import Evidence, GroupCount, evidence_of
 from fleetmetrics.evaluation.named import TASKS, Named, named, separated
 from fleetmetrics.evaluation.probe import Probe, Slices
@@ -18,7 +17,7 @@ from fleetmetrics.files import ROW
 from fleetmetrics.metric import Metric
 from fleetmetrics.reading import Reading
 from fleetmetrics.record_metric import GroupedMetric
-from fleetmetrics.vocabulary import argument, names_in
+from fleetmetrics.vocabulary import argument, described, names_in
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced
 
@@ -28,10 +27,8 @@ __all__ = ["Asked"]
 _OTHER = "(other)"
 #: Of an area there is a histogram for each draw: so few buckets are enough for an interval's width.
 _COARSE = {"buckets": 512, "tolerance": None}
-#: Metrics whose values are no numbers: they have no interval.
-_NO_NUMBER = re.compile("Curve|Sweep|Lift|Gain|Histogram|Matrix|StatScores|Decomposition")
 #: What a report draws of these metrics of ranked answers, and at how many places.
-_AT_PLACES, _PLACES = ("hit_rate", "precision", "recall"), [1, 3, 10, 30, 100]
+_AT_PLACES, _PLACES = ("ndcg", "hit_rate", "precision", "recall"), [1, 3, 10, 30, 100]
 
 
 @dataclass(frozen=True)
@@ -198,6 +195,10 @@ class Asked:
         metric: Metric = self._made(next(iter(self.named.values())))
         return metric
 
+    def about(self) -> dict[str, dict[str, str]]:
+        """What each metric is, and which values are better."""
+        return {key: described(self._made(each)) for key, each in self.named.items()}
+
     @functools.cached_property
     def evidence(self) -> Evidence | None:
         """How the metric that ranks the slices is tested; None: it is not, or there are no slices."""
@@ -225,6 +226,7 @@ class Asked:
             self.evidence.of_whole() if self.evidence else None,
             at_k,
             Errors() if self.task == "regression" else None,
+            Actual() if self.task == "regression" else None,
             Joined() if "id" in self.columns else None,
         )
 
@@ -251,7 +253,7 @@ class Asked:
         kept = made.record_metrics()  # those of all samples at once add up nothing of which a draw takes more or less
         if any(not isinstance(each, GroupedMetric) or each.table.order != ids for each in kept):
             return None
-        if _NO_NUMBER.search(made.kind_name()):
+        if made.gives != "number":
             return None
         if ids is not None:
             made = self._made(metric, **_COARSE)

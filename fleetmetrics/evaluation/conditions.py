@@ -7,19 +7,39 @@ import difflib
 import math
 import operator
 import re
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.vocabulary import argument, in_shell
 
-__all__ = ["ConditionError", "failed"]
+__all__ = ["Checked", "ConditionError", "checked", "failed"]
 
 _CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
+#: What a result says beside numbers.
+_NOT_ASKED = ("asked.", "about.")
 _SIGNS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 
 class ConditionError(InvalidInputError):
     """A condition cannot be read, or the result has no number of that name."""
+
+
+class Checked(NamedTuple):
+    """A condition, and what became of it.
+
+    Args:
+        condition: its text.
+        path: of the number.
+        value: None: it is undefined.
+        fails: whether the condition holds, or the number is undefined: then the result is not good enough.
+        said: of one that fails.
+    """
+
+    condition: str
+    path: str
+    value: float | None
+    fails: bool
+    said: str
 
 
 def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[str]:
@@ -33,20 +53,26 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[s
     Raises:
         ConditionError: a condition cannot be read, or the result has no number of that name.
     """
+    return [each.said for each in checked(texts, result, unfilled) if each.fails]
+
+
+def checked(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[Checked]:
+    """Each condition, and whether it holds; arguments and errors as for `failed`."""
     there = dict(_by_path(result)) if texts else {}
-    there = {name: each for name, each in there.items() if name != "baseline" and not name.startswith("asked.")}
-    said = []
+    there = {name: each for name, each in there.items() if name != "baseline" and not name.startswith(_NOT_ASKED)}
+    found = []
     for text in texts:
         path, sign, number = _parsed(text)
         name, value = _quoted(text), there.get(path, "")
         if value is None:
-            said.append(f"{name} fails: {path} is undefined")
-        elif _is_number(value) and getattr(operator, _SIGNS[sign])(value, number):
+            found.append(Checked(text, path, None, True, f"{name} fails: {path} is undefined"))
+        elif _is_number(value):
             away = f", {abs(value - number):.6g} {'below' if value < number else 'above'}" if value != number else ""
-            said.append(f"{name} holds: {path} is {value:.6g}{away}")
-        elif not _is_number(value) and not path.startswith(tuple(f"{each}." for each in unfilled)):
+            fails = getattr(operator, _SIGNS[sign])(value, number)
+            found.append(Checked(text, path, value, fails, f"{name} holds: {path} is {value:.6g}{away}"))
+        elif not path.startswith(tuple(f"{each}." for each in unfilled)):
             raise _unknown(name, path, there, result)
-    return said
+    return found
 
 
 def _quoted(text: Any) -> str:

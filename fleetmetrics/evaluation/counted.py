@@ -15,10 +15,10 @@ from fleetmetrics.metrics.aggregation import Count
 from fleetmetrics.metrics.regression.differences import signed_error
 from fleetmetrics.xp.score_buckets import log_odds, odds_bounds
 
-__all__ = ["Errors", "Joined", "Positives", "Rows"]
+__all__ = ["Actual", "Errors", "Joined", "Positives", "Rows"]
 
-#: Of errors, for each sign.
-_BINS = 4096
+#: Of errors and predictions, for each sign; and groups of predictions, at most.
+_BINS, _GROUPS = 4096, 20
 
 
 class Rows(Count):
@@ -51,18 +51,73 @@ class Errors(Metric):
     declared = (Declared("cells", (2 * _BINS - 1,)),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
-        error, layout = signed_error(batch), log_odds(_BINS)
-        place = np.abs(error).view(np.int64)
-        place >>= layout.shift
-        place -= layout.first
-        place.clip(0, _BINS - 1, out=place)
-        np.negative(place, out=place, where=error < 0)
-        place += _BINS - 1
-        return {"cells": batch.histogram(place)}
+        return {"cells": batch.histogram(_cell(signed_error(batch)))}
 
     def formula(self, cells: np.ndarray) -> Any:  # noqa: D102
-        bounds = odds_bounds(_BINS)
-        return histogram_counts(cells, [*-bounds[::-1], *bounds])
+        return histogram_counts(cells, _edges())
+
+
+class Actual(Metric):
+    """What was true on average, by prediction: the number, the sum of the labels and that of their squares by cell.
+
+    Cells are those of `Errors`, of which groups of equal size are made in the end.
+    """
+
+    requirements = ("finite_prediction", "finite_label")
+    picture = "predicted_actual"
+    gives = "curve"
+    declared = (
+        Declared("number", (2 * _BINS - 1,)),
+        Declared("label", (2 * _BINS - 1,), "float64"),
+        Declared("square", (2 * _BINS - 1,), "float64"),
+    )
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
+        place, label = _cell(np.asarray(batch.values, np.float64)), np.asarray(batch.targets, np.float64)
+        sums = {"label": label, "square": label * label}
+        return {
+            "number": batch.histogram(place),
+            **{name: batch.histogram(place, amount=amount) for name, amount in sums.items()},
+        }
+
+    def formula(self, number: np.ndarray, label: np.ndarray, square: np.ndarray) -> Any:
+        """The groups; a prediction is taken for the middle of its cell, and weighted ones have no standard error."""
+        used, edges = np.flatnonzero(number), _edges()
+        if not len(used):
+            return dict.fromkeys(("predicted", "actual", "error"), np.zeros(0))
+        until = np.cumsum(number[used])
+        group = (_GROUPS * (until - number[used] / 2) / until[-1]).astype(int)
+        starts = np.flatnonzero(np.diff(group, prepend=-1))
+        middle = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2, edges[-1:]]) * number
+        rows, predicted, actual, squares = (
+            np.add.reduceat(each[used], starts) for each in (number, middle, label, square)
+        )
+        mean = actual / rows
+        with np.errstate(invalid="ignore"):
+            error = np.sqrt(np.maximum(squares / rows - mean**2, 0) / rows)
+        error[rows < 2] = np.nan
+        return {
+            "predicted": predicted / rows,
+            "actual": mean,
+            "error": error if number.dtype.kind == "i" else error * np.nan,
+        }
+
+
+def _cell(values: np.ndarray) -> np.ndarray:
+    """The cell of each value, by its sign and size."""
+    layout = log_odds(_BINS)
+    place = np.abs(values).view(np.int64)
+    place >>= layout.shift
+    place -= layout.first
+    place.clip(0, _BINS - 1, out=place)
+    np.negative(place, out=place, where=values < 0)
+    place += _BINS - 1
+    return place
+
+
+def _edges() -> np.ndarray:
+    bounds = odds_bounds(_BINS)
+    return np.concatenate([-bounds[::-1], bounds])
 
 
 class Joined(Metric):

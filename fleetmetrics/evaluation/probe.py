@@ -43,6 +43,7 @@ class Probe(Generic[T]):
         evidence: what the test of slices needs of all rows.
         at_k: metrics of ranked answers, at several places.
         errors: of predictions, by size.
+        actual: what was true on average, by prediction.
         joined: which ids there are, with which labels.
     """
 
@@ -54,6 +55,7 @@ class Probe(Generic[T]):
     evidence: T | None = None
     at_k: dict[str, T] = field(default_factory=dict)
     errors: T | None = None
+    actual: T | None = None
     joined: T | None = None
 
     def collection(self) -> MetricCollection:

@@ -13,7 +13,7 @@ from fleetmetrics._version import __version__
 from fleetmetrics.arguments import choice_of, path_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
-from fleetmetrics.evaluation.conditions import failed
+from fleetmetrics.evaluation.conditions import checked, failed
 from fleetmetrics.evaluation.outputs import check_outputs
 from fleetmetrics.evaluation.printed import html_of, plain, text_of
 from fleetmetrics.evaluation.probe import Probe
@@ -165,6 +165,7 @@ class EvaluationResult:
         asked = {name: value for name, value in self.asked.plain().items() if value is not None}
         old, counts = self.baseline, {name.replace(" ", "_"): n for name, n in self.judged.verdicts.items()}
         result.update(
+            about=self.asked.about(),
             data=self.new.data.plain(),
             asked={**asked, "metrics": list(self.new.values), "command": self.command, "version": __version__},
             slices={column: [each.plain() for each in slices] for column, slices in self.slices.items()},
@@ -215,25 +216,29 @@ class EvaluationResult:
             "delta_high": of_delta and of_delta.high,
         }
 
-    def to_html(self, path: Any = None, lang: str = "en") -> str:
+    def to_html(self, path: Any = None, lang: str = "en", conditions: Sequence[str] = ()) -> str:
         """The report, one page that needs no other file; see `fleetmetrics.report.html`.
 
         Args:
             path: where to write it, whole or not at all; None: nowhere.
             lang: "en" or "zh".
+            conditions: as for `failed`; the page says which of them hold, and whether the model may go out.
 
         Returns:
             The page.
 
         Raises:
-            InvalidInputError: the path is that of data that were read, or cannot be written to.
+            InvalidInputError: the path is that of data that were read, or cannot be written to, or a condition is none.
             MissingLibraryError: jinja2 or matplotlib is not installed.
         """
         from fleetmetrics.report import html
         from fleetmetrics.serial.container import whole_file
 
         new, old = self._drawn()
-        page = html(self.to_dict(), new, old, lang)
+        result = self.to_dict()
+        if conditions:
+            result["conditions"] = [each._asdict() for each in checked(conditions, result)]
+        page = html(result, new, old, lang)
         if path is not None:
             with whole_file(self._checked(path)) as file:
                 file.write(page.encode("utf-8"))
@@ -243,8 +248,8 @@ class EvaluationResult:
         """Draw a picture of the report, with the baseline beside it, by matplotlib.
 
         Args:
-            kind: "roc", "precision_recall", "calibration", "score_histogram", "confusion_matrix", "residuals" or
-                "at_k".
+            kind: "roc", "precision_recall", "calibration", "score_histogram", "gain", "lift", "threshold_sweep",
+                "confusion_matrix", "predicted_actual", "residuals" or "at_k".
             ax: the axes to draw on; None: new ones.
 
         Returns:
@@ -265,7 +270,7 @@ class EvaluationResult:
     def _drawn(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """The metrics of each side of which there are pictures."""
         sides = [side.members for side in self._sides]
-        found = [{**side.values, **({"errors": side.errors} if side.errors else {})} for side in sides]
+        found = [{**side.values, "errors": side.errors, "actual": side.actual} for side in sides]
         return found[0], found[1] if found[1:] else None
 
     def save_state(self, path: Any) -> None:

@@ -188,6 +188,8 @@ class AUC(_Area[Value]):
         [1.0, 1.0, 0.6666666666666666]
     """
 
+    picture = "roc"
+
     curve: str
     max_fpr: float | None
 
@@ -220,6 +222,8 @@ class AUC(_Area[Value]):
     ) -> None:
         super().__init__(**settings)
         self.curve, self.max_fpr = curve_of(curve, max_fpr)
+        if curve == "PR":
+            self.picture = "precision_recall"
 
     @property
     def ranked(self) -> str:
@@ -257,6 +261,8 @@ class AveragePrecision(_Area[Value]):
         >>> metric.compute()
         0.8333333333333333
     """
+
+    picture = "precision_recall"
 
     if TYPE_CHECKING:
 

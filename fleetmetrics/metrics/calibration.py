@@ -186,6 +186,8 @@ class CalibrationCurve(_Binned[formulas.CalibrationPoints]):
         ([0.375, 0.875], [0.5, 0.5], [2, 2])
     """
 
+    gives = "curve"
+    picture = "calibration"
     formula: Any = formula_of(formulas.calibration_curve, "edges")
 
 
@@ -220,6 +222,8 @@ class ExpectedCalibrationError(_Binned[float]):
         >>> metric.compute()
         0.25
     """
+
+    picture = "calibration"
 
     class_axis: int | None
     norm: Any
@@ -276,6 +280,9 @@ class BrierDecomposition(_Binned[formulas.BrierParts]):
         >>> parts.score, parts.reliability, parts.resolution, parts.uncertainty
         (0.1875, 0.0625, 0.0625, 0.1875)
     """
+
+    gives = "parts"
+    picture = "calibration"
 
     def _declare(self) -> None:
         super()._declare()

@@ -268,6 +268,8 @@ class BucketError(BucketHistogram[float]):
         0.2
     """
 
+    picture = "score_histogram"
+
     max_span: float
     relative_error_bound: float
 

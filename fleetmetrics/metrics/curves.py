@@ -42,6 +42,8 @@ class ROCCurve(ScoreHistogram[formulas.ROC]):
         ([0.0, 0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0])
     """
 
+    gives = "curve"
+    picture = "roc"
     formula: Any = of_classes(formulas.roc_curve, "lowest_scores", "zero_division")
 
 
@@ -64,6 +66,8 @@ class PrecisionRecallCurve(ScoreHistogram[formulas.PrecisionRecall]):
         ([0.5, 0.6666666666666666, 0.5, 1.0, 1.0], [1.0, 1.0, 0.5, 0.5, 0.0])
     """
 
+    gives = "curve"
+    picture = "precision_recall"
     formula: Any = of_classes(formulas.precision_recall_curve, "lowest_scores", "zero_division")
 
 
@@ -85,6 +89,7 @@ class KolmogorovSmirnov(ScoreHistogram[float]):
         0.5
     """
 
+    picture = "score_histogram"
     better = "higher"
     formula: Any = of_classes(formulas.kolmogorov_smirnov, "zero_division")
 
@@ -121,6 +126,8 @@ class CumulativeGain(ScoreHistogram[Shares]):
         [0.5, 0.5]
     """
 
+    gives = "curve"
+    picture = "gain"
     values: Any = of_classes(formulas.cumulative_gain, "fractions", "zero_division")
 
     def __init__(self, *, fractions: int | Sequence[float] = 10, **settings: Unpack[HistogramSettings]) -> None:
@@ -145,6 +152,7 @@ class Lift(CumulativeGain):
         [2.0, 1.0]
     """
 
+    picture = "lift"
     values: Any = of_classes(formulas.lift, "fractions", "zero_division")
 
 

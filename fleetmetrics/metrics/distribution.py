@@ -132,6 +132,9 @@ class Histogram(Values[formulas.HistogramCounts]):
         ([1, 2, 0, 1], 1)
     """
 
+    gives = "counts"
+    picture = "histogram"
+
     edges: tuple[float, ...]
 
     cells: tuple[str, ...] = ("cells",)

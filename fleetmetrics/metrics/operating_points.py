@@ -42,6 +42,9 @@ class RecallAtFixedPrecision(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
+    gives = "point"
+    picture = "precision_recall"
+
     min_precision: float
 
     better = "higher"
@@ -67,6 +70,9 @@ class PrecisionAtFixedRecall(ScoreHistogram[formulas.OperatingPoint]):
         >>> metric.compute()
         OperatingPoint(value=1.0, threshold=0.75)
     """
+
+    gives = "point"
+    picture = "precision_recall"
 
     min_recall: float
 
@@ -97,6 +103,9 @@ class SensitivityAtSpecificity(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
+    gives = "point"
+    picture = "roc"
+
     min_specificity: float
 
     better = "higher"
@@ -122,6 +131,9 @@ class SpecificityAtSensitivity(ScoreHistogram[formulas.OperatingPoint]):
         >>> metric.compute()
         OperatingPoint(value=0.5, threshold=0.375)
     """
+
+    gives = "point"
+    picture = "roc"
 
     min_sensitivity: float
 
@@ -164,6 +176,9 @@ class ThresholdSweep(OfProbabilities[formulas.Sweep]):
         >>> sweep.precision.tolist(), sweep.recall.tolist(), sweep.best_threshold
         ([0.6666666666666666, 0.5], [1.0, 0.5], 0.25)
     """
+
+    gives = "curve"
+    picture = "threshold_sweep"
 
     beta: float
     thresholds: tuple[float, ...]

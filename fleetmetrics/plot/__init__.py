@@ -10,6 +10,7 @@ than six, all together. Without matplotlib there is a `MissingLibraryError`.
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -18,25 +19,52 @@ from fleetmetrics import formulas
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.curves import points
 from fleetmetrics.optional import library
-from fleetmetrics.plot.canvas import band, canvas, dotted, interval, plain, reference, short, spoken, stairs
+from fleetmetrics.plot.canvas import band, canvas, dotted, interval, plain, reference, said, short, spoken, stairs
 from fleetmetrics.plot.canvas import style as style
 from fleetmetrics.plot.canvas import svg as svg
 from fleetmetrics.xp.score_buckets import lowest_scores
 
 #: Of more classes only all together are drawn; more bins are drawn as about fifty.
 _MOST, _MOST_BINS = 6, 100
+#: Calibration is drawn of about so many groups of scores, if buckets are at least so many: narrower than 7 %.
+_GROUPS, _NARROW = 16, 1024
+#: Below this rate, calibration has logarithmic axes.
+_RARE = 0.2
+#: In matrices of more classes not all of them have a name at the axes.
+_NAMED = 40
 
 
 def draw(metric: Any, ax: Any = None, **options: Any) -> Any:
-    """The picture that a metric has, or a value that one has computed; ``options`` are those of the picture."""
-    for kind in type(metric).__mro__:
-        if kind.__name__ in PICTURES:
-            picture = precision_recall if getattr(metric, "curve", "") == "PR" else PICTURES[kind.__name__]
-            return picture(metric, ax, **options)
-    raise InvalidInputError(f"{type(metric).__name__} has no picture; these have one: {', '.join(sorted(PICTURES))}")
+    """The picture that a metric declares, or that of a value; ``options`` are those of the picture."""
+    drawn = getattr(metric, "picture", "") or next((name for kind, name in _OF_VALUES if isinstance(metric, kind)), "")
+    if getattr(metric, "_fields", ()) == ("fractions", "values"):
+        drawn = "_by_share"
+    if not drawn:
+        names = ", ".join(_with_picture())
+        raise InvalidInputError(f"{type(metric).__name__} has no picture; these have one: {names}")
+    picture: Callable[..., Any] = globals()[drawn]
+    return picture(metric, ax, **options)
 
 
-def _held(metric: Any) -> Any:
+#: The pictures of what metrics compute.
+_OF_VALUES: Sequence[tuple[type, str]] = (
+    (formulas.ROC, "roc"),
+    (formulas.PrecisionRecall, "precision_recall"),
+    (formulas.CalibrationPoints, "calibration"),
+    (formulas.Sweep, "threshold_sweep"),
+    (formulas.HistogramCounts, "histogram"),
+)
+
+
+def _with_picture() -> list[str]:
+    """The metrics that declare a picture."""
+    import fleetmetrics
+
+    names = [name for name, module in fleetmetrics._modules.items() if ".metrics." in module or ".wrappers." in module]
+    return [name for name in names if getattr(getattr(fleetmetrics, name), "picture", "")]
+
+
+def held(metric: Any) -> Any:
     """The states of a metric, over all workers."""
     view = copy.copy(metric)
     view.formula = lambda **states: states
@@ -47,11 +75,11 @@ def _scores(metric: Any, label: str, value: str = "", together: bool = False) ->
     """Of each class, or all: its name, the weights of positive and negative scores by bucket, and the lowest scores."""
     if not hasattr(metric, "spacing"):
         raise _refused(f"a metric of a histogram of scores, such as AUC{value}", metric)
-    table, names = _held(metric)["histogram"], [label]
+    table, names = held(metric)["histogram"], [label]
     if table.ndim == 3 and (together or len(table) > _MOST):
-        names, table = [f"{label} all {len(table)}"], table.sum(axis=0)
+        names, table = [f"{label} {said('all {}').format(len(table))}"], table.sum(axis=0)
     elif table.ndim == 3:
-        names = [f"{label} {metric.entry} {place}" for place in range(len(table))]
+        names = [f"{label} {said(metric.entry)} {place}" for place in range(len(table))]
     lowest = lowest_scores(metric.buckets, metric.spacing)
     for name, (negative, positive) in zip(names, table.reshape(-1, 2, len(lowest))):
         yield name.strip(), positive, negative, lowest
@@ -115,8 +143,15 @@ def precision_recall(metric: Any, ax: Any = None, label: str = "") -> Any:
         for x, y, name, ends in curves:
             (line,) = ax.plot(x, y, drawstyle="steps-post", label=name)
             if ends:
+                ends = _known(*ends)
                 band(ax, line.get_color(), *ends, top=top)
     return ax
+
+
+def _known(at: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The ends of a band; where anything from 0 to 1 may be, which says nothing, there is none."""
+    nothing = (low <= 0) & (high >= 1)
+    return at, np.where(nothing, high, low), high
 
 
 def gain(metric: Any, ax: Any = None, label: str = "") -> Any:
@@ -170,7 +205,7 @@ def threshold_sweep(metric: Any, ax: Any = None, label: str = "") -> Any:
     with canvas(ax, "threshold", "", above=2, **look) as ax:
         curves = {"precision": value.precision, "recall": value.recall, f"F{beta:g}": value.f_beta}
         for name, found in {**curves, "specificity": value.specificity}.items():
-            ax.plot(value.thresholds, found, label=f"{label} {name}".strip())
+            ax.plot(value.thresholds, found, label=f"{label} {said(name)}".strip())
         ax.axvline(value.best_threshold, **dotted(ax))
     return ax
 
@@ -178,32 +213,87 @@ def threshold_sweep(metric: Any, ax: Any = None, label: str = "") -> Any:
 def calibration(metric: Any, ax: Any = None, label: str = "") -> Any:
     """How often it happens against what was predicted, by bin, with 95 % intervals; above, the number of samples.
 
-    The intervals are Wilson's, as if samples were independent; weighted samples have none. Bins of unequal width are
-    drawn on logarithmic axes. ``metric``: `CalibrationCurve`, `ExpectedCalibrationError`, `BrierDecomposition` or a
-    `fleetmetrics.formulas.CalibrationPoints`.
+    The intervals are Wilson's, as if samples were independent; weighted samples have none. Of a metric of a histogram
+    of scores, such as `AUC`, each bin has about as many samples, or positive ones, as the others. Axes are logarithmic
+    where such a histogram has fewer than 20 % positive samples, or bins given to a metric are of unequal width. Then a
+    bin without a positive sample has an interval and no point.
+
+    ``metric``: `CalibrationCurve`, `ExpectedCalibrationError`, `BrierDecomposition`, or as for `roc`, with at least
+    1,024 buckets in log-odds; or a `fleetmetrics.formulas.CalibrationPoints`.
     """
-    if hasattr(metric, "binning"):
-        held = _held(metric)
-        metric = formulas.calibration_curve(held["number"], held["probability"], metric.edges)
+    log = None
+    if hasattr(metric, "spacing") and metric.spacing == "log_odds" and metric.buckets >= _NARROW:
+        [(label, positive, negative, lowest)] = _scores(metric, label, together=True)
+        log = bool(positive.sum() < _RARE * (positive.sum() + negative.sum()))
+        metric = _by_mass(positive, negative, lowest)
+    elif hasattr(metric, "binning"):
+        states = held(metric)
+        metric = formulas.calibration_curve(states["number"], states["probability"], metric.edges)
     if not isinstance(metric, formulas.CalibrationPoints):
         raise _refused("a metric of bins of probabilities, such as CalibrationCurve, or CalibrationPoints", metric)
     predicted, actual, weight, lower, upper = metric
+    if log is None:
+        log = bool(len(lower) and np.ptp(upper - lower) > 1e-6)
     half = 1.96**2 / 2 / weight if weight.dtype.kind == "i" else np.nan * weight
     middle = (actual + half) / (1 + 2 * half)
     reach = np.sqrt(2 * half * (actual * (1 - actual) + half / 2)) / (1 + 2 * half)
-    log = np.ptp(upper - lower) > 1e-6 if len(lower) else False
+    log = ax.get_xscale() == "log" if ax is not None and ax.lines else log
     least = 0.5 * np.min([*predicted[predicted > 0], *actual[actual > 0], 1]) if log else 0.0
     look: dict[str, Any] = {"xscale": "log", "yscale": "log"} if log else {"unit": "xy"}
     with canvas(ax, "predicted", "actual", height=76, legend="inside", **look) as ax:
         reference(ax, [least, 1], [least, 1])
-        (line,) = ax.plot(predicted, actual, marker="o", label=label)
-        ax.vlines(predicted, middle - reach, middle + reach, color=line.get_color(), linewidth=1)
+        shown = np.where(actual > 0, actual, np.nan) if log else actual
+        (line,) = ax.plot(predicted, shown, marker="o", label=label)
+        ax.vlines(predicted, np.maximum(middle - reach, least), middle + reach, color=line.get_color(), linewidth=1)
+        if log:
+            most = min(1.0, 2 * np.max([*predicted, *actual], initial=least))
+            ends = [least, most] if len(ax.lines) == 2 else [*ax.get_xlim(), least, most]
+            ax.set(xlim=(min(ends), max(ends)), ylim=(min(ends), max(ends)))
         above = ax.child_axes[0] if ax.child_axes else ax.inset_axes([0, 1.04, 1, 0.2], sharex=ax)
         left, face = np.maximum(lower, least), line.get_color() if len(ax.lines) == 2 else "none"
         above.bar(left, weight, upper - left, align="edge", facecolor=face, edgecolor=line.get_color(), alpha=0.5)
         above.tick_params(labelbottom=False, length=0)
         above.yaxis.set_major_formatter(short)
         above.locator_params(axis="y", nbins=2)
+    return ax
+
+
+def _by_mass(positive: np.ndarray, negative: np.ndarray, lowest: np.ndarray) -> formulas.CalibrationPoints:
+    """Calibration of groups of buckets: half of a group's mass is its share of the samples, half of the positive ones.
+
+    A prediction is taken for the middle of its bucket.
+    """
+    total, ends = positive + negative, np.append(lowest, 1.0)
+    mass = _ratio(total, 2 * total.sum()) + np.nan_to_num(_ratio(positive, 2 * positive.sum()))
+    used = np.flatnonzero(total)
+    group = np.minimum((_GROUPS * (np.cumsum(mass) - mass / 2)).astype(int), _GROUPS - 1)[used] if len(used) else used
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    if not len(starts):
+        nothing = np.zeros(0)
+        return formulas.CalibrationPoints(nothing, nothing, nothing, nothing, nothing)
+    number, clicks, summed = (
+        np.add.reduceat(each[used], starts) for each in (total, positive, total * (ends[1:] + ends[:-1]) / 2)
+    )
+    last = np.append(used[starts[1:] - 1], used[-1])
+    lower, upper = ends[used[starts]], ends[last + 1]
+    return formulas.CalibrationPoints(summed / number, clicks / number, number, lower, upper)
+
+
+def predicted_actual(metric: Any, ax: Any = None, label: str = "") -> Any:
+    """What was true on average against what was predicted, by groups of predictions, with 95 % intervals.
+
+    ``metric``: a dict of arrays, one entry for each group: ``predicted``, ``actual``, and the standard ``error`` of the
+    latter.
+    """
+    value = metric.compute() if getattr(metric, "picture", "") == "predicted_actual" else metric
+    if not isinstance(value, Mapping) or not {"predicted", "actual", "error"} <= set(value):
+        raise _refused("a dict of predicted, actual and error", metric)
+    predicted, actual, error = (np.asarray(value[name]) for name in ("predicted", "actual", "error"))
+    with canvas(ax, "predicted", "actual", height=72, legend="inside") as ax:
+        ends = [np.min([*predicted, *actual], initial=np.inf), np.max([*predicted, *actual], initial=-np.inf)]
+        reference(ax, *[ends if len(predicted) else [0, 1]] * 2)
+        (line,) = ax.plot(predicted, actual, marker="o", label=label)
+        ax.vlines(predicted, actual - 1.96 * error, actual + 1.96 * error, color=line.get_color(), linewidth=1)
     return ax
 
 
@@ -214,13 +304,14 @@ def score_histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
     much. ``metric``: as for `roc`; several classes are drawn together.
     """
     [(label, positive, negative, lowest)] = _scores(metric, label, together=True)
-    edges = np.append(lowest, 1.0)
-    with canvas(ax, "score", "density in the class", above=1, yticks=[], ylim=(0, None)) as ax:
-        if metric.spacing == "log_odds":
+    edges, odds = np.append(lowest, 1.0), metric.spacing == "log_odds"
+    density = "density by log-odds" if odds else "density in the class"
+    with canvas(ax, "score", density, above=1, yticks=[], ylim=(0, None)) as ax:
+        if odds:
             ax.set_xscale("logit")
             edges = edges.clip(lowest[1] / 2, 1 - lowest[1] / 2)
-        classes = {"label 0": negative, "label 1": positive}
-        named = {f"{label} {name} ({short(each.sum())})".strip(): each for name, each in classes.items()}
+        classes = {0: negative, 1: positive}
+        named = {f"{label} {said('label')} {of} ({short(each.sum())})".strip(): each for of, each in classes.items()}
         stairs(ax, named, edges, cut=True)
     return ax
 
@@ -245,7 +336,7 @@ def residuals(metric: Any, ax: Any = None, label: str = "") -> Any:
     memory for any number of samples.
     """
     ax = histogram(metric, ax, label)
-    ax.set_xlabel("prediction - label")
+    ax.set_xlabel(said("prediction - label"))
     ax.axvline(0, **dotted(ax))
     return ax
 
@@ -256,24 +347,25 @@ def confusion_matrix(metric: Any, ax: Any = None, label: str = "", classes: Sequ
     ``metric``: `ConfusionMatrix` or another one of a confusion matrix, or a square array; ``label`` is the title,
     ``classes`` are the names of the classes.
     """
-    matrix: Any = _held(metric)["confusion"] if "confusion" in getattr(metric, "states", ()) else np.asarray(metric)
+    matrix: Any = held(metric)["confusion"] if "confusion" in getattr(metric, "states", ()) else np.asarray(metric)
     size = len(matrix) if matrix.ndim else 0
     if matrix.shape != (size, size) or matrix.dtype.kind not in "iuf":
         raise _refused("one confusion matrix, such as that of ConfusionMatrix (of several labels, one by one)", metric)
     shares = np.nan_to_num(_ratio(matrix.astype(np.float64), matrix.sum(axis=1, keepdims=True)))
-    with canvas(ax, "predicted", "true", height=70, title=plain(label)) as ax:
+    with canvas(ax, "predicted", "true", height=70 if size < 13 else 80, title=plain(label)) as ax:
         (line,) = ax.plot([], [])
         shade = library("matplotlib.colors", "plot").ListedColormap([line.get_color()])
         ax.imshow(shares, cmap=shade, alpha=0.6 * shares)  # so that texts stand out on each
         for (row, column), share in np.ndenumerate(shares if size < 13 else shares[:0]):
-            text = f"{short(matrix[row, column])}\n{share:.0%}" if size < 6 else f"{share:.0%}"
-            ax.text(column, row, text, ha="center", va="center", fontsize=7 if size < 6 else 5.5)
+            text = f"{short(matrix[row, column])}\n{share:.0%}" if matrix[row, column] else "0"
+            ax.text(column, row, text, ha="center", va="center", fontsize=7 if size < 6 else 4.5)
         ax.grid(False)
         ax.locator_params(integer=True)
-        if classes is not None:
-            names = [plain(each) for each in classes]
-            ax.set_xticks(range(size), names, rotation=0 if size < 4 else 90)
-            ax.set_yticks(range(size), names)
+        if classes is not None or size <= _NAMED:
+            names = [plain(each) for each in (range(size) if classes is None else classes)]
+            look = {"fontsize": 7 if size < 21 else 4.5}
+            ax.set_xticks(range(size), names, rotation=0 if size < 4 or classes is None else 90, **look)
+            ax.set_yticks(range(size), names, **look)
     return ax
 
 
@@ -286,6 +378,20 @@ def over_passes(values: Any, ax: Any = None, label: str = "") -> Any:
     found = values if isinstance(values, Mapping) else dict(enumerate(values, 1))
     ax = _by_number(found, ax, label, "pass")
     ax.locator_params(axis="x", integer=True)
+    return ax
+
+
+def over_time(values: Mapping[str, Any], ax: Any = None, label: str = "") -> Any:
+    """A metric at points that follow each other, such as days, with intervals where its values have them.
+
+    ``values`` are numbers, or such as `AUC` with bounds and `Bootstrap` compute, by what the axis calls the point.
+    """
+    table = np.array([interval(each) for each in values.values()]).reshape(-1, 3)
+    place, step = np.arange(len(table)), max(1, math.ceil(len(table) / 12))
+    with canvas(ax, "", "", above=2) as ax:
+        (line,) = ax.plot(place, table[:, 0], marker="o", label=label)
+        ax.vlines(place, table[:, 1], table[:, 2], color=line.get_color(), linewidth=1)
+        ax.set_xticks(place[::step], [plain(name) for name in list(values)[::step]], rotation=90)
     return ax
 
 
@@ -328,14 +434,14 @@ def slices(metric: Any, ax: Any = None, most: int = 20, whole: float | None = No
     table, place = np.array([interval(each) for each in rows]).reshape(-1, 3), np.arange(len(rows))
     hollow = np.array([bool(each.get("within_chance")) for each in rows], bool)
     name = plain(rows[0].get("metric", "value")) if rows else ""
-    name += f", the first {most} of {len(found)}" if len(found) > most else ""
+    name += said(", the first {} of {}").format(most, len(found)) if len(found) > most else ""
     height = 16 + 4.2 * max(len(rows), 2)
     with canvas(ax, name, "", above=2, height=height, legend="right", ylim=(len(rows) - 0.4, -0.6)) as ax:
         if whole is not None:
             ax.axvline(whole, **dotted(ax))
         color = ax.plot([], [])[0].get_color()
         ax.hlines(place, table[:, 1], table[:, 2], color=color, linewidth=1)
-        for which, fill, name in ((~hollow, color, "differs"), (hollow, "none", "within chance")):
+        for which, fill, name in ((~hollow, color, said("differs")), (hollow, "none", said("within chance"))):
             look = {"markerfacecolor": fill, "linestyle": "", "marker": "o", "color": color}
             ax.plot(table[which, 0], place[which], label=name if hollow.any() else None, **look)
         for row, each in zip(place, rows):
@@ -354,18 +460,6 @@ def by_worker(local: Sequence[Any], whole: Any, ax: Any = None) -> Any:
         whole: what ``compute`` gives.
         ax: see the module.
     """
-    return slices({f"worker {rank}": each for rank, each in enumerate(local)}, ax, len(local), interval(whole)[0])
-
-
-#: Which picture a metric, by its class or one that it derives from, or a value has.
-PICTURES: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(["AUC", "ROCCurve", "ROC", "SensitivityAtSpecificity", "SpecificityAtSensitivity"], roc),
-    **dict.fromkeys(["AveragePrecision", "PrecisionRecallCurve", "PrecisionRecall"], precision_recall),
-    **dict.fromkeys(["PrecisionAtFixedRecall", "RecallAtFixedPrecision"], precision_recall),
-    **dict.fromkeys(["BucketError", "KolmogorovSmirnov"], score_histogram),
-    **dict.fromkeys(["CalibrationCurve", "CalibrationPoints"], calibration),
-    **dict.fromkeys(["BrierDecomposition", "ExpectedCalibrationError"], calibration),
-    **{"CumulativeGain": gain, "Shares": _by_share, "Lift": lift},
-    **{"ThresholdSweep": threshold_sweep, "Sweep": threshold_sweep, "ConfusionMetric": confusion_matrix},
-    **{"Histogram": histogram, "HistogramCounts": histogram, "RankingMetric": at_k, "Sliced": slices},
-}
+    return slices(
+        {f"{said('worker')} {rank}": each for rank, each in enumerate(local)}, ax, len(local), interval(whole)[0]
+    )

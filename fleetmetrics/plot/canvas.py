@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import io
 import re
 import warnings
@@ -16,6 +17,8 @@ from fleetmetrics.optional import library
 
 __all__ = ["style", "svg"]
 
+#: What pictures say instead of their English words.
+_WORDS: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVar("fleetmetrics_plot", default=None)
 #: Makes the names inside an SVG the same in every run, and tells that `style` is on.
 _SALT = "fleetmetrics"
 #: What is narrower in axes from 0 to 1 is hidden under a line.
@@ -30,13 +33,14 @@ _CHINESE = ("Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "Pi
 
 
 @contextlib.contextmanager
-def style(dark: bool = False) -> Iterator[None]:
+def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterator[None]:
     """Have pictures drawn inside for a width of 80 mm, in colours that the colour-blind tell apart.
 
     Whatever matplotlib was told before does not matter inside, and is as it was afterwards.
 
     Args:
         dark: for a dark background.
+        words: what pictures say instead of their English words, such as ``{"recall": "召回率"}``.
 
     Raises:
         MissingLibraryError: matplotlib is not installed.
@@ -66,7 +70,16 @@ def style(dark: bool = False) -> Iterator[None]:
         rc("legend", fontsize=7.5, frameon=False, handlelength=2.6)
         rc("path", simplify_threshold=0.5)
         rc("svg", hashsalt=_SALT)
-        yield
+        token = _WORDS.set(words)
+        try:
+            yield
+        finally:
+            _WORDS.reset(token)
+
+
+def said(text: str) -> str:
+    """A word of a picture, in the words that `style` was given."""
+    return (_WORDS.get() or {}).get(text, text)
 
 
 @contextlib.contextmanager
@@ -87,7 +100,9 @@ def canvas(
             # Ticks that are made when it is drawn, perhaps in another style, look like these.
             ax.tick_params(length=0, labelsize=rc["xtick.labelsize"], grid_linewidth=rc["grid.linewidth"], **colors)
         yield ax
-        ax.set(**{"xlabel": x, "ylabel": y, **more})
+        if more.get("ylim") == (0, None):  # the second of two curves may be the higher one
+            ax.autoscale(axis="y")
+        ax.set(**{"xlabel": said(x), "ylabel": said(y), **more})
         for side, axis in (("x", ax.xaxis), ("y", ax.yaxis)):
             linear = axis.get_scale() == "linear"
             if side in unit:  # a little more, so that no line at an end is cut
@@ -95,13 +110,22 @@ def canvas(
             if isinstance(axis.get_major_locator(), library("matplotlib.ticker", "plot").MaxNLocator):
                 axis.get_major_locator().set_params(nbins=5 if linear else 7)
             if side in unit or not linear:
-                axis.set_major_formatter("{x:.9g}")
+                axis.set_major_formatter(_tick)
                 axis.set_minor_locator(library("matplotlib.ticker", "plot").NullLocator())
         labels, look = ax.get_legend_handles_labels()[1], {}
         if legend != "inside" and (above or len(labels) > 1):
             look = {"loc": f"lower {legend}", "bbox_to_anchor": (legend == "right", 1), "borderaxespad": 0.2}
         if labels:
             ax.legend(**look, borderpad=0.1 if look else None, ncol=above or 1, columnspacing=1.2)
+
+
+def _tick(number: float, _: Any = None) -> str:
+    """A number at an axis of shares, which may be close to 0 or to 1."""
+    if 0 < number < 1e-3:
+        return f"{number:.0e}".replace("e-0", "e-")
+    if 0.9995 < number < 1:
+        return f"1-{1 - number:.0e}".replace("e-0", "e-")
+    return f"{number:.9g}"
 
 
 def dotted(ax: Any) -> dict[str, Any]:
@@ -140,8 +164,8 @@ def stairs(ax: Any, histograms: Mapping[str, Any], edges: np.ndarray, cut: bool,
         place, edges = place[starts], edges[starts]
     for name, share, whole in zip(histograms, table / np.where(total, total, 1), total):
         left = 1 - share.sum() if whole else 0
-        said = f"{100 * left:.2g}% outside" if left > 1e-9 else ""
-        (line,) = ax.plot([], [], label=", ".join(filter(None, [name, said])))
+        more = said("{}% outside").format(f"{100 * left:.2g}") if left > 1e-9 else ""
+        (line,) = ax.plot([], [], label=", ".join(filter(None, [name, more])))
         look = {"color": line.get_color(), "linestyle": line.get_linestyle(), "linewidth": line.get_linewidth()}
         ax.stairs(share / np.diff(place), edges, color=line.get_color(), alpha=0.2, fill=True)
         ax.stairs(share / np.diff(place), edges, **look)
@@ -159,15 +183,18 @@ def interval(value: Any) -> tuple[float, float, float]:
 
 
 def spoken(label: str, name: str, value: float, low: float = np.nan, high: float = np.nan) -> str:
-    """A value with its bounds, if three digits tell them apart."""
+    """A value; if three digits tell them apart, with how far off buckets may put it, which is no interval of chance."""
+    if np.isnan(value):
+        return f"{label} {name} {said('undefined')}".strip()
     digits = 3 if value >= 0.1 else 5 if value >= 0.001 else 7
-    bounds = f" ({low:.{digits}f} to {high:.{digits}f})" if high - low > 0.5 * 10**-digits else ""
-    return f"{label} {name} {'undefined' if np.isnan(value) else f'{value:.{digits}f}{bounds}'}".strip()
+    bounds = said(" (buckets ±{})").format(f"{max(high - value, value - low):.{digits}f}")
+    return f"{label} {name} {value:.{digits}f}{bounds if high - low > 0.5 * 10**-digits else ''}".strip()
 
 
 def short(number: float, _: Any = None) -> str:
     """A count in few characters: 12k, 3.4M."""
-    size, letter = next((each for each in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if number >= each[0]), (1, ""))
+    rounded = float(f"{number:.3g}")  # 999,802 is 1M, and not 1e+03k
+    size, letter = next((each for each in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if rounded >= each[0]), (1, ""))
     return f"{number / size:.3g}{letter}"
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import functools
 import hashlib
 import json
-import math
-import re
 import statistics
 from collections import Counter
-from datetime import datetime
 from html import escape
 from pathlib import Path
 from typing import Any, Iterator, Mapping
+
+import numpy as np
 
 from fleetmetrics import plot
 from fleetmetrics.accumulator import Accumulator
@@ -22,29 +20,47 @@ from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.optional import library
 from fleetmetrics.plot.canvas import plain
-from fleetmetrics.vocabulary import RESERVED, SIZES, VERDICTS
+from fleetmetrics.report.definitions import CHINESE
+from fleetmetrics.report.headline import change_of, headline
+from fleetmetrics.report.words import LEGEND, Words, digits_of
+from fleetmetrics.vocabulary import RESERVED, SIZES, VERDICTS, described
 
 __all__ = ["PICTURES", "drawn", "html"]
 
-#: How many files are named at most; values of more classes are not listed.
-_FILES, _CLASSES = 100, 20
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+#: How many files are named at most; values of more classes are not listed; so many classes have a row of their own.
+_FILES, _CLASSES, _CLASS_ROWS = 100, 20, 100
+#: Of more warnings than these there is the number, and they are folded.
+_WARNINGS = 5
 #: What is drawn of the metrics, with a caption.
 PICTURES = {
-    "roc": ("ROC curve; the exact one is within the band, if one is seen", "ROC 曲线；若可见阴影带，精确曲线在其中"),
-    "precision_recall": ("Precision and recall at each threshold", "各阈值下的精确率与召回率"),
-    "calibration": ("Calibration: what was predicted against what happened", "校准：预测与实际"),
+    "roc": (
+        "ROC curve. In brackets, how far off buckets may put the area: that is not its interval, which is in the table",
+        "ROC 曲线。图例括号中是分桶造成的最大偏差，不是置信区间；区间见表",
+    ),
+    "precision_recall": (
+        "Precision and recall at each threshold; the brackets are what buckets leave open, no interval",
+        "各阈值下的精确率与召回率；括号中是分桶造成的最大偏差，不是区间",
+    ),
+    "calibration": (
+        "Calibration: what was predicted against what happened, with 95% intervals; above, how many rows",
+        "校准：预测与实际，带 95% 区间；上方为行数",
+    ),
     "score_histogram": ("Scores of each class", "各类别的分数"),
+    "gain": ("Gain: which share of the positive ones is among the highest scores", "增益：最高分数中含有多少正样本"),
+    "lift": ("Lift: how many times more positive ones that is than by chance", "提升度：是随机选取的多少倍"),
+    "threshold_sweep": ("What a threshold gives; dotted, where F1 is highest", "各阈值的效果；虚线处 F1 最高"),
     "confusion_matrix": ("Confusion matrix, with shares of each true class", "混淆矩阵，及各真实类别中的占比"),
+    "predicted_actual": (
+        "What was true on average against what was predicted, with 95% intervals",
+        "预测值与实际均值，带 95% 区间",
+    ),
     "residuals": ("Errors of the predictions", "预测误差"),
     "at_k": ("Metrics of the first k answers", "前 k 个结果的指标"),
 }
-#: What pictures say, in both languages.
-_SAID = {"false positive rate": "假正率", "true positive rate": "真正率", "precision": "精确率", "recall": "召回率"}
-_SAID.update({"hit_rate": "命中率", "density in the class": "类内密度", "density": "密度", "score": "分数"})
-_SAID.update({"label": "标签", "prediction": "预测", "predicted": "预测", "actual": "实际", "true": "真实"})
-_SAID.update({"undefined": "无定义", "% outside": "% 在图外", "new": "新值", "baseline": "基线"})
-_SAID.update({" to ": " 至 ", ", ": "，"})
+#: In these there is no room for two sides.
+_ALONE = ("confusion_matrix", "threshold_sweep")
+#: These are drawn of one of the metrics that an evaluation counts beside those that were asked for.
+_OF = {"residuals": "errors", "predicted_actual": "actual"}
 
 
 def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: str = "en") -> str:
@@ -73,68 +89,45 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
         >>> "2,000,000 rows" in page
         True
     """
-    if not isinstance(lang, str) or lang not in ("en", "zh"):
-        raise InvalidInputError(f"lang must be 'en' or 'zh', not {lang!r:.80}")
+    words = Words(lang)
     if not isinstance(result, Mapping):
         raise InvalidInputError(f"result must be a dict, what fleetmetrics evaluate --json prints, not {result!r:.80}")
     for argument, given in (("metrics", metrics), ("baseline", baseline)):
         if given is not None and not isinstance(getattr(given, "metrics", given), (Accumulator, Mapping)):
             raise InvalidInputError(f"{argument} must be a metric, a MetricCollection or None, not {given!r:.80}")
+    given = {"data": {}, "asked": {}, "slices": {}, "baseline": None, "warnings": [], **_plain(result)}
+    about = given.get("about") or {name: described(each) for name, each in _members(metrics).items()}
+    told = {**given, "about": about}
+    sides = _sides(told, metrics, baseline, lang)
+    return _page(
+        words,
+        "report.html",
+        result=told,
+        kept=given,
+        lead=headline(told, words),
+        rows=list(_rows(told, words)),
+        tables=[_table(by, slices, told) for by, slices in told["slices"].items() if slices],
+        classes=_classes(sides),
+        pictures=list(_pictures(sides, words)),
+        warnings=_WARNINGS,
+    )
+
+
+def _page(words: Words, template: str, **parts: Any) -> str:
+    """A page from a template; its script is the only one that may run."""
     jinja2, raw = library("jinja2", "report"), library("markupsafe", "report").Markup
-    result = {"data": {}, "asked": {}, "slices": {}, "baseline": None, "warnings": [], **_plain(result)}
-    words = _Words(lang)
-    sides = _sides(result, metrics, baseline)
     flags = dict.fromkeys(("autoescape", "lstrip_blocks", "trim_blocks"), True)
     folder = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(loader=folder, undefined=jinja2.StrictUndefined, **flags)
     script = folder.get_source(environment, "report.js")[0]
     environment.policies["json.dumps_kwargs"] = {}  # in the given order
-    environment.filters.update(number=words.number, date=words.date)
-    page = environment.get_template("report.html").render(
-        t=words,
-        result=result,
-        rows=list(_rows(result)),
-        tables=[_table(by, slices, result) for by, slices in result["slices"].items() if slices],
-        pictures=[(raw(svg), caption) for svg, caption in _pictures(sides, words)],
-        script=raw(script),
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
-    return page.encode("utf-8", "backslashreplace").decode("utf-8")  # a file's name may hold bytes that are no text
-
-
-class _Words:
-    """Texts, numbers and dates in one of the two languages."""
-
-    def __init__(self, lang: str) -> None:
-        self.lang = lang
-
-    def __call__(self, english: str, chinese: str) -> str:
-        return chinese if self.lang == "zh" else english
-
-    def number(self, value: Any) -> str:
-        """Five digits, or all of an integer; ``1.2 × 10⁻⁵`` where zeros would hide them."""
-        if value is None:
-            return self("undefined", "无定义")
-        if isinstance(value, list):
-            return self(f"{len(value):,} entries, in the JSON", f"{len(value):,} 项，见 JSON")
-        if isinstance(value, (bool, str)):
-            return str(value)
-        size = abs(value)
-        if isinstance(value, int) or 1e5 <= size < 1e15 or not size:
-            text = f"{size:,.0f}"
-        elif 1e-4 <= size < 1e15:
-            text = f"{size:,.{min(5, 4 - math.floor(math.log10(size)))}f}"
-        else:
-            mantissa, exponent = f"{size:.1e}".split("e")
-            text = f"{mantissa} × 10{str(int(exponent)).translate(_RAISED)}"
-        return f"−{text}" if value < 0 else text
-
-    def date(self, text: str) -> str:
-        """An ISO date as people read it."""
-        with contextlib.suppress(ValueError):
-            then = datetime.fromisoformat(text.replace("Z", "+00:00"))
-            text = self(f"{then:%Y-%m-%d}", f"{then.year}年{then.month}月{then.day}日") + f"{then: %H:%M %Z}".rstrip()
-        return text
+    environment.filters.update(number=words.number, date=words.date, signed=words.signed, span=words.span)
+    parts["pictures"] = [(raw(svg), caption) for svg, caption in parts["pictures"]]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page = environment.get_template(template).render(t=words, script=raw(script), digest=digest, **parts)
+    return str(
+        page.encode("utf-8", "backslashreplace").decode("utf-8")
+    )  # a file's name may hold bytes that are no text
 
 
 def _plain(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,19 +143,40 @@ def _plain(result: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _rows(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
     """A row for each number of each metric, by the name that ``--fail-if`` calls it."""
-    about = [f"{name}{more}" for name in result for more in ("_interval", "_delta")]
+    beside = [f"{name}{more}" for name in result for more in ("_interval", "_delta")]
     for name, value in result.items():
-        if name in RESERVED or name in about:
+        if name in RESERVED or name in beside:
             continue
+        about = result["about"].get(name) or {}
+        better, line = about.get("better", ""), about.get("definition", "")
+        if words.lang == "zh":
+            line = CHINESE.get(about.get("kind", ""), "")
         old = dict(_leaves(name, (result["baseline"] or {}).get(name)))
         interval, delta = (result.get(f"{name}{more}") or {} for more in ("_interval", "_delta"))
-        low, high = delta.get("low"), delta.get("high")
-        by_chance = None if low is None or high is None else low <= 0 <= high
-        more = {"interval": interval, "delta": delta, "difference": delta.get("value"), "within_chance": by_chance}
-        for path, leaf in _leaves(name, value):
-            yield {"name": path, "value": leaf, "old": old.get(path), **more}
+        leaves = _leaves(name, value)
+        for place, (path, leaf) in enumerate(leaves):
+            numbers, widths = [leaf, old.get(path)], [delta.get("value")]
+            widths += [each["high"] - each["low"] for each in (interval, delta) if _has_ends(each)]
+            sized = [each for each in numbers if isinstance(each, float) and each]
+            tiny = bool(sized) and max(map(abs, sized)) < 1e-6
+            yield {
+                "name": path,
+                "value": leaf,
+                "old": old.get(path),
+                "interval": interval,
+                "delta": delta,
+                "change": change_of(delta, better),
+                "rises": (delta.get("value") or 0) > 0,
+                "better": better,
+                "definition": "" if place else line,
+                "digits": None if tiny else digits_of(numbers, widths),
+            }
+
+
+def _has_ends(ends: Mapping[str, Any]) -> bool:
+    return ends.get("low") is not None and ends.get("high") is not None
 
 
 def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
@@ -188,6 +202,7 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
     sizes = [name for name in SIZES if name in slices[0]]
     counts = Counter(row.get("verdict") or "" for row in slices)
     ordered = {name: counts[name] for name in (*VERDICTS, "") if counts[name]}
+    numbers = {name: [row["metrics"].get(name) for row in slices if "metrics" in row] for name in others}
     return {
         "by": by,
         "metric": metric,
@@ -196,12 +211,69 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
         "others": others,
         "sizes": sizes,
         "counts": ordered,
+        "digits": _digits_of_column([whole, *(row["value"] for row in slices)]),
+        "digits_of": {name: _digits_of_column(each) for name, each in numbers.items()},
+        "has": {name for name in ("low", "q", "harm") if any(row.get(name) is not None for row in slices)},
     }
+
+
+def _digits_of_column(values: list[Any]) -> int:
+    """Those of a value of middle size."""
+    sizes = [abs(each) for each in values if isinstance(each, (int, float)) and each]
+    return min(9, digits_of([statistics.median(sizes)] if sizes else []))
+
+
+def _classes(sides: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Precision, recall and F1 of each class, by the first confusion matrix of each side."""
+    found = [matrix for matrix in map(_matrix, sides.values()) if matrix is not None]
+    if not found or any(each.shape != found[0].shape for each in found):
+        return []
+    hits, true, predicted = (
+        each.tolist() for each in (found[0].diagonal(), found[0].sum(axis=1), found[0].sum(axis=0))
+    )
+    old = _f1(found[1]) if found[1:] else []
+    rows = [
+        {
+            "class": place,
+            "rows": true[place],
+            "precision": hits[place] / predicted[place] if predicted[place] else None,
+            "recall": hits[place] / true[place] if true[place] else None,
+            "f1": f1,
+            **({"old": old[place]} if old else {}),
+        }
+        for place, f1 in enumerate(_f1(found[0]))
+    ]
+    if len(rows) > _CLASS_ROWS:
+        rows = sorted(rows, key=lambda row: (row["f1"] is None, row["f1"]))[:_CLASS_ROWS]
+    return rows
+
+
+def _f1(matrix: np.ndarray) -> list[float | None]:
+    both = (matrix.sum(axis=1) + matrix.sum(axis=0)).tolist()
+    return [2 * hits / of if of else None for hits, of in zip(matrix.diagonal().tolist(), both)]
+
+
+def _matrix(side: Mapping[str, Any]) -> np.ndarray | None:
+    """The confusion matrix of the first metric that has one."""
+    for metric in side.values():
+        if "confusion" in getattr(metric, "states", ()):
+            with set_communicator(LocalCommunicator()):
+                matrix: np.ndarray = plot.held(metric)["confusion"]
+            if matrix.ndim == 2:
+                return matrix
+    return None
+
+
+def _members(metrics: Any) -> dict[str, Any]:
+    """Metrics by name."""
+    if metrics is None:
+        return {}
+    return {**(metrics if isinstance(metrics, Mapping) else getattr(metrics, "metrics", {"": metrics}))}
 
 
 def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """What can be drawn, by name: the metrics, and values by k."""
-    found = {**(metrics if isinstance(metrics, Mapping) else getattr(metrics, "metrics", {"": metrics}))}
+    found = {name: metric for name, metric in _members(metrics).items() if metric is not None}
     by_k = {name: values.get(name) for name, metric in found.items() if hasattr(metric, "k")}
     for name, value in {**by_k, **values.get("at_k", {})}.items():
         if isinstance(value, dict) and value and all(map(str.isdecimal, value)):
@@ -209,13 +281,14 @@ def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _sides(result: Mapping[str, Any], metrics: Any, baseline: Any) -> dict[str, dict[str, Any]]:
+def _sides(result: Mapping[str, Any], metrics: Any, baseline: Any, lang: str = "en") -> dict[str, dict[str, Any]]:
     """What can be drawn of each side, by what a legend calls it."""
     if metrics is None:
         return {}
     if baseline is None:
         return {"": _side(metrics, result)}
-    return {"new": _side(metrics, result), "baseline": _side(baseline, result["baseline"] or {})}
+    one, other = LEGEND[lang]
+    return {one: _side(metrics, result), other: _side(baseline, result["baseline"] or {})}
 
 
 def drawn(kind: str, result: Mapping[str, Any], metrics: Any, baseline: Any = None, ax: Any = None) -> Any:
@@ -236,30 +309,27 @@ def _of_sides(kind: str, sides: Mapping[str, Any], ax: Any = None) -> Any:
     axes = None
     with set_communicator(LocalCommunicator()):
         for label, side in sides.items():
-            if axes is None or kind != "confusion_matrix":  # there is no room for two
+            if axes is None or kind not in _ALONE:
                 axes = _drawn(kind, side, axes or ax, label) or axes
     return axes
 
 
-def _pictures(sides: Mapping[str, Any], words: _Words) -> Iterator[tuple[str, str]]:
+def _pictures(sides: Mapping[str, Any], words: Words) -> Iterator[tuple[str, str]]:
     """A picture of each kind that a metric has, as SVG, and its caption."""
     for kind, captions in PICTURES.items():
-        with plot.style():
+        with plot.style(words=words.of_pictures):
             axes = _of_sides(kind, sides)
         if axes:
             svg = plot.svg(axes.figure, kind)
             title = escape("; ".join([words(*captions), *axes.get_legend_handles_labels()[1]]))
-            svg = svg.replace(">", f' role="img"><title>{title}</title>', 1)
-            for text in set(re.findall(">[^<>]+</t", svg)) if words.lang == "zh" else ():
-                svg = svg.replace(text, functools.reduce(lambda said, pair: said.replace(*pair), _SAID.items(), text))
-            yield svg, words(*captions)
+            yield svg.replace(">", f' role="img"><title>{title}</title>', 1), words(*captions)
 
 
 def _drawn(kind: str, side: Mapping[str, Any], axes: Any, label: str) -> Any:
     """The axes with the first metric that has such a picture, or all values by k; None: there is none."""
     found = None
     for name, metric in side.items():
-        if isinstance(metric, dict) != (kind == "at_k") or (kind == "residuals" and name != "errors"):
+        if isinstance(metric, dict) != (kind == "at_k") or (kind in _OF and name != _OF[kind]):
             continue  # nobody knows whether another histogram is of errors
         with contextlib.suppress(InvalidInputError):
             called = f"{label} {plain(name)}".strip() if kind == "at_k" else label

@@ -24,12 +24,12 @@ for (const table of document.querySelectorAll(".slices")) {
   controls.hidden = false;
   controls.oninput = () => {
     const wanted = text.value.trim().toLowerCase(), named = row => row.cells[0].textContent.toLowerCase().includes(wanted);
-    for (const row of rows) row.hidden = !named(row) || (beyond.checked && row.className !== "beyond");
+    for (const row of rows) row.hidden = !named(row) || (beyond.checked && !row.classList.contains("beyond"));
     shown.value = shown.dataset.text.replace("{0}", rows.filter(row => !row.hidden).length).replace("{1}", rows.length);
   };
   controls.oninput();
 }
 
 const numbers = JSON.parse(document.getElementById("result").textContent);
-document.querySelector("pre").textContent = JSON.stringify(numbers, null, 2);
-addEventListener("beforeprint", () => document.querySelectorAll("dd details").forEach(each => (each.open = true)));
+document.querySelector(".json pre").textContent = JSON.stringify(numbers, null, 2);
+addEventListener("beforeprint", () => document.querySelectorAll("dd details, .note details").forEach(each => (each.open = true)));

@@ -80,6 +80,9 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         {'de': 1.0, 'fr': 1.0, 'other': 0.0}
     """
 
+    gives = "slices"
+    picture = "slices"
+
     by: str
     columns: tuple[str, ...]
     nullable: tuple[str, ...]

@@ -156,7 +156,8 @@ def test_each_task_has_metrics_of_its_own(evaluate, run, task, data):
         assert {int(k): value for k, value in found["at_k"]["recall"].items()} == pytest.approx(
             recall.compute(), rel=1e-13
         )
-        assert found["at_k"].keys() == {"hit_rate", "recall"} and found["at_k"]["recall"]["10"] == found["recall@10"]
+        assert found["at_k"].keys() == {"ndcg", "hit_rate", "recall"}
+        assert found["at_k"]["recall"]["10"] == found["recall@10"] and found["at_k"]["ndcg"]["10"] == found["ndcg@10"]
     else:
         found = evaluate("--task", task, "--json")
         assert found["mean_bias"] == pytest.approx(np.mean(data["p"] - data["y"]))

@@ -143,6 +143,8 @@ def test_what_data_contain_is_escaped_and_no_mathematics() -> None:
     assert "<script" not in text and "&lt;script&gt;" in text and "$x^2$ &amp; 搜索" in text
 
 
-@pytest.mark.parametrize(("number", "text"), [(0, "0"), (999, "999"), (12_345, "12.3k"), (3e6, "3M"), (2.5e9, "2.5G")])
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0"), (999, "999"), (12_345, "12.3k"), (3e6, "3M"), (2.5e9, "2.5G"), (999_802, "1M")]
+)
 def test_counts_are_short(number: float, text: str) -> None:
     assert short(number) == text

@@ -66,9 +66,10 @@ def test_the_roc_curve_of_the_scores_runs_in_the_band() -> None:
 def test_the_legend_has_the_area_and_its_bounds() -> None:
     metric = held(fm.AUC(buckets=16, spacing="linear", bounds=True))
     value, low, high = metric.compute()
-    assert texts(plot.roc(metric, label="new")) == [f"new AUC {value:.3f} ({low:.3f} to {high:.3f})"]
+    said = f"new AUC {value:.3f} (buckets ±{max(high - value, value - low):.3f})"
+    assert texts(plot.roc(metric, label="new")) == [said]
     value, low, high = held(fm.AveragePrecision(buckets=16, spacing="linear", bounds=True)).compute()
-    assert texts(plot.precision_recall(metric)) == [f"AP {value:.3f} ({low:.3f} to {high:.3f})"]
+    assert texts(plot.precision_recall(metric)) == [f"AP {value:.3f} (buckets ±{max(high - value, value - low):.3f})"]
 
 
 def test_the_precision_recall_curve_of_scores_that_are_alone_in_their_buckets_is_scikit_learns() -> None:
@@ -86,6 +87,15 @@ def test_the_precision_recall_curve_of_the_scores_runs_in_the_band() -> None:
     for a, b in list(zip(recall, precision))[:-1:50]:
         near = np.concatenate([shape[np.isclose(shape[:, 0], a, atol=0.12)] for shape in drawn])
         assert near[:, 1].min() - 1e-9 <= b <= near[:, 1].max() + 1e-9
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.0])
+def test_a_band_that_says_nothing_is_not_drawn(scale: float) -> None:
+    """Half of the scores are exactly 1: anything may be within the last bucket."""
+    scores = np.where(np.arange(4000) % 2, 1.0, scale * SCORES)
+    ax = plot.precision_recall(held(fm.AveragePrecision(), scores))
+    high = [path.vertices[:, 1] for each in ax.collections for path in each.get_paths()]
+    assert all(np.ptp(each) < 1 for each in high)
 
 
 @pytest.mark.parametrize("value", ["metric", "value"])
@@ -136,6 +146,56 @@ def test_weighted_samples_have_no_intervals() -> None:
 def test_bins_of_unequal_width_have_logarithmic_axes() -> None:
     ax = plot.calibration(held(fm.CalibrationCurve(bins=[0, 0.01, 0.1, 1])))
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+def test_calibration_of_a_histogram_of_scores_has_bins_of_equal_mass_and_the_means_of_the_scores() -> None:
+    ax = plot.calibration(held(fm.AUC()))
+    predicted, actual = ax.lines[1].get_data()
+    bars = [(each.get_x(), each.get_x() + each.get_width()) for each in ax.child_axes[0].patches]
+    assert 12 <= len(predicted) <= 16 and ax.get_xscale() == "linear"
+    for low, high, one, other in zip(*zip(*bars), predicted, actual):
+        inside = (low <= SCORES) & (high > SCORES)
+        mass = inside.mean() + LABELS[inside].sum() / LABELS.sum()
+        assert 0.5 < 8 * mass < 2
+        assert one == pytest.approx(SCORES[inside].mean(), rel=0.01) and other == LABELS[inside].mean()
+    assert bars[0][0] <= SCORES.min() and bars[-1][1] >= SCORES.max()
+
+
+def test_calibration_of_rare_clicks_has_logarithmic_axes_and_more_than_one_point() -> None:
+    random = np.random.default_rng(0)
+    odds = random.normal(-9, 1.5, 200_000)
+    scores = 1 / (1 + np.exp(-odds))
+    clicks = random.random(len(scores)) < scores
+    assert clicks.mean() < 0.001
+    ax = plot.calibration(held(fm.AUC(), scores, clicks))
+    predicted, actual = ax.lines[1].get_data()
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    seen = np.isfinite(actual)
+    assert seen.sum() >= 8 and np.ptp(np.log10(predicted[seen])) > 1.5
+    assert not (actual[seen] == 0).any()  # which has no place there; its interval has
+    low, high = ax.get_xlim()
+    assert low < predicted.min() and high > predicted.max() and ax.get_ylim() == (low, high)
+    again = plot.calibration(held(fm.AUC(), np.sqrt(scores), clicks), ax, "old")
+    assert again.get_xlim()[1] > high and len(again.lines) == 3
+
+
+def test_weights_buckets_that_are_wide_and_no_samples_are_no_trouble_for_calibration() -> None:
+    weighted = plot.calibration(held(fm.AUC(), weight=np.full(4000, 0.5)))
+    assert not any(map(len, weighted.collections[0].get_segments()))
+    for settings in ({"buckets": 512}, {"num_thresholds": 4095}):
+        with pytest.raises(fm.InvalidInputError, match="this picture is drawn of a metric of bins"):
+            plot.calibration(held(fm.AUC(**settings)))
+    plot.svg(plot.calibration(fm.AUC()).figure)
+    assert len(plot.calibration(held(fm.AUC(), [0.5, 0.5], [0, 0])).lines[1].get_xdata()) == 1
+
+
+def test_means_of_groups_stand_beside_what_was_predicted() -> None:
+    value = {"predicted": [1.0, 2.0], "actual": [1.5, 1.75], "error": [0.25, 0.5]}
+    ax = plot.predicted_actual(value)
+    assert ax.lines[1].get_xydata().tolist() == [[1, 1.5], [2, 1.75]]
+    ends = [each[:, 1].tolist() for each in ax.collections[0].get_segments()]
+    assert ends == [pytest.approx([1.01, 1.99]), pytest.approx([0.77, 2.73])]
+    plot.svg(plot.predicted_actual({name: [] for name in value}).figure)
 
 
 @pytest.mark.parametrize("settings", [{}, {"num_thresholds": 4095}])
@@ -225,6 +285,18 @@ def test_passes_have_a_band_where_they_have_intervals() -> None:
     assert plot.over_passes([0.25, 0.5]).lines[0].get_xdata().tolist() == [1, 2]
 
 
+def test_points_in_time_have_names_and_intervals() -> None:
+    values = {"mon": 0.5, "tue": {"value": 0.6, "low": 0.5, "high": 0.75}}
+    ax = plot.over_time(values, label="auc")
+    assert ax.lines[0].get_xydata().tolist() == [[0, 0.5], [1, 0.6]] and texts(ax) == ["auc"]
+    assert [each.get_text() for each in ax.get_xticklabels()] == ["mon", "tue"]
+    [known] = [each for each in ax.collections[0].get_segments() if len(each)]
+    assert known.tolist() == [[1, 0.5], [1, 0.75]]
+    many = plot.over_time({str(day): 0.5 for day in range(100)})
+    assert len(many.get_xticklabels()) == 12 and many.get_xticklabels()[1].get_text() == "9"
+    plot.svg(plot.over_time({}).figure)
+
+
 def test_places_are_drawn_of_a_metric_of_several_k() -> None:
     metric = held(fm.NDCG(k=[1, 5, 10]), query=RNG.integers(0, 50, 4000))
     line = plot.at_k(metric, label="NDCG").lines[0]
@@ -269,6 +341,11 @@ def test_a_confusion_matrix_shows_the_shares_of_the_rows() -> None:
     assert [each[1] for each in shown] == [f"{share:.0%}" for share in (matrix / matrix.sum(axis=1)[:, None]).ravel()]
     assert [each.get_text() for each in ax.get_xticklabels()] == ["no", "yes"]
     assert len(plot.confusion_matrix(np.eye(9)).texts) == 81 and not plot.confusion_matrix(np.eye(13)).texts
+    for size in (4, 10, 30):
+        ax = plot.confusion_matrix(np.full((size, size), 1200))
+        for labels in (ax.get_xticklabels(), ax.get_yticklabels()):
+            assert [each.get_text() for each in labels] == [str(each) for each in range(size)]
+        assert {each.get_text() for each in ax.texts} == ({f"1.2k\n{1 / size:.0%}"} if size < 13 else set())
 
 
 def test_residuals_are_a_density_and_what_is_in_no_bin_is_said() -> None:
@@ -277,6 +354,14 @@ def test_residuals_are_a_density_and_what_is_in_no_bin_is_said() -> None:
     ax = plot.residuals(metric)
     assert ax.patches[0].get_data().values.tolist() == [0.25, 1.0, 0.0] and texts(ax) == ["25% outside"]
     assert ax.get_xlabel() == "prediction - label" and plot.histogram(metric.compute()).get_xlabel() == "value"
+
+
+def test_the_higher_of_two_histograms_is_seen_to_its_top() -> None:
+    low, high = fm.Histogram(bins=4, range=(0, 1)), fm.Histogram(bins=4, range=(0, 1))
+    low.add([0.1, 0.4, 0.6, 0.9])
+    high.add([0.1, 0.1, 0.1, 0.1])
+    ax = plot.residuals(high, plot.residuals(low), "old")
+    assert ax.get_ylim()[0] == 0 and ax.get_ylim()[1] > 4
 
 
 def test_a_histogram_of_many_bins_is_drawn_by_fifty_of_equal_width_without_the_outermost() -> None:
@@ -305,20 +390,18 @@ def test_plot_draws_the_picture_that_suits_a_metric() -> None:
         held(fm.LogLoss()).plot()
 
 
-def test_every_name_in_the_table_is_a_class_of_the_package() -> None:
-    from fleetmetrics.metrics.classification.averaged import ConfusionMetric
-    from fleetmetrics.metrics.curves import Shares
-    from fleetmetrics.metrics.ranking.queries import RankingMetric
-
-    others = {each.__name__ for each in (ConfusionMetric, Shares, RankingMetric)}
-    assert all(hasattr(fm, name) or hasattr(fm.formulas, name) or name in others for name in plot.PICTURES)
+#: What metrics declare; values by k and slices are drawn of more than metrics.
+DECLARED = sorted({getattr(getattr(fm, name), "picture", "") for name in fm._modules} - {""})
+PUBLIC = [getattr(plot, name) for name in (*DECLARED, "predicted_actual", "residuals") if name != "slices"]
 
 
-PUBLIC = [
-    each
-    for name, each in sorted(vars(plot).items())
-    if each in plot.PICTURES.values() and name not in ("slices", "_by_share")
-]
+def test_every_picture_that_a_metric_declares_is_a_function_of_plot() -> None:
+    assert {"roc", "precision_recall", "calibration", "lift", "confusion_matrix", "at_k", "slices"} <= set(DECLARED)
+    assert all(callable(getattr(plot, name)) for name in DECLARED)
+    classes = [getattr(fm, name) for name in fm._modules if hasattr(getattr(fm, name), "gives")]
+    no_number = {each.gives for each in classes} - {"number"}
+    assert no_number == {"curve", "point", "counts", "parts", "slices"}
+    assert all(not each.better for each in classes if each.gives in no_number - {"point"})
 
 
 @pytest.mark.parametrize("draw", PUBLIC, ids=lambda each: each.__name__)

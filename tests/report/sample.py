@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import fleetmetrics as fm
+from fleetmetrics.vocabulary import described
 
 #: What data may contain and a page must only show.
 HOSTILE = [
@@ -19,6 +20,17 @@ HOSTILE = [
     "首页推荐位",
     "a_name_without_any_blank_" * 8,
 ]
+
+
+ABOUT = {
+    "auc": fm.AUC(),
+    "log_loss": fm.LogLoss(),
+    "gauc": fm.GAUC(),
+    "calibration": fm.Calibration(),
+    "expected_calibration_error": fm.ExpectedCalibrationError(),
+    "f1": fm.F1(num_classes=3, average=None),
+    "count": fm.Count(),
+}
 
 
 def slices(names: list[str], seed: int) -> list[dict[str, Any]]:
@@ -72,6 +84,7 @@ def result() -> dict[str, Any]:
         | {"examples": ["part-00003.parquet, row 17: w is null", HOSTILE[0]]},
         "asked": {**asked, "metrics": ["auc", "log_loss", "gauc", "calibration"], "by": ["slot", "channel"]}
         | {"ci": 0.95, "command": "fleetmetrics evaluate 'new/*.parquet' --label y --score p", "version": "0.1.0"},
+        "about": {name: described(metric) for name, metric in ABOUT.items()},
         "slices": {
             "slot": slices([*HOSTILE, *(f"slot-{each}" for each in range(43))], 1),
             "channel": slices([f"channel {each:02d}" for each in range(50)], 2),

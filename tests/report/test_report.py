@@ -125,17 +125,38 @@ def test_it_says_what_was_read_and_what_was_asked(page: Element, lang: str) -> N
 
 def test_each_metric_has_a_row_with_its_interval_and_its_difference(page: Element, lang: str) -> None:
     table = page.all("table")[0]
-    rows = {row.all("th")[0].text: [cell.text.strip() for cell in row.all("td")] for row in table.all("tr")[1:]}
-    to, higher, chance, undefined = {
-        "en": ("to", "higher", "within chance", "undefined"),
-        "zh": ("至", "更高", "偶然范围内", "无定义"),
+    rows = {row.all("code")[0].text: [cell.text.strip() for cell in row.all("td")] for row in table.all("tr")[1:]}
+    to, better, chance, undefined, seems = {
+        "en": ("to", "better", "within chance", "undefined", "lower, no interval"),
+        "zh": ("至", "更好", "偶然范围内", "无定义", "更低，无区间"),
     }[lang]
-    assert rows["auc"][:3] == ["0.77123", f"0.77010 {to} 0.77230", "0.76920"]
-    assert rows["auc"][3:] == ["+0.00203", f"0.00101 {to} 0.00305", higher]
-    assert rows["gauc"][-3:] == ["+0.00040", f"−0.00120 {to} 0.00200", chance]
-    assert rows["calibration"][-3:] == ["−0.01000", "—", "—"]  # a difference without an interval has no verdict
-    assert rows["f1.2"][:2] == [undefined, "—"] and rows["expected_calibration_error"][0] == "2.1 × 10⁻⁵"
+    assert rows["auc"] == [
+        f"0.771230.77010 {to} 0.77230",
+        "0.76920",
+        f"+0.00203+0.00101 {to} +0.00305",
+        f"▲ {better}",
+    ]
+    assert rows["log_loss"][-1] == f"▼ {better}"  # of a loss, the lower the better
+    assert rows["gauc"][-2:] == [f"+0.00040−0.00120 {to} +0.00200", chance]
+    assert rows["calibration"][-2:] == ["−0.0100", f"▼ {seems}"]  # neither is better, and it has no interval
+    assert rows["f1.2"][0] == undefined and rows["expected_calibration_error"][0] == "0.00002130"
     assert rows["count"][0] == "2,000,000" and not {"rows", "auc_interval", "auc_delta", "data"} & set(rows)
+
+
+def test_each_metric_says_in_a_line_what_it_is_and_which_values_are_better(page: Element, lang: str) -> None:
+    heads = {each.all("code")[0].text: each for each in page.all("table")[0].all("tbody")[0].all("th")}
+    auc, loss, calibration = (heads[name] for name in ("auc", "log_loss", "calibration"))
+    assert "ROC" in auc.all("small")[0].text and "↑" in auc.text and "↓" in loss.text
+    assert not calibration.all("span") and {"en": "promises too many", "zh": "偏高"}[lang] in calibration.text
+    assert not heads["f1.1"].all("small")  # once is enough
+
+
+def test_every_metric_has_a_line_in_chinese() -> None:
+    from fleetmetrics.evaluation.named import kinds
+    from fleetmetrics.report.definitions import CHINESE
+
+    assert list(CHINESE) == sorted(kinds().values())
+    assert all(re.search("[\u4e00-\u9fff]", each) and each.endswith("。") for each in CHINESE.values())
 
 
 def test_slices_come_by_harm_and_chance_is_said_in_words(page: Element, lang: str) -> None:
@@ -143,7 +164,7 @@ def test_slices_come_by_harm_and_chance_is_said_in_words(page: Element, lang: st
     for table, slices in zip(tables, result()["slices"].values()):
         rows = table.all("tbody")[0].all("tr")
         assert [row.all("th")[0].text for row in rows] == [each["key"] for each in slices]
-        harms = [float(row.all("td")[0].attributes["data-sort"] or "-inf") for row in rows]
+        harms = [float(row.all("td")[2].attributes["data-sort"] or "-inf") for row in rows]
         assert harms == sorted(harms, reverse=True) and len(harms) == 50 and harms[0] > 0
         within = {"en": "within chance", "zh": "偶然范围内"}[lang]
         said = [row.all("td", class_="text")[0].text == within for row in rows]
@@ -178,7 +199,7 @@ def test_a_slice_is_said_to_be_worse_or_better_and_what_is_too_little_how_much_w
         "zh": "1 更差，1 更好，1 数据太少，1 无结论",
     }
     assert counted[lang] in table.all("caption")[0].all("span")[0].text
-    assert [each.all("td")[0].text for each in table.all("tbody")[0].all("tr")] == ["0.05000", "—", "—", "—"]
+    assert [each.all("td")[2].text for each in table.all("tbody")[0].all("tr")] == ["0.05000", "—", "—", "—"]
     cells = [each.text for each in table.all("tbody")[0].all("tr")[0].all("td")]
     assert cells[4] == "0.004" and "1,234" in cells
 
@@ -190,8 +211,8 @@ def test_every_number_is_there_once_more_as_json(page: Element, text: str) -> No
 
 
 def test_a_report_with_hundred_slices_and_all_pictures_is_small(page: Element, text: str) -> None:
-    assert len(page.all("figure")) == 4
-    assert len(text.encode()) < 0.4 * 2**20
+    assert len(page.all("figure")) == 7
+    assert len(text.encode()) < 0.5 * 2**20
 
 
 # -- what data may contain -------------------------------------------------------------------------------------
@@ -269,7 +290,7 @@ def test_in_chinese_every_text_is_chinese() -> None:
     words = shown(page) + " ".join(each.text for each in page.all("svg"))
     said = " ".join(value for each in page.all() for name, value in each.attributes.items() if name == "aria-label")
     found = set(re.findall(r"[A-Za-z_]\w+", words + said + page.all("output")[0].attributes["data-text"]))
-    assert found - names == {"JSON", "UTC", "fleetmetrics", "ROC", "AUC", "AP"}
+    assert found - names == {"JSON", "UTC", "fleetmetrics", "ROC", "AUC", "AP", "F1"}
     assert "目录" in said and "100 项，见 JSON" in words
 
 
@@ -313,9 +334,10 @@ def test_without_anything_it_is_still_a_page(lang: str) -> None:
         page = read(given, lang=lang)
         assert not page.all("figure") and not page.all("table", class_="slices")
         assert len(page.all("table")[0].all("tr")) == 1 + ("auc" in given)
-        assert page.all("header")[0].all("p")[0].text == ""
+        assert len(page.all("p", class_="lead")) == (given.get("auc") is not None)
+        assert not page.all("dl", class_="facts")
     [head] = read({"data": {"rows": 3}}, lang=lang).all("header")
-    assert head.all("p")[0].text == {"en": "3 rows", "zh": "3 行"}[lang]
+    assert head.all("dd")[0].text == {"en": "3 rows", "zh": "3 行"}[lang]
 
 
 def test_slices_without_intervals_have_no_verdict(lang: str) -> None:
@@ -323,7 +345,7 @@ def test_slices_without_intervals_have_no_verdict(lang: str) -> None:
     undefined = {**row, **dict.fromkeys(("key", "value", "difference", "harm", "low", "within_chance"))}
     page = read({"auc": 0.6, "slices": {"slot": [row, undefined]}}, lang=lang)
     first, second = page.all("table", class_="slices")[0].all("tbody")[0].all("tr")
-    assert [cell.text.strip() for cell in first.all("td")][2:5] == ["—", "−0.10000", "—"]
+    assert [cell.text.strip() for cell in first.all("td")][:4] == ["0.50000", "—", "0.05000", "−0.10000"]
     assert second.all("td")[0].attributes["data-sort"] == ""
     assert "--value" not in second.all("span")[0].attributes["style"]
     page = read({"matrix": [[1]], "slices": {"slot": [{**undefined, "metric": None, "metrics": {}}]}}, lang=lang)
@@ -347,9 +369,12 @@ def test_numbers_are_written_so_that_digits_count() -> None:
         12.3456: "12.346",
         99999.4: "99,999",
         123456.7: "123,457",
-        0.000123: "0.00012",
-        0.0000213: "2.1 × 10⁻⁵",
-        -3e17: "−3.0 × 10¹⁷",
+        0.000123: "0.0001230",
+        0.000199: "0.0001990",
+        0.0063593: "0.006359",
+        0.0000213: "0.00002130",
+        2.13e-8: "2.13 × 10⁻⁸",
+        -3e17: "−3.00 × 10¹⁷",
         0.0: "0",
         2000000: "2,000,000",
     }
@@ -403,9 +428,9 @@ def test_each_picture_is_drawn_once_and_only_of_what_has_it() -> None:
     assert not read({"mae": 0.5}, numbers).all("figure")
     auc = fm.AUC()
     auc.add([0.9, 0.1, 0.4], [1, 0, 1])
-    assert [len(read({"auc": 1.0}, each).all("figure")) for each in (auc, None)] == [3, 0]
+    assert [len(read({"auc": 1.0}, each).all("figure")) for each in (auc, None)] == [7, 0]
     both = read({"auc": 1.0}, auc, numbers)  # a baseline without the metric
-    assert len(both.all("figure")) == 3
+    assert len(both.all("figure")) == 7
 
 
 def test_of_several_metrics_the_first_is_drawn_and_without_a_baseline_none_is_called_new() -> None:
@@ -450,7 +475,7 @@ def test_what_this_process_holds_is_drawn_without_asking_other_workers(monkeypat
     with fm.set_communicator(Others()):
         with pytest.raises(AssertionError):
             collection(1.5).compute()
-        assert len(read({"auc": 1.0}, collection(1.5)).all("figure")) == 4
+        assert len(read({"auc": 1.0}, collection(1.5)).all("figure")) == 7
 
 
 drawn = report.plot.confusion_matrix
@@ -468,7 +493,7 @@ def test_a_confusion_matrix_stands_alone(lang: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report.plot, "confusion_matrix", lambda *given: calls.append(given) or drawn(*given))
         read({"f1": [1.0, 0.5, 0.5]}, *metrics, lang=lang)
-    assert [label for *_, label in calls] == ["new"]
+    assert [label for *_, label in calls] == [{"en": "new", "zh": "新值"}[lang]]
 
 
 def test_errors_and_values_by_k_have_pictures_and_other_histograms_are_not_taken_for_errors(lang: str) -> None:
@@ -483,7 +508,7 @@ def test_errors_and_values_by_k_have_pictures_and_other_histograms_are_not_taken
     page = read(given, *sides[:2], lang=lang)
     errors, at_k = page.all("svg")
     assert {"en": "33% outside", "zh": "33% 在图外"}[lang] in errors.text and "<i>" in at_k.text
-    assert [name in at_k.text for name in ("ndcg", "<i>", {"en": "baseline recall", "zh": "基线 召回率"}[lang])] == [
+    assert [name in at_k.text for name in ("ndcg", "<i>", {"en": "baseline recall", "zh": "基线 recall"}[lang])] == [
         True
     ] * 3
     assert "slot" not in at_k.text
@@ -499,3 +524,157 @@ def test_bars_are_wide_enough_to_be_seen_if_all_slices_are_within_chance() -> No
     page = read({"auc": 0.77, "slices": {"slot": [{**row, **more} for row in rows]}})
     [table] = page.all("table", class_="slices")
     assert 0.2 < (0.771 - 0.769) / placed(table)["width"] <= 0.5
+
+
+# -- digits ----------------------------------------------------------------------------------------------------
+
+
+def test_an_interval_a_baseline_and_a_difference_have_the_digits_that_tell_them_apart() -> None:
+    given = {
+        "brier": 0.000199,
+        "brier_interval": {"low": 0.0001712, "high": 0.0002241},
+        "auc": 0.7712345,
+        "auc_delta": {"value": 0.0000123, "low": 0.0000101, "high": 0.0000145},
+        "baseline": {"auc": 0.7712222, "brier": 0.0002},
+    }
+    rows = {row.all("code")[0].text: row.all("td") for row in read(given).all("table")[0].all("tr")[1:]}
+    assert [each.text for each in rows["brier"][:2]] == ["0.00019900.0001712 to 0.0002241", "0.0002000"]
+    assert [each.text for each in rows["auc"][:2]] == ["0.7712345", "0.7712222"]
+    assert rows["auc"][2].text == "+0.0000123+0.0000101 to +0.0000145"
+
+
+def test_small_values_of_slices_have_as_many_digits_as_large_ones() -> None:
+    row = {"rows": 10, "share": 0.5, "metric": "log_loss", "difference": -0.0001, "harm": None}
+    slices = [
+        {**row, "key": key, "value": value, "metrics": {"ctr": 0.0002}} for key, value in ((1, 0.00181), (2, 0.2))
+    ]
+    page = read({"log_loss": 0.0019, "slices": {"slot": slices}})
+    cells = [each.all("td") for each in page.all("table", class_="slices")[0].all("tbody")[0].all("tr")]
+    assert [each[0].text.strip() for each in cells] == ["0.001810", "0.200000"]
+    assert cells[0][-1].text == "0.0002000" and "0.001900" in page.all("table", class_="slices")[0].text
+
+
+# -- the first line --------------------------------------------------------------------------------------------
+
+UP = {"kind": "AUC", "better": "higher", "definition": ""}
+DOWN = {"kind": "LogLoss", "better": "lower", "definition": ""}
+
+
+def lead(lang: str = "en", **given: Any) -> str:
+    about = {"auc": UP, "loss": DOWN, "ctr": {**UP, "better": ""}}
+    [found] = read({"about": about, **given}, lang=lang).all("p", class_="lead")
+    return found.text
+
+
+def delta(value: float, low: float | None = None, high: float | None = None) -> dict[str, Any]:
+    return {"value": value, "low": low, "high": high}
+
+
+def test_the_first_line_says_better_or_worse_and_by_how_much() -> None:
+    old = {"baseline": {"auc": 0.7, "loss": 0.5, "ctr": 0.1}}
+    assert lead(auc=0.75, auc_delta=delta(0.05, 0.04, 0.06), **old) == (
+        "Better than the baseline: auc +0.050 (95%: +0.040 to +0.060)."
+    )
+    said = lead(auc=0.65, auc_delta=delta(-0.05, -0.06, -0.04), **old)
+    assert said.startswith("Worse than the baseline: auc −0.050")
+    assert lead(loss=0.4, loss_delta=delta(-0.1, -0.2, -0.05), **old).startswith("Better than the baseline: loss −0.10")
+    assert lead(loss=0.6, loss_delta=delta(0.1, 0.05, 0.2), **old).startswith("Worse than the baseline: loss +0.10")
+    assert lead(auc=0.71, auc_delta=delta(0.01, -0.01, 0.03), **old).startswith(
+        "No better or worse than chance makes it"
+    )
+    assert lead(ctr=0.2, ctr_delta=delta(0.1, 0.05, 0.2), **old).startswith("Higher than the baseline: ctr +0.10")
+    assert lead(auc=0.75, auc_delta=delta(0.05), **old) == (
+        "It looks better than the baseline: auc +0.050, without an interval."
+    )
+    assert lead(loss=0.5, loss_delta=delta(0.0), **old) == "As the baseline: loss is the same."
+    worse = lead(auc=0.75, auc_delta=delta(0.05, 0.04, 0.06), loss=0.6, loss_delta=delta(0.1, 0.05, 0.2), **old)
+    assert worse.endswith("; worse in loss.")
+    chinese = lead("zh", auc=0.75, auc_delta=delta(0.05, 0.04, 0.06), **old)
+    assert chinese == "优于基线：auc +0.050（95%：+0.040 至 +0.060）。"
+
+
+def test_without_a_baseline_the_first_line_says_what_the_model_is() -> None:
+    asked = {"columns": {"prediction": "p"}, "ci": 0.9, "metrics": ["curve", "auc"]}
+    said = lead(asked=asked, curve=[[1]], auc=0.7512, auc_interval={"low": 0.74, "high": 0.76})
+    assert said == "The model p has auc 0.75120 (90%: 0.74000 to 0.76000)."
+    assert lead(auc=0.5) == "The model has auc 0.50000."
+
+
+def called(key: Any, verdict: str | None, harm: float | None = None, **more: Any) -> dict[str, Any]:
+    within = {"within chance": True, "too few": None, None: None}.get(verdict, False)
+    row = {"key": key, "rows": 10, "share": 0.25, "metric": "auc", "value": 0.5, "difference": -0.25, "harm": harm}
+    return {**row, "verdict": verdict, "within_chance": within, **more}
+
+
+def test_the_first_line_names_the_slice_that_does_the_most_harm_of_all_columns_and_no_other() -> None:
+    quiet = [called("b", "within chance"), called("c", "too few"), called("d", "better", 0.0)]
+    slices = {"day": [called("mon", "worse", 0.01), *quiet], "slot": [called("<a>", "worse", 0.06), *quiet]}
+    assert lead(auc=0.75, slices=slices).endswith(
+        "; worst in slot <a> (of 2 that are worse): auc 0.50000 against 0.75000, 25% of the rows."
+    )
+    assert lead(auc=0.75, slices={"slot": quiet}).endswith("; none of 2 slices is worse beyond chance.")
+    assert lead(auc=0.75, slices={"slot": [called("c", "too few"), called("e", None)]}) == "The model has auc 0.75000."
+    different = {"slot": [called(None, "different"), called("f", "different", share=0.1)]}
+    assert "differs most in slot (null): auc 0.50000 against 0.75000" in lead(auc=0.75, slices=different)
+    assert "在 slot <a>（2 个更差切片之首） 上最差" in lead("zh", auc=0.75, slices=slices)
+
+
+def test_the_first_line_and_a_table_say_whether_the_model_may_go_out(lang: str) -> None:
+    fails = {"condition": "auc<0.77", "path": "auc", "value": 0.75, "fails": True, "said": "..."}
+    passes = {**fails, "condition": "auc<0.5 <b>", "fails": False}
+    no, yes, one = (lead(lang, auc=0.75, conditions=each) for each in ([passes, fails], [passes] * 2, [passes]))
+    assert no.endswith({"en": "it may not go out: auc<0.77.", "zh": "不可上线：auc<0.77。"}[lang])
+    assert yes.endswith(
+        {"en": "it may go out: none of 2 conditions holds.", "zh": "可以上线：2 个拦截条件均不成立。"}[lang]
+    )
+    assert {"en": "it may go out: the condition does not hold", "zh": "可以上线"}[lang] in one
+    page = read({"auc": 0.75, "conditions": [passes, fails]}, lang=lang)
+    rows = [[cell.text for cell in row.all("th") + row.all("td")] for row in page.all("table")[1].all("tr")[1:]]
+    assert [row[0] for row in rows] == ["auc<0.5 <b>", "auc<0.77"]
+    assert [row[-1][0] for row in rows] == ["✓", "✗"]
+
+
+# -- what is folded, and what is named -------------------------------------------------------------------------
+
+
+def test_many_warnings_are_counted_and_folded(lang: str) -> None:
+    few, many = (read({"auc": 0.5, "warnings": [f"warning {each}" for each in range(n)]}, lang=lang) for n in (5, 300))
+    assert len(few.all("section", class_="note")[0].all("li")) == 5 and not few.all("section")[0].all("details")
+    [note] = many.all("section", class_="note")
+    [folded] = note.all("details")
+    assert "open" not in folded.attributes and len(folded.all("li")) == 300
+    assert folded.all("summary")[0].text == {"en": "300 warnings", "zh": "300 条警告"}[lang]
+
+
+def test_the_head_says_model_data_clicks_users_and_dates() -> None:
+    data = {"files": ["a"] * 3, "rows": 1000, "positives": 5, "users": 40, "date": "2026-11-22T18:00:00+00:00"}
+    asked = {"columns": {"prediction": "p<1>"}, "task": "binary"}
+    page = read({"auc": 0.5, "data": data, "asked": asked, "baseline": {"auc": 0.4, "data": {**data, "positives": 7}}})
+    model, new, old = [each.text for each in page.all("dl", class_="facts")[0].all("dd")]
+    assert model == "p<1>, binary"
+    assert new == "1,000 rows, 5 positives (0.5%), 40 users, 3 files, 2026-11-22 18:00 UTC"
+    assert old.startswith("1,000 rows, 7 positives (0.7%)")
+
+
+def test_an_empty_slice_has_a_name_and_empty_columns_are_gone(lang: str) -> None:
+    page = read({"auc": 0.75, "slices": {"slot": [called("", None)]}}, lang=lang)
+    [table] = page.all("table", class_="slices")
+    assert table.all("tbody")[0].all("th")[0].text == {"en": "(empty)", "zh": "（空文本）"}[lang]
+    assert "q" not in [each.text for each in table.all("thead")[0].all("th")]
+    assert not page.all("table")[0].all("tbody")[0].all("small")[0].text.strip()  # no interval: no dashes
+
+
+def test_each_class_has_its_precision_recall_and_f1_beside_the_baselines() -> None:
+    label, shown_, old = [0, 0, 1, 1, 1, 3], [0, 1, 1, 1, 0, 3], [0, 0, 0, 0, 0, 0]
+    sides = [fm.MetricCollection({"f1": fm.F1(num_classes=4, average="macro")}) for _ in range(2)]
+    for side, prediction in zip(sides, (shown_, old)):
+        side.add(prediction, label)
+    page = read({"f1": 0.5, "baseline": {"f1": 0.1}}, *sides)
+    [table] = [each for each in page.all("table") if "Recall" in each.text]
+    rows = [[cell.text for cell in row.all("th") + row.all("td")] for row in table.all("tr")]
+    assert rows[0] == ["Class", "Rows", "Precision", "Recall", "F1", "F1 of the baseline"]
+    assert rows[1:3] == [
+        ["0", "2", "0.5000", "0.5000", "0.5000", "0.5000"],
+        ["1", "3", "0.6667", "0.6667", "0.6667", "0"],
+    ]
+    assert rows[3] == ["2", "0", "undefined", "undefined", "undefined", "undefined"]

@@ -39,6 +39,7 @@ class ConfusionMatrix(ConfusionMetric[np.ndarray]):
         [[1, 1], [0, 1]]
     """
 
+    gives = "counts"
     formula: Any = formula_of(formulas.normalized_confusion, "normalize", "zero_division")
 
     def __init__(

@@ -68,6 +68,8 @@ class OfTask(Undefinable[Value]):
 class ConfusionMetric(OfTask[Value]):
     """A metric of the confusion matrix; arguments as for `Precision`."""
 
+    picture = "confusion_matrix"
+
     class_axis: int | None
     requirements: tuple[str | Requirement, ...]
     task: Task
@@ -363,6 +365,7 @@ class StatScores(ConfusionMetric[np.ndarray]):
         [2, 1, 0, 1, 3]
     """
 
+    gives = "counts"
     takes_top_k = True
     formula: Any = formula_of(formulas.stat_scores, "average")
 

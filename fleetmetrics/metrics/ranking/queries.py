@@ -128,6 +128,8 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
 class RankingMetric(QueryMetric[Value]):
     """A metric of all answers to a query or of the first k."""
 
+    picture = "at_k"
+
     k: int | Sequence[int] | None
 
     def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None:

@@ -1,0 +1,176 @@
+"""The first line of a report: better or worse, by how much, where it lost, and whether it may go out."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Mapping
+
+from fleetmetrics.report.words import Words, digits_of
+from fleetmetrics.vocabulary import RESERVED
+
+__all__ = ["change_of", "headline", "worst_slice"]
+
+
+def headline(result: Mapping[str, Any], words: Words) -> str:
+    """The sentence; empty if the result has no metric that is a number.
+
+    Args:
+        result: as for `fleetmetrics.report.html`, with ``about``.
+        words: those of the language.
+    """
+    name = first_metric(result)
+    if not name:
+        return ""
+    parts = [_against(result, name, words) if result["baseline"] else _alone(result, name, words)]
+    parts += [*_others(result, name, words), *_where(result, words), *_may_go(result, words)]
+    return words("; ", "；").join(parts) + words(".", "。")
+
+
+def first_metric(result: Mapping[str, Any]) -> str:
+    """The first metric that is a number."""
+    names = result["asked"].get("metrics") or [name for name in result if name not in RESERVED]
+    return next((name for name in names if isinstance(result.get(name), (int, float))), "")
+
+
+def change_of(delta: Mapping[str, Any], better: str) -> str:
+    """What a difference is: "better", "worse", "higher", "lower", "chance"; "seems ..." without an interval; "same"."""
+    value, low, high = (delta.get(each) for each in ("value", "low", "high"))
+    if value is None:
+        return ""
+    if low is not None and high is not None and low <= 0 <= high:
+        return "chance"
+    if not value:
+        return "same"
+    said = "higher" if value > 0 else "lower"
+    if better:
+        said = "better" if said == better else "worse"
+    return f"seems {said}" if low is None or high is None else said
+
+
+def _better(result: Mapping[str, Any], name: str) -> str:
+    return str(result["about"].get(name, {}).get("better", ""))
+
+
+def _percent(result: Mapping[str, Any]) -> str:
+    return f"{100 * (result['asked'].get('ci') or 0.95):g}%"
+
+
+def _against(result: Mapping[str, Any], name: str, words: Words) -> str:
+    """The change of the first metric."""
+    delta = result.get(f"{name}_delta") or {}
+    said = change_of(delta, _better(result, name))
+    digits = digits_of([], [delta.get("value"), *_width(delta)])
+    value = words.signed(delta.get("value"), digits)
+    span = words.span(delta, digits, sign=True)
+    interval = words(f" ({_percent(result)}: {span})", f"（{_percent(result)}：{span}）") if span else ""
+    amount = f"{name} {value}{interval}"
+    return {
+        "better": words(f"Better than the baseline: {amount}", f"优于基线：{amount}"),
+        "worse": words(f"Worse than the baseline: {amount}", f"劣于基线：{amount}"),
+        "higher": words(f"Higher than the baseline: {amount}", f"高于基线：{amount}"),
+        "lower": words(f"Lower than the baseline: {amount}", f"低于基线：{amount}"),
+        "chance": words(f"No better or worse than chance makes it: {amount}", f"与基线之差在偶然范围内：{amount}"),
+        "same": words(f"As the baseline: {name} is the same", f"与基线相同：{name} 不变"),
+        "": words(f"Nobody can tell: {name} is undefined", f"无法判断：{name} 无定义"),
+    }.get(said) or {
+        "seems better": words(
+            f"It looks better than the baseline: {amount}, without an interval", f"似乎优于基线：{amount}，没有区间"
+        ),
+        "seems worse": words(
+            f"It looks worse than the baseline: {amount}, without an interval", f"似乎劣于基线：{amount}，没有区间"
+        ),
+        "seems higher": words(
+            f"It looks higher than the baseline: {amount}, without an interval", f"似乎高于基线：{amount}，没有区间"
+        ),
+        "seems lower": words(
+            f"It looks lower than the baseline: {amount}, without an interval", f"似乎低于基线：{amount}，没有区间"
+        ),
+    }[said]
+
+
+def _width(ends: Mapping[str, Any]) -> list[float]:
+    low, high = ends.get("low"), ends.get("high")
+    return [] if low is None or high is None else [high - low]
+
+
+def _alone(result: Mapping[str, Any], name: str, words: Words) -> str:
+    """What the model is worth."""
+    ends = result.get(f"{name}_interval") or {}
+    digits = digits_of([result[name]], _width(ends))
+    value, span = words.number(result[name], digits), words.span(ends, digits)
+    interval = words(f" ({_percent(result)}: {span})", f"（{_percent(result)}：{span}）") if span else ""
+    score = result["asked"].get("columns", {}).get("prediction")
+    model = f" {score}" if isinstance(score, str) else ""
+    return words(f"The model{model} has {name} {value}{interval}", f"模型{model} 的 {name} 为 {value}{interval}")
+
+
+def _others(result: Mapping[str, Any], name: str, words: Words) -> Iterator[str]:
+    """The other metrics that are worse, for they may decide."""
+    if not result["baseline"]:
+        return
+    worse = [
+        each
+        for each in result["about"]
+        if each != name and change_of(result.get(f"{each}_delta") or {}, _better(result, each)) == "worse"
+    ]
+    if worse:
+        names = words(", ", "、").join(worse)
+        yield words(f"worse in {names}", f"{names} 变差")
+
+
+def worst_slice(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """The column and the slice that does the most harm beyond chance; None: there is none.
+
+    Of a metric without better values it is that which differs most.
+    """
+    called = [
+        (by, row)
+        for by, rows in result["slices"].items()
+        for row in rows
+        if row.get("verdict") in ("worse", "different")
+    ]
+    if not called:
+        return None
+    return max(called, key=lambda each: each[1].get("harm") or each[1]["share"] * abs(each[1]["difference"]))
+
+
+def _where(result: Mapping[str, Any], words: Words) -> Iterator[str]:
+    """The slice that does the most harm, or that none does."""
+    tested = [row for rows in result["slices"].values() for row in rows if row.get("within_chance") is not None]
+    worst = worst_slice(result)
+    if worst is None:
+        if tested:
+            yield words(
+                f"none of {len(tested):,} slices is worse beyond chance",
+                f"{len(tested):,} 个切片中没有超出偶然范围的更差者",
+            )
+        return
+    by, row = worst
+    digits = digits_of([row["value"]])
+    key = words("(null)", "（空）") if row["key"] is None else row["key"]
+    value, whole = words.number(row["value"], digits), words.number(row["value"] - row["difference"], digits)
+    share = f"{100 * row['share']:.3g}%"
+    if row["verdict"] == "different":
+        yield words(
+            f"it differs most in {by} {key}: {row['metric']} {value} against {whole}, {share} of the rows",
+            f"差异最大的切片是 {by} {key}：{row['metric']} {value}，整体 {whole}，占 {share} 的行",
+        )
+        return
+    number = sum(each.get("verdict") == "worse" for each in tested)
+    more = words(f" (of {number:,} that are worse)", f"（{number:,} 个更差切片之首）") if number > 1 else ""
+    yield words(
+        f"worst in {by} {key}{more}: {row['metric']} {value} against {whole}, {share} of the rows",
+        f"在 {by} {key}{more} 上最差：{row['metric']} {value}，整体 {whole}，占 {share} 的行",
+    )
+
+
+def _may_go(result: Mapping[str, Any], words: Words) -> Iterator[str]:
+    """What the conditions say."""
+    given = result.get("conditions") or []
+    held = [each for each in given if each["fails"]]
+    if held:
+        names = words(", ", "、").join(each["condition"] for each in held)
+        yield words(f"it may not go out: {names}", f"不可上线：{names}")
+    elif given:
+        number = len(given)
+        said = "the condition does not hold" if number == 1 else f"none of {number} conditions holds"
+        yield words(f"it may go out: {said}", f"可以上线：{number} 个拦截条件均不成立")

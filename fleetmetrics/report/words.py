@@ -1,0 +1,118 @@
+"""Words, numbers and dates of a page, in one of its two languages."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from datetime import datetime
+from typing import Any, Iterable, Mapping
+
+from fleetmetrics.errors import InvalidInputError
+
+__all__ = ["LEGEND", "PICTURE_WORDS", "Words", "digits_of"]
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+#: More digits behind the point than these are a power of ten.
+_MOST_DIGITS = 9
+#: What a legend calls the two sides.
+LEGEND = {"en": ("new", "baseline"), "zh": ("新值", "基线")}
+#: What pictures say in Chinese.
+PICTURE_WORDS = {
+    "false positive rate": "假正率",
+    "true positive rate": "真正率",
+    "precision": "精确率",
+    "recall": "召回率",
+    "specificity": "特异度",
+    "threshold": "阈值",
+    "share of the samples, highest scores first": "样本占比（分数从高到低）",
+    "share of the positive ones": "正样本占比",
+    "lift": "提升度",
+    "density": "密度",
+    "density in the class": "类内密度",
+    "density by log-odds": "按对数几率的密度",
+    "score": "分数",
+    "label": "标签",
+    "class": "类别",
+    "all {}": "全部 {}",
+    "predicted": "预测",
+    "actual": "实际",
+    "true": "真实",
+    "value": "值",
+    "prediction - label": "预测 − 标签",
+    "undefined": "无定义",
+    "{}% outside": "{}% 在图外",
+    " (buckets ±{})": "（分桶 ±{}）",
+}
+
+
+class Words:
+    """Texts, numbers and dates in one of the two languages; InvalidInputError for another."""
+
+    def __init__(self, lang: str) -> None:
+        if not isinstance(lang, str) or lang not in LEGEND:
+            raise InvalidInputError(f"lang must be 'en' or 'zh', not {lang!r:.80}")
+        self.lang = lang
+
+    def __call__(self, english: str, chinese: str) -> str:
+        """The text of the language."""
+        return chinese if self.lang == "zh" else english
+
+    @property
+    def of_pictures(self) -> Mapping[str, str] | None:
+        """What pictures say instead of their English words."""
+        return PICTURE_WORDS if self.lang == "zh" else None
+
+    def number(self, value: Any, digits: int | None = None) -> str:
+        """So many digits behind the point, as a rule by `digits_of`; all of an integer; ``1.23 × 10⁻⁵``."""
+        if value is None:
+            return self("undefined", "无定义")
+        if isinstance(value, list):
+            return self(f"{len(value):,} entries, in the JSON", f"{len(value):,} 项，见 JSON")
+        if isinstance(value, (bool, str)):
+            return str(value)
+        size = abs(value)
+        if digits is None:
+            digits = digits_of([value]) if size >= 1e-4 else _MOST_DIGITS + 1
+        if isinstance(value, int) or 1e5 <= size < 1e15 or not size:
+            text = f"{size:,.0f}"
+        elif digits <= _MOST_DIGITS and size < 1e15:
+            text = f"{size:,.{digits}f}"
+        else:
+            mantissa, exponent = f"{size:.2e}".split("e")
+            text = f"{mantissa} × 10{str(int(exponent)).translate(_RAISED)}"
+        return f"−{text}" if value < 0 else text
+
+    def signed(self, value: Any, digits: int | None = None) -> str:
+        """A difference."""
+        return "—" if value is None else ("+" if value > 0 else "") + self.number(value, digits)
+
+    def span(self, ends: Mapping[str, Any], digits: int | None = None, *, sign: bool = False) -> str:
+        """An interval, if it is known."""
+        low, high = ends.get("low"), ends.get("high")
+        if low is None or high is None:
+            return ""
+        one, other = ((self.signed if sign else self.number)(each, digits) for each in (low, high))
+        return self("{} to {}", "{} 至 {}").format(one, other)
+
+    def date(self, text: str) -> str:
+        """An ISO date as people read it."""
+        with contextlib.suppress(ValueError):
+            then = datetime.fromisoformat(text.replace("Z", "+00:00"))
+            text = self(f"{then:%Y-%m-%d}", f"{then.year}年{then.month}月{then.day}日") + f"{then: %H:%M %Z}".rstrip()
+        return text
+
+
+def digits_of(values: Iterable[Any], widths: Iterable[Any] = ()) -> int:
+    """How many digits behind the point numbers need that are written below each other.
+
+    Five digits count of the largest one from 0.1 on, four of a smaller one, and two of each width of an interval, or
+    difference.
+    """
+    sizes = [abs(each) for each in values if isinstance(each, (int, float)) and each]
+    wanted = []
+    if sizes:
+        size = max(sizes)
+        wanted.append((4 if size >= 0.1 else 3) - math.floor(math.log10(size)))
+    narrow = [abs(each) for each in widths if isinstance(each, (int, float)) and each]
+    wanted += [1 - math.floor(math.log10(each)) for each in narrow]
+    return max(0, *wanted) if wanted else 0
