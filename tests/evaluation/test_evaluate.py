@@ -132,7 +132,7 @@ def test_the_report_is_returned_and_written(result, tmp_path):
     pytest.importorskip("matplotlib")
     pytest.importorskip("jinja2")
     page = result.to_html(tmp_path / "r.html", lang="zh")
-    assert (tmp_path / "r.html").read_text("utf-8") == page and page.count("<figure>") == 3 and 'lang="zh' in page
+    assert (tmp_path / "r.html").read_text("utf-8") == page and page.count("<figure>") == 7 and 'lang="zh' in page
 
 
 def test_pictures_are_drawn_of_both_sides_and_one_that_no_metric_has_is_refused(result):

@@ -229,7 +229,7 @@ def test_whatever_names_contain_is_shown_and_not_run(page: Element) -> None:
     for key in ("en", "zh"):
         other = read({HOSTILE[1]: 0.5, **asked}, lang=key)
         assert len(other.all("script")) == 2 and not other.all("img")
-        assert shown(other).count(HOSTILE[1]) == 5
+        assert shown(other).count(HOSTILE[1]) == 6
 
 
 def test_classes_are_listed_one_by_one_and_curves_are_left_to_the_json() -> None:
