@@ -77,7 +77,7 @@ class Accumulator(Partial, Generic[Value]):
     _data_size: DataSize | None = None
     incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler", "class_axis")
 
-    __signature__ = AllArguments()
+    __signature__: AllArguments = AllArguments()
 
     if not TYPE_CHECKING:  # for which the signature of __init__ is the one that counts
 

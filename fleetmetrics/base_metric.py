@@ -94,7 +94,7 @@ class BaseMetric(Recorder, Resumable):
             raise InvalidInputError(f"dist_collect_mode is {mode!r}; a sampler goes with 'auto', which is its default")
         self._backend = check_backend(dist_backend)
         self._communicator: Communicator | None = None
-        self.logger = logger or logging.getLogger("fleetmetrics")
+        self.logger: logging.Logger = logger or logging.getLogger("fleetmetrics")
         self._pass = PassOfRecords(sampler)
         self.batch_size = batch_size
         self._records: list[Any] = []

@@ -37,7 +37,7 @@ class Dealing:
         self._sampler = sampler
         self._outer, self._inner, names = _dealer(sampler)
         inner = self._inner
-        self.formula = _is_paddles(self._outer)
+        self.formula: bool = _is_paddles(self._outer)
         missing = [name for name in (_READ if self.formula else names) if not hasattr(inner, name)]
         if missing:
             raise InvalidInputError(

@@ -60,7 +60,8 @@ class AssertedInputError(InvalidInputError, AssertionError):
 class UnknownNameError(AssertedInputError, KeyError):
     """A name is none of those known: a metric type, a collect mode, a backend. The message lists them."""
 
-    __str__ = Exception.__str__  # KeyError's puts the message into quotes
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError's puts the message into quotes
 
 
 class RecordError(InvalidInputError, TypeError):

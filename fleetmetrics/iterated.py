@@ -27,6 +27,10 @@ class Iterated:
     Of a sample that is dealt twice the entry counts that is earliest on its rank, then that of the lowest rank.
     """
 
+    dealt: list[np.ndarray]
+    seen: np.ndarray
+    masks: list[np.ndarray]
+
     def __init__(self, samplers: Sequence[Any]) -> None:
         with random_states_kept():
             self.dealt = [_indices(one) for one in map(copy.copy, samplers)]

@@ -14,7 +14,7 @@ from fleetmetrics.errors import InvalidInputError
 
 __all__ = ["Watch", "level_asked", "logger", "progress", "watch"]
 
-logger = logging.getLogger("fleetmetrics")
+logger: logging.Logger = logging.getLogger("fleetmetrics")
 #: Who comes so long after the middle one keeps the others waiting.
 LATE_SECONDS = 0.1
 #: After how many exchanges with a late worker the log names the rank that was last at most of them.

@@ -25,7 +25,7 @@ import numpy as np
 from fleetmetrics.accumulator import Accumulator, Value
 from fleetmetrics.arguments import raise_if_too_large, zero_division_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.batch.rules import Check
+from fleetmetrics.batch.rules import Check, Requirement
 from fleetmetrics.composite import Composite, axis_taken, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import undefined
@@ -381,10 +381,20 @@ class Metric(Accumulator[Value]):
 
     __array_ufunc__ = None  # or an array times a metric would be an array of objects
 
+    __add__: _Operator
+    __radd__: _Operator
     __add__, __radd__ = _both_ways("+", operator.add)
+    __sub__: _Operator
+    __rsub__: _Operator
     __sub__, __rsub__ = _both_ways("-", operator.sub)
+    __mul__: _Operator
+    __rmul__: _Operator
     __mul__, __rmul__ = _both_ways("*", operator.mul)
+    __truediv__: _Operator
+    __rtruediv__: _Operator
     __truediv__, __rtruediv__ = _both_ways("/", _quotient)
+    __pow__: _Operator
+    __rpow__: _Operator
     __pow__, __rpow__ = _both_ways("**", _power)
 
     def __neg__(self) -> Expression:
@@ -434,6 +444,8 @@ class Expression(Composite[Any], Metric[Any]):
         1.0
     """
 
+    requirements: tuple[str | Requirement, ...]
+
     class_axis: int | None
     columns: tuple[str, ...]
     operands: tuple[Any, ...]
@@ -455,6 +467,7 @@ class Expression(Composite[Any], Metric[Any]):
                     f"{symbol} takes metrics without a size, and {operand.name} has one; make them without, and give "
                     "it to what takes the expression: MetricCollection({...: expression}, size=size)"
                 )
+        self.function: Callable[..., Any]
         self.symbol, self.function, self.operands = symbol, function, operands
         self._metrics = [operand for operand in operands if isinstance(operand, Metric)]
         self.takes_label = label_taken(self._metrics)

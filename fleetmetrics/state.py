@@ -313,6 +313,7 @@ class _Changes(List[Tuple[Any, Any, Any]]):
 class InPlace(State):
     """A state that changes in place, and remembers what was there before, for as long as the last mark is held."""
 
+    rest: np.ndarray | None
     _before: Callable[[], _Changes | None] = staticmethod(lambda: None)
 
     def mark(self) -> Any:

@@ -13,7 +13,7 @@ import contextlib
 import contextvars
 import sys
 import warnings
-from typing import Any, ContextManager, Iterator
+from typing import Any, Callable, ContextManager, Iterator
 
 __all__ = ["gathered", "muted", "muted_now", "part_named", "part_now", "warn"]
 
@@ -23,10 +23,10 @@ _gathered: contextvars.ContextVar[dict[type[Warning], list[str]] | None] = conte
     "_gathered", default=None
 )
 #: The categories of warnings that `muted` keeps quiet here.
-muted_now = _muted.get
-_part = contextvars.ContextVar("_part", default="")
+muted_now: Callable[[], tuple[type[Warning], ...]] = _muted.get
+_part: contextvars.ContextVar[str] = contextvars.ContextVar("_part", default="")
 #: The part of the samples that is named, such as " of slot 3"; or nothing.
-part_now = _part.get
+part_now: Callable[[], str] = _part.get
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:

@@ -31,6 +31,9 @@ class Coded:
         values: texts; some may be the text of no sample.
     """
 
+    codes: np.ndarray
+    values: np.ndarray
+
     def __init__(self, codes: np.ndarray, values: np.ndarray) -> None:
         self.codes, self.values = codes, values
 

@@ -78,6 +78,12 @@ class Block:
         'correct'
     """
 
+    array: np.ndarray
+    fresh: bool
+    keys: str
+    name: str
+    reduction: str
+
     __slots__ = ("array", "entry", "fresh", "keys", "name", "reduction")
 
     def __init__(self, name: str, reduction: str, array: np.ndarray, keys: str = "") -> None:

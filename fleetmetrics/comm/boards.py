@@ -135,6 +135,8 @@ class Search:
         poll: of rank 0 of the group, which has a board; None: of another one.
     """
 
+    next: float
+
     def __init__(
         self, job: Job, key: Key, mine: Notice, called: Callable[[Job, int], int], poll: Poll | None = None
     ) -> None:

@@ -24,6 +24,9 @@ _SECONDS_FOR_TROUBLE = 10.0
 class Deadline:
     """A moment until which a call may wait: a number of seconds from now."""
 
+    end: float
+    timeout: float
+
     __slots__ = ("end", "timeout")
 
     def __init__(self, timeout: float) -> None:

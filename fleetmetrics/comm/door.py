@@ -32,6 +32,8 @@ _LOOK_SECONDS = 0.05
 class Door:
     """Rank 0's listening socket, and those who have come to it and have proved nothing yet."""
 
+    deaf_until: float
+
     def __init__(self, job: Job, key: Key, poll: Poll) -> None:
         self._job, self._key, self._poll = job, key, poll
         self._whole = whole_digests()

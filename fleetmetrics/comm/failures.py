@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextvars import ContextVar
-from typing import Any, Iterable, Sequence, Tuple
+from typing import Any, Callable, Iterable, Sequence, Tuple
 
 from fleetmetrics import errors
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError
@@ -55,7 +55,7 @@ _names: ContextVar[Sequence[int]] = ContextVar("names", default=())
 
 
 #: The ranks of the job by which errors call workers now.
-called_now = _names.get
+called_now: Callable[[], Sequence[int]] = _names.get
 
 
 class calling:

@@ -100,6 +100,12 @@ class _Talk:
 class Guest:
     """Somebody who has connected to rank 0 and has proved nothing yet."""
 
+    came: float
+    proven: bool
+    rank: int
+    run: bytes
+    world_size: int
+
     def __init__(self, sock: socket.socket, key: Key, mark: bytes, whole: bool = True) -> None:
         self.sock = sock
         self.came = time.monotonic()

@@ -154,6 +154,9 @@ def ranks_in(frame: Frame, known: Sequence[int]) -> tuple[int, ...]:
 class Host(ABC):
     """A worker's part in the short way of its host."""
 
+    directly: bool
+    until: float
+
     def __init__(self, job: Job, key: Key, poll: Poll) -> None:
         self._job, self._key, self._poll = job, key, poll
         self._asked: Frame | None = None  # what may still go, or have gone, the short way
@@ -207,6 +210,8 @@ def _is_for(frame: Frame, asked: Frame | None) -> bool:
 
 class Follower(Host):
     """A worker whose arrivals a leader takes along."""
+
+    until: float
 
     def __init__(self, job: Job, key: Key, poll: Poll) -> None:
         super().__init__(job, key, poll)
@@ -321,6 +326,8 @@ class _Seen(NamedTuple):
 
 class Leader(Host):
     """The first worker of a host, which takes the others' arrivals along."""
+
+    until: float
 
     def __init__(self, job: Job, key: Key, poll: Poll) -> None:
         super().__init__(job, key, poll)

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from typing import NoReturn, Sequence
 
+from fleetmetrics.comm.boards import Search
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.failures import called, late_text, raise_trouble, ranks_text, readable
 from fleetmetrics.comm.finding import NotFound, check_descriptors
@@ -52,6 +53,8 @@ _HEAR_SECONDS = 0.1
 
 class Hub(Member):
     """Rank 0."""
+
+    search: Search | None
 
     def __init__(self, job: Job) -> None:
         check_descriptors(job.world_size)  # before the secret is read, which needs one

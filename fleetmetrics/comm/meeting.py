@@ -15,6 +15,15 @@ __all__ = ["Meeting"]
 class Meeting:
     """One exchange while rank 0 is in it."""
 
+    call: int
+    channel: Channel
+    end: float
+    frames: dict[int, Frame]
+    label: str
+    last_moment: float
+    timeout: float
+    troubled: bool
+
     def __init__(self, channel: Channel, own: Frame, label: str, deadline: Deadline, number: int) -> None:
         self.channel, self.label, self.call = channel, label, own.call
         self.number = number  # among the exchanges of all channels

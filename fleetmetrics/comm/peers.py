@@ -29,6 +29,10 @@ class Broken(Exception):
 class Peer:
     """A connected worker."""
 
+    rank: int
+    round_trip: float
+    stream: Stream
+
     def __init__(self, rank: int, stream: Stream, round_trip: float, since: int) -> None:
         self.rank, self.stream, self.round_trip = rank, stream, round_trip
         self.since = since  # rank 0's last exchange with a result when it came
@@ -37,6 +41,10 @@ class Peer:
 
 class Peers:
     """The connected workers, and the door through which they come."""
+
+    door: Door
+    lost: str
+    poll: Poll
 
     def __init__(self, job: Job, key: Key) -> None:
         self._job = job

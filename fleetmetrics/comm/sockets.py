@@ -55,6 +55,10 @@ class SocketCommunicator(Communicator):
         1
     """
 
+    authenticated: bool
+    rank: int
+    world_size: int
+
     def __init__(
         self,
         job: Job | None = None,

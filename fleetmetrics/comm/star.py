@@ -41,10 +41,10 @@ from fleetmetrics.comm.frames import (
 from fleetmetrics.comm.handshake import REFUSAL_SECONDS
 from fleetmetrics.comm.hosts import Fold, Host, introduced, levels_asked
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.secret import secret_of
+from fleetmetrics.comm.secret import Secret, secret_of
 from fleetmetrics.comm.turns import Turns
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError
-from fleetmetrics.logs import watch
+from fleetmetrics.logs import Watch, watch
 
 __all__ = ["ACKNOWLEDGING", "Combine", "Member", "Spoke", "error_frame", "error_in"]
 
@@ -61,6 +61,10 @@ Combine = Callable[[Sequence[Frame]], Frame]
 class Channel:
     """One communicator's exchanges on the star."""
 
+    name: str
+    number: int
+    title: str
+
     def __init__(self, name: str) -> None:
         self.number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") or 1
         self.name, self.title = name, f"channel {name!r}"
@@ -71,9 +75,18 @@ class Channel:
 class Member(ABC):
     """One worker's side of the star, shared by all communicators of the process."""
 
+    closed: bool
+    grouped: bool
+    joined: bool
+    label: str
+    levels: str
+    made: int
+    process: int
+    turns: Turns
+
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.secret = secret_of(job)
+        self.secret: Secret = secret_of(job)
         self.channels: dict[int, Channel] = {}
         self.grouped = bool(job.ranks)  # whether this process calls groups of the job
         self.search: Search | None = None  # for those that wait in another group
@@ -87,8 +100,8 @@ class Member(ABC):
         #: parted, in rank 0's count; and what errors call it while a worker may have had another end of it.
         self.made, self.label = 0, ""
         self.joined = False  # whether an exchange of this run has ended with a result
-        self.inside = (0, "")  # which thread is in an exchange, and in which
-        self.watch = watch(job.rank, job.ranks)  # logs each exchange, if a log is wanted
+        self.inside: tuple[int, str] = (0, "")  # which thread is in an exchange, and in which
+        self.watch: Watch | None = watch(job.rank, job.ranks)  # logs each exchange, if a log is wanted
         self.levels = levels_asked()
 
     def label_of(self, number: int, call: str) -> str:
@@ -253,6 +266,11 @@ class _NotFound(Exception):
 
 class Spoke(Member):
     """A worker other than rank 0."""
+
+    broken: str
+    label: str
+    made: int
+    search: Search | None
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)

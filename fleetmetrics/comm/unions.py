@@ -32,6 +32,8 @@ class Union:
     With ``allowed`` only those among these keys.
     """
 
+    sharing: int
+
     def __init__(self, name: str, keys: Sequence[np.ndarray], limit: int, allowed: np.ndarray | None = None) -> None:
         kinds = ["texts" if each.dtype.kind == "U" else "integers" for each in keys]
         here = [each for each in keys if len(each)]
@@ -44,9 +46,9 @@ class Union:
         if allowed is not None:
             union = np.intersect1d(union, allowed) if len(union) and len(allowed) else union[:0]
             self._orders = [np.argsort(~np.isin(each, union), kind="stable") for each in keys]
-        self.kept = union[:limit]
+        self.kept: np.ndarray = union[:limit]
         #: Of the rows of each worker, that for all other keys included.
-        self.places = [_places(self.kept, each) for each in keys]
+        self.places: list[np.ndarray] = [_places(self.kept, each) for each in keys]
         if allowed is not None:
             self.places = [np.sort(places) for places in self.places]
         #: The row from which on a worker's rows have the last place.

@@ -59,6 +59,8 @@ class UtilCommunicator(Communicator):
         array([ 3., -4.])
     """
 
+    authenticated: bool
+
     def __init__(self, util: Any, job: Job | None = None) -> None:
         if not callable(getattr(util, "all_reduce", None)):
             raise InvalidInputError(

@@ -49,6 +49,15 @@ def tree(parts: Sequence[Any], join: Callable[[Sequence[Any]], Any]) -> Any:
 class Plan:
     """What the tasks are to do; the arguments are those of each engine's ``evaluate``."""
 
+    empty: Any
+    columns: dict[str, Any]
+    skip: bool
+    complete_by: str | None
+    totals: Any
+    names: list[str]
+    by_range: bool
+    bounds: list[Any]
+
     def __init__(
         self,
         make_metrics: Callable[[], Any],

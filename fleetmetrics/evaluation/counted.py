@@ -9,6 +9,7 @@ import numpy as np
 
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas import histogram_counts
 from fleetmetrics.metric import Declared, Metric
 from fleetmetrics.metrics.aggregation import Count
@@ -24,7 +25,7 @@ _BINS, _GROUPS = 4096, 20
 class Rows(Count):
     """How many rows count, whatever they weigh; those of weight 0 do not."""
 
-    declared = (Declared("total", key="rows"),)
+    declared: tuple[Declared, ...] = (Declared("total", key="rows"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
         return {"total": batch.number}
@@ -33,7 +34,7 @@ class Rows(Count):
 class Positives(Metric):
     """How many rows are labelled 1, whatever they weigh; other metrics check the labels."""
 
-    declared = (Declared("total", key="positives"),)
+    declared: tuple[Declared, ...] = (Declared("total", key="positives"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
         rows = copy.copy(batch)
@@ -47,8 +48,8 @@ class Positives(Metric):
 class Errors(Metric):
     """Errors of predictions of any size: each doubling from 2e-10 to 4e9, of either sign, is split into 64 bins."""
 
-    requirements = ("finite_prediction", "finite_label")
-    declared = (Declared("cells", (2 * _BINS - 1,)),)
+    requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
+    declared: tuple[Declared, ...] = (Declared("cells", (2 * _BINS - 1,)),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
         return {"cells": batch.histogram(_cell(signed_error(batch)))}
@@ -123,8 +124,8 @@ def _edges() -> np.ndarray:
 class Joined(Metric):
     """Which ids there are, how often, with which labels: 128 bits in four sums of hashes, and how many rows."""
 
-    columns = ("id",)
-    declared = (Declared("sums", (5,), "int64"),)
+    columns: tuple[str, ...] = ("id",)
+    declared: tuple[Declared, ...] = (Declared("sums", (5,), "int64"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
         ids = integer_ids(batch.columns["id"])

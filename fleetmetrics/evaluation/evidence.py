@@ -54,6 +54,9 @@ class Evidence(ABC):
         unit: what `Tested.needs` counts.
     """
 
+    metric: Metric
+    unit: str
+
     def __init__(self, metric: Metric, unit: str) -> None:
         self.metric, self.unit = metric, unit
 

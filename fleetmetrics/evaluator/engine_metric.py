@@ -20,7 +20,7 @@ from fleetmetrics.xp import is_eager_tensor
 __all__ = ["Arrangement", "BaseMetric", "arrangement", "as_dicts", "to_cpu"]
 
 _DEVICES = ("cpu", "gpu", "npu")
-logger = logging.getLogger("fleetmetrics")
+logger: logging.Logger = logging.getLogger("fleetmetrics")
 
 
 class Arrangement(NamedTuple):

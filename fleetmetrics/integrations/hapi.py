@@ -78,6 +78,7 @@ class ModelMetric(paddle.metric.Metric):
         ['auc']
     """
 
+    feed: Callable[..., Mapping[str, Any]] | None
     metric: BaseMetric | Accumulator[Any]
     running: bool
     training: bool
@@ -186,6 +187,7 @@ class GlobalValues(paddle.callbacks.Callback):
     """
 
     group: Any
+    report: Callable[[str, dict[str, Any]], Any] | None
 
     def __init__(self, report: Callable[[str, dict[str, Any]], Any] | None = None, *, group: Any = None) -> None:
         super().__init__()

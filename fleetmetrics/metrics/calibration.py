@@ -16,7 +16,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import TOTAL, Common, Declared, Metric, Quotient, formula_of
 from fleetmetrics.metrics.buckets import OfProbabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores, probability_rules_of
-from fleetmetrics.metrics.classification.task import class_axis_of, task_of
+from fleetmetrics.metrics.classification.task import Task, class_axis_of, task_of
 from fleetmetrics.typed import Unpack
 
 __all__ = ["BrierDecomposition", "BrierScore", "CalibrationCurve", "ExpectedCalibrationError"]
@@ -247,7 +247,7 @@ class ExpectedCalibrationError(_Binned[float]):
         **common: Unpack[Common],
     ) -> None:
         allowed = ("binary", "multiclass")
-        self.task = task_of(task, num_classes, from_logits=from_logits, allowed=allowed, by_shape=True)
+        self.task: Task = task_of(task, num_classes, from_logits=from_logits, allowed=allowed, by_shape=True)
         self.top_label = None if self.task.kind == "any" else self.task.kind == "multiclass"
         super().__init__(bins=bins, from_logits=from_logits, **common)
         self.zero_division = zero_division_of(zero_division)

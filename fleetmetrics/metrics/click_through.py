@@ -13,6 +13,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.arguments import MOST_ENTRIES, positive_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.metric import TOTAL, Declared, Linear, Quotient, Undefinable, formula_of
 from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings, OfProbabilities
 from fleetmetrics.metrics.classification.losses import LOG_LIKELIHOOD, LOWEST, log_sigmoid
@@ -108,7 +109,7 @@ class ClickThroughRate(Undefinable[float]):
     """
 
     quotient: Quotient | None = Quotient({"clicks": 1}, highest=1)
-    requirements = ("class_label",)
+    requirements: tuple[str | Requirement, ...] = ("class_label",)
     declared: tuple[Declared, ...] = (CLICKS, TOTAL)
     cells: tuple[str, ...] = ("clicks", "total")
     formula: Any = formula_of(formulas.click_through_rate, "zero_division")
@@ -129,6 +130,8 @@ class PredictedClickThroughRate(OfProbabilities[float]):
         >>> metric.compute()
         0.25
     """
+
+    requirements: tuple[str | Requirement, ...]
 
     quotient: Quotient | None = Quotient({"predicted": 1}, highest=1)
     declared: tuple[Declared, ...] = (_PREDICTED, TOTAL)

@@ -128,6 +128,7 @@ class CumulativeGain(ScoreHistogram[Shares]):
 
     gives = "curve"
     picture = "gain"
+    fractions: np.ndarray
     values: Any = of_classes(formulas.cumulative_gain, "fractions", "zero_division")
 
     def __init__(self, *, fractions: int | Sequence[float] = 10, **settings: Unpack[HistogramSettings]) -> None:

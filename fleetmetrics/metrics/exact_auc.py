@@ -9,6 +9,7 @@ from typing import Any, Literal, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.exact_auc import (
     count_exact_auc,
@@ -70,7 +71,7 @@ class ExactAUC(Undefinable[float], RecordMetric[float]):
     table: Table
 
     better = "higher"
-    requirements = ("finite_prediction", "class_label")
+    requirements: tuple[str | Requirement, ...] = ("finite_prediction", "class_label")
     # The total weight of each class, which the fold needs from the first piece on.
     declared: tuple[Declared, ...] = (Declared("negatives", key="others"), Declared("positives", key="clicks"))
 

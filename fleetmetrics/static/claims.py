@@ -52,7 +52,7 @@ class Claim:
 
     def __init__(self, name: str, kind: Any, made_up: bool, states: Sequence[Any], program: Any) -> None:
         self.name, self.kind, self.made_up, self.states = name, kind, made_up, states
-        self.program = weakref.ref(program)
+        self.program: weakref.ref[Any] = weakref.ref(program)
         self.variable = f"{name}.claim"
         self._digest: int | None = None
         self._beside = 0  # how many claims there were when it was made

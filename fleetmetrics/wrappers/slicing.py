@@ -48,6 +48,7 @@ class Slicing(ABC):
     samples: State
     shared: Shared
 
+    kind: tuple[Any, ...]
     #: The keys, where they grow.
     table: KeyTable | None = None
 

@@ -185,6 +185,7 @@ class Turn(State):
 class Ring(InPlace):
     """A copy of the state ``of`` for each of the last batches; its value is that of all of them together."""
 
+    rest: np.ndarray | None
     value: Any
 
     def __init__(self, of: State, turn: Turn, name: str, key: Any) -> None:

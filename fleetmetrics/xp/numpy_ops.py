@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 import sys
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from fleetmetrics.xp.kinds import Scattered, of_torch
 from fleetmetrics.xp.score_buckets import log_odds
 
 #: Overflow is checked for afterwards.
-quiet = functools.partial(np.errstate, all="ignore")
+quiet: Callable[..., Any] = functools.partial(np.errstate, all="ignore")
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
 
@@ -37,23 +37,23 @@ _DTYPES = {name: np.dtype(name) for name in ("bool", "int64", "float32", "float6
 _FLOAT64 = _DTYPES["float64"]
 _KEPT = frozenset(_DTYPES.values())
 
-at_least = np.maximum
-concat = np.concatenate
-count = operator.attrgetter("size")
-moveaxis = np.moveaxis
-filled = np.full  # with a NumPy scalar
-first_zero = np.argmin
-kind = operator.attrgetter("dtype.kind")
+at_least: Callable[..., Any] = np.maximum
+concat: Callable[..., Any] = np.concatenate
+count: Callable[..., Any] = operator.attrgetter("size")
+moveaxis: Callable[..., Any] = np.moveaxis
+filled: Callable[..., Any] = np.full  # with a NumPy scalar
+first_zero: Callable[..., Any] = np.argmin
+kind: Callable[..., Any] = operator.attrgetter("dtype.kind")
 number = np.int64
-quotient = np.floor_divide
-scale = np.multiply
-shape = operator.attrgetter("shape")
-sum_by = np.bincount
-take = operator.getitem
-all_rows = functools.partial(np.all, axis=1)
-largest_of_rows = functools.partial(np.max, axis=1)
-sum_of_rows = functools.partial(np.sum, axis=1)
-repeat = functools.partial(np.repeat, axis=0)
+quotient: Callable[..., Any] = np.floor_divide
+scale: Callable[..., Any] = np.multiply
+shape: Callable[..., Any] = operator.attrgetter("shape")
+sum_by: Callable[..., Any] = np.bincount
+take: Callable[..., Any] = operator.getitem
+all_rows: Callable[..., Any] = functools.partial(np.all, axis=1)
+largest_of_rows: Callable[..., Any] = functools.partial(np.max, axis=1)
+sum_of_rows: Callable[..., Any] = functools.partial(np.sum, axis=1)
+repeat: Callable[..., Any] = functools.partial(np.repeat, axis=0)
 
 
 def asarray(value: Any, argument: str) -> np.ndarray:
@@ -85,7 +85,8 @@ def host(array: np.ndarray) -> np.ndarray:
     return array
 
 
-constant = integers = host
+constant: Callable[..., Any] = host
+integers: Callable[..., Any] = host
 
 
 def is_eager(array: np.ndarray) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from typing import Any
+from typing import Any, Callable
 
 import paddle
 
@@ -44,15 +44,15 @@ FILTERS = False
 #: Done by `fleetmetrics.batch.lanes.Whole`.
 moments = None
 
-absolute = paddle.abs
-moveaxis = paddle.moveaxis
-concat = paddle.concat  # of tensors, along an axis
-first_zero = paddle.argmin  # the position among an int64's zeros and ones; 0 if there is none
-take = paddle.gather  # the entries at these positions of the first axis; valid ones only
-all_rows = functools.partial(paddle.all, axis=1)  # whether all flags of a row of a matrix are true
-largest_of_rows = functools.partial(paddle.max, axis=1)
-sum_of_rows = functools.partial(paddle.sum, axis=1)
-sum_of_columns = functools.partial(paddle.sum, axis=0)
+absolute: Callable[..., Any] = paddle.abs
+moveaxis: Callable[..., Any] = paddle.moveaxis
+concat: Callable[..., Any] = paddle.concat  # of tensors, along an axis
+first_zero: Callable[..., Any] = paddle.argmin  # the position among an int64's zeros and ones; 0 if there is none
+take: Callable[..., Any] = paddle.gather  # the entries at these positions of the first axis; valid ones only
+all_rows: Callable[..., Any] = functools.partial(paddle.all, axis=1)  # whether all flags of a row of a matrix are true
+largest_of_rows: Callable[..., Any] = functools.partial(paddle.max, axis=1)
+sum_of_rows: Callable[..., Any] = functools.partial(paddle.sum, axis=1)
+sum_of_columns: Callable[..., Any] = functools.partial(paddle.sum, axis=0)
 
 
 def _by_number(function: Any) -> Any:
@@ -64,13 +64,13 @@ def _by_number(function: Any) -> Any:
     return by_number
 
 
-greater = _by_number(paddle.greater_than)  # flags of the entries above the number
-at_least = _by_number(paddle.maximum)  # ``clip`` on 2.6 also cuts off at the largest float32
-bitwise_and = _by_number(paddle.bitwise_and)  # of int64
-quotient = _by_number(paddle.floor_divide)  # of integers, rounded down; at least 0, or multiples of the number
-remainder = _by_number(paddle.remainder)  # of integers of at least 0
-power = _by_number(paddle.pow)  # of float64
-scale = _by_number(paddle.multiply)  # of float64
+greater: Callable[..., Any] = _by_number(paddle.greater_than)  # flags of the entries above the number
+at_least: Callable[..., Any] = _by_number(paddle.maximum)  # ``clip`` on 2.6 also cuts off at the largest float32
+bitwise_and: Callable[..., Any] = _by_number(paddle.bitwise_and)  # of int64
+quotient: Callable[..., Any] = _by_number(paddle.floor_divide)  # of integers, rounded down; at least 0, or multiples
+remainder: Callable[..., Any] = _by_number(paddle.remainder)  # of integers of at least 0
+power: Callable[..., Any] = _by_number(paddle.pow)  # of float64
+scale: Callable[..., Any] = _by_number(paddle.multiply)  # of float64
 
 
 def equal(one: Any, other: Any) -> Any:
