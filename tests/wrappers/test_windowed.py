@@ -111,6 +111,36 @@ def test_the_windows_of_all_workers_go_together_in_one_exchange() -> None:
     assert together([work] * 3) == [(2 + 4 + 64 + 128, 255)] * 3
 
 
+@pytest.mark.parametrize("lifetime", [True, False])
+def test_a_worker_without_batches_is_no_0_in_the_windows_of_the_others(lifetime: bool) -> None:
+    def work(channel: Together) -> Any:
+        kinds = {"max": fm.Max, "min": fm.Min, "variance": fm.Variance}
+        windows = {key: fm.Windowed(kind(), 2, lifetime=lifetime) for key, kind in kinds.items()}
+        metrics = fm.MetricCollection(windows, name="all")
+        for number in (-9.0, -5.0, -7.0)[: 3 * channel.rank]:
+            metrics.add([number])
+        value = metrics.compute(communicator=channel)
+        return {key: each.window if lifetime else each for key, each in value.items()}
+
+    assert together([work] * 2) == [{"max": -5.0, "min": -7.0, "variance": 1.0}] * 2
+
+
+@pytest.mark.parametrize("first", ["alone", "window"])
+def test_a_window_alone_leaves_an_equal_metric_beside_it_what_it_counts(first: str) -> None:
+    both = {"alone": fm.Sum(), "window": fm.Windowed(fm.Sum(), 2, lifetime=False)}
+    metrics = fm.MetricCollection({key: both[key] for key in sorted(both, reverse=first == "window")})
+    for number in (1, 2, 4):
+        metrics.add([number])
+    assert metrics.compute() == {"alone": 7, "window": 6}
+    again = metrics.fresh()
+    again.set_state_dict(metrics.state_dict())
+    again.merge(metrics)
+    assert again.compute() == {"alone": 14, "window": 12}
+    metrics.reset()
+    metrics.add([8])
+    assert metrics.compute() == {"alone": 8, "window": 8}
+
+
 def test_what_is_exchanged_does_not_grow_with_the_window() -> None:
     shapes = []
     for last in (1, 1000):
