@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import pickle
 import warnings
+from collections.abc import Iterator
 from typing import Any, Callable, Sequence
 
 import numpy as np
 import pytest
+import sklearn
 
 import fleetmetrics as fm
 from tests import contract
-from tests.contract import CASES, MODES, WEIGHTS, Data, batches, draw, expected, feed, first_dtypes, same, state_bytes
+from tests.contract import CASES, MODES, WEIGHTS, Data, batches, draw, feed, first_dtypes, same, state_bytes
 
 #: Of the drawn samples some queries have nothing that is relevant, and there are too few for an interval.
 pytestmark = pytest.mark.filterwarnings(
     r"ignore:.* undefined for \d+ .* left out:fleetmetrics.UndefinedMetricWarning",
     r"ignore:.* has too few samples for an interval:fleetmetrics.UndefinedMetricWarning",
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unchecked() -> Iterator[None]:
+    """scikit-learn does not look at what is drawn here: that would take longer than to compute."""
+    with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+        yield
+
+
+def expected(name: str, data: Data) -> Any:
+    """The reference's value over the samples that count; the modes that are tried with the same data share one."""
+    return _expected(name, pickle.dumps([*data[:4], dict(data.columns)]))
+
+
+@functools.lru_cache(maxsize=64)
+def _expected(name: str, data: bytes) -> Any:
+    return contract.expected(name, Data(*pickle.loads(data)))
 
 
 def identify(value: object) -> str | None:

@@ -131,11 +131,7 @@ def check_never_mixed(said: list[list[str]], truth: str) -> None:
         assert line.startswith("CommunicatorError: ") and ("two processes" in line or "another run" in line), said
 
 
-KINDS = ("servers", "collective", "endpoint")
-
-
-@pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "size"), [("servers", 3), ("collective", 2), ("endpoint", 3)])
 def test_two_runs_with_the_same_endpoints_never_mix(runs: Runs, kind: str, size: int) -> None:
     same = places(size, kind)
     first = [runs.start(100 + rank, **place) for rank, place in enumerate(same)]
@@ -147,8 +143,9 @@ def test_two_runs_with_the_same_endpoints_never_mix(runs: Runs, kind: str, size:
         check_never_mixed(said, f"value {float(sum(values))}")
 
 
-@pytest.mark.parametrize("crossed", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "crossed"), [("servers", True), ("collective", True), ("endpoint", True), ("collective", False)]
+)
 def test_those_who_come_first_are_not_taken_for_a_run_while_others_are_starting(
     runs: Runs, kind: str, crossed: bool
 ) -> None:
@@ -176,8 +173,15 @@ def test_a_worker_that_was_left_over_is_not_let_into_the_next_run(runs: Runs) ->
         assert line.startswith("CommunicatorError: ") and "two processes" in line, line
 
 
-@pytest.mark.parametrize("name", ["PADDLE_JOB_ID", "POD_NAME"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("servers", "PADDLE_JOB_ID"),
+        ("collective", "PADDLE_JOB_ID"),
+        ("endpoint", "PADDLE_JOB_ID"),
+        ("collective", "POD_NAME"),
+    ],
+)
 def test_what_names_a_run_keeps_it_apart(runs: Runs, kind: str, name: str) -> None:
     same = places(2, kind)
     left = runs.start(901, **same[1], **{name: "dead"}, WHEN_IMPORTED="touch('left')", SECONDS="6")

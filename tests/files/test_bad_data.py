@@ -118,6 +118,10 @@ def test_each_row_at_fault_counts_once_however_many_of_its_values_are(tmp_path):
     pq.write_table(pa.table({"p": scores, "y": [[0, 1], [1, 0], [0, 1], [1, 0], [0, 0]]}), tmp_path / "a.parquet")
     metrics, read = files.evaluate(tmp_path, of_labels, COLUMNS, skip_bad_rows=True)
     assert (read.rows, read.skipped) == (5, 3)
+    (tmp_path / "a.parquet").unlink()
+    (tmp_path / "a.csv").write_text("p,y\n0.9,1\nx,z\n0.2,0\nx,1\n0.3,z\n,z\n")
+    metrics, read = files.evaluate(tmp_path, fm.Accuracy, COLUMNS, skip_bad_rows=True)
+    assert (read.rows, read.skipped, metrics.compute()) == (6, 4, 1.0)
 
 
 def test_of_many_rows_at_fault_five_are_described(tmp_path):
