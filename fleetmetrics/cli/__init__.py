@@ -282,7 +282,7 @@ def _states(args: argparse.Namespace) -> _Outcome:
     with _of_the_data():
         groups = [args.states] if args.command == "merge" else [[path] for path in args.states]
         loaded = [load(paths, args.states[0], baseline=bool(place)) for place, paths in enumerate(groups)]
-    return _finish(args, [side for side, _ in loaded], loaded[0][1])
+    return _finish(args, [side for side, _ in loaded], [line for _, said in loaded for line in said])
 
 
 def _consistency(args: argparse.Namespace) -> _Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.cli import main
+from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.side import of_share
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 pytest.importorskip("pyarrow")
@@ -244,6 +247,55 @@ def test_merging_says_what_a_state_lacks(run, tmp_path):
     assert said.startswith("day.fms lacks a file that could not be used: day/1.csv")
     run("merge", "day.fms", "--save-state", "week.fms")
     assert "week.fms lacks a file" in run("merge", "week.fms", "--json")["warnings"][0]
+
+
+def test_comparing_says_what_either_state_lacks(run, tmp_path):
+    write(tmp_path / "whole.csv")
+    run("evaluate", "whole.csv", *ASKED, "--save-state", "whole.fms")
+    write(tmp_path / "day" / "0.csv")
+    (tmp_path / "day" / "1.csv").touch()
+    run("evaluate", "day", *ASKED, "--save-state", "day.fms", status=3)
+    for states in (("day.fms", "whole.fms"), ("whole.fms", "day.fms")):
+        [said] = run("compare", *states, "--json")["warnings"]
+        assert said.startswith("day.fms lacks a file that could not be used: day/1.csv")
+
+
+def test_copies_within_one_state_are_what_was_asked_for(run, tmp_path):
+    for name in ("0.csv", "1.csv"):
+        write(tmp_path / "day" / name)
+    write(tmp_path / "later" / "2.csv", seed=1)
+    for name in ("day", "later"):
+        run("evaluate", name, *ASKED, "--save-state", f"{name}.fms")
+    found = run("merge", "day.fms", "later.fms", "--json")
+    assert (found["rows"], found["warnings"]) == (300, [])
+
+
+# -- shares of files ---------------------------------------------------------------------------------------------
+
+
+def test_workers_share_files_and_what_cannot_be_read_is_told_by_one_of_them(tmp_path):
+    """The rows of a user may lie in the files of several workers: nothing is closed by user."""
+    asked = Asked.of(label="y", score="p", user="u", metrics="auc,gauc")
+    rng, rows = np.random.default_rng(0), []
+    for place in range(5):
+        p, user = rng.random(40), rng.integers(0, 6, 40)
+        rows.append((p, (rng.random(40) < p).astype(int), user))
+        lines = [f"{a:.17g},{b},{c}" for a, b, c in zip(*rows[-1])]
+        (tmp_path / f"{place}.csv").write_text("\n".join(["p,y,u", *lines, ""]))
+    os.symlink("nothing.csv", tmp_path / "link.csv")
+    sides = []
+    for rank in range(2):
+        channel = SimpleNamespace(rank=rank, world_size=2)
+        paths, side = of_share(tmp_path, asked, channel, skip_bad_files=True, close=True)
+        assert [os.path.basename(each) for each in paths] == [f"{place}.csv" for place in range(5)]
+        sides.append(side)
+    read = files.together(side.read for side in sides)
+    assert (read.rows, len(read.files), len(read.bad_files)) == (200, 5, 1)
+    sides[0].metrics.merge(sides[1].metrics)
+    alone = fm.GAUC()
+    p, y, user = map(np.concatenate, zip(*rows))
+    alone.add(p, y, user=user)
+    assert sides[0].members.values["gauc"].compute() == pytest.approx(alone.compute(), rel=1e-12)
 
 
 def test_states_of_columns_with_other_names_do_not_merge_and_can_be_compared(run, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -236,3 +238,21 @@ def test_every_user_is_in_one_share_of_about_the_same_size(users):
     assert all((share[:999] == share[999:][::-1]).all() and 200 < share[:999].sum() < 300 for share in shares)
     coded = Coded(np.r_[np.arange(999), np.arange(999)[::-1]], users)
     assert all((Share("user", number, 4).flags({"user": coded}) == shares[number]).all() for number in range(4))
+
+
+def test_what_is_no_row_is_left_out_once_however_many_passes_there_are(tmp_path):
+    rows = [{"p": place / 40, "y": place % 3 % 2, "u": place % 7} for place in range(40)]
+    rows[3]["p"], rows[5]["u"], rows[8]["y"] = None, None, 2
+    lines = [*map(json.dumps, rows)]
+    lines[10:10] = ["[]", "nothing"]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+
+    def read(share):
+        columns = {"prediction": "p", "label": "y", "user": "u"}
+        found = files.evaluate_file(tmp_path / "a.jsonl", fm.GAUC, columns, skip_bad_rows=True, share=share).read
+        return found._replace(examples=())
+
+    alone = read(None)
+    assert (alone.rows, alone.skipped) == (42, 5)
+    for number in (2, 3, 5):
+        assert files.together(read(Share("user", place, number)) for place in range(number)) == alone
