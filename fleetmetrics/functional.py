@@ -22,6 +22,7 @@ with `UndefinedMetricWarning`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import re
 import sys
@@ -255,10 +256,15 @@ def _threads() -> int:
 _MADE_UP = re.compile(r"(_generated_var_|\btmp_|\.tmp_|\.[wb]_)\d+")
 
 
+@functools.lru_cache(maxsize=256)
+def _same_everywhere(name: str) -> str:
+    return _MADE_UP.sub("#", name)
+
+
 def _call(function: str, *inputs: Any) -> str:
     """The call for the agreement header, so that workers which mix up two variables do not sum them."""
     names = []
     for value in inputs:
         with contextlib.suppress(InvalidInputError):  # reading the value raises it again, where all hear of it
-            names += [_MADE_UP.sub("#", name) for name in [name_of(value)] if name]
+            names += [_same_everywhere(name) for name in [name_of(value)] if name]
     return f"{function} of {', '.join(names)}" if names else function

@@ -38,6 +38,7 @@ REST = ":rest"
 #: What is summed by the adds of one worker.
 OF_BATCHES = "the batches of this worker"
 _INT64 = np.iinfo(np.int64)
+_WIDE = frozenset([np.dtype(np.int64), np.dtype(np.float64)])
 #: Up to this number of elements, Python is faster than NumPy.
 _VERY_FEW = 4
 #: How many arrays are summed at a time.
@@ -74,6 +75,8 @@ def widen(value: Any, argument: str) -> np.ndarray:
         >>> widen([True, False], "flags")
         array([1, 0])
     """
+    if type(value) is np.ndarray and value.dtype in _WIDE:
+        return value
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputError(f"{argument} is a masked array; leave out what is masked, as in array.compressed()")
     try:

@@ -18,7 +18,7 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -52,6 +52,8 @@ _ALIGNMENT = 16
 _PARTS_AT_ONCE = 64  # Linux takes up to 1,024
 _LONG_SECONDS = 1e6  # poll takes no more
 _LOOKS = 100
+#: A yield that takes longer has let another process work: then looking costs more than it saves, for a while.
+_CROWDED_SECONDS, _CROWDED_FOR_SECONDS = 2e-5, 1.0
 _NOTHING = memoryview(b"")
 _OF_NOTHING = hashlib.sha256().digest()
 JOINED = 2**16  # so few bytes are copied sooner than sent in pieces
@@ -280,7 +282,7 @@ class Stream:
         _, body, size, _, _, number, _ = self._in
         start = size - payload
         covered = body if whole else body[:start]
-        if hashlib.sha256(covered).digest() != digest:
+        if (hashlib.sha256(covered).digest() if size else _OF_NOTHING) != digest:
             raise Garbled("the frame's contents are not those that its head announces")
         frame = Frame(kind, call, bytes(body[:header]), body[start:], channel, made, remaining, timeout)
         self._in = None, self._begin, len(self._begin), 0, [], number, frame
@@ -337,11 +339,13 @@ class Poll:
     Args:
         many: whether there may be many sockets.
         workers: how many processes run side by side; if each has a processor of its own, this one looks some more times
-            before it sleeps, for to wake up takes longer: 30 to 60 us on a virtual machine.
+            before it sleeps, for to wake up takes longer: 30 to 60 us on a virtual machine. Where other processes want
+            the processors it sleeps at once: each look would give them a slice of time, and a sleeper is woken first.
     """
 
     def __init__(self, many: bool = False, workers: int = 0) -> None:
         self._looks = _LOOKS if 0 < workers <= (os.cpu_count() or 1) else 0
+        self._crowded_until = 0.0
         self._masks: dict[Stream, int] = {}  # what is waited for, of those whose mask was changed
         self._poll: Any = select.poll()
         self._unit = 1000  # milliseconds
@@ -373,13 +377,21 @@ class Poll:
 
     def wait(self, end: float = 0.0) -> list[tuple[int, int]]:
         """Return descriptors and events as soon as there are any, at the end at the latest; by default at once."""
-        poll = self._poll.poll
-        for _ in range(self._looks if end else 0):
+        poll: Callable[[float], list[tuple[int, int]]] = self._poll.poll
+        if not end:
+            return poll(0)
+        now = time.monotonic()
+        for _ in range(self._looks if now > self._crowded_until else 0):
             events = poll(0)
             if events:
-                return list(events)
+                return events
+            before = time.monotonic()
             os.sched_yield()
-        return list(poll(min(max(end - time.monotonic(), 0.0), _LONG_SECONDS) * self._unit if end else 0))
+            now = time.monotonic()
+            if now - before > _CROWDED_SECONDS:
+                self._crowded_until = now + _CROWDED_FOR_SECONDS
+                break
+        return poll(min(max(end - now, 0.0), _LONG_SECONDS) * self._unit)
 
     def close(self) -> None:
         """Wait for nothing any more; a forked child that unregistered would take the sockets from its parent, too."""

@@ -34,6 +34,8 @@ _SERVERS, _ENDPOINT, _MASTER = "PADDLE_PSERVERS_IP_PORT_LIST", "FLEETMETRICS_END
 _WHERE = frozenset({"PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER"})
 #: Every variable that is looked at.
 VARIABLES = frozenset({_SERVERS, _ENDPOINT, *_WHERE}.union(*(row.variables for row in LAUNCHERS)))
+#: The same as Python keeps them: `os.environ` would decode every variable that there is to say which of them are set.
+_AS_KEPT = {os.environ.encodekey(name): name for name in VARIABLES}
 
 
 class Place(NamedTuple):
@@ -65,7 +67,7 @@ def place_of(env: Mapping[str, str]) -> Place:
         InvalidInputError: if a variable is malformed.
         NoChannelError: if the environment names several workers and cannot be used, or contradicts itself.
     """
-    found = VARIABLES.intersection(env)
+    found = _set_in(env)
     if not found:  # often: every compute of one process asks
         return _NO_LAUNCHER
     texts = {name: env[name].strip() for name in found}
@@ -89,6 +91,13 @@ def place_of(env: Mapping[str, str]) -> Place:
     if not run and host == _LOOPBACK:
         run = [starter_of(os.getpid(), row.rank)]
     return Place(rank, size, row, host, "|".join([row.name, *run]))
+
+
+def _set_in(env: Mapping[str, str]) -> frozenset[str]:
+    kept = getattr(env, "_data", None) if env is os.environ else None
+    if not isinstance(kept, dict):
+        return VARIABLES.intersection(env)
+    return frozenset(_AS_KEPT[name] for name in _AS_KEPT.keys() & kept.keys())
 
 
 def paddles_place(env: Mapping[str, str]) -> tuple[int, int]:

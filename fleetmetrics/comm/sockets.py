@@ -234,7 +234,17 @@ def _checked(secret: Any) -> str:
 
 def _header(call: str, note: Any) -> bytes:
     """The call in the first line, then the note: a text as it is."""
-    body = "" if note is None else f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
+    if note is None or isinstance(note, str):
+        return _text_header(call, note)
+    return _joined_header(call, f"json {json.dumps(note)}")
+
+
+@functools.lru_cache(maxsize=256)
+def _text_header(call: str, note: str | None) -> bytes:
+    return _joined_header(call, "" if note is None else f"text {note}")
+
+
+def _joined_header(call: str, body: str) -> bytes:
     return f"{_LINE_BREAKS.sub(' ', call)}\n{body}".encode("utf-8", "surrogatepass")
 
 

@@ -129,19 +129,19 @@ def _areas(positive: np.ndarray, negative: np.ndarray, max_fpr: float) -> Bounde
 
 
 def _areas_of_counts(positive: np.ndarray, negative: np.ndarray) -> BoundedArea | None:
-    positives, negatives = int(positive.sum()), int(negative.sum())
+    positives, negatives = int(np.add.reduce(positive)), int(np.add.reduce(negative))
     pairs = positives * negatives
     if not pairs:
         return None
     if 2 * pairs < 2**63:
-        below = np.cumsum(negative)
+        below = negative.cumsum()
         right_or_tied, tied = int(np.dot(below, positive)), int(np.dot(negative, positive))  # integers: exact
     else:
         used = np.flatnonzero(positive)
         rows = zip(positive[used].tolist(), negative[used].tolist(), np.cumsum(negative.astype(object))[used])
         right_or_tied, tied = map(sum, zip(*[(p * b, p * n) for p, n, b in rows]))
-    twice_area = 2 * right_or_tied - tied
-    return BoundedArea(*((twice_area + d) / (2 * pairs) for d in (0, -tied, tied)))
+    twice, pairs = 2 * right_or_tied - tied, 2 * pairs
+    return BoundedArea(twice / pairs, (twice - tied) / pairs, (twice + tied) / pairs)
 
 
 def _areas_of_weights(positive: np.ndarray, negative: np.ndarray, max_fpr: float) -> BoundedArea | None:

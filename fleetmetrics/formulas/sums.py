@@ -9,6 +9,7 @@ import numpy as np
 
 #: From this number of values on, a sum in passes over the array is faster than `math.fsum`.
 _MANY = 1024
+_MOST = 2**63 - 1
 
 
 def as_number(value: Any) -> Any:
@@ -45,7 +46,7 @@ def as_integers(weights: np.ndarray) -> np.ndarray:
         mantissa, exponent = np.frexp(weights)
         shift = np.where(weights != 0, exponent - exponent[weights != 0].min(initial=2000), 0)
         return np.asarray(np.ldexp(mantissa, 53).astype(np.int64).astype(object) << shift.astype(object))
-    large = weights.dtype == object or (weights.size and int(weights.max()) > (2**63 - 1) // weights.size)
+    large = weights.dtype == object or (weights.size and int(np.maximum.reduce(weights, None)) > _MOST // weights.size)
     return weights.astype(object if large else np.int64, copy=False)
 
 

@@ -55,7 +55,10 @@ class Packed(NamedTuple):
 def narrowest(array: np.ndarray) -> np.ndarray:
     """Signed integers, of which there are some, in as few bytes as hold all of them."""
     low, high = np.minimum.reduce(array, None).item(), np.maximum.reduce(array, None).item()
-    return next(array.astype(dtype, copy=False) for dtype, most in _SIGNED if ~most <= low and high <= most)
+    for dtype, most in _SIGNED:
+        if ~most <= low and high <= most:
+            return array.astype(dtype, copy=False)
+    return array
 
 
 def small(array: np.ndarray) -> np.ndarray:

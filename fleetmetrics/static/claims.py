@@ -24,7 +24,9 @@ from fleetmetrics.static.programs import kind_under_construction
 from fleetmetrics.warning import warn
 from fleetmetrics.xp import paddle_ops
 
-__all__ = ["BY_COUNTER", "Claim", "Glance", "check_reading", "claim", "claims_of", "renew"]
+__all__ = ["BY_COUNTER", "Claim", "Glance", "check_reading", "claim", "claims_of", "global_scope", "renew"]
+
+global_scope = paddle.static.global_scope
 
 #: Constants up to here are exact in every program.
 _BITS = 48
@@ -106,7 +108,7 @@ class Claim:
 
     def write(self, scope: Any = None) -> None:
         """Say in the scope that the states are this metric's."""
-        scope = paddle.static.global_scope() if scope is None else scope
+        scope = global_scope() if scope is None else scope
         held = np.array([self.digest, _process(os.getpid())])
         scope.var(self.variable).get_tensor().set(held, paddle.CPUPlace())
 
@@ -152,7 +154,8 @@ class Glance:
     """
 
     def __init__(self, scope: Any = None) -> None:
-        self._scope = paddle.static.global_scope() if scope is None else scope
+        self._scope = global_scope() if scope is None else scope
+        self.find_var = getattr(self._scope, "find_var", None)  # called for each state
         self.checked: set[Claim] = set()
 
     def __getattr__(self, name: str) -> Any:

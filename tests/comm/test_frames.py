@@ -112,6 +112,34 @@ def test_a_wait_of_any_length_is_a_wait(many: bool) -> None:
     poll.unregister(one)  # nor when all is closed
 
 
+def test_a_wait_looks_before_it_sleeps_unless_others_want_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slice_of_time, yields = [1000.0], [0.0], []
+    monkeypatch.setattr(frames.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(frames.os, "cpu_count", lambda: 2)
+
+    def give_way() -> None:
+        yields.append(now[0])
+        now[0] += slice_of_time[0]
+
+    monkeypatch.setattr(frames.os, "sched_yield", give_way)
+
+    def looks(later: float = 0.0) -> int:
+        now[0] += later
+        yields.clear()
+        assert poll.wait(now[0] + 1e-3) == []
+        return len(yields)
+
+    poll = frames.Poll(workers=2)
+    assert looks() == looks() == frames._LOOKS
+    slice_of_time[0] = 1e-3
+    assert looks() == 1  # it has found out
+    slice_of_time[0] = 0.0
+    assert looks() == looks(0.5) == 0
+    assert looks(0.6) == frames._LOOKS
+    assert yields and frames.Poll(workers=3).wait(now[0] + 1e-3) == []
+    poll.close()
+
+
 @pytest.mark.parametrize("many", [False, True])
 def test_a_stream_is_waited_for_with_room_to_send_only_while_it_has_bytes_to_send(
     ends: tuple[socket.socket, Stream], many: bool

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Mapping
 
 import pytest
 
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.launchers import Place, is_server, parts_of, place_of, rank_told
-from fleetmetrics.errors import InvalidInputError, NoChannelError
+from fleetmetrics.comm.launchers import VARIABLES, Place, is_server, parts_of, place_of, rank_told
+from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
 from fleetmetrics.identity import claim_of
 from fleetmetrics.launcher import LAUNCHERS, Launcher
 
@@ -309,3 +309,19 @@ def test_a_worker_that_imports_the_package_loads_the_table_and_nothing_else() ->
     environment = {**os.environ, "PADDLE_TRAINER_ID": "1"}
     found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["fleetmetrics", "fleetmetrics.identity", "fleetmetrics.launcher"]
+
+
+@pytest.mark.parametrize("told", [{}, SRUN, {"PADDLE_TRAINERS_NUM": " 1 "}, {"RANK": "1"}], ids=repr)
+def test_the_environment_of_the_process_says_what_a_copy_of_it_says(
+    told: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {**dict.fromkeys(VARIABLES, ""), **told}.items():
+        monkeypatch.setenv(name, text)
+
+    def said(environment: Mapping[str, str]) -> Any:
+        try:
+            return place_of(environment)
+        except FleetMetricsError as error:
+            return str(error)
+
+    assert said(os.environ) == said(dict(os.environ))
