@@ -312,24 +312,16 @@ def raised_by_a_socket(error: OSError) -> bool:
     return name == "socket" or name.startswith("fleetmetrics.comm.")
 
 
-#: A key's part of an HMAC: two hashes that have begun. `hmac.copy` takes twice as long.
-_Keyed = Tuple[Any, Any]
+def _keyed(key: bytes) -> Any:
+    """An HMAC under a key that has begun."""
+    made = hmac.new(key, digestmod="sha256")
+    return getattr(made, "_hmac", None) or made  # that of OpenSSL: its copy takes half of the time
 
 
-#: HMAC's two masks of each byte of a key.
-_INNER, _OUTER = (bytes(byte ^ mask for byte in range(256)) for mask in (0x36, 0x5C))
-
-
-def _keyed(key: bytes) -> _Keyed:
-    block = key.ljust(hashlib.sha256().block_size, b"\0")
-    return hashlib.sha256(block.translate(_INNER)), hashlib.sha256(block.translate(_OUTER))
-
-
-def _seal(keyed: _Keyed, number: int, head: bytes) -> bytes:
-    inner, outer = keyed[0].copy(), keyed[1].copy()
-    inner.update(_NUMBER.pack(number) + head)
-    outer.update(inner.digest())
-    seal: bytes = outer.digest()
+def _seal(keyed: Any, number: int, head: bytes) -> bytes:
+    found = keyed.copy()
+    found.update(_NUMBER.pack(number) + head)
+    seal: bytes = found.digest()
     return seal
 
 

@@ -706,9 +706,30 @@ MUTATIONS = [
     Mutation(
         "a seal is another keyed hash than HMAC",
         "comm/frames.py::_keyed",
-        "hashlib.sha256(block.translate(_OUTER))",
-        "hashlib.sha256(block.translate(_INNER))",
+        'hmac.new(key, digestmod="sha256")',
+        "hashlib.sha256(key)",
         "tests/comm/test_frames.py -k hmac",
+    ),
+    Mutation(
+        "a worker goes on looking where others want the processor",
+        "comm/frames.py::Poll.wait",
+        "if now - before > _CROWDED_SECONDS:",
+        "if False:",
+        "tests/comm/test_frames.py -k want_the_processor",
+    ),
+    Mutation(
+        "a worker that has had to share its processor never looks again",
+        "comm/frames.py::Poll.wait",
+        "self._crowded_until = now + _CROWDED_FOR_SECONDS",
+        "self._crowded_until = math.inf",
+        "tests/comm/test_frames.py -k want_the_processor",
+    ),
+    Mutation(
+        "half of the launchers' variables are overlooked in the environment of the process",
+        "comm/launchers.py::_set_in",
+        "for name in _AS_KEPT.keys() & kept.keys()",
+        "for name in sorted(_AS_KEPT.keys() & kept.keys())[::2]",
+        "tests/comm/test_launchers.py -k of_the_process",
     ),
     Mutation(
         "a frame that was sent before is taken again",
@@ -727,7 +748,7 @@ MUTATIONS = [
     Mutation(
         "the digest is not checked",
         "comm/frames.py::Stream._complete",
-        "if hashlib.sha256(covered).digest() != digest:",
+        "if (hashlib.sha256(covered).digest() if size else _OF_NOTHING) != digest:",
         "if False:",
         "tests/comm/test_frames.py -k sealed",
     ),
@@ -783,8 +804,8 @@ MUTATIONS = [
     Mutation(
         "32768 is taken for an int16",
         "serial/__init__.py::narrowest",
-        "high <= most)",
-        "high <= most + 1)",
+        "high <= most:",
+        "high <= most + 1:",
         "tests/comm/test_blocks.py -k narrowest",
     ),
     Mutation(
@@ -1073,8 +1094,8 @@ MUTATIONS = [
     Mutation(
         "ties in the AUC of histograms count as right",
         "formulas/auc.py::_areas_of_counts",
-        "twice_area = 2 * right_or_tied - tied",
-        "twice_area = 2 * right_or_tied",
+        "twice, pairs = 2 * right_or_tied - tied,",
+        "twice, pairs = 2 * right_or_tied,",
         "tests/formulas/test_auc.py",
     ),
     Mutation(
