@@ -29,6 +29,7 @@ RESERVED = (
     "rows",
     "slices",
     "verdicts",
+    "versus",
     "warnings",
 )
 

@@ -65,6 +65,10 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
     two.set_defaults(save_state=None)
     for each in (one, some):
         each.add_argument("--save-state", metavar="FILE", help="write what merge and compare read")
+    for each in (one, two):
+        each.add_argument(
+            "--always-valid", type=int, metavar="ROWS", help="intervals of deltas that hold at every look, as data grow"
+        )
     for each in (one, some, two):
         form = each.add_mutually_exclusive_group()
         for name in ("JSON", "Markdown"):
@@ -244,6 +248,7 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
         "logits",
         "scale",
         "where",
+        "always_valid",
     ]
     settings: Any = {name: getattr(args, name) for name in given}
     settings.update(by=_slices(args.by), text=list(filter(None, names_in(args.text))), header=args.columns)
@@ -276,8 +281,11 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
 
 
 def _states(args: argparse.Namespace) -> _Outcome:
+    from fleetmetrics.evaluation.asked import check_always_valid
     from fleetmetrics.evaluation.side import load
 
+    if args.command == "compare":
+        check_always_valid(args.always_valid)
     _check_outputs(args, args.states)
     with _of_the_data():
         groups = [args.states] if args.command == "merge" else [[path] for path in args.states]
@@ -326,7 +334,7 @@ def _in_each(option: str, text: str, streams: Sequence[str]) -> Any:
 def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] = ()) -> _Outcome:
     """Save, print, and look at the conditions."""
     from fleetmetrics.cli.terminal import show
-    from fleetmetrics.evaluation.conditions import failed
+    from fleetmetrics.evaluation.conditions import checked
     from fleetmetrics.evaluation.result import result_of
     from fleetmetrics.evaluation.side import errors_of, save
 
@@ -338,14 +346,15 @@ def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] 
                 errors.append(f"{args.save_state} holds what could be used: {len(sides[0].read.files):,} files")
         if errors:
             raise DataError("\n".join(errors))
-        result = result_of(sides, command=args.line, said=said)
+        result = result_of(sides, command=args.line, said=said, always_valid=getattr(args, "always_valid", None))
     found = result.to_dict()
-    held = failed(args.fail_if, found)
+    conditions = checked(args.fail_if, found)
+    held = [each.said for each in conditions if each.fails]
     with _of_the_data():
         if args.html:
             result.to_html(args.html, args.lang, args.fail_if)
         _print(lambda: show(found, args.form))
-    return _Outcome(1 if held else 0, "\n".join(held))
+    return _Outcome(1 if held else 0, "\n".join([*held, *(each.note for each in conditions if each.note)]))
 
 
 def _print(act: Callable[[], Any]) -> None:

@@ -1,8 +1,8 @@
 """From data to a result: what `fleetmetrics.evaluate` returns and the command line prints.
 
-Its rooms, from the ground up: `named` and `counted` are the metrics, `evidence` what the test of slices needs, `asked`
-what is asked, `probe` the metrics that answer it, `side` what was made of one side's data, `slices` the verdicts,
-`conditions` and `printed` what is made of a result, and `result` the result itself.
+Its rooms, from the ground up: `named` and `counted` are the metrics, `evidence` what the test of slices needs, `versus`
+what compares those of two sides, `asked` what is asked, `probe` the metrics that answer it, `side` what was made of one
+side's data, `slices` the verdicts, `conditions` and `printed` what is made of a result, and `result` the result itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fleetmetrics.arguments import flag_of, path_of, whole_number_of
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.asked import Asked, check_always_valid
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
 from fleetmetrics.evaluation.side import Side, errors_of, load, of_all_workers, of_files, of_frame, of_share
 
@@ -47,6 +47,7 @@ def evaluate(
     where: str | None = None,
     text: str | Sequence[str] = (),
     columns: Sequence[str] | None = None,
+    always_valid: int | None = None,
     communicator: Communicator | None = None,
 ) -> EvaluationResult:
     """How good the scores in files or a data frame are: what ``fleetmetrics evaluate`` prints.
@@ -81,6 +82,8 @@ def evaluate(
         where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; the others are left out and counted.
         text: columns of keys whose values stay texts in CSV: 007 is "007".
         columns: the names of the columns of CSV files that have no line of names.
+        always_valid: at about how many rows deltas are to have the narrowest intervals: these hold at all looks
+            together, at data that grow from day to day, if the number stays the same. None: they are of one look.
         communicator: of the workers; None: the one that was set or is chosen automatically.
 
     Returns:
@@ -130,6 +133,7 @@ def evaluate(
             text=text,
             header=columns,
             compared=baseline is not None,
+            always_valid=always_valid,
         )
         flag_of("skip_bad_rows", skip_bad_rows)
         flag_of("skip_bad_files", skip_bad_files)
@@ -149,8 +153,8 @@ def evaluate(
         return seen, sides
 
     if alone and trouble is None:
-        return _result(make()[1])
-    return _result(of_all_workers(channel, make, trouble))
+        return _result(make()[1], always_valid=always_valid)
+    return _result(of_all_workers(channel, make, trouble), always_valid=always_valid)
 
 
 def merge(states: Sequence[Any]) -> EvaluationResult:
@@ -170,27 +174,30 @@ def merge(states: Sequence[Any]) -> EvaluationResult:
     return _result([side], said)
 
 
-def compare(new: Any, old: Any) -> EvaluationResult:
+def compare(new: Any, old: Any, *, always_valid: int | None = None) -> EvaluationResult:
     """A saved state and one to compare it with, as `evaluate` does with a baseline.
 
     Args:
         new: the path of the new state.
         old: that of the old one.
+        always_valid: as `evaluate` takes it, of states that grow from day to day.
 
     Raises:
-        DataError: they were not asked the same.
+        InvalidInputError: an argument is not what it should be.
+        DataError: they were not asked the same, or intervals must hold at all looks and the states have none.
         CorruptFileError: one is no such state.
     """
     first, second = path_of("new", new), path_of("old", old)
+    check_always_valid(always_valid)
     (one, said), (other, _) = load([first], first), load([second], first, baseline=True)
-    return _result([one, other], said)
+    return _result([one, other], said, always_valid)
 
 
-def _result(sides: Sequence[Side], said: Sequence[str] = ()) -> EvaluationResult:
+def _result(sides: Sequence[Side], said: Sequence[str] = (), always_valid: int | None = None) -> EvaluationResult:
     errors = errors_of(sides)
     if errors:
         raise DataError("\n".join(errors))
-    return result_of(sides, said=said)
+    return result_of(sides, said=said, always_valid=always_valid)
 
 
 def _are_files(data: Any) -> bool:

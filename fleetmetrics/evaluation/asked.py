@@ -13,6 +13,7 @@ from fleetmetrics.evaluation.counted import Actual, Errors, Joined, Positives, R
 from fleetmetrics.evaluation.evidence import Evidence, GroupCount, evidence_of
 from fleetmetrics.evaluation.named import TASKS, Named, named, separated
 from fleetmetrics.evaluation.probe import Probe, Slices
+from fleetmetrics.evaluation.versus import compared_metric
 from fleetmetrics.files import ROW
 from fleetmetrics.metric import Metric
 from fleetmetrics.reading import Reading
@@ -21,7 +22,7 @@ from fleetmetrics.vocabulary import argument, described, names_in
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced
 
-__all__ = ["Asked"]
+__all__ = ["Asked", "check_always_valid"]
 
 #: The slice of all keys but the largest ones.
 _OTHER = "(other)"
@@ -46,6 +47,8 @@ class Asked:
         min_positives: a slice of fewer has too few to tell.
         draws: of which intervals are made.
         positive, class_names, logits, scale, where, text, header: of `fleetmetrics.files.Reading`.
+        compared: whether what a comparison of slices needs is kept.
+        same_rows: whether the other side's scores are in the same rows.
     """
 
     task: str
@@ -64,6 +67,8 @@ class Asked:
     where: str | None = None
     text: Sequence[str] = ()
     header: Sequence[str] | None = None
+    compared: bool = False
+    same_rows: bool = False
 
     @staticmethod
     def of(
@@ -88,8 +93,12 @@ class Asked:
         text: str | Sequence[str] = (),
         header: Sequence[str] | None = None,
         compared: bool = False,
+        same_rows: bool = False,
+        always_valid: int | None = None,
     ) -> Asked:
-        """What these arguments of `fleetmetrics.evaluate` ask for; ``compared``: whether there is a baseline.
+        """What these arguments of `fleetmetrics.evaluate` ask for.
+
+        ``compared``: whether there is a baseline; ``same_rows``: whether it is a column beside the scores.
 
         Raises:
             InvalidInputError: they cannot be, or not together.
@@ -134,6 +143,9 @@ class Asked:
             raise InvalidInputError(
                 f"{argument('join_on')} joins the data with those of {argument('baseline')}; give both"
             )
+        check_always_valid(always_valid)
+        if always_valid is not None and not compared:
+            raise InvalidInputError(f"{argument('always_valid')} is for deltas; give {argument('baseline')}, too")
         if metrics is None:
             metrics = TASKS[task] + ",gauc" * (task == "binary" and bool(user))
             metrics += ",log_loss" * (task == "multiclass" and several)
@@ -159,7 +171,7 @@ class Asked:
             separated(metrics) if isinstance(metrics, str) else _texts("metrics", metrics),
             classes,
             slices,
-            ci if ci is not None or not join_on else 0.95,
+            ci if ci is not None or not (join_on or same_rows or always_valid) else 0.95,
             whole_number_of(argument("max_slices"), max_slices, 1),
             whole_number_of(argument("min_positives"), min_positives, 0),
             whole_number_of(argument("draws"), draws, 10),
@@ -170,6 +182,8 @@ class Asked:
             where,
             reading.text,
             None if header is None else list(header),
+            bool(slices) and (compared or ci is not None),
+            same_rows,
         )
 
     @functools.cached_property
@@ -206,6 +220,12 @@ class Asked:
             return None
         return evidence_of(self.first, "weight" in self.columns, "user" in self.columns, self.task == "ranking")
 
+    @property
+    def unit(self) -> str | None:
+        """The argument of ``add`` that says which rows belong together; None: each row is independent."""
+        own = next((each for each in ("user", "id") if each in self.columns), None)
+        return own or ("row" if self.same_rows else None)
+
     # -- the metrics that answer ------------------------------------------------------------------------------
 
     def probe(self) -> Probe[Metric]:
@@ -234,12 +254,19 @@ class Asked:
         def sliced(metric: Metric) -> Metric:
             return Sliced(metric, by, max_keys=None, other=_OTHER)
 
+        compared = compared_metric(self.first, self.unit) if self._is_compared else None
         return Slices(
             sliced(Rows()),
             {key: sliced(self._made(each)) for key, each in self.named.items()},
             {name: sliced(make()) for name, make in self._sizes().items()},
             sliced(self.evidence.of_slice()) if self.evidence else None,
+            sliced(compared) if compared else None,
         )
+
+    @property
+    def _is_compared(self) -> bool:
+        """Whether slices are compared; rows of several labels only where something says that they belong together."""
+        return self.compared and (self.unit is not None or not isinstance(self.columns["label"], list))
 
     def interval(self, metric: Named) -> Bootstrap | None:
         """The metric with an interval, to be moved to its value; or None where it has none.
@@ -247,9 +274,7 @@ class Asked:
         Users are drawn, else the ids by which the baseline is joined, else rows.
         """
         made = self._made(metric)
-        ids: str | None = next((each for each in ("user", "id") if each in self.columns), "row")
-        if ids == "row" and made.cells and "weight" not in self.columns:
-            ids = None
+        ids = self.unit or (None if made.cells and "weight" not in self.columns else "row")
         kept = made.record_metrics()  # those of all samples at once add up nothing of which a draw takes more or less
         if any(not isinstance(each, GroupedMetric) or each.table.order != ids for each in kept):
             return None
@@ -297,6 +322,12 @@ class Asked:
         label = [] if metrics.takes_label is False else ["label"]
         used = ["prediction", *label, "weight", *needed]
         return {name: given[name] for name in used if name in given}
+
+
+def check_always_valid(rows: Any) -> None:
+    """Raise InvalidInputError unless this is a number of rows, or None."""
+    if rows is not None:
+        whole_number_of(argument("always_valid"), rows, 1)
 
 
 def _crossed(by: str) -> list[str]:

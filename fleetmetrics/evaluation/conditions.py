@@ -1,4 +1,4 @@
-"""Conditions on a result, such as ``auc<0.77``: which of them hold."""
+"""Conditions on a result, such as ``auc<0.77`` or ``any slices.slot.auc_delta.high<0``: which of them hold."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ import re
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.vocabulary import argument, in_shell
+from fleetmetrics.vocabulary import SIZES, argument, in_shell
 
 __all__ = ["Checked", "ConditionError", "checked", "failed"]
 
 _CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
 #: What a result says beside numbers.
 _NOT_ASKED = ("asked.", "about.")
+#: What is of slices by their keys; ``slices.slot.0.q`` is that of the first.
+_SLICES = re.compile(r"any |slices\.(?![^\[]+\.\d+(\.|$))")
+#: What a slice has beside its metrics; of a comparison, what else.
+_OF_SLICE = ("rows", "share", "difference", "harm", "p", "q")
+_OF_BOTH = ("baseline_rows", "mix", "within", "added")
+#: What of these a slice with too few rows has, too.
+_ALWAYS = {"rows", "share", "baseline_rows", *SIZES, "mix", "within", "added"}
+#: How many slices a text names.
+_NAMED = 3
 _SIGNS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 
@@ -33,6 +42,7 @@ class Checked(NamedTuple):
         value: None: it is undefined.
         fails: whether the condition holds, or the number is undefined: then the result is not good enough.
         said: of one that fails.
+        note: of slices that have too few rows to tell, where others could.
     """
 
     condition: str
@@ -40,6 +50,7 @@ class Checked(NamedTuple):
     value: float | None
     fails: bool
     said: str
+    note: str = ""
 
 
 def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[str]:
@@ -64,15 +75,137 @@ def checked(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[
     for text in texts:
         path, sign, number = _parsed(text)
         name, value = _quoted(text), there.get(path, "")
-        if value is None:
+        if path not in there and _SLICES.match(path) and "slices" in result:
+            wanted = _of_slices(name, path, result)
+            if not unfilled:
+                found.append(_of_values(text, path, wanted, sign, number, result))
+        elif value is None:
             found.append(Checked(text, path, None, True, f"{name} fails: {path} is undefined"))
         elif _is_number(value):
-            away = f", {abs(value - number):.6g} {'below' if value < number else 'above'}" if value != number else ""
             fails = getattr(operator, _SIGNS[sign])(value, number)
-            found.append(Checked(text, path, value, fails, f"{name} holds: {path} is {value:.6g}{away}"))
+            found.append(Checked(text, path, value, fails, f"{name} holds: {path} is {_away(value, number)}"))
         elif not path.startswith(tuple(f"{each}." for each in unfilled)):
             raise _unknown(name, path, there, result)
     return found
+
+
+def _away(value: float, number: float) -> str:
+    away = f", {abs(value - number):.6g} {'below' if value < number else 'above'}" if value != number else ""
+    return f"{value:.6g}{away}"
+
+
+# -- of slices ---------------------------------------------------------------------------------------------
+
+
+class _Wanted(NamedTuple):
+    """What a condition says of slices: its text, a column, one key or None for any, and what of a slice."""
+
+    name: str
+    column: str
+    key: str | None
+    what: str
+
+
+def _of_slices(name: str, path: str, result: Mapping[str, Any]) -> _Wanted:
+    """What a condition on slices asks for; ConditionError if there is no such column, or nothing of that name."""
+    form = "'any slices.COLUMN.NAME<0' or 'slices.COLUMN[KEY].NAME<0'"
+    some = path.startswith("any ")
+    rest = path[4:].lstrip() if some else path
+    if not rest.startswith("slices."):
+        raise ConditionError(f"{name}: 'any' is of slices; write {form}")
+    rest, columns = rest[len("slices.") :], sorted(result["slices"], key=len, reverse=True)
+    column = next((each for each in columns if rest.startswith((f"{each}.", f"{each}["))), None)
+    if column is None:
+        given = re.split(r"[.\[]", rest)[0]
+        known = f"slices are by {', '.join(map(repr, result['slices']))}" if columns else "there are no slices"
+        raise ConditionError(f"{name}: {known}, and not by {given!r}; give {argument('by', given)}")
+    rest, key = rest[len(column) :], None
+    if rest.startswith("["):
+        key, bracket, rest = rest[1:].rpartition("].")
+        if not bracket or some:
+            raise ConditionError(f"{name} must be {form}")
+    elif not some:
+        raise ConditionError(f"{name}: of which slice? Write {form}")
+    what, allowed = rest.lstrip("."), _names(result)
+    if what not in allowed:
+        why = ""
+        if "_delta" in what and not result.get("baseline"):
+            why = f"; deltas need {argument('baseline')}"
+        elif what.partition(".")[2]:
+            why = "; of slices only the first metric has intervals"
+        raise ConditionError(f"{name}: a slice has no {what!r}{why}; there are {', '.join(allowed)}")
+    return _Wanted(name, column, key, what)
+
+
+def _names(result: Mapping[str, Any]) -> list[str]:
+    """What there is of a slice."""
+    metrics = result["asked"]["metrics"]
+    found = [*metrics, *(f"{metrics[0]}_interval.{end}" for end in ("low", "high")), *_OF_SLICE]
+    some = [each for slices in result["slices"].values() for each in slices[:1]]
+    found += [size for size in SIZES if not some or size in some[0]]
+    if result.get("baseline"):
+        ends = (f"{metrics[0]}_delta.{end}" for end in ("low", "high", "p", "q"))
+        found += [*(f"{each}_delta" for each in metrics), *ends, *_OF_BOTH]
+    return found
+
+
+def _value(entry: Mapping[str, Any], what: str) -> Any:
+    """Of a slice, as JSON has it; None: it is undefined, or there are too few rows to tell."""
+    told = entry["verdict"] != "too few" or what in _ALWAYS
+    name, _, end = what.partition("_delta")
+    if end or what.endswith("_delta"):
+        return None if name == entry["metric"] and not told else entry[end[1:]] if end else entry["deltas"].get(name)
+    name, _, end = what.partition("_interval.")
+    if end:
+        return entry[end] if told else None
+    metrics = entry.get("metrics", {})
+    if what in metrics:
+        return None if what == entry["metric"] and not told else metrics[what]
+    return entry.get(what) if told else None
+
+
+def _of_values(text: str, path: str, wanted: _Wanted, sign: str, number: float, result: Mapping[str, Any]) -> Checked:
+    """What became of a condition on slices."""
+    name, column, key, what = wanted
+    of_both = "_delta" in what or what in _OF_BOTH
+    entries = result["versus"].get(column, {"slices": []})["slices"] if of_both else result["slices"][column]
+    known = {"(null)" if each["key"] is None else str(each["key"]): each for each in entries}
+    if key is not None and key not in known:
+        near = difflib.get_close_matches(key, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {_listed(list(known), 10)}"
+        raise ConditionError(f"{name}: there is no slice {key!r} by {column!r}; {hint}")
+    chosen = known if key is None else {key: known[key]}
+    values = {each: _value(entry, what) for each, entry in chosen.items()}
+    told = {each: value for each, value in values.items() if value is not None}
+    held = [each for each, value in told.items() if getattr(operator, _SIGNS[sign])(value, number)]
+    untold = [each for each in values if each not in told]
+    note = ""
+    if told and untold:
+        note = (
+            f"{name}: {len(untold)} of {len(values)} slices are undefined or have too few to tell, and count neither "
+            f"way: {_listed(untold, _NAMED)}"
+        )
+    if not told:
+        whose = f"{what} of every slice by {column}" if key is None else f"slices.{column}[{key}].{what}"
+        needs = chosen[key]["needs"] if key is not None else {}
+        why = f": too few to tell, {_needs(needs)}" if needs else ", or there are too few to tell"
+        return Checked(text, path, None, True, f"{name} fails: {whose} is undefined{why}")
+    first = (held or list(told))[0]
+    more = f"; so it is in {_listed(held[1:], _NAMED)}" if held[1:] else ""
+    said = f"{name} holds: slices.{column}[{first}].{what} is {_away(told[first], number)}{more}"
+    return Checked(text, path, told[first], bool(held), said, note)
+
+
+def _needs(needs: Mapping[str, int]) -> str:
+    return "needs " + " and ".join(f"{number:,} {name}" for name, number in needs.items())
+
+
+def _listed(keys: Sequence[str], most: int) -> str:
+    shown = ", ".join(map(repr, keys[:most])) or "none"
+    return shown + (f" and {len(keys) - most:,} more" if len(keys) > most else "")
+
+
+# -- what all are made of ----------------------------------------------------------------------------------
 
 
 def _quoted(text: Any) -> str:

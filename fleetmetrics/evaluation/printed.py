@@ -17,6 +17,12 @@ __all__ = ["Table", "clean", "filled", "html_of", "laid_out", "markdown_of", "pl
 
 #: How many slices are printed, and how many metrics beside the one that ranks them.
 _SLICES, _BESIDE = 20, 2
+#: Of how many slices with too few rows it is said what would do.
+_FEW = 3
+
+
+#: What has changed within a slice, by what a delta is attributed by.
+_WITHIN = {"sums": "its own {} has", "ranks": "its rows' ranks among all rows have"}
 
 
 class Table(NamedTuple):
@@ -71,9 +77,66 @@ def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str
         compared = [_number(old[key]), _number(delta.get("value"), "+"), _span(delta, "+")] if old else ["", "", ""]
         rows.append([key, _number(result[key]), _span(result.get(f"{key}_interval", {})), *compared])
     yield "", rows, [f"{', '.join(whole)}: no single number, see --json"] if whole else []
+    yield from _versus(result)
     yield from _slices(result)
     if result["warnings"]:
         yield "warnings", [], [clean(each) for each in result["warnings"]]
+
+
+def _versus(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:
+    """Of a comparison, for each column the slices' deltas, and what each adds to that of the whole."""
+    share = 1 - (result["asked"].get("ci") or 0.95)
+    always = result["asked"].get("always_valid")
+    for by, column in result.get("versus", {}).items():
+        name, slices = column["metric"], column["slices"]
+        rows = [[clean(by), "baseline", name, "delta", f"{100 - 100 * share:g}%", "q", ""]]
+        added = [[clean(by), "rows before", "rows now", "mix", "within", "adds"]]
+        for each in slices[:_SLICES]:
+            key, q = _slice(each["key"]), "-" if each["q"] is None else f"{each['q']:.2g}"
+            numbers = [f"{each[which]:.4g}" if each[which] is not None else "-" for which in ("baseline", "value")]
+            rows.append([key, *numbers, _short(each["delta"]), _span(each, "+", 2), q, each["verdict"] or "-"])
+            numbers = [f"{each[which]:,}" for which in ("baseline_rows", "rows")]
+            added.append([key, *numbers, *(_short(each[which]) for which in ("mix", "within", "added"))])
+        said = list(_said_of_both(slices, name, share))
+        said += [f"intervals hold at all looks together, narrowest at {always:,} rows"] if always and slices else []
+        yield f"new against baseline, by {clean(by)}", rows, said
+        if slices and slices[0]["added"] is not None:
+            yield (
+                f"where the delta of {name}, {_short(column['delta'])}, comes from, by {clean(by)}",
+                added,
+                [
+                    _of_parts(column),
+                    f"mix: the slice's share has changed; within: {_WITHIN[column['made_of']].format(name)}",
+                ],
+            )
+
+
+def _said_of_both(slices: Sequence[Mapping[str, Any]], name: str, share: float) -> Iterator[str]:
+    """How many slices got which verdict, and what those need that have too few rows."""
+    counts = Counter(each["verdict"] for each in slices)
+    said = ", ".join(f"{counts[each]} {each}" for each in VERDICTS if counts[each])
+    if said:
+        yield f"{said}; beyond chance: q of at most {share:.2g}"
+    elif slices:
+        yield f"no verdicts: there is no test for the delta of {name} of these rows"
+    few = [each for each in slices[:_SLICES] if each["verdict"] == "too few"]
+    for each in few[:_FEW]:
+        yield f"{_slice(each['key'])} is {verdict(each)}"
+    if len(few) > _FEW or len(slices) > _SLICES:
+        yield "more in --json"
+
+
+def _of_parts(column: Mapping[str, Any]) -> str:
+    """How the parts of a delta add up."""
+    rest = f", remainder {_short(column['remainder'])}" if column["remainder"] else ""
+    whole = f"{_short(column['delta'])} in all"
+    more = "; remainder: users with rows in several slices" if rest else ""
+    return f"mix {_short(column['mix'])}, within {_short(column['within'])}{rest}: {whole}{more}"
+
+
+def _short(value: Any) -> str:
+    """Three digits with a sign."""
+    return "-" if value is None else "0" if not value else f"{value:+.3g}"
 
 
 def _slices(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:
@@ -154,16 +217,16 @@ def _read(data: Mapping[str, Any]) -> str:
     )
 
 
-def _number(value: Any, sign: str = "") -> str:
+def _number(value: Any, sign: str = "", digits: int = 6) -> str:
     """Six digits, or all of an integer."""
     if value is None:
         return "-" if sign else "undefined"
-    return f"{value:{sign},}" if isinstance(value, int) else f"{value:{sign}.6g}"
+    return f"{value:{sign},}" if isinstance(value, int) else f"{value:{sign}.{digits}g}"
 
 
-def _span(ends: Mapping[str, Any], sign: str = "") -> str:
+def _span(ends: Mapping[str, Any], sign: str = "", digits: int = 6) -> str:
     known = ends.get("low") is not None and ends.get("high") is not None
-    return f"{_number(ends['low'], sign)} to {_number(ends['high'], sign)}" if known else "-"
+    return f"{_number(ends['low'], sign, digits)} to {_number(ends['high'], sign, digits)}" if known else "-"
 
 
 def filled(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:

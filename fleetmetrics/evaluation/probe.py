@@ -22,12 +22,14 @@ class Slices(Generic[T]):
         values: of the metrics that were asked for.
         sizes: how many positives, users or queries.
         evidence: what the test of the first metric is made of.
+        compared: what its difference from a baseline is made of.
     """
 
     rows: T
     values: dict[str, T]
     sizes: dict[str, T]
     evidence: T | None = None
+    compared: T | None = None
 
 
 @dataclass

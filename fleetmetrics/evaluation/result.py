@@ -11,16 +11,20 @@ import numpy as np
 
 from fleetmetrics._version import __version__
 from fleetmetrics.arguments import choice_of, path_of
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.asked import Asked
-from fleetmetrics.evaluation.conditions import checked, failed
+from fleetmetrics.evaluation.conditions import checked
 from fleetmetrics.evaluation.outputs import check_outputs
 from fleetmetrics.evaluation.printed import html_of, plain, text_of
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.side import Side, check_joined, save
 from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
+from fleetmetrics.evaluation.versus import ColumnDelta, Halves, Weighing, Whole, versus
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
 from fleetmetrics.optional import library
+from fleetmetrics.record_metric import GroupedMetric
+from fleetmetrics.vocabulary import argument
+from fleetmetrics.warning import warn
 
 __all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "result_of"]
 
@@ -113,7 +117,10 @@ class EvaluationResult:
         judged: slices, worst first, and the columns by how much they explain.
         asked: what was asked.
         warnings: what metrics have warned of.
+        versus: of a comparison, by column, the slices' deltas, and where the whole's comes from.
         command: the line of the shell, if it was one.
+        always_valid: at how many rows intervals of deltas are narrowest that hold at all looks together; None: they
+            are of one look.
     """
 
     new: SideResult
@@ -123,7 +130,9 @@ class EvaluationResult:
     judged: Judged
     asked: Asked
     warnings: list[str]
+    versus: dict[str, ColumnDelta] = field(default_factory=dict)
     command: str = ""
+    always_valid: int | None = None
     _sides: Sequence[Side] = field(default=(), compare=False)
 
     @property
@@ -162,17 +171,24 @@ class EvaluationResult:
                 result[f"{key}_interval"] = vars(self.intervals[key])
             if key in self.deltas:
                 result[f"{key}_delta"] = self.deltas[key].plain()
-        asked = {name: value for name, value in self.asked.plain().items() if value is not None}
+        asked = {**self.asked.plain(), "always_valid": self.always_valid}
+        asked = {name: value for name, value in asked.items() if value is not None}
         old, counts = self.baseline, {name.replace(" ", "_"): n for name, n in self.judged.verdicts.items()}
         result.update(
             about=self.asked.about(),
             data=self.new.data.plain(),
-            asked={**asked, "metrics": list(self.new.values), "command": self.command, "version": __version__},
+            asked={
+                **asked,
+                "metrics": list(self.new.values),
+                "command": self.command,
+                "version": __version__,
+            },
             slices={column: [each.plain() for each in slices] for column, slices in self.slices.items()},
             explained=self.judged.explained,
             others=self.judged.others,
             verdicts={**counts, "least_q": self.judged.least_q},
             baseline=old and {"data": old.data.plain(), "rows": old.rows, **old.values},
+            versus={column: each.plain() for column, each in self.versus.items()},
             warnings=self.warnings,
         )
         for into, side in ((result, self.new), (result["baseline"], old)):
@@ -295,15 +311,26 @@ class EvaluationResult:
 
         Args:
             *conditions: such as ``"auc<0.77"`` or ``"auc_delta.low<0"``; the names are those of `to_dict`, with dots.
+                Of slices, ``"slices.country[de].auc<0.7"`` or ``"any slices.slot.auc_delta.high<0"``: a warning says
+                which slices have too few rows to tell.
 
         Raises:
             InvalidInputError: a condition is none, or the result has no number of that name.
         """
-        return failed(conditions, self.to_dict())
+        found = checked(conditions, self.to_dict())
+        for each in found:
+            if each.note:
+                warn(each.note, UndefinedMetricWarning)
+        return [each.said for each in found if each.fails]
 
 
 def result_of(
-    sides: Sequence[Side], *, command: str = "", said: Sequence[str] = (), joined: bool = True
+    sides: Sequence[Side],
+    *,
+    command: str = "",
+    said: Sequence[str] = (),
+    joined: bool = True,
+    always_valid: int | None = None,
 ) -> EvaluationResult:
     """The result of a side, or of the comparison of two, the new one first.
 
@@ -312,17 +339,24 @@ def result_of(
         command: the line of the shell.
         said: warnings so far.
         joined: whether to look if ids that are joined are the same ones.
+        always_valid: see `EvaluationResult`.
 
     Raises:
-        DataError: they are not.
+        DataError: they are not, or there are no intervals.
     """
     new, texts = sides[0], list(said)
+    if always_valid is not None and new.asked.ci is None:
+        raise DataError(
+            f"{argument('always_valid')} needs intervals, and the states have none: save them with "
+            f"{argument('ci', '0.95')}"
+        )
     if joined and sides[1:] and "id" in new.asked.columns:
         check_joined(new, sides[1])
     values = new.measured(texts)
     other = sides[1].measured(texts) if sides[1:] else None
     intervals = {key: _at(each, values.values[key]) for key, each in _intervals(values)}
-    deltas = dict(_deltas(values, other)) if other else {}
+    weighing = Weighing(new.asked.ci or 0.95, values.rows, always_valid)
+    deltas = dict(_deltas(values, other, weighing)) if other else {}
     return EvaluationResult(
         _side_result(new, values),
         _side_result(sides[1], other) if other else None,
@@ -331,9 +365,29 @@ def result_of(
         replace(judged(values, new.asked), others=new.others()),
         new.asked,
         list(dict.fromkeys(texts)),
+        _versus(values, other, new.asked, weighing) if other else {},
         command,
+        always_valid,
         sides,
     )
+
+
+def _versus(new: Probe[Any], old: Probe[Any], asked: Asked, weighing: Weighing) -> dict[str, ColumnDelta]:
+    """The slices of both sides."""
+    numbers = [name for name, value in new.values.items() if _is_number(value) and _is_number(old.values[name])]
+    if not numbers or numbers[0] != next(iter(new.values)):
+        return {}
+    name = numbers[0]
+    groups = "queries" if asked.task == "ranking" else "users"
+    grouped = isinstance(asked.first, GroupedMetric) or asked.unit == "user"
+    whole = Whole(asked.first, name, new.values[name], old.values[name], groups if grouped else "rows")
+    columns = {}
+    for by, *halves in zip(asked.by, new.slices, old.slices):
+        one, other = (
+            Halves(each.rows, each.compared or {}, {name: each.values[name] for name in numbers}) for each in halves
+        )
+        columns[by] = one, other
+    return versus(columns, whole, weighing)
 
 
 def _side_result(side: Side, values: Probe[Any]) -> SideResult:
@@ -361,13 +415,19 @@ def _intervals(values: Probe[Any]) -> Iterator[tuple[str, BootstrapResult]]:
             yield key, found
 
 
-def _deltas(new: Probe[Any], old: Probe[Any]) -> Iterator[tuple[str, Delta]]:
+def _deltas(new: Probe[Any], old: Probe[Any], weighing: Weighing) -> Iterator[tuple[str, Delta]]:
     ones, others = dict(_intervals(new)), dict(_intervals(old))
     for key, value in new.values.items():
         if _is_number(value) and _is_number(old.values[key]):
-            delta = value - old.values[key]
-            both = key in ones and key in others
-            yield key, Delta(delta, _at(_less(ones[key], others[key]), delta) if both else None)
+            delta, interval = value - old.values[key], None
+            if key in ones and key in others:
+                less = _less(ones[key], others[key])
+                if weighing.tightest is None:
+                    interval = _at(less, delta)
+                else:
+                    found = weighing.of(delta, less.std, math.inf)
+                    interval = Interval(found.low, found.high)
+            yield key, Delta(delta, interval)
 
 
 def _is_number(value: Any) -> bool:

@@ -144,7 +144,13 @@ def of_files(
     metrics = asked.probe().collection()
     read, said = Read(), ""
     columns = asked.columns_of(metrics)
-    if close and {each.table.columns[0] for each in metrics.record_metrics()} == {"user"} and "-" not in paths:
+    placed = asked.compared and asked.first.ranked and asked.unit  # among all rows, so that none can be closed
+    if (
+        close
+        and not placed
+        and {each.table.columns[0] for each in metrics.record_metrics()} == {"user"}
+        and "-" not in paths
+    ):
         settings["complete_by"] = "user"
     try:
         if set(everybodys) > set(paths) and "-" not in everybodys:
@@ -264,6 +270,9 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
 
     try:
         asked = Asked(**note["asked"])
+        if baseline:  # whose slices may lack what a comparison needs, or have it alone
+            own = read_arrays(paths[0], lambda *_: False)[1]["asked"]
+            asked = replace(asked, compared=own.get("compared"))
         metrics = asked.probe().collection()
         metrics._hold(states())
     except InvalidInputError as error:
@@ -280,7 +289,7 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
 def _alike(asked: Mapping[str, Any], baseline: bool) -> dict[str, Any]:
     """What must be the same of two states: of a baseline the columns may have other names."""
     alike = {name: each for name, each in asked.items() if name != "header"}
-    return {**alike, "columns": ", ".join(sorted(asked["columns"]))} if baseline else alike
+    return {**alike, "columns": ", ".join(sorted(asked["columns"])), "compared": None} if baseline else alike
 
 
 def _listed(bad: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.bootstrap import CONFIDENCE, BootstrapResult, summary
-from fleetmetrics.formulas.intervals import IntervalResult, of_groups, quantile, two_sided
+from fleetmetrics.formulas.intervals import IntervalResult, Spread, of_groups, quantile, two_sided
 from fleetmetrics.given import anything, given
 from fleetmetrics.warning import warn
 
@@ -122,7 +122,7 @@ def unpaired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
     value, std = np.subtract(one.value, other.value), np.hypot(one.std, other.std)
     if value.ndim:
         raise InvalidInputError(f"one and other must be results of one number, not of shape {list(value.shape)}")
-    return _even(value.item(), std.item(), math.inf, confidence)
+    return even_around(value.item(), std.item(), math.inf, confidence)
 
 
 def _by_key(
@@ -168,12 +168,9 @@ def _check_pair(one: Any, other: Any) -> None:
 
 def _of_groups(one: IntervalResult, other: IntervalResult, confidence: float) -> Difference:
     value = one.value - other.value
-    apart = np.asarray(one.groups) - np.asarray(other.groups)
     if math.isnan(one.std) or math.isnan(other.std):  # of which they have warned
-        return _even(value, math.nan, 1.0, confidence)
-    if not apart.any():
-        return Difference(value, value, value, 1.0 if value == 0 else 0.0, 0.0)
-    found = of_groups(apart)
+        return even_around(value, math.nan, 1.0, confidence)
+    found = spread_apart(np.asarray(one.groups), np.asarray(other.groups))
     if found.short:
         ((have, need),) = found.short.values()
         warn(
@@ -181,12 +178,32 @@ def _of_groups(one: IntervalResult, other: IntervalResult, confidence: float) ->
             f"promises: {math.ceil(need):,} would do. std, low, high and p_value are nan",
             UndefinedMetricWarning,
         )
-        return _even(value, math.nan, 1.0, confidence)
-    return _even(value, math.sqrt(found.variance), found.freedom, confidence)
+        return even_around(value, math.nan, 1.0, confidence)
+    return even_around(value, math.sqrt(found.variance), found.freedom, confidence)
 
 
-def _even(value: float, std: float, freedom: float, confidence: float) -> Difference:
-    """With an interval even around the value."""
+def spread_apart(one: np.ndarray, other: np.ndarray) -> Spread:
+    """The spread of a difference from how far each group of users has moved the one value, and the other.
+
+    Groups that have moved both equally far have moved the difference nowhere; where all have, it does not vary.
+
+    Args:
+        one: as `fleetmetrics.formulas.intervals.IntervalResult` has them.
+        other: likewise.
+    """
+    apart = one - other
+    return of_groups(apart) if apart.any() else Spread(0.0, 1.0, {}, apart)
+
+
+def even_around(value: float, std: float, freedom: float, confidence: float) -> Difference:
+    """A difference with an interval even around it.
+
+    Args:
+        value: of it.
+        std: its standard error; nan: too few to tell.
+        freedom: the degrees of freedom of this estimate.
+        confidence: of the interval.
+    """
     if math.isnan(std):
         return Difference(value, math.nan, math.nan, math.nan, math.nan)
     half = quantile((1 + confidence) / 2, freedom) * std

@@ -150,11 +150,8 @@ class Interval(Wrapper[IntervalResult]):
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and its interval."""
-        value = self.metric.evaluate(values, carries)
-        spread, lowest, highest = Spread(math.nan, 1.0, {}), 0.0, 1.0
-        # Weights whose squares overflow have no interval, nor has a value that stands in for one by zero_division.
-        with np.errstate(all="ignore"), contextlib.suppress(ArithmeticError, ValueError):
-            spread = self._way.spread(values, carries)
+        value, spread, _ = self.measured(values, carries)
+        lowest, highest = 0.0, 1.0
         if self.metric.linear is not None:
             lowest, highest = self.metric.linear.lowest, self.metric.linear.highest
         found = intervals.interval(value, spread, lowest, highest, self.confidence, self.metric.name)
@@ -162,3 +159,14 @@ class Interval(Wrapper[IntervalResult]):
             return found
         groups = np.full(self.groups, np.nan) if spread.groups is None else spread.groups
         return found._replace(groups=groups, drawn=self._way.drawn(values, carries))
+
+    def measured(
+        self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]
+    ) -> tuple[Any, Spread, np.ndarray]:
+        """The value, how much it varies, and what it is computed from: the sums, or the histogram of both labels."""
+        value = self.metric.evaluate(values, carries)
+        spread = Spread(math.nan, 1.0, {})
+        # Weights whose squares overflow have no interval, nor has a value that stands in for one by zero_division.
+        with np.errstate(all="ignore"), contextlib.suppress(ArithmeticError, ValueError):
+            spread = self._way.spread(values, carries)
+        return value, spread, self._way.sums(values, carries)

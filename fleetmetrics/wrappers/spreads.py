@@ -59,6 +59,10 @@ class Way(ABC):
         """How many samples there are in each group of ids; None without."""
         return None
 
+    def sums(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray:
+        """What the value is computed from."""
+        return np.array(sums_in(values, self.metric, self.linear))
+
     @property
     def linear(self) -> Linear:
         found: Linear | None = self.metric.linear
@@ -260,6 +264,9 @@ class _Areas(Way):
         more = batch.xp.multiply(weight, batch.xp.subtract(weight, batch.xp.ones_like(weight)))
         return without_weight(batch).histogram(*indices, amount=more)
 
+    def sums(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray:
+        return values[self._histogram]
+
     def _classes(self, values: Mapping[State, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Positives and negatives, and the squares of both."""
         histogram = values[self._histogram]
@@ -307,6 +314,9 @@ class _Means(_Grouped):
 
     def spread(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Spread:
         return self._spread(self._terms.terms_in(carries[self._terms]))
+
+    def sums(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray:
+        return self._terms.terms_in(carries[self._terms]).sum(axis=1)
 
     def drawn(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray:
         return self._terms.drawn_in(carries[self._terms])

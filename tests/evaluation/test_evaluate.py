@@ -110,7 +110,7 @@ def result():
 
 def test_a_notebook_gets_tables_in_which_data_are_only_shown(result):
     page = result._repr_html_()
-    assert page.count("<table>") == 2 and "&lt;b&gt;news" in page and "<b>" not in page
+    assert page.count("<table>") == 4 and "&lt;b&gt;news" in page and "<b>" not in page
     cells = [len(re.findall("<t[hd]>", line)) for line in re.findall("<tr>.*?</tr>", page)]
     assert len(set(cells[:3])) == 1 and repr(result).startswith("<EvaluationResult>\n4,000 rows")
 

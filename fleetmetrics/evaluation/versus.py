@@ -1,0 +1,274 @@
+"""New against old, slice by slice: whether each is worse by more than chance, and where the whole's delta comes from.
+
+Both sides keep of each slice the value, how far each group of users, ids or rows has moved it, and the sums that it is
+made of. Groups are made by a hash, so that what the sides have in common cancels where both have the same ids, and
+nothing does where they have none in common.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import BucketWarning, UndefinedMetricWarning
+from fleetmetrics.formulas import contributions
+from fleetmetrics.formulas.contributions import Contributions
+from fleetmetrics.formulas.differences import Difference, even_around, spread_apart
+from fleetmetrics.formulas.intervals import LEAST, Spread
+from fleetmetrics.formulas.sequences import always_valid
+from fleetmetrics.formulas.slices import false_discovery_rates
+from fleetmetrics.metric import Metric
+from fleetmetrics.record_metric import GroupedMetric
+from fleetmetrics.state import State
+from fleetmetrics.warning import muted
+from fleetmetrics.wrappers.interval import Interval
+
+__all__ = ["ColumnDelta", "Compared", "SliceDelta", "Weighing", "compared_metric", "versus"]
+
+#: How many groups what is independent falls into, in each slice: chance adds 2 % to a standard error.
+_GROUPS = 1024
+#: Sums of contributions that miss the delta by this part of their size miss it by rounding.
+_ROUNDED = 1e-9
+
+
+# -- what is kept of a slice -------------------------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """Of a slice of one side: the value, how much it varies, and what it is computed from."""
+
+    value: float
+    spread: Spread
+    sums: np.ndarray
+
+
+class Compared(Interval):
+    """What a comparison needs of a metric: a `Part`."""
+
+    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+        """A `Part`; of what is undefined the metric itself warns."""
+        with muted(UndefinedMetricWarning, BucketWarning):
+            return Part(*self.measured(values, carries))
+
+
+def compared_metric(metric: Metric, unit: str | None) -> Compared | None:
+    """What is kept of each slice for a comparison; None: there is none for this metric.
+
+    Args:
+        metric: new.
+        unit: the argument of ``add`` that says which rows belong together; None: each is independent.
+    """
+    if not metric.ranked and metric.linear is None:
+        return None
+    return Compared(metric, ids=None if isinstance(metric, GroupedMetric) else unit, groups=_GROUPS, name=metric.name)
+
+
+# -- what is found -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SliceDelta:
+    """A slice of both sides; what is not known is nan.
+
+    Attributes:
+        key: the value of the column.
+        rows: how many rows the new side has.
+        baseline_rows: how many the old one.
+        metric: the metric that ranks the slices.
+        value: of it, on the new side.
+        baseline: on the old one.
+        delta: new less old.
+        low: lower end of an interval for it.
+        high: its upper end.
+        p: of the hypothesis that there is no difference.
+        q: the share of false calls among all slices that are called with at most this one.
+        verdict: "worse", "different", "better", "within chance" or "too few", of new against old; None: no test.
+        needs: how many positives, rows or users would do, where there are too few.
+        mix: what the slice adds to the whole's delta because its share has changed.
+        within: what it adds because its own value has.
+        deltas: new less old of all metrics that are single numbers.
+    """
+
+    key: Any
+    rows: int
+    baseline_rows: int
+    metric: str
+    value: float = math.nan
+    baseline: float = math.nan
+    delta: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
+    q: float = math.nan
+    verdict: str | None = None
+    needs: Mapping[str, int] = field(default_factory=dict)
+    mix: float = math.nan
+    within: float = math.nan
+    deltas: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def added(self) -> float:
+        """What the slice adds to the whole's delta."""
+        return self.mix + self.within
+
+    def plain(self) -> dict[str, Any]:
+        """As the result's JSON has it."""
+        return {**vars(self), "added": self.added}
+
+
+@dataclass(frozen=True)
+class ColumnDelta:
+    """The slices of a column of both sides.
+
+    Attributes:
+        metric: the metric that ranks the slices.
+        delta: of the whole.
+        mix: the part of it that changed shares of slices make.
+        within: the part that changed values within slices make.
+        remainder: what is not of slices: users with rows in several of them.
+        made_of: by what it is attributed: "ranks" of the slices' rows among all, or their own "sums"; "": nothing.
+        slices: those that make the whole worse first, by how much they add.
+    """
+
+    metric: str
+    delta: float
+    mix: float
+    within: float
+    remainder: float
+    made_of: str
+    slices: list[SliceDelta]
+
+    def plain(self) -> dict[str, Any]:
+        """As the result's JSON has it."""
+        return {**vars(self), "slices": [each.plain() for each in self.slices]}
+
+
+class Weighing(NamedTuple):
+    """How differences become intervals.
+
+    Args:
+        confidence: of them, and one less the share of false verdicts.
+        rows: how many the new side has.
+        tightest: at how many rows intervals are narrowest that hold at all looks together; None: those of one look.
+    """
+
+    confidence: float
+    rows: int
+    tightest: float | None = None
+
+    def of(self, value: float, std: float, freedom: float) -> Difference:
+        """A difference with its interval."""
+        if self.tightest is None:
+            return even_around(value, std, freedom, self.confidence)
+        return always_valid.bare(value, std, self.rows, self.tightest, self.confidence)
+
+
+class Whole(NamedTuple):
+    """The metric that ranks slices, without samples, and its values over all rows."""
+
+    metric: Metric
+    name: str
+    new: float
+    old: float
+    unit: str  #: what is independent: "rows", "users", "queries"
+
+
+class Halves(NamedTuple):
+    """A column's slices of one side: by key, how many rows, what was kept, and the values of all metrics."""
+
+    rows: Mapping[Any, int]
+    parts: Mapping[Any, Part]
+    values: Mapping[str, Mapping[Any, Any]]
+
+
+def versus(columns: Mapping[str, tuple[Halves, Halves]], whole: Whole, weighing: Weighing) -> dict[str, ColumnDelta]:
+    """The deltas of the slices of each column, and where the whole's comes from.
+
+    Args:
+        columns: new and old by column.
+        whole: the metric.
+        weighing: of the intervals.
+    """
+    tables = {column: _table(*halves, whole, weighing) for column, halves in columns.items()}
+    rates = iter(false_discovery_rates([each.p for table in tables.values() for each in table]).tolist())
+    found = {}
+    for column, table in tables.items():
+        table = [_called(each, next(rates), whole.metric.better, 1 - weighing.confidence) for each in table]
+        added = [each.added for each in table if not math.isnan(each.added)]
+        delta = whole.new - whole.old
+        rest = delta - math.fsum(added) if added else math.nan
+        rest = 0.0 if abs(rest) <= _ROUNDED * sum(map(abs, [*added, whole.new])) else rest
+        mix, within = (math.fsum(getattr(each, name) for each in table) for name in ("mix", "within"))
+        sign = -1 if whole.metric.better == "lower" else 1
+        table.sort(key=lambda each: (math.isnan(each.added), sign * each.added, str(each.key)))
+        if not whole.metric.better:
+            table.sort(key=lambda each: -abs(each.added))
+        made_of = ("ranks" if whole.metric.ranked else "sums") if added else ""
+        found[column] = ColumnDelta(whole.name, delta, mix, within, rest, made_of, table)
+    return found
+
+
+def _table(new: Halves, old: Halves, whole: Whole, weighing: Weighing) -> list[SliceDelta]:
+    keys = [*new.rows, *(key for key in old.rows if key not in new.rows)]
+    mix = within = np.full(len(keys), math.nan)
+    if new.parts and old.parts:
+        with np.errstate(all="ignore"):
+            mix, within = _contributions(keys, new, old, whole.metric)
+    found = []
+    for place, key in enumerate(keys):
+        values = [{name: each[key] for name, each in half.values.items() if key in each} for half in (new, old)]
+        one, other = (each.get(whole.name, math.nan) for each in values)
+        deltas = {name: value - values[1].get(name, math.nan) for name, value in values[0].items()}
+        rows = new.rows.get(key, 0), old.rows.get(key, 0)
+        each = SliceDelta(key, *rows, whole.name, one, other, one - other, deltas=deltas)
+        each = replace(each, mix=float(mix[place]), within=float(within[place]))
+        found.append(_tested(each, new.parts.get(key), old.parts.get(key), whole.unit, weighing))
+    return found
+
+
+def _tested(each: SliceDelta, one: Part | None, other: Part | None, unit: str, weighing: Weighing) -> SliceDelta:
+    """A slice with its test, if both sides have it."""
+    if one is None or other is None:
+        return each
+    if one.spread.groups is None or other.spread.groups is None:
+        found = Spread(one.spread.variance + other.spread.variance, math.inf, {})
+    else:
+        found = spread_apart(one.spread.groups, other.spread.groups)
+    needs: dict[str, int] = {}
+    for spread in (one.spread, other.spread, found):
+        for name, (_, number) in spread.short.items():
+            name = unit if name in ("users", "samples") else name
+            needs[name] = max(math.ceil(number), needs.get(name, 0))
+    if needs or math.isnan(each.delta) or not found.variance >= 0:
+        return replace(each, verdict="too few", needs=needs or {unit: LEAST})
+    test = weighing.of(each.delta, math.sqrt(found.variance), found.freedom)
+    return replace(each, low=test.low, high=test.high, p=test.p_value)
+
+
+def _called(each: SliceDelta, rate: float, better: str, share: float) -> SliceDelta:
+    """A slice with its verdict."""
+    if math.isnan(rate):
+        return each
+    worse = (each.delta < 0) == (better == "higher")
+    called = ("worse" if worse else "better") if better else "different"
+    return replace(each, q=rate, verdict=called if rate <= share and each.delta else "within chance")
+
+
+def _contributions(keys: Sequence[Any], new: Halves, old: Halves, metric: Metric) -> Contributions:
+    """What each slice adds to the whole's delta."""
+    some = next(iter(new.parts.values())).sums
+    one, other = (
+        np.stack([half.parts[key].sums if key in half.parts else np.zeros_like(some) for key in keys])
+        for half in (new, old)
+    )
+    if metric.ranked:
+        return contributions.of_areas(one, other)
+    if metric.quotient is not None:
+        pairs = (one[:, 0], one[:, 1]), (other[:, 0], other[:, 1])
+        return contributions.of_quotients(*pairs, value=metric.quotient.value, slope=metric.quotient.slope)
+    assert metric.linear is not None
+    rows, old_rows = ([half.rows.get(key, 0) for key in keys] for half in (new, old))
+    return contributions.of_sums(one, other, rows, old_rows, metric.linear.slopes)

@@ -1,0 +1,54 @@
+"""Intervals that hold what they promise however often one looks: confidence sequences."""
+
+from __future__ import annotations
+
+import math
+
+from fleetmetrics.formulas.bootstrap import CONFIDENCE
+from fleetmetrics.formulas.differences import Difference
+from fleetmetrics.given import anything, between, given
+
+__all__ = ["always_valid"]
+
+
+@given(value=anything, std=anything, samples=anything, tightest=between(1, math.inf), confidence=CONFIDENCE)
+def always_valid(value: float, std: float, samples: float, tightest: float, confidence: float = 0.95) -> Difference:
+    """An interval of a difference that grows with the data, right at all looks together: one may look every day.
+
+    Formula: with z = value / std, ``r = k samples / tightest`` and ``k = c + log(c + 1)``, where ``c = -2 log(1 -
+    confidence)``, the half width is ``std sqrt((1 + 1 / r) (c + log(1 + r)))``, and ``p = min(1, sqrt(1 + r)
+    exp(-z**2 / 2 r / (1 + r)))``: the mixture of normal likelihood ratios.
+
+    It holds in the limit of many samples, if what each look adds does not depend on earlier looks: new rows are
+    independent of earlier ones, and of the same distribution. ``tightest`` must be chosen before the first look and
+    stay the same; no choice is wrong, the interval is narrowest where ``samples`` is about as large.
+
+    Source: Robbins, "Statistical methods related to the law of the iterated logarithm", Annals of Mathematical
+    Statistics 41 (1970); Howard, Ramdas, McAuliffe and Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence
+    sequences", Annals of Statistics 49 (2021); Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform central
+    limit theory and asymptotic confidence sequences", Annals of Statistics 52 (2024).
+
+    Args:
+        value: of the difference, over all samples so far.
+        std: its standard error.
+        samples: how many there are so far.
+        tightest: at how many the interval is to be narrowest.
+        confidence: how often all intervals of all looks are meant to hold the true value.
+
+    Returns:
+        The difference; its p-value may be looked at whenever one likes, too.
+
+    Examples:
+        >>> found = always_valid(0.01, 0.002, samples=50_000, tightest=100_000)
+        >>> round(found.low, 4), round(found.high, 4), round(found.p_value, 6)
+        (0.0037, 0.0163, 0.000104)
+    """
+    if not std >= 0:
+        return Difference(value, math.nan, math.nan, math.nan, math.nan)
+    rest = -2 * math.log(1 - confidence)
+    ratio = (rest + math.log(rest + 1)) * samples / tightest
+    half = std * math.sqrt((1 + 1 / ratio) * (rest + math.log1p(ratio))) if std else 0.0
+    if not std:
+        return Difference(value, value, value, float(value == 0), std)
+    exponent = 0.5 * math.log1p(ratio) - 0.5 * (value / std) ** 2 * ratio / (1 + ratio)
+    return Difference(value, value - half, value + half, math.exp(min(exponent, 0.0)), std)

@@ -1,0 +1,275 @@
+"""New against a baseline, slice by slice: verdicts, where the delta comes from, and conditions on slices."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.cli import main
+from fleetmetrics.evaluation import compare
+
+pytestmark = [
+    pytest.mark.numpy_only,
+    pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning"),
+    pytest.mark.filterwarnings("ignore::fleetmetrics.errors.BucketWarning"),
+]
+pa = pytest.importorskip("pyarrow")
+
+ROWS = 12_000
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def drawn(seed=2):
+    """Of the new scores those of "video" are noise; of the slice "few" there are 30 rows."""
+    random = np.random.default_rng(seed)
+    logit = random.normal(-1, 1.3, ROWS)
+    slot = random.choice(["feed", "search", "video"], ROWS, p=[0.5, 0.3, 0.2])
+    slot[:30] = "few"
+    return {
+        "y": (random.random(ROWS) < sigmoid(logit)).astype(np.int64),
+        "p": sigmoid(np.where(slot == "video", random.normal(-1, 1.3, ROWS), logit + random.normal(0, 0.4, ROWS))),
+        "old": sigmoid(logit + random.normal(0, 0.4, ROWS)),
+        "slot": slot,
+        "uid": random.integers(0, 1500, ROWS),
+        "id": random.permutation(ROWS),
+        "w": random.uniform(0.5, 2, ROWS),
+    }
+
+
+DATA = drawn()
+OLD = {**DATA, "p": DATA["old"]}
+ASKED = {"label": "y", "score": "p", "by": "slot"}
+
+
+def of(result, column="slot"):
+    return {each.key: each for each in result.versus[column].slices}
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    import pyarrow.parquet
+
+    for name, table in (("new", DATA), ("old", OLD)):
+        pyarrow.parquet.write_table(pa.table(table), tmp_path / f"{name}.parquet")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# -- deltas by slice -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "metric, more",
+    [
+        ("auc", {"join_on": "id"}),
+        ("auc", {"user": "uid"}),
+        ("auc", {}),
+        ("auc", {"weight": "w"}),
+        ("log_loss", {"join_on": "id"}),
+        ("log_loss", {}),
+        ("normalized_entropy", {"user": "uid"}),
+        ("gauc", {"user": "uid"}),
+    ],
+)
+def test_the_slice_that_was_spoilt_is_the_first_and_the_only_worse_one(metric, more):
+    result = fm.evaluate(DATA, baseline=OLD, metrics=metric, **ASKED, **more)
+    column, slices = result.versus["slot"], of(result)
+    assert column.slices[0].key == "video" and slices["video"].verdict == "worse"
+    assert slices["video"].q < 1e-6 and all(each.q > 1e-3 for key, each in slices.items() if key in ("feed", "search"))
+    assert slices["few"].verdict == "too few" and slices["few"].needs and math.isnan(slices["few"].q)
+    assert slices["video"].low < slices["video"].delta < slices["video"].high
+    assert slices["video"].delta == slices["video"].value - slices["video"].baseline
+    parts = [column.mix, column.within, column.remainder]
+    assert math.fsum(parts) == pytest.approx(column.delta, rel=1e-9)
+    assert math.fsum(each.added for each in column.slices) + column.remainder == pytest.approx(column.delta, rel=1e-9)
+    assert column.remainder == 0 or metric == "gauc"
+
+
+@pytest.mark.parametrize("metric, ids", [("AUC", "id"), ("LogLoss", "id"), ("AUC", "uid")])
+def test_the_interval_of_a_slice_is_that_of_a_paired_difference_of_its_rows(metric, ids):
+    inside = DATA["slot"] == "feed"
+    found = []
+    for side in (DATA, OLD):
+        each = fm.Interval(getattr(fm, metric)(), ids="unit", groups=1024)
+        each.add(side["p"][inside], side["y"][inside], unit=side[ids][inside])
+        found.append(each.compute())
+    wanted = fm.paired_difference(*found)
+    more = {"join_on": "id"} if ids == "id" else {"user": "uid"}
+    name = {"AUC": "auc", "LogLoss": "log_loss"}[metric]
+    slice_ = of(fm.evaluate(DATA, baseline=OLD, metrics=name, **ASKED, **more))["feed"]
+    assert (slice_.delta, slice_.low, slice_.high) == pytest.approx((wanted.value, wanted.low, wanted.high), rel=1e-9)
+    assert slice_.p == pytest.approx(wanted.p_value, rel=1e-9)
+
+
+def test_rows_that_are_not_joined_have_the_interval_of_independent_ones():
+    inside = DATA["slot"] == "feed"
+    found = []
+    for side in (DATA, OLD):
+        each = fm.Interval(fm.AUC())
+        each.add(side["p"][inside], side["y"][inside])
+        found.append(each.compute())
+    wanted = fm.unpaired_difference(*found)
+    slice_ = of(fm.evaluate(DATA, baseline=OLD, metrics="auc", **ASKED))["feed"]
+    assert (slice_.low, slice_.high) == pytest.approx((wanted.low, wanted.high), rel=1e-9)
+
+
+def test_slices_that_differ_by_chance_are_seldom_called():
+    called = 0
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        new = drawn(seed)
+        new["p"] = sigmoid(np.log(new["old"] / (1 - new["old"])) + random.normal(0, 0.3, ROWS))
+        logit = np.log(drawn(seed)["old"] / (1 - drawn(seed)["old"]))
+        old = {**new, "p": sigmoid(logit + random.normal(0, 0.3, ROWS))}
+        new["slot"] = old["slot"] = random.integers(0, 20, ROWS)
+        result = fm.evaluate(new, baseline=old, metrics="log_loss", join_on="id", **ASKED)
+        called += any(each.verdict in ("worse", "better") for each in result.versus["slot"].slices)
+    assert called <= 3  # 0.6 are expected; 4 of 12 are a chance in 300
+
+
+def test_slices_that_come_and_go_have_no_test_and_are_counted_by_mix():
+    new, old = ({name: each[DATA["slot"] != gone] for name, each in DATA.items()} for gone in ("search", "feed"))
+    result = fm.evaluate(new, baseline=old, metrics="log_loss", **ASKED)
+    slices = of(result)
+    assert slices["feed"].baseline_rows == 0 and slices["search"].rows == 0
+    for key in ("feed", "search"):
+        assert slices[key].verdict is None and slices[key].within == 0 and slices[key].mix != 0
+    assert result.versus["slot"].remainder == 0
+    assert '"delta": null' in json.dumps(result.to_dict()) and "feed" in str(result)
+
+
+def test_a_metric_without_a_test_has_deltas_alone():
+    result = fm.evaluate(DATA, baseline=OLD, metrics="average_precision,auc", join_on="id", **ASKED)
+    slices = of(result)
+    assert all(each.verdict is None and math.isnan(each.added) for each in slices.values())
+    assert slices["video"].deltas["auc"] < -0.1 and "where the delta" not in str(result)
+    assert "no verdicts" not in str(result).partition("new against")[0]
+
+
+def test_the_same_scores_are_within_chance_everywhere():
+    slices = of(fm.evaluate(OLD, baseline=OLD, metrics="auc", join_on="id", **ASKED))
+    assert {each.verdict for each in slices.values()} == {"within chance", "too few"}
+    assert slices["feed"].low == slices["feed"].high == 0 and slices["feed"].p == 1
+
+
+def test_saved_states_are_compared_as_sides_are(there):
+    more = {"metrics": "auc,log_loss", "user": "uid", "ci": 0.95}
+    wanted = fm.evaluate("new.parquet", baseline="old.parquet", **ASKED, **more)
+    for name in ("new", "old"):
+        fm.evaluate(f"{name}.parquet", **ASKED, **more).save_state(f"{name}.fms")
+    found = compare("new.fms", "old.fms").to_dict()
+    assert found["versus"] == wanted.to_dict()["versus"] and found["versus"]["slot"]["slices"][0]["q"] < 0.01
+    fm.evaluate("old.parquet", **ASKED, **{**more, "ci": None}).save_state("plain.fms")
+    fm.evaluate("new.parquet", baseline="old.parquet", **ASKED, **{**more, "ci": None}).save_state("new.fms")
+    found = compare("new.fms", "plain.fms").versus["slot"]  # one of them lacks what a test needs
+    assert found.slices[0].verdict is None and found.delta == wanted.versus["slot"].delta
+
+
+def test_text_and_page_show_both_tables():
+    result = fm.evaluate(DATA, baseline=OLD, metrics="auc", join_on="id", **ASKED)
+    text = str(result)
+    assert "new against baseline, by slot" in text and "where the delta of auc, -" in text
+    part = text.partition("new against")[2].partition("\n\nby slot")[0]
+    assert max(map(len, part.splitlines())) <= 80 and "few is too few: needs" in part
+    page = pytest.importorskip("jinja2") and pytest.importorskip("matplotlib") and result.to_html()
+    assert 'id="versus-1"' in page and "by mix and" in page
+    assert "构成" in result.to_html(lang="zh")
+
+
+# -- intervals of all looks ------------------------------------------------------------------------------------
+
+
+def test_intervals_of_all_looks_are_wider_and_say_so(there):
+    given = {**ASKED, "metrics": "auc", "join_on": "id"}
+    one = fm.evaluate(DATA, baseline=OLD, **given)
+    all_ = fm.evaluate(DATA, baseline=OLD, always_valid=ROWS, **given)
+    for narrow, wide in [
+        (one.deltas["auc"].interval, all_.deltas["auc"].interval),
+        (of(one)["feed"], of(all_)["feed"]),
+    ]:
+        assert 1.2 < (wide.high - wide.low) / (narrow.high - narrow.low) < 2
+    assert of(all_)["feed"].p > of(one)["feed"].p
+    assert all_.to_dict()["asked"]["always_valid"] == ROWS and "hold at all looks" in str(all_)
+    for name, side in (("new", DATA), ("old", OLD)):
+        fm.evaluate(side, **ASKED, metrics="auc", user="uid", ci=0.95).save_state(f"{name}.fms")
+    both = fm.evaluate(DATA, baseline=OLD, always_valid=ROWS, **ASKED, metrics="auc", user="uid")
+    assert compare("new.fms", "old.fms", always_valid=ROWS).deltas == both.deltas
+
+
+def test_intervals_of_all_looks_need_a_baseline_and_intervals(there):
+    with pytest.raises(fm.InvalidInputError, match="always_valid is for deltas; give baseline"):
+        fm.evaluate(DATA, **ASKED, always_valid=100)
+    with pytest.raises(fm.InvalidInputError, match="always_valid must be"):
+        fm.evaluate(DATA, baseline=OLD, **ASKED, always_valid=0)
+    for name in ("new", "old"):
+        fm.evaluate(DATA, **ASKED, metrics="auc").save_state(f"{name}.fms")
+    with pytest.raises(fm.DataError, match=r"save them with ci=0\.95"):
+        compare("new.fms", "old.fms", always_valid=100)
+
+
+# -- conditions on slices --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def result():
+    return fm.evaluate(DATA, baseline=OLD, metrics="auc,log_loss", join_on="id", **ASKED)
+
+
+def test_conditions_on_any_slice_and_on_one(result):
+    (said,) = result.failed("any slices.slot.auc_delta.high<0")
+    assert "slices.slot[video].auc_delta.high is -0." in said
+    assert result.failed("any slices.slot.auc_delta.high<-0.9", "slices.slot[feed].auc_delta.high<0") == []
+    assert result.failed("slices.slot[video].auc<0.7") and not result.failed("slices.slot[feed].auc<0.7")
+    assert result.failed("slices.slot[few].rows<31") and not result.failed("any slices.slot.rows<30")
+    assert result.failed("any slices.slot.log_loss_delta>0.1") and result.failed("slices.slot[video].added<-0.01")
+    assert result.failed("slices.slot.0.rows>0")
+
+
+def test_slices_with_too_few_rows_never_satisfy_a_condition_nor_pass_in_silence(result):
+    with pytest.warns(fm.UndefinedMetricWarning, match="1 of 4 slices .* too few to tell, .*'few'"):
+        assert result.failed("any slices.slot.auc_delta.low<-0.9") == []
+    (said,) = result.failed("slices.slot[few].auc_delta.high<0")
+    assert "too few to tell, needs" in said
+    few = {name: each[:30] for name, each in DATA.items()}
+    (said,) = fm.evaluate(few, baseline=few, metrics="auc", **ASKED).failed("any slices.slot.auc_delta.high<0")
+    assert "fails: auc_delta.high of every slice by slot" in said
+
+
+@pytest.mark.parametrize(
+    "condition, message",
+    [
+        ("any slices.slto.auc<1", "slices are by 'slot', and not by 'slto'; give by=slto"),
+        ("slices.slot[feeed].auc<1", "no slice 'feeed' by 'slot'; did you mean 'feed'"),
+        ("slices.slot.auc<1", "of which slice"),
+        ("any auc<1", "'any' is of slices"),
+        ("any slices.slot.gauc<1", "a slice has no 'gauc'; there are auc, log_loss"),
+        ("any slices.slot.log_loss_delta.low<0", "only the first metric has intervals"),
+    ],
+)
+def test_conditions_on_what_is_not_there_say_what_is(result, condition, message):
+    with pytest.raises(fm.InvalidInputError) as caught:
+        result.failed(condition)
+    assert message in str(caught.value)
+
+
+def test_wrong_conditions_on_slices_are_known_before_anything_is_read(there, capsys):
+    asked = ["--label", "y", "--score", "p", "--metrics", "auc", "--by", "slot"]
+    for condition, said in {
+        "any slices.day.auc<1": "--by day",
+        "any slices.slot.gauc<1": "a slice has no 'gauc'",
+        "any slices.slot.auc_delta.high<0": "deltas need --baseline",
+    }.items():
+        assert main(["evaluate", "nothing.parquet", *asked, "--fail-if", condition]) == 2
+        assert said in capsys.readouterr().err
+    both = [*asked, "--baseline", "old.parquet", "--join-on", "id"]
+    assert main(["evaluate", "new.parquet", *both, "--fail-if", "any slices.slot.auc_delta.high<0"]) == 1
+    said = capsys.readouterr().err
+    assert "holds: slices.slot[video].auc_delta.high" in said and "count neither way: 'few'" in said
+    assert main(["evaluate", "new.parquet", *both, "--fail-if", "slices.slot[feeed].auc<1"]) == 2
