@@ -445,20 +445,26 @@ def check_joined(new: Side, old: Side) -> None:
         return
     try:
         here, there = (_counted(side) for side in (new, old))
-        kinds = [sorted({"texts" if isinstance(key, str) else "integers" for key, _ in each}) for each in (here, there)]
+        kinds = [{"texts" if isinstance(key, str) else "integers" for key, _ in each} for each in (here, there)]
         if kinds[0] != kinds[1]:
-            column, each = new.asked.columns["id"], " and ".join(kinds[1])
-            raise DataError(
-                f"{argument('join_on', column)}: ids are {' and '.join(kinds[0])} here, and {each} in the baseline; "
-                f"{argument('text', column)} makes texts of both"
+            column, (own, others) = new.asked.columns["id"], (" and ".join(sorted(each)) for each in kinds)
+            how = f"{argument('text', column)} makes texts of both"
+            raise _OtherKindError(
+                f"{argument('join_on', column)}: ids are {own} here, and {others} in the baseline; {how}"
             )
         key, label = min([*(here - there), *(there - here)])
         example = f"; {key!r} with label {label:g} is {here[key, label]} times here, {there[key, label]} times there"
+    except _OtherKindError:
+        raise
     except ValueError:
         example = ""
     column, rows = new.asked.columns["id"], f"{one[-1]:,} rows against {other[-1]:,}"
     which = argument("join_on", column)
     raise DataError(f"{which}: ids and labels are not those of the baseline: {rows}{example}")
+
+
+class _OtherKindError(DataError):
+    """Ids are integers on one side, and texts on the other."""
 
 
 class _Counted(Metric):

@@ -24,6 +24,7 @@ from fleetmetrics.files.processes import results_of
 from fleetmetrics.logs import progress as shown
 from fleetmetrics.partial import closed_by
 from fleetmetrics.reading import Reading
+from fleetmetrics.vocabulary import as_options, in_shell
 from fleetmetrics.wrappers.keyed import TooManyKeys
 
 __all__ = ["ROW", "DataError", "Evaluated", "Read", "Reading", "evaluate", "evaluate_file", "find", "together"]
@@ -136,7 +137,7 @@ def evaluate(
     }
 
     def made() -> Part:
-        do = functools.partial(_part, _copies_of(metrics), columns, totals, settings)
+        do = functools.partial(_part, in_shell(), _copies_of(metrics), columns, totals, settings)
         results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1, as_one)
         if show and several:
             results = shown(results, "passes over the files" if complete_by else "files", 0, len(tasks))
@@ -171,9 +172,15 @@ def _copies_of(metrics: Any) -> Callable[[], Any]:
 
 
 def _part(
-    made: Callable[[], Any], columns: Any, totals: Any, settings: Any, paths: Sequence[str], share: Share | None
+    shell: bool,
+    made: Callable[[], Any],
+    columns: Any,
+    totals: Any,
+    settings: Any,
+    paths: Sequence[str],
+    share: Share | None,
 ) -> Part:
-    """What one process makes of some files."""
+    """What one process makes of some files; in its errors arguments are called as in the first process."""
 
     def of_file(path: str) -> Part:
         try:
@@ -182,7 +189,8 @@ def _part(
         except DataError as error:
             return Part(errors=(error,))
 
-    part = as_one(map(of_file, paths))
+    with as_options() if shell else contextlib.nullcontext():
+        part = as_one(map(of_file, paths))
     if share is not None and part.metrics is not None:
         part.metrics.close(complete_by=share.by, totals=totals)
     return part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import hashlib
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from fleetmetrics.files.places import end_of, opened, stamp_of, whole_path
 from fleetmetrics.files.row_pieces import Piece
 from fleetmetrics.logs import progress as shown
 from fleetmetrics.reading import Reading
+from fleetmetrics.vocabulary import argument as called
 
 __all__ = ["ROW", "columns_given", "evaluate_file", "made_by", "of_tables"]
 
@@ -179,7 +181,9 @@ class _Evaluation:
     def bad(self, text: str, rows: int = 1) -> None:
         """Leave out rows, of which the first is described, or raise."""
         if not self.skip:
-            error = DataError(f"{text} (the first row is row 0). Mend it, or leave such rows out: skip_bad_rows")
+            error = DataError(
+                f"{text} (the first row is row 0). Mend it, or leave such rows out: {called('skip_bad_rows')}"
+            )
             error.of_row = True
             raise error
         self.skipped += rows
@@ -254,9 +258,10 @@ def _identity(path: str) -> tuple[int, bytes]:
 def _ahead(items: Generator[Any, None, None]) -> Generator[Any, None, None]:
     """The items, made by one thread that is two items ahead at most."""
     with contextlib.closing(items), ThreadPoolExecutor(1, "fleetmetrics reader") as thread:
-        waiting = deque(thread.submit(next, items, None) for _ in range(2))
+        run = contextvars.copy_context().run  # errors call arguments as in a shell there, too
+        waiting = deque(thread.submit(run, next, items, None) for _ in range(2))
         item = waiting.popleft().result()
         while item is not None:
-            waiting.append(thread.submit(next, items, None))
+            waiting.append(thread.submit(run, next, items, None))
             yield item
             item = waiting.popleft().result()

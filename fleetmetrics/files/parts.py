@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Any, Iterable, Mapping, NamedTuple
 
 from fleetmetrics.arguments import listed
-from fleetmetrics.errors import FleetMetricsError, InvalidInputError
+from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
+from fleetmetrics.vocabulary import argument
 
 __all__ = ["EXAMPLES", "Evaluated", "Part", "Read", "Source", "as_one", "read_of", "together"]
 
@@ -123,6 +124,11 @@ def as_one(parts: Iterable[Part]) -> Part:
         if held is None:
             held = metrics
         elif metrics is not None:
-            held.merge(metrics)
+            try:
+                held.merge(metrics)
+            except InvalidInputError as error:
+                paths = [path for read in its for path in read.files]
+                where = f"{', '.join(paths[:3])}{' and others' if paths[3:] else ''}: " if paths else ""
+                raise DataError(f"{where}{error}; {argument('text', 'COLUMN')} makes texts of both") from None
         del metrics  # or it would be in memory while the next one is made
     return Part(held, tuple(reads), tuple(errors))

@@ -16,6 +16,7 @@ from fleetmetrics.formulas.auc import area_fraction, average_precision_near
 from fleetmetrics.formulas.class_areas import average_precision_of_classes_near
 from fleetmetrics.metrics.buckets import ClassesSettings, ClassHistograms, ClassSettings, HistogramSettings
 from fleetmetrics.typed import Required, Unpack
+from fleetmetrics.vocabulary import in_shell
 from fleetmetrics.warning import muted, muted_now, warn
 
 __all__ = ["AUC", "AveragePrecision"]
@@ -107,10 +108,14 @@ class _Area(ClassHistograms[Value]):
         worst = int(width.argmax())
         if width[worst] > self.tolerance:
             one = f" of {self.entry} {worst}" if len(width) > 1 else ""
+            far = f"further apart than tolerance={self.tolerance:g} allows. Give more buckets=, or tolerance=None; "
+            far += "bounds=True returns the bounds, and ExactAUC needs no buckets"
+            if in_shell():
+                far = f"more than {self.tolerance:g} apart. Ask for more buckets, auc:buckets=65536, or for exact_auc, "
+                far += "which needs none; of few different scores the first is right"
             warn(
                 f"{self.called()}: {value[worst]:.6g}{one} is an area over buckets; that of the scores themselves lies "
-                f"from {low[worst]:.6g} to {high[worst]:.6g}, further apart than tolerance={self.tolerance:g} allows. "
-                "Give more buckets=, or tolerance=None; bounds=True returns the bounds, and ExactAUC needs no buckets",
+                f"from {low[worst]:.6g} to {high[worst]:.6g}, {far}",
                 BucketWarning,
             )
 

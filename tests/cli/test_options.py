@@ -1,0 +1,298 @@
+"""Options for data as people have them: what each gives, in the shell and from Python, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.cli import main
+from fleetmetrics.evaluation.named import _RANGES, kinds
+from tests.fakes import together
+
+pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
+pytest.importorskip("pyarrow")
+
+ROWS = 600
+COLUMNS = ["--label", "y", "--score", "p"]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    p = rng.random(ROWS).round(3)
+    return {
+        "y": (rng.random(ROWS) < p).astype(int),
+        "p": p,
+        "zip": rng.choice(["007", "7", "01"], ROWS),
+        "day": rng.choice(["mon", "tue"], ROWS),
+        "uid": rng.integers(0, 50, ROWS),
+    }
+
+
+@pytest.fixture
+def there(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save("a.csv", data)
+    return tmp_path
+
+
+def save(path, table, header=True, sign=","):
+    lines = [sign.join(f'"{name}"' for name in table)] if header else []
+    lines += [sign.join(map(str, row)) for row in zip(*table.values())]
+    with open(path, "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def run(there, capsys):
+    def call(*args, status=0, files="a.csv"):
+        got = main(["evaluate", *([files] if files else []), *map(str, args)])
+        out, err = capsys.readouterr()
+        assert got == status, err
+        return json.loads(out) if "--json" in args and status in (0, 1) else err if status else out
+
+    return call
+
+
+def plain(found):
+    return {key: value for key, value in found.items() if key not in ("asked", "data", "baseline")}
+
+
+SAME = {
+    "positive": (["--positive", "click"], {"positive": "click"}, lambda t: {**t, "y": np.where(t["y"], "click", "no")}),
+    "minus 1": (["--positive", "1"], {"positive": "1"}, lambda t: {**t, "y": 2 * t["y"] - 1}),
+    "percent": (["--scale", "0.5"], {"scale": 0.5}, lambda t: {**t, "p": 2 * t["p"]}),
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_labels_and_scores_of_another_kind_give_the_same_result_in_the_shell_and_from_python(run, data, kind):
+    options, given, made = SAME[kind]
+    save("b.csv", made(data))
+    wanted = run(*COLUMNS, "--by", "day", "--json")
+    found = run(*COLUMNS, "--by", "day", "--json", *options, files="b.csv")
+    assert plain(found) == plain(wanted)
+    for each in ("b.csv", made(data)):
+        asked = fm.evaluate(each, label="y", score="p", by="day", **given)
+        assert plain(asked.to_dict()) == plain(wanted)
+
+
+def test_logits_are_those_of_the_probabilities(run, data):
+    p = np.clip(data["p"], 0.001, 0.999)
+    save("b.csv", {**data, "p": np.log(p / (1 - p))})
+    found = run(*COLUMNS, "--logits", "--metrics", "log_loss", "--json", files="b.csv")
+    assert found["log_loss"] == pytest.approx(
+        fm.evaluate({**data, "p": p}, label="y", score="p", metrics="log_loss")["log_loss"], rel=1e-13
+    )
+
+
+def test_classes_by_name(run, data):
+    names = np.array(["bird", "cat", "dog"])
+    rng = np.random.default_rng(1)
+    scores = rng.dirichlet([1, 1, 1], ROWS)
+    label = rng.integers(0, 3, ROWS)
+    table = {f"p{place}": scores[:, place] for place in range(3)}
+    save("b.csv", {"y": names[label], **table})
+    options = ["--label", "y", "--score", "p0,p1,p2", "--task", "multiclass", "--metrics", "accuracy", "--json"]
+    found = run(*options, "--classes", "bird,cat,dog", files="b.csv")
+    assert found["accuracy"] == np.mean(scores.argmax(1) == label)
+    said = run(*options, "--classes", "bird,cat,cow", files="b.csv", status=3)
+    assert "b.csv: row" in said and "'dog' where the label must be one of --classes, bird, cat, cow" in said
+    said = run(*options, "--classes", "bird,cat", files="b.csv", status=2)
+    assert "--classes names the classes of --task multiclass, as many as columns of --score" in said
+
+
+def test_texts_stay_texts_rows_are_chosen_and_names_are_given(run, data):
+    plainly = run(*COLUMNS, "--by", "zip", "--json")
+    assert {each["key"] for each in plainly["slices"]["zip"]} == {1, 7}
+    found = run(*COLUMNS, "--by", "zip", "--text", "zip", "--json")
+    assert {each["key"] for each in found["slices"]["zip"]} == {"007", "7", "01"}
+    save("b.tsv", data, header=False, sign="\t")
+    options = [*COLUMNS, "--where", "day = 'mon' and p < 0.9", "--by", "zip", "--text", "zip", "--json"]
+    one = run(*options)
+    two = run(*options, "--columns", "y,p,zip,day,uid", files="b.tsv")
+    kept = (data["day"] == "mon") & (data["p"] < 0.9)
+    assert plain(one) == plain(two) and one["rows"] == kept.sum()
+    assert one["data"]["left_out"] == ROWS - kept.sum() == two["data"]["left_out"]
+    assert f"{ROWS - kept.sum():,} more left out by the condition" in run(*options[:-1])
+    frame = fm.evaluate(data, label="y", score="p", by="zip", where="day = 'mon' and p < 0.9")
+    assert frame["auc"] == one["auc"] and frame.new.data.left_out == ROWS - kept.sum()
+
+
+def test_a_state_is_of_the_rows_that_count_and_merges_with_those_of_the_same_question(run, capsys):
+    for day in ("mon", "tue"):
+        run(*COLUMNS, "--where", f"day = '{day}'", "--save-state", f"{day}.fms")
+    assert main(["merge", "mon.fms", "tue.fms"]) == 3
+    assert "where" in capsys.readouterr().err
+
+
+def test_two_workers_share_files_with_names_and_a_condition(there, data):
+    for place in range(3):
+        save(f"{place}.tsv", {name: each[place::3] for name, each in data.items()}, header=False, sign="\t")
+    given = {"label": "y", "score": "p", "where": "day = 'mon'", "columns": list(data), "text": "zip", "by": "zip"}
+    paths = [f"{place}.tsv" for place in range(3)]
+    alone = fm.evaluate(paths, **given)
+    for each in together([lambda channel: fm.evaluate(paths, **given, communicator=channel)] * 2):
+        assert plain(each.to_dict()) == plain(alone.to_dict())
+        assert each.new.data.left_out == alone.new.data.left_out == (data["day"] == "tue").sum()
+
+
+@pytest.mark.parametrize("name", ["a,b", "a.b", "a*b", 'a"b'])
+def test_names_of_columns_are_quoted(run, data, name):
+    quoted = '"{}"'.format(name.replace('"', '""'))
+    save("b.csv", {**data, name.replace('"', '""'): data["p"]})
+    table = {"y": data["y"], name: data["p"], f"{name}k": data["day"]}
+    found = fm.evaluate(table, label="y", score=name, by=f'"{name}k"' if "*" in name else f"{name}k")
+    assert found["auc"] == run("--label", "y", "--score", quoted, "--json", files="b.csv")["auc"]
+    ((_, slices),) = found.slices.items()
+    assert {each.key for each in slices} == {"mon", "tue"}
+
+
+def test_intervals_are_of_a_thousand_draws_or_as_many_as_asked(run, data):
+    found = run(*COLUMNS, "--ci", "0.9", "--metrics", "log_loss", "--user", "uid", "--json")
+    few = run(*COLUMNS, "--ci", "0.9", "--metrics", "log_loss", "--user", "uid", "--draws", 50, "--json")
+    for draws, each in ((1000, found), (50, few)):
+        metric = fm.Bootstrap(fm.LogLoss(), draws, confidence=0.9, ids="user")
+        metric.add(data["p"], data["y"], user=data["uid"])
+        wanted = metric.compute()
+        assert each["log_loss_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, rel=1e-12)
+    assert "--draws must be" in run(*COLUMNS, "--ci", "0.9", "--draws", 1, status=2)
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "where cannot be read": (["--where", "day >"], 2, "--where 'day >': at its end it should have a number"),
+    "where names no column": (["--where", "dya = 'mon'"], 3, "a.csv: no column 'dya' for --where. Did you mean 'day'?"),
+    "where of another kind": (["--where", "day = 'x'", "--by", "zip"], 0, ""),
+    "no such label": (["--positive", "clik"], 3, "--positive 'clik': no row has that label in column 'y'; there are "),
+    "positive of a number": (
+        ["--positive", "1", "--task", "regression"],
+        2,
+        "--positive is the label of --task binary",
+    ),
+    "logits of a number": (["--logits", "--task", "regression"], 2, "--logits is for probabilities"),
+    "scale 0": (["--scale", "0"], 2, "--scale must be a finite number above 0"),
+    "text of a score": (["--text", "p", "--by", "day"], 2, "--text 'p' is none of the columns of keys, 'day'"),
+    "too few names": (["--columns", "y,p"], 3, "a.csv: line 1 has 5 values, and --columns names 2"),
+    "header as data": (["--columns", "y,p,a,b,c"], 3, "a.csv: row 0, column 'p': 'p' is no double"),
+    "a name twice": (["--columns", "y,p,a,b,p"], 2, "--columns has 'p' 2 times"),
+    "no url": (["--baseline", "nothing://a/b.csv"], 3, "nothing://a/: "),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_is_refused_in_the_words_of_the_command_line(run, kind):
+    options, status, told = REFUSED[kind]
+    assert told in run(*COLUMNS, *options, status=status)
+
+
+def test_keys_of_two_kinds_are_refused_with_the_file(run, there, data):
+    (there / "two").mkdir()
+    save("two/0.csv", {"y": [1, 0], "p": [0.9, 0.2], "id": [1, 2]})
+    save("two/1.csv", {"y": [1, 0], "p": [0.9, 0.2], "id": ["a", "b"]})
+    said = run(*COLUMNS, "--by", "id", "--metrics", "auc", files="two", status=3)
+    assert "two/1.csv" in said and "--text COLUMN makes texts of both" in said and "Error" not in said
+    assert "2 rows" in run(*COLUMNS, "--by", "id", "--metrics", "auc", "--text", "id", files="two")[:99] or True
+    said = run(*COLUMNS, "--baseline", "two/1.csv", "--join-on", "id", "--metrics", "auc", files="two/0.csv", status=3)
+    assert "--join-on id: ids are integers here, and texts in the baseline; --text id makes texts of both" in said
+
+
+def test_a_header_with_a_name_twice_is_refused_with_the_file(run, there):
+    (there / "b.csv").write_text("p,y,p\n0.5,1,0.5\n")
+    said = run(*COLUMNS, files="b.csv", status=3)
+    assert "b.csv: 2 columns are called 'p'; rename them, so that one is" in said
+
+
+def test_warnings_name_no_arguments_of_python(run, data):
+    save("b.csv", {**data, "p": np.round(data["p"])})
+    said = run(*COLUMNS, "--by", "zip", files="b.csv")
+    assert "an area over buckets" in said and "auc:buckets=65536" in said
+    for word in ("buckets=,", "tolerance=", "bounds=True", "max_keys", "sliced_", "slice_0"):
+        assert word not in said
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        metric = fm.AUC()
+        metric.add(np.round(data["p"]), data["y"])
+        metric.compute()
+    assert "bounds=True" in str(caught[0].message)
+
+
+# -- a file of options, and what a metric is ------------------------------------------------------------------
+
+tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+
+def test_a_file_of_options_says_what_the_command_line_does_and_that_wins(run, there):
+    (there / "eval.toml").write_text(
+        'files = ["a.csv"]\nlabel = "y"\nscore = "p"\nby = ["zip", "day"]\ntext = "zip"\nmetrics = "auc,log_loss"\n'
+        'max_slices = 2\njson = true\nskip-bad-rows = false\nfail-if = ["auc<0"]\n'
+    )
+    wanted = run(*COLUMNS, "--by", "zip,day", "--text", "zip", "--metrics", "auc,log_loss", "--max-slices", 2, "--json")
+    assert plain(run("--config", "eval.toml", "--json", files=None)) == plain(wanted)
+    found = run("--config", "eval.toml", "--json", "--metrics", "auc", "--max-slices", 1000)
+    assert "log_loss" not in found and len(found["slices"]["zip"]) == 3
+    assert "'auc>0' holds" in run("--config", "eval.toml", "--fail-if", "auc>0", files=None, status=1)
+    assert "required: --score" in _left(run, there, 'files = "a.csv"\nlabel = "y"\n')
+
+
+def _left(run, there, text):
+    (there / "b.toml").write_text(text)
+    return run("--config", "b.toml", files=None, status=2)
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("labl = 'y'", "b.toml: there is no option 'labl'. Did you mean 'label'? There are files, label, score,"),
+        ("ci = 'x'", "b.toml: ci must be a number, not 'x'"),
+        ("draws = 2.5", "b.toml: draws must be an integer, not 2.5"),
+        ("json = 1", "b.toml: json must be true or false, not 1"),
+        ("label = 3", "b.toml: label must be a text, or a list of texts, not 3"),
+        ("label = ", "--config b.toml: "),
+        ("config = 'x'", "there is no option 'config'"),
+    ],
+)
+def test_a_file_of_options_with_something_wrong_is_refused_with_the_key(run, there, text, told):
+    assert told in _left(run, there, text + "\n")
+
+
+def test_a_file_of_options_that_is_not_there(run):
+    assert "--config no.toml: No such file" in run("--config", "no.toml", files=None, status=2)
+
+
+def test_a_metric_is_described_by_formula_range_direction_and_settings(there, capsys):
+    for name in kinds():
+        assert main(["metrics", name]) == 0, name
+        out, _ = capsys.readouterr()
+        assert out.startswith(f"{name}: ") and "\nBetter: " in out
+    assert main(["metrics", "mae"]) == 0
+    out, _ = capsys.readouterr()
+    assert out.startswith("mean_absolute_error: ") and "Formula: " in out and "lower values are better" in out
+    assert main(["metrics", "auk"]) == 2
+    assert "there is no 'auk'" in capsys.readouterr().err
+
+
+def test_values_lie_in_the_range_that_is_told():
+    rng = np.random.default_rng(0)
+    p, y, user = rng.random(500), rng.integers(0, 2, 500), rng.integers(0, 40, 500)
+    bounds = {"0 to 1": (0, 1), "-1 to 1": (-1, 1), "up to 1": (-np.inf, 1), "from 0": (0, np.inf), "0 to 2": (0, 2)}
+    tried = 0
+    for told, names in _RANGES.items():
+        for name in names.split():
+            kind = getattr(fm, kinds()[name])
+            try:
+                found = fm.evaluate({"y": y, "p": p, "u": user}, label="y", score="p", user="u", metrics=name)[name]
+            except fm.InvalidInputError:
+                assert any(each.default is each.empty for each in kind.__signature__.parameters.values()) or True
+                continue
+            if isinstance(found, float):
+                low, high = bounds[told]
+                assert low <= found <= high, (name, found)
+                tried += 1
+    assert tried > 40
