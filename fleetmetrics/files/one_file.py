@@ -258,7 +258,7 @@ def _identity(path: str) -> tuple[int, bytes]:
 def _ahead(items: Generator[Any, None, None]) -> Generator[Any, None, None]:
     """The items, made by one thread that is two items ahead at most."""
     with contextlib.closing(items), ThreadPoolExecutor(1, "fleetmetrics reader") as thread:
-        run = contextvars.copy_context().run  # errors call arguments as in a shell there, too
+        run: Any = contextvars.copy_context().run  # errors call arguments as in a shell there, too
         waiting = deque(thread.submit(run, next, items, None) for _ in range(2))
         item = waiting.popleft().result()
         while item is not None:
