@@ -172,9 +172,12 @@ lint: $(DEV)/.ready  ## check style, format, and that nothing is newer than Pyth
 	@$(DEV)/bin/python -m ruff format --check .
 	@$(DEV)/bin/vermin --quiet --no-tips --target=3.8- --violations fleetmetrics setup.py
 
-types: $(DEV)/.ready  ## check the types with mypy, and what editors see of usual code with Basedpyright
+types: $(DEV)/.ready  ## check the types with mypy, and with Basedpyright what editors see of usual code and of the package
 	@$(DEV)/bin/python -m mypy
+	@$(DEV)/bin/python -m mypy.stubtest fleetmetrics --concise --ignore-missing-stub --ignore-disjoint-bases \
+		--mypy-config-file pyproject.toml --allowlist tests/typing/stubtest.txt
 	@$(DEV)/bin/basedpyright -p tests/typing
+	@$(DEV)/bin/python tests/typing/complete.py
 
 # $(call build,folder): the sdist and the wheel, the same bytes whenever and by whomever they are built
 define build
