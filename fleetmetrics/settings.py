@@ -16,7 +16,7 @@ import inspect
 import json
 import types
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -113,16 +113,32 @@ class AllArguments:
 
 def _bound(kind: type, given: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by name, with the defaults of those that were not given, in the order of the signature."""
-    parameters = list(signature_of(kind).parameters.values())
-    names = [each.name for each in parameters if each.kind < each.VAR_POSITIONAL]
-    found = {each.name: each.default for each in parameters if each.default is not each.empty}
-    found.update(zip(names, given))
-    for each in parameters:
-        if each.kind is each.VAR_POSITIONAL:
-            found[each.name] = given[len(names) :]
+    order, names, rest, defaults = _parameters_of(kind)
+    found = {**defaults, **dict(zip(names, given))}
+    if rest is not None:
+        found[rest] = given[len(names) :]
     found.update(settings)
-    order = [each.name for each in parameters if each.name in found]
-    return {name: found[name] for name in [*order, *(name for name in found if name not in order)]}
+    return {**{name: found[name] for name in order if name in found}, **found}
+
+
+class _Parameters(NamedTuple):
+    """Those of a class: all names, those that may be given by position, that of ``*args``, and the defaults."""
+
+    order: Sequence[str]
+    names: Sequence[str]
+    rest: str | None
+    defaults: Mapping[str, Any]
+
+
+@functools.lru_cache(maxsize=512)
+def _parameters_of(kind: type) -> _Parameters:
+    parameters = list(signature_of(kind).parameters.values())
+    return _Parameters(
+        [each.name for each in parameters],
+        [each.name for each in parameters if each.kind < each.VAR_POSITIONAL],
+        next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), None),
+        {each.name: each.default for each in parameters if each.default is not each.empty},
+    )
 
 
 def raise_if_positional(kind: type, given: Sequence[Any]) -> None:

@@ -158,8 +158,7 @@ def of_files(
         elif paths and "-" not in paths:
             settings["max_slices"] = asked.max_slices
         if paths:
-            made = functools.partial(copy.deepcopy, metrics)
-            metrics, read = evaluate(paths, made, columns, reading=asked.reading, **settings)
+            metrics, read = evaluate(paths, lambda: metrics, columns, reading=asked.reading, **settings)
     except DataError as error:
         metrics, read = error.evaluated or (metrics, read)
         said = str(error)
