@@ -1,6 +1,6 @@
 """Count how often an Interval of 95 % holds the true value, by metric, number of samples and rate of clicks.
 
-    python docs/scripts/intervals.py [--sets 2000]
+    python docs/scripts/intervals.py [--sets 2000] [--first 0] [--only "2,000 users"]
 
 The probability of a click is a sigmoid of what a user and what a sample adds, of eight levels each, so that the true
 value of each metric is a sum over 64 kinds of samples. Without users each sample is independent. "-" is a size of which
@@ -34,6 +34,9 @@ class Size(NamedTuple):
     size: int
     rate: float
     by_user: bool
+
+    def __str__(self) -> str:
+        return f"{self.size:,} {'users' if self.by_user else 'samples'}, {100 * self.rate:g} %"
 
 
 _SAMPLES = ((1_000, 0.01), (300, 0.5), (1_000, 0.5), (1_000, 0.1), (10_000, 0.1), (20_000, 0.01))
@@ -160,14 +163,19 @@ def cell(held: float, none: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, default=2000, help="data sets of each size")
-    sets = parser.parse_args().sets
-    began, parts = time.time(), [range(first, min(first + 100, sets)) for first in range(0, sets, 100)]
+    parser.add_argument("--first", type=int, default=0, help="the number of the first: others are drawn")
+    parser.add_argument("--only", default="", metavar="TEXT", help="sizes that have this in their heading")
+    options = parser.parse_args()
+    sets, stop = options.sets, options.first + options.sets
+    chosen = [size for size in SIZES if options.only in str(size)]
+    began, parts = time.time(), [range(each, min(each + 100, stop)) for each in range(options.first, stop, 100)]
     with ProcessPoolExecutor() as pool:
-        under_way = {size: [pool.submit(ends, size, part) for part in parts] for size in SIZES}
+        under_way = {size: [pool.submit(ends, size, part) for part in parts] for size in chosen}
         for by_user in (False, True):
-            sizes = [size for size in SIZES if size.by_user == by_user]
-            unit = "users" if by_user else "samples"
-            print("| metric |" + "".join(f" {each.size:,} {unit}, {100 * each.rate:g} % |" for each in sizes))
+            sizes = [size for size in chosen if size.by_user == by_user]
+            if not sizes:
+                continue
+            print("| metric |" + "".join(f" {each} |" for each in sizes))
             print("| --- |" + " --- |" * len(sizes))
             rows: dict[str, list[str]] = {}
             for size in sizes:
