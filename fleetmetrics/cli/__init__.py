@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import shlex
 import sys
@@ -70,10 +69,7 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
             "--always-valid", type=int, metavar="ROWS", help="intervals of deltas that hold at every look, as data grow"
         )
     for each in (one, some, two):
-        form = each.add_mutually_exclusive_group()
-        for name in ("JSON", "Markdown"):
-            text = f"print the result as {name}"
-            form.add_argument(f"--{name.lower()}", dest="form", action="store_const", const=name, help=text)
+        _add_forms(each)
         each.add_argument("--html", metavar="FILE", help="write a report that opens in any browser")
         each.add_argument("--lang", choices=["en", "zh"], default="en", help="the report's language")
         each.add_argument(
@@ -89,12 +85,25 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
     same.add_argument("--columns", metavar="COLUMNS", default="", help="numbers in every stream, such as features")
     same.add_argument("--tolerance", type=float, default=1e-6, metavar="1e-6", help="how far apart scores may be")
     same.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows with nulls")
-    same.add_argument("--json", dest="form", action="store_const", const="JSON", help="print the result as JSON")
+    over = commands.add_parser("history", help="saved states, as of days: each is a point, in this order", **style)
+    over.add_argument("states", nargs="+", metavar="STATE")
+    over.add_argument("--lang", choices=["en", "zh"], default="en", help="the page's language")
+    for each in (same, over):
+        _add_forms(each)
+        each.add_argument("--html", metavar="FILE", help="write a page that opens in any browser")
     same.add_argument("--fail-if", metavar="'steps.serving.share>0'", action="append", default=[], help="exit with 1")
     about = commands.add_parser("metrics", help="list the metrics, or describe one: metrics auc")
     about.add_argument("name", nargs="?", metavar="NAME", help="of one: its formula, range and settings")
     commands.add_parser("doctor", help="whether workers reach each other, and what else may be wrong")
     return parser, one
+
+
+def _add_forms(parser: argparse.ArgumentParser) -> None:
+    """The forms other than text in which a result is printed."""
+    form = parser.add_mutually_exclusive_group()
+    for name in ("JSON", "Markdown"):
+        text = f"print the result as {name}"
+        form.add_argument(f"--{name.lower()}", dest="form", action="store_const", const=name, help=text)
 
 
 def _columns(text: str) -> Any:
@@ -162,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             args = _parsed(given)
         args.line = shlex.join(["fleetmetrics", *given])
         run = {"evaluate": _evaluate, "merge": _states, "compare": _states, "metrics": _metrics}
-        run.update(consistency=_consistency, doctor=_doctor)
+        run.update(consistency=_consistency, history=_history, doctor=_doctor)
         with as_options():
             outcome = _outcome(lambda: run[args.command](args))
     except InvalidInputError as error:
@@ -212,13 +221,14 @@ def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
     from fleetmetrics.evaluation.outputs import check_outputs
     from fleetmetrics.files.found import look
 
-    if not (args.html or args.save_state):
+    save_state = getattr(args, "save_state", None)
+    if not (args.html or save_state):
         return
     paths: list[str] = []
     for each in inputs:
         with contextlib.suppress(DataError):  # which reading tells
             paths += look(each).paths
-    check_outputs({"--html": args.html, "--save-state": args.save_state}, paths)
+    check_outputs({"--html": args.html, "--save-state": save_state}, paths)
     if args.html:
         library("jinja2", "report")
         library("matplotlib", "report")
@@ -293,7 +303,21 @@ def _states(args: argparse.Namespace) -> _Outcome:
     return _finish(args, [side for side, _ in loaded], [line for _, said in loaded for line in said])
 
 
+def _history(args: argparse.Namespace) -> _Outcome:
+    from fleetmetrics.cli.terminal import show
+    from fleetmetrics.evaluation.history import history
+
+    _check_outputs(args, args.states)
+    with _of_the_data():
+        result = history(args.states)
+        if args.html:
+            result.to_html(args.html, args.lang)
+        _print(lambda: show(result, result.to_dict(), args.form))
+    return _Outcome(0)
+
+
 def _consistency(args: argparse.Namespace) -> _Outcome:
+    from fleetmetrics.cli.terminal import show
     from fleetmetrics.evaluation.conditions import failed
     from fleetmetrics.evaluation.steps import ConsistencyResult
     from fleetmetrics.evaluation.streams import consistency
@@ -306,6 +330,7 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
         streams[name if sign else each] = files if sign else each
     if len(streams) < 2:
         raise InvalidInputError("there is nothing to compare: name two or more streams, NAME=FILES")
+    _check_outputs(args, list(streams.values()))
     failed(args.fail_if, *ConsistencyResult.empty(list(streams)))  # known before anything is read, if it is wrong
     settings = {name: getattr(args, name) for name in ("label", "tolerance", "skip_bad_rows")}
     result = consistency(
@@ -317,7 +342,10 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
         **settings,
     )
     held = result.failed(*args.fail_if)
-    _print(lambda: print(json.dumps(result.to_dict(), indent=2) if args.form else result))
+    with _of_the_data():
+        if args.html:
+            result.to_html(args.html)
+        _print(lambda: show(result, result.to_dict(), args.form))
     return _Outcome(1 if held else 0, "\n".join(held))
 
 
@@ -353,7 +381,7 @@ def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] 
     with _of_the_data():
         if args.html:
             result.to_html(args.html, args.lang, args.fail_if)
-        _print(lambda: show(found, args.form))
+        _print(lambda: show(result, found, args.form))
     return _Outcome(1 if held else 0, "\n".join([*held, *(each.note for each in conditions if each.note)]))
 
 

@@ -6,29 +6,29 @@ import json
 import sys
 from typing import Any, Mapping, Sequence
 
-from fleetmetrics.evaluation.printed import markdown_of, tables, text_of
+from fleetmetrics.evaluation.printed import Printed, laid_out, markdown_of
 
 __all__ = ["show"]
 
 
-def show(result: Mapping[str, Any], form: str | None = None) -> None:
+def show(result: Printed, plain: Mapping[str, Any], form: str | None = None) -> None:
     """Print a result as "JSON" or "Markdown"; or for people, by rich where it is there and the output is a terminal."""
     if form == "JSON":
-        print(json.dumps(result, indent=2))
+        print(json.dumps(plain, indent=2))
     elif form == "Markdown":
-        print(markdown_of(result))
+        print(markdown_of(result.tables()))
     elif not (sys.stdout.isatty() and _shown_by_rich(result)):
-        print(text_of(result))
+        print(laid_out(result.tables()))
 
 
-def _shown_by_rich(result: Mapping[str, Any]) -> bool:
+def _shown_by_rich(result: Printed) -> bool:
     """Whether rich is there and has shown it."""
     try:
         from rich.console import Console
     except ImportError:
         return False
     out = Console(highlight=False, markup=False).print
-    for number, (title, rows, notes) in enumerate(tables(result)):
+    for number, (title, rows, notes) in enumerate(result.tables()):
         if number:
             out()
         if title:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetmetrics.vocabulary import SIZES, VERDICTS
 
-__all__ = ["Table", "clean", "filled", "html_of", "laid_out", "markdown_of", "plain", "tables", "text_of"]
+__all__ = ["Printed", "Table", "clean", "filled", "html_of", "laid_out", "markdown_of", "plain", "tables"]
 
 #: How many slices are printed, and how many metrics beside the one that ranks them.
 _SLICES, _BESIDE = 20, 2
@@ -37,6 +37,23 @@ class Table(NamedTuple):
     title: str
     rows: Sequence[Sequence[str]]
     notes: Sequence[str]
+
+
+class Printed:
+    """A result that is printed as tables, in a shell and in a notebook alike."""
+
+    def tables(self) -> Iterable[Table]:
+        """What is printed."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return laid_out(self.tables())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>\n{self}"
+
+    def _repr_html_(self) -> str:
+        return html_of(self.tables())
 
 
 def clean(text: Any) -> str:
@@ -235,15 +252,6 @@ def filled(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     return list(zip(*columns))
 
 
-def text_of(result: Mapping[str, Any]) -> str:
-    """A result as aligned text.
-
-    Args:
-        result: as JSON has it.
-    """
-    return laid_out(tables(result))
-
-
 def laid_out(parts: Iterable[Table]) -> str:
     """Tables as aligned text.
 
@@ -265,17 +273,17 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def markdown_of(result: Mapping[str, Any]) -> str:
-    """A result as Markdown.
+def markdown_of(parts: Iterable[Table]) -> str:
+    """Tables as Markdown.
 
     Args:
-        result: as JSON has it.
+        parts: the tables.
     """
-    return "\n\n".join(_markdown(result))
+    return "\n\n".join(_markdown(parts))
 
 
-def _markdown(result: Mapping[str, Any]) -> Iterator[str]:
-    for title, rows, notes in tables(result):
+def _markdown(parts: Iterable[Table]) -> Iterator[str]:
+    for title, rows, notes in parts:
         if title:
             yield f"### {_escaped(title)}"
         cells = [[_escaped(cell) for cell in row] for row in rows]
@@ -289,17 +297,17 @@ def _escaped(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
 
 
-def html_of(result: Mapping[str, Any]) -> str:
-    """A result as a notebook shows it: tables, without a script.
+def html_of(parts: Iterable[Table]) -> str:
+    """Tables as a notebook shows them, without a script.
 
     Args:
-        result: as JSON has it.
+        parts: the tables.
     """
-    return "".join(_html(result))
+    return "".join(_html(parts))
 
 
-def _html(result: Mapping[str, Any]) -> Iterator[str]:
-    for title, rows, notes in tables(result):
+def _html(parts: Iterable[Table]) -> Iterator[str]:
+    for title, rows, notes in parts:
         if title:
             yield f"<h4>{escape(title)}</h4>"
         if rows:

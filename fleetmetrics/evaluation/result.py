@@ -15,7 +15,7 @@ from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWar
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import checked
 from fleetmetrics.evaluation.outputs import check_outputs
-from fleetmetrics.evaluation.printed import html_of, plain, text_of
+from fleetmetrics.evaluation.printed import Printed, Table, plain, tables
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.side import Side, check_joined, save
 from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
@@ -106,7 +106,7 @@ class SideResult:
 
 
 @dataclass(frozen=True, repr=False)
-class EvaluationResult:
+class EvaluationResult(Printed):
     """What `fleetmetrics.evaluate` has found; printed, it is what the command line prints.
 
     Attributes:
@@ -154,14 +154,9 @@ class EvaluationResult:
         """The value of a metric."""
         return self.new.values[metric]
 
-    def __str__(self) -> str:
-        return text_of(self.to_dict())
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>\n{self}"
-
-    def _repr_html_(self) -> str:
-        return html_of(self.to_dict())
+    def tables(self) -> Iterator[Table]:
+        """What is printed: what was read, the metrics, the slices, the warnings."""
+        return tables(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """What ``fleetmetrics evaluate --json`` prints; what is undefined is None."""
@@ -247,18 +242,14 @@ class EvaluationResult:
             InvalidInputError: the path is that of data that were read, or cannot be written to, or a condition is none.
             MissingLibraryError: jinja2 or matplotlib is not installed.
         """
-        from fleetmetrics.report import html
-        from fleetmetrics.serial.container import whole_file
+        from fleetmetrics.report import html, written
 
         new, old = self._drawn()
         result = self.to_dict()
         if conditions:
             result["conditions"] = [each._asdict() for each in checked(conditions, result)]
         page = html(result, new, old, lang)
-        if path is not None:
-            with whole_file(self._checked(path)) as file:
-                file.write(page.encode("utf-8"))
-        return page
+        return written(page, None if path is None else self._checked(path))
 
     def plot(self, kind: str, ax: Any = None) -> Any:
         """Draw a picture of the report, with the baseline beside it, by matplotlib.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Iterator, Sequence
 
 from fleetmetrics.evaluation.conditions import failed
-from fleetmetrics.evaluation.printed import Table, clean, filled, laid_out, plain
+from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, plain
 
 __all__ = ["DIGITS", "ODDS", "ConsistencyResult", "Step", "StepSlice", "Stream"]
 
@@ -108,7 +108,7 @@ class Step:
 
 
 @dataclass(frozen=True, repr=False)
-class ConsistencyResult:
+class ConsistencyResult(Printed):
     """What `consistency` has found; printed, it is what ``fleetmetrics consistency`` prints.
 
     Attributes:
@@ -168,11 +168,22 @@ class ConsistencyResult:
         """
         return failed(conditions, self.to_dict())
 
-    def __str__(self) -> str:
-        return laid_out(self.tables())
+    def to_html(self, path: Any = None) -> str:
+        """One page that needs no other file, with the tables and every number as JSON.
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>\n{self}"
+        Args:
+            path: where to write it, whole or not at all; None: nowhere.
+
+        Returns:
+            The page.
+
+        Raises:
+            MissingLibraryError: jinja2 is not installed.
+        """
+        from fleetmetrics.report import written
+        from fleetmetrics.report.tables import page_of
+
+        return written(page_of("Consistency of streams", self._said(), self.tables(), self.to_dict()), path)
 
     def tables(self) -> Iterator[Table]:
         """The streams, the steps, and for the first step that differs its columns and slices."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from fleetmetrics import plot
 from fleetmetrics.accumulator import Accumulator
+from fleetmetrics.arguments import path_of
 from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.optional import library
@@ -23,9 +24,10 @@ from fleetmetrics.plot.canvas import plain
 from fleetmetrics.report.definitions import CHINESE
 from fleetmetrics.report.headline import change_of, headline
 from fleetmetrics.report.words import LEGEND, Words, digits_of
+from fleetmetrics.serial.container import whole_file
 from fleetmetrics.vocabulary import RESERVED, SIZES, VERDICTS, described
 
-__all__ = ["PICTURES", "drawn", "html"]
+__all__ = ["PICTURES", "drawn", "html", "page", "written"]
 
 #: How many files are named at most; values of more classes are not listed; so many classes have a row of their own.
 _FILES, _CLASSES, _CLASS_ROWS = 100, 20, 100
@@ -99,7 +101,7 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
     about = given.get("about") or {name: described(each) for name, each in _members(metrics).items()}
     told = {**given, "about": about}
     sides = _sides(told, metrics, baseline, lang)
-    return _page(
+    return page(
         words,
         "report.html",
         result=told,
@@ -113,8 +115,27 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
     )
 
 
-def _page(words: Words, template: str, **parts: Any) -> str:
-    """A page from a template; its script is the only one that may run."""
+def written(text: str, path: Any) -> str:
+    """The page, written to a file whole or not at all; None: it is not written.
+
+    Args:
+        text: of the page.
+        path: of the file.
+    """
+    if path is not None:
+        with whole_file(path_of("path", path)) as file:
+            file.write(text.encode("utf-8"))
+    return text
+
+
+def page(words: Words, template: str, **parts: Any) -> str:
+    """A page from a template of this folder; its script is the only one that may run.
+
+    Args:
+        words: those of the language.
+        template: its file.
+        **parts: what it is made of; ``pictures`` are pairs of SVG and caption.
+    """
     jinja2, raw = library("jinja2", "report"), library("markupsafe", "report").Markup
     flags = dict.fromkeys(("autoescape", "lstrip_blocks", "trim_blocks"), True)
     folder = jinja2.FileSystemLoader(Path(__file__).parent)
@@ -124,10 +145,9 @@ def _page(words: Words, template: str, **parts: Any) -> str:
     environment.filters.update(number=words.number, date=words.date, signed=words.signed, span=words.span)
     parts["pictures"] = [(raw(svg), caption) for svg, caption in parts["pictures"]]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = environment.get_template(template).render(t=words, script=raw(script), digest=digest, **parts)
-    return str(
-        page.encode("utf-8", "backslashreplace").decode("utf-8")
-    )  # a file's name may hold bytes that are no text
+    text = environment.get_template(template).render(t=words, script=raw(script), digest=digest, **parts)
+    # A file's name may hold bytes that are no text.
+    return str(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def _plain(result: Mapping[str, Any]) -> dict[str, Any]:

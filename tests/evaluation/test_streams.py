@@ -277,3 +277,20 @@ def test_the_page_shows_what_is_printed(page):
     names: dict[str, Any] = {}
     exec(code[1], names)
     assert f"{names['result']}\n" == shown[1]
+
+
+def test_a_notebook_a_page_and_markdown_show_the_same_tables_and_no_name_runs(tmp_path, capsys):
+    ids, scores = np.arange(6), np.linspace(0.1, 0.6, 6)
+    np.savez(tmp_path / "a.npz", id=ids, p=scores)
+    np.savez(tmp_path / "b.npz", id=ids, p=scores + [0, 0, 0.01, 0, 0, 0])
+    streams = {"<script>alert(1)": str(tmp_path / "a.npz"), "serving": str(tmp_path / "b.npz")}
+    found = fm.consistency(streams, id="id", score="p")
+    shown, page = found._repr_html_(), found.to_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text("utf-8") == page
+    for text in (shown, page):
+        assert "&lt;script&gt;alert(1)" in text and "<script>alert" not in text
+        assert "serving departs first" in text and "16.67%" in text
+    given = ["consistency", f"one={tmp_path / 'a.npz'}", f"two={tmp_path / 'b.npz'}", "--id", "id", "--score", "p"]
+    assert main([*given, "--markdown", "--html", str(tmp_path / "other.html")]) == 0
+    assert "| two | 1 | 6 |" in capsys.readouterr().out and "two departs first" in (tmp_path / "other.html").read_text()
+    assert main([*given, "--html", str(tmp_path / "a.npz")]) == 2  # data are not overwritten

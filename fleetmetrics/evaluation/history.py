@@ -1,0 +1,205 @@
+"""A model over days: saved states, each a point, in the order given."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Iterator, Mapping, Sequence
+
+from fleetmetrics.arguments import path_of
+from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, plain
+from fleetmetrics.evaluation.result import EvaluationResult, result_of
+from fleetmetrics.evaluation.side import load
+from fleetmetrics.report.headline import change_of
+from fleetmetrics.report.words import Words
+
+__all__ = ["HistoryResult", "history"]
+
+
+@dataclass(frozen=True, repr=False)
+class HistoryResult(Printed):
+    """What `history` has found; printed, it is what ``fleetmetrics history`` prints.
+
+    Attributes:
+        points: the result of each state by its name, in the order given.
+        warnings: what may be wrong with the points together.
+    """
+
+    points: dict[str, EvaluationResult]
+    warnings: list[str]
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics that are numbers."""
+        values = next(iter(self.points.values())).values
+        return [name for name, value in values.items() if not isinstance(value, (dict, list)) and _scalar(value)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``fleetmetrics history --json`` prints; what is undefined is None."""
+        about = next(iter(self.points.values())).asked.about()
+        states = []
+        for name, point in self.points.items():
+            data = point.new.data
+            state: dict[str, Any] = {"state": name, "rows": data.rows, **data.sizes}
+            for metric in self.metrics:
+                state[metric] = point.values[metric]
+                if metric in point.intervals:
+                    state[f"{metric}_interval"] = vars(point.intervals[metric])
+            states.append(state)
+        found: dict[str, Any] = plain({"states": states, "about": about, "warnings": self.warnings})
+        return found
+
+    def tables(self, lang: str = "en") -> Iterator[Table]:
+        """The values of each state, and of each metric with intervals the change from state to state.
+
+        Args:
+            lang: "en" or "zh".
+        """
+        words, result = Words(lang), self.to_dict()
+        states, about = result["states"], result["about"]
+        sizes = {"rows": words("rows", "行"), "positives": words("positives", "正样本")}
+        sizes.update(users=words("users", "用户"), queries=words("queries", "查询"))
+        there = [size for size in sizes if size in states[0]]
+        rows = [[words("state", "状态"), *(sizes[size] for size in there), *self.metrics]]
+        for each in states:
+            counts = [f"{each.get(size, 0):,}" for size in there]
+            rows.append([clean(each["state"]), *counts, *(_number(each[metric]) for metric in self.metrics)])
+        yield Table("", rows, [self._said(words)])
+        for metric in self.metrics:
+            if any(f"{metric}_interval" in each for each in states):
+                yield self._of(metric, states, about[metric]["better"], words)
+        if self.warnings:
+            yield Table(words("warnings", "警告"), [], [clean(each) for each in self.warnings])
+
+    def _of(self, metric: str, states: Sequence[Mapping[str, Any]], better: str, words: Words) -> Table:
+        percent = f"{100 * next(iter(self.points.values())).confidence:g}%"
+        rows = [[words("state", "状态"), metric, percent, words("change", "变化"), percent, ""]]
+        before: Mapping[str, Any] | None = None
+        for each in states:
+            change = _change(before, each, metric) if before else {}
+            cells = [words.signed(change["value"], 6) if change.get("value") is not None else "-"]
+            cells += [words.span(change, 6, sign=True) or "-", _said_of(change_of(change, better), words)]
+            interval = words.span(each.get(f"{metric}_interval", {}), 6) or "-"
+            rows.append([clean(each["state"]), _number(each[metric]), interval, *cells])
+            before = each
+        note = words(
+            "the change is from the state before; its interval takes the states as independent",
+            "变化是相对前一个状态的；其区间把各状态看作独立的",
+        )
+        return Table(metric, filled(rows), [note])
+
+    def _said(self, words: Words) -> str:
+        """The first metric from the first state to the last."""
+        result = self.to_dict()
+        if not self.metrics:
+            return words("no metric is a single number", "没有单一数值的指标")
+        metric, states = self.metrics[0], result["states"]
+        first, last = states[0], states[-1]
+        said = f"{metric}: {_number(first[metric])} ({first['state']})"
+        if len(states) > 1:
+            said += words(" to ", " 至 ") + f"{_number(last[metric])} ({last['state']})"
+            what = _said_of(change_of(_change(first, last, metric), result["about"][metric]["better"]), words)
+            said += f", {what}" if what else ""
+        return clean(said)
+
+    def to_html(self, path: Any = None, lang: str = "en") -> str:
+        """One page that needs no other file: a picture of each metric, the tables, and every number as JSON.
+
+        Args:
+            path: where to write it, whole or not at all; None: nowhere.
+            lang: "en" or "zh".
+
+        Returns:
+            The page.
+
+        Raises:
+            MissingLibraryError: jinja2 or matplotlib is not installed.
+        """
+        from fleetmetrics.report import written
+        from fleetmetrics.report.tables import page_of, points
+
+        words, result = Words(lang), self.to_dict()
+        pictures = []
+        for number, metric in enumerate(self.metrics):
+            values = {
+                each["state"]: {"value": each[metric], **each.get(f"{metric}_interval", {})}
+                for each in result["states"]
+            }
+            pictures.append(points(values, escape(metric), number))
+        title = words("History", "历史")
+        return written(page_of(title, self._said(words), self.tables(lang), result, pictures, lang), path)
+
+
+def history(states: Sequence[Any]) -> HistoryResult:
+    """Saved states as points of a history, in the order given; see `EvaluationResult.save_state`.
+
+    Args:
+        states: their paths, such as one for each day.
+
+    Returns:
+        The points; printed, they are what ``fleetmetrics history`` prints.
+
+    Raises:
+        InvalidInputError: there are none.
+        DataError: a state is given twice, or they were not asked the same.
+        CorruptFileError: one is no such state.
+    """
+    paths = [path_of("states", each) for each in states]
+    if not paths:
+        raise InvalidInputError("states is empty; name at least one")
+    seen: set[str] = set()
+    for path in paths:
+        if os.path.realpath(path) in seen:
+            raise DataError(f"{path} is given twice; name each state once")
+        seen.add(os.path.realpath(path))
+    stems = [os.path.splitext(os.path.basename(path))[0] for path in paths]
+    names = stems if len(set(stems)) == len(stems) else paths
+    points: dict[str, EvaluationResult] = {}
+    warnings: list[str] = []
+    held: dict[Any, str] = {}
+    for name, path in zip(names, paths):
+        side, said = load([path], paths[0])
+        warnings += said
+        for source in side.read.sources:
+            before = held.setdefault((source.size, source.digest), name)
+            if before != name and source.rows:
+                warnings.append(f"{source.path} is in {before} and in {name}")
+        points[name] = result_of([side])
+        warnings += [f"{name}: {each}" for each in points[name].warnings]
+    return HistoryResult(points, warnings)
+
+
+def _scalar(value: Any) -> bool:
+    return isinstance(value, (int, float)) or getattr(value, "ndim", 1) == 0
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "undefined"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def _change(before: Mapping[str, Any], after: Mapping[str, Any], metric: str) -> dict[str, float]:
+    """The change of a metric from one state to a later one, with an interval where both have one."""
+    if before[metric] is None or after[metric] is None:
+        return {}
+    value = after[metric] - before[metric]
+    old, new = (each.get(f"{metric}_interval") for each in (before, after))
+    if not old or not new or None in (*old.values(), *new.values()):
+        return {"value": value}
+    down = math.hypot(after[metric] - new["low"], old["high"] - before[metric])
+    up = math.hypot(new["high"] - after[metric], before[metric] - old["low"])
+    return {"value": value, "low": value - down, "high": value + up}
+
+
+def _said_of(change: str, words: Words) -> str:
+    return {
+        "better": words("better", "更好"),
+        "worse": words("worse", "更差"),
+        "higher": words("higher", "更高"),
+        "lower": words("lower", "更低"),
+        "chance": words("within chance", "偶然范围内"),
+    }.get(change, "")

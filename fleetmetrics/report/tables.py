@@ -1,0 +1,47 @@
+"""Pages of tables: the history of a model, the consistency of streams."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Sequence
+
+from fleetmetrics import plot
+from fleetmetrics.report import page
+from fleetmetrics.report.words import Words
+
+__all__ = ["page_of", "points"]
+
+
+def page_of(
+    title: str,
+    lead: str,
+    tables: Iterable[tuple[str, Sequence[Sequence[str]], Sequence[str]]],
+    result: Mapping[str, Any],
+    pictures: Iterable[tuple[str, str]] = (),
+    lang: str = "en",
+) -> str:
+    """A page that needs no other file.
+
+    Args:
+        title: of the page.
+        lead: its first sentence.
+        tables: the title, the rows, headers first, and the notes of each.
+        result: every number, as JSON.
+        pictures: SVG and caption of each.
+        lang: "en" or "zh".
+    """
+    parts: dict[str, Any] = {"title": title, "lead": lead, "tables": list(tables), "result": result}
+    return page(Words(lang), "tables.html", pictures=list(pictures), **parts)
+
+
+def points(values: Mapping[str, Mapping[str, Any]], name: str, number: int) -> tuple[str, str]:
+    """The picture of a metric over time as SVG, and its caption.
+
+    Args:
+        values: ``value``, ``low`` and ``high`` by the name of the point.
+        name: of the metric.
+        number: of the picture on its page.
+    """
+    with plot.style():
+        axes = plot.over_time(values)
+    svg = plot.svg(axes.figure, f"history{number}")
+    return svg.replace(">", f' role="img"><title>{name}</title>', 1), name

@@ -1,0 +1,117 @@
+"""A model over days: saved states in order, each a point, as text, Markdown, JSON and one page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.cli import main
+from fleetmetrics.evaluation.history import history
+
+pytestmark = pytest.mark.numpy_only
+
+
+def state(path: Path, noise: float, seed: int, **asked: Any) -> Any:
+    random = np.random.default_rng(seed)
+    odds = random.normal(-1, 1.5, 4000)
+    label = (random.random(4000) < 1 / (1 + np.exp(-odds))).astype(int)
+    score = 1 / (1 + np.exp(-odds - random.normal(0, noise, 4000)))
+    settings: dict[str, Any] = {"label": "y", "score": "p", "metrics": "auc,log_loss", "ci": 0.95, **asked}
+    result = fm.evaluate({"y": label, "p": score, "user": np.arange(4000) // 4}, **settings)
+    result.save_state(path)
+    return result
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: Any) -> Any:
+    folder = tmp_path_factory.mktemp("days")
+    made = {f"d{day}": state(folder / f"d{day}.fms", noise, day) for day, noise in ((1, 0.1), (2, 0.2), (3, 3.0))}
+    return folder, made
+
+
+def test_each_state_is_a_point_with_its_values_and_intervals_in_the_order_given(days: Any) -> None:
+    folder, made = days
+    order = ["d2", "d1", "d3"]
+    found = history([folder / f"{name}.fms" for name in order])
+    states = found.to_dict()["states"]
+    assert list(found.points) == [each["state"] for each in states] == order
+    for name, each in zip(order, states):
+        interval = made[name].intervals["auc"]
+        assert each["auc"] == made[name]["auc"] and each["log_loss"] == made[name]["log_loss"]
+        assert each["auc_interval"] == {"low": interval.low, "high": interval.high} and each["rows"] == 4000
+    assert found.to_dict()["about"]["log_loss"]["better"] == "lower" and found.warnings == []
+
+
+def test_what_changed_is_better_worse_or_within_chance_by_the_direction_of_the_metric(days: Any) -> None:
+    folder, made = days
+    found = history([folder / f"d{day}.fms" for day in (1, 2, 3)])
+    first, auc, loss = [each.rows for each in found.tables()]
+    assert [row[0] for row in first] == ["state", "d1", "d2", "d3"]
+    assert first[0][1:] == ["rows", "positives", "auc", "log_loss"]
+    assert [row[-1] for row in auc][2:] == ["within chance", "worse"]
+    assert loss[3][-1] == "worse" and loss[3][3].startswith("+")  # a higher loss
+    assert auc[1][3:] == ("-", "-", "")
+    assert f"auc: {made['d1']['auc']:.6g} (d1) to {made['d3']['auc']:.6g} (d3), worse" in str(found)
+
+
+def test_a_state_twice_or_one_that_was_asked_something_else_is_an_error_that_names_it(days: Any, tmp_path: Any) -> None:
+    folder, _ = days
+    one = folder / "d1.fms"
+    with pytest.raises(fm.DataError, match=r"d1\.fms is given twice"):
+        history([one, folder / "d2.fms", one])
+    (tmp_path / "link.fms").symlink_to(one)
+    with pytest.raises(fm.DataError, match=r"link\.fms is given twice"):
+        history([one, tmp_path / "link.fms"])
+    state(tmp_path / "other.fms", 0.1, 1, metrics="auc")
+    with pytest.raises(fm.DataError, match=r"other\.fms, .*does not go together with .*d1\.fms.*metrics"):
+        history([one, tmp_path / "other.fms"])
+    (tmp_path / "bad.fms").write_bytes(b"no state")
+    with pytest.raises(fm.CorruptFileError, match=r"bad\.fms"):
+        history([tmp_path / "bad.fms"])
+    with pytest.raises(fm.InvalidInputError, match="states is empty"):
+        history([])
+
+
+def test_states_of_one_name_in_two_folders_have_their_paths_and_a_file_in_two_is_a_warning(tmp_path: Any) -> None:
+    np.savez(tmp_path / "part.npz", y=np.arange(50) % 2, p=np.linspace(0.1, 0.9, 50))
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        fm.evaluate(str(tmp_path / "part.npz"), label="y", score="p", metrics="auc").save_state(
+            tmp_path / name / "s.fms"
+        )
+    found = history([tmp_path / "a" / "s.fms", tmp_path / "b" / "s.fms"])
+    assert list(found.points) == [str(tmp_path / name / "s.fms") for name in "ab"]
+    assert len(found.warnings) == 1 and "part.npz is in" in found.warnings[0]
+    assert len(list(found.tables())) == 2  # no intervals: the values, and the warning
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_page_has_a_picture_of_each_metric_and_asks_for_nothing(days: Any, tmp_path: Any, lang: str) -> None:
+    folder, _ = days
+    hostile = tmp_path / "<script>alert(1)<.fms"
+    hostile.write_bytes((folder / "d1.fms").read_bytes())
+    found = history([hostile, folder / "d2.fms"])
+    page = found.to_html(tmp_path / "page.html", lang)
+    assert (tmp_path / "page.html").read_text("utf-8") == page and page.count("<figure>") == 2
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)&lt;" in page
+    assert "http:" not in page.replace("http://www.w3.org", "") and "default-src 'none'" in page
+    assert {"en": "<h1>History</h1>", "zh": "<h1>历史</h1>"}[lang] in page and f'lang="{lang}' in page
+
+
+def test_the_command_prints_text_markdown_and_json_and_writes_the_page(days: Any, tmp_path: Any, capsys: Any) -> None:
+    folder, _ = days
+    states = [str(folder / f"d{day}.fms") for day in (1, 2)]
+    assert main(["history", *states, "--html", str(tmp_path / "h.html")]) == 0
+    assert capsys.readouterr().out == f"{history(states)}\n" and (tmp_path / "h.html").exists()
+    assert main(["history", *states, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == history(states).to_dict()
+    assert main(["history", *states, "--markdown"]) == 0
+    assert "| state | rows |" in capsys.readouterr().out
+    assert main(["history", *states, "--html", states[0]]) == 2  # nothing is overwritten
+    assert main(["history", states[0], states[0]]) == 3
+    assert "is given twice" in capsys.readouterr().err
