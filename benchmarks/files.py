@@ -30,6 +30,7 @@ RESAMPLED, REPLICATES = 2_000_000, 200
 STATES = 1000
 ADS = 60_000
 TEXTS = 50
+LINES = 1_000_000  # of JSON
 MANY = 30  # times all files
 COLUMNS = {"prediction": "score", "label": "label"}
 MIB = 2**20
@@ -60,6 +61,12 @@ def exact() -> Any:
     import fleetmetrics as fm
 
     return fm.ExactAUC()
+
+
+def by_slot() -> Any:
+    import fleetmetrics as fm
+
+    return fm.Sliced(fm.Calibration(), by="slot")
 
 
 def resampled() -> Any:
@@ -139,6 +146,17 @@ def _in_sql(folder: str) -> Any:
     duckdb.sql(query + " where m > 0 and m < n").fetchall()
 
 
+def _lines(folder: str) -> Any:
+    return {"clicks": _evaluated(by_slot, folder, ("slot",))}
+
+
+def _lines_in_sql(folder: str) -> Any:
+    """The same columns of JSON Lines, read by DuckDB."""
+    import duckdb
+
+    duckdb.sql(f"select slot, sum(label), sum(score), count(*) from '{folder}/*.jsonl' group by slot").fetchall()
+
+
 VARIANTS: dict[str, Callable[[str], Any]] = {
     "read": lambda folder: _read(folder, ["score", "label"], []),
     "states": lambda folder: _evaluated(states, folder),
@@ -152,7 +170,8 @@ VARIANTS: dict[str, Callable[[str], Any]] = {
     "texts": lambda folder: _judged(folder, text_columns(), "auc"),
     "read texts": _read_texts,
     "ads": lambda folder: _judged(folder, "ad", "auc"),
-    **({"duckdb": _in_sql} if importlib.util.find_spec("duckdb") else {}),
+    "lines": _lines,
+    **({"duckdb": _in_sql, "duckdb lines": _lines_in_sql} if importlib.util.find_spec("duckdb") else {}),
 }
 
 
@@ -204,6 +223,17 @@ def draw(folder: Path, rows: int, number: int, seed: int = 0, ads: int = 0, text
     return folder
 
 
+def as_lines(folder: Path, of: Path, rows: int) -> Path:
+    """The first rows of a table as JSON Lines."""
+    import pyarrow.parquet as pq
+
+    folder.mkdir()
+    with open(folder / "a.jsonl", "w") as file:
+        for row in pq.read_table(of).slice(0, rows).to_pylist():
+            file.write(json.dumps({**row, "title": f"some words of {row['slot']}"}) + "\n")
+    return folder
+
+
 def saved(folder: Path, of: Path, number: int) -> Path:
     """What ``fleetmetrics evaluate --save-state`` writes of the five metrics, as often as so many days would."""
     folder.mkdir()
@@ -249,6 +279,8 @@ def main() -> None:
         folders["ads"] = folders["duckdb"] = (many, draw(home / "few ads", 10_000, 2, ads=ADS))
         wide = draw(home / "wide", options.rows, 8, seed=3, texts=TEXTS)
         folders["texts"] = folders["read texts"] = (wide, draw(home / "little wide", 10_000, 2, texts=TEXTS))
+        lines_of = as_lines(home / "lines", full, LINES), as_lines(home / "few lines", small, 1000)
+        folders["lines"] = folders["duckdb lines"] = lines_of
         folders = {name: each for name, each in folders.items() if name in VARIANTS}
         folders["merged"] = (saved(home / "states", small, STATES), saved(home / "few states", small, 2))
         rounds = max(1, round(3 * options.rounds))
@@ -328,6 +360,18 @@ def lines(found: dict[str, list[Any]], rows: int, sizes: dict[int, tuple[float, 
                 ]
             ]
             if "duckdb" in found
+            else []
+        ),
+        *(
+            [
+                [
+                    f"calibration by {SLOTS} texts, {min(LINES, rows):,} lines of JSON",
+                    *cells["lines"],
+                    "DuckDB's sums by text",
+                    *processor("lines", "duckdb lines", Target("<=", 3)),
+                ]
+            ]
+            if "duckdb lines" in found
             else []
         ),
         [

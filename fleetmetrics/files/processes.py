@@ -1,7 +1,9 @@
 """Processes that share tasks: started for one call, and gone when it ends, however it ends.
 
 They are plain interpreters that do not import the program's main module: a script needs no ``if __name__ ==
-"__main__"``, and a notebook works.
+"__main__"``, and a notebook works. That is why this is no `concurrent.futures.ProcessPoolExecutor`, whose processes
+import that module or are forked from one with threads; nor does an executor let each process join what it has made,
+so that one result travels for each process, not one for each file.
 """
 
 from __future__ import annotations
