@@ -198,7 +198,8 @@ def test_keys_of_two_kinds_are_refused_with_the_file(run, there, data):
     save("two/1.csv", {"y": [1, 0], "p": [0.9, 0.2], "id": ["a", "b"]})
     said = run(*COLUMNS, "--by", "id", "--metrics", "auc", files="two", status=3)
     assert "two/1.csv" in said and "--text COLUMN makes texts of both" in said and "Error" not in said
-    assert "2 rows" in run(*COLUMNS, "--by", "id", "--metrics", "auc", "--text", "id", files="two")[:99] or True
+    found = run(*COLUMNS, "--by", "id", "--metrics", "auc", "--text", "id", "--json", files="two")
+    assert {each["key"] for each in found["slices"]["id"]} == {"1", "2", "a", "b"}
     said = run(*COLUMNS, "--baseline", "two/1.csv", "--join-on", "id", "--metrics", "auc", files="two/0.csv", status=3)
     assert "--join-on id: ids are integers here, and texts in the baseline; --text id makes texts of both" in said
 
@@ -285,11 +286,9 @@ def test_values_lie_in_the_range_that_is_told():
     tried = 0
     for told, names in _RANGES.items():
         for name in names.split():
-            kind = getattr(fm, kinds()[name])
             try:
                 found = fm.evaluate({"y": y, "p": p, "u": user}, label="y", score="p", user="u", metrics=name)[name]
-            except fm.InvalidInputError:
-                assert any(each.default is each.empty for each in kind.__signature__.parameters.values()) or True
+            except fm.InvalidInputError:  # it needs a setting, or other labels
                 continue
             if isinstance(found, float):
                 low, high = bounds[told]
