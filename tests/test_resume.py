@@ -310,6 +310,16 @@ def test_a_batch_of_several_blocks_is_done_with_all_of_them() -> None:
         assert sorted([*seen, *fm.remaining_indices(sampler, done).tolist()]) == list(range(samples))
 
 
+def test_one_worker_alone_keeps_in_its_file_which_samples_of_the_data_set_its_subset_has(tmp_path: Any) -> None:
+    sampler = sampler_of(1, 0, Subset(range(50), list(range(11, 41))))
+    metric = fm.Sum(name="sum")
+    metric.add([1.0])
+    fm.save(tmp_path / "one.fms", metric, sampler=sampler, batches=2)
+    found = fm.load(tmp_path / "one.fms", fm.Sum(name="sum")).remaining
+    assert found.tolist() == (fm.remaining_indices(sampler, [2], epoch=3) + 11).tolist()
+    assert len(found) == 30 - 2 * 4
+
+
 def test_the_rest_of_a_part_of_a_part_is_told_in_the_whole_data_set(tmp_path: Any) -> None:
     """A `Subset` of a `Subset`: what remains of a pass over what remained."""
     outer = Subset(range(100), np.arange(99, 19, -1).tolist())

@@ -1677,6 +1677,13 @@ MUTATIONS = [
         "tests/distributed/test_threads.py -k save",
     ),
     Mutation(
+        "a checkpoint of one worker forgets which samples its sampler deals",
+        "checkpoint.py::_write",
+        "{**share.arrays, **share.dealt} if alone else share.arrays",
+        "share.arrays",
+        "tests/test_resume.py -k one_worker_alone",
+    ),
+    Mutation(
         "a formula is recorded for a sampler with a way of its own",
         "checkpoint.py::_share_of",
         "dealing.settings if dealing.formula else None",
