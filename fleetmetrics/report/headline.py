@@ -21,7 +21,7 @@ def headline(result: Mapping[str, Any], words: Words) -> str:
     if not name:
         return ""
     parts = [_against(result, name, words) if result["baseline"] else _alone(result, name, words)]
-    parts += [*_others(result, name, words), *_where(result, words), *_may_go(result, words)]
+    parts += [*_others(result, name, words), *_lost(result, words), *_where(result, words), *_may_go(result, words)]
     return words("; ", "；").join(parts) + words(".", "。")
 
 
@@ -115,6 +115,25 @@ def _others(result: Mapping[str, Any], name: str, words: Words) -> Iterator[str]
     if worse:
         names = words(", ", "、").join(worse)
         yield words(f"worse in {names}", f"{names} 变差")
+
+
+def _lost(result: Mapping[str, Any], words: Words) -> Iterator[str]:
+    """The slice in which the new model has lost most against the baseline, or that it has lost in none."""
+    rows = [(by, row) for by, column in (result.get("versus") or {}).items() for row in column["slices"]]
+    lost = [each for each in rows if each[1].get("verdict") == "worse"]
+    if lost:
+        by, row = max(lost, key=lambda each: each[1]["rows"] * abs(each[1]["delta"]))
+        key = words("(null)", "（空）") if row["key"] is None else row["key"]
+        digits = digits_of([], [row["delta"], *_width(row)])
+        value, span = words.signed(row["delta"], digits), words.span(row, digits, sign=True)
+        interval = words(f" ({_percent(result)}: {span})", f"（{_percent(result)}：{span}）") if span else ""
+        yield words(
+            f"it lost most in {by} {key}: {row['metric']} {value}{interval}",
+            f"损失最大的是 {by} {key}：{row['metric']} {value}{interval}",
+        )
+    tested = sum(each.get("verdict") not in (None, "too few", "different") for _, each in rows)
+    if tested and not lost:
+        yield words(f"it lost in none of {tested:,} slices beyond chance", f"{tested:,} 个切片中没有超出偶然范围的损失")
 
 
 def worst_slice(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:

@@ -22,6 +22,8 @@ from matplotlib.colors import to_rgb
 
 import fleetmetrics as fm
 from fleetmetrics import report
+from fleetmetrics.report.headline import headline
+from fleetmetrics.report.words import Words
 from tests.plot.test_canvas import SEEN, contrast, lab, linear
 from tests.report.sample import HOSTILE, collection, result
 
@@ -617,6 +619,22 @@ def test_the_first_line_names_the_slice_that_does_the_most_harm_of_all_columns_a
     different = {"slot": [called(None, "different"), called("f", "different", share=0.1)]}
     assert "differs most in slot (null): auc 0.50000 against 0.75000" in lead(auc=0.75, slices=different)
     assert "在 slot <a>（2 个更差切片之首） 上最差" in lead("zh", auc=0.75, slices=slices)
+
+
+def test_the_first_line_says_in_which_slice_the_new_model_lost_most_or_that_it_lost_in_none() -> None:
+    def row(key: str, verdict: str, value: float, rows: int = 10) -> dict[str, Any]:
+        ends = {"low": value - 0.01, "high": value + 0.01}
+        return {"key": key, "rows": rows, "metric": "auc", "delta": value, "verdict": verdict, **ends}
+
+    def said(slices: list[dict[str, Any]], lang: str = "en") -> str:
+        found = {"auc": 0.75, "baseline": {"auc": 0.7}, "auc_delta": delta(0.05, 0.04, 0.06), "about": {"auc": UP}}
+        return headline({**found, "asked": {}, "slices": {}, "versus": {"slot": {"slices": slices}}}, Words(lang))
+
+    good = [row("a", "better", 0.1), row("b", "within chance", -0.001), row("c", "too few", -0.5)]
+    lost = [row("<d>", "worse", -0.05, 100), row("e", "worse", -0.2)]
+    assert said([*good, *lost]).endswith("; it lost most in slot <d>: auc −0.050 (95%: −0.060 to −0.040).")
+    assert said(good).endswith("; it lost in none of 2 slices beyond chance.")
+    assert "损失最大的是 slot <d>" in said(lost, "zh")
 
 
 def test_the_first_line_and_a_table_say_whether_the_model_may_go_out(lang: str) -> None:
