@@ -52,6 +52,8 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
     one.add_argument("--ci", type=float, metavar="0.95", help="intervals by bootstrap, of users where --user is given")
     one.add_argument("--draws", type=int, metavar="N", default=1000, help="how many resamples intervals have (1000)")
     one.add_argument("--baseline", metavar="FILES", action="append", help="what to compare with: deltas, new less old")
+    one.add_argument("--baseline-score", help="of the baseline; without --baseline, in the same rows", **columns)
+    one.add_argument("--baseline-columns", metavar="HERE=THERE", default="", help="other names there, with commas")
     one.add_argument("--join-on", help="the id of a row in both: deltas with intervals, row by row", **column)
     one.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows with nulls or wrong values")
     one.add_argument("--skip-bad-files", action="store_true", help="leave out and count files that cannot be read")
@@ -262,12 +264,20 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
     ]
     settings: Any = {name: getattr(args, name) for name in given}
     settings.update(by=_slices(args.by), text=list(filter(None, names_in(args.text))), header=args.columns)
-    asked = Asked.of(**settings, compared=bool(args.baseline))
-    groups = [each for each in (args.files, args.baseline) if each]
-    empty = [of_files([], asked, baseline=bool(place)) for place in range(len(groups))]
+    same = not args.baseline and args.baseline_score is not None
+    asked = Asked.of(**settings, compared=bool(args.baseline) or same, same_rows=same)
+    groups = [each for each in (args.files, args.files if same else args.baseline) if each]
+    if same and "-" in args.files:
+        raise InvalidInputError("--baseline-score reads the files once for each score; the standard input has one pass")
+    if args.baseline_columns and not args.baseline:
+        raise InvalidInputError("--baseline-columns are those of --baseline; give both")
+    pairs = (each.partition("=") for each in names_in(args.baseline_columns) if each)
+    there = asked.of_baseline(args.baseline_score, {here: name for here, _, name in pairs})
+    questions = [asked, there]
+    empty = [of_files([], each, baseline=bool(place)) for place, each in enumerate(questions[: len(groups)])]
     if args.fail_if:  # known before anything is read, if it is wrong
         found = result_of(empty, joined=False).to_dict()
-        unfilled = [*found["asked"]["metrics"], "data", "slices", "explained", *["baseline"] * bool(args.baseline)]
+        unfilled = [*found["asked"]["metrics"], "data", "slices", "explained", *["baseline"] * (len(groups) - 1)]
         failed(args.fail_if, found, unfilled)
     _check_outputs(args, groups)
     channel = get_communicator()
@@ -281,7 +291,8 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
                 "close": not args.save_state,
             }
             found = [
-                of_share(each, asked, channel, baseline=bool(place), **reading) for place, each in enumerate(groups)
+                of_share(each, questions[place], channel, baseline=bool(place), **reading)
+                for place, each in enumerate(groups)
             ]
             return [paths for paths, _ in found], [side for _, side in found]
 

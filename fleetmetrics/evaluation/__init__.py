@@ -8,7 +8,7 @@ side's data, `slices` the verdicts, `conditions` and `printed` what is made of a
 from __future__ import annotations
 
 import os
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 from fleetmetrics.arguments import flag_of, path_of, whole_number_of
 from fleetmetrics.comm import Communicator
@@ -34,6 +34,8 @@ def evaluate(
     metrics: str | Sequence[str] | None = None,
     ci: float | None = None,
     baseline: Any = None,
+    baseline_score: str | Sequence[str] | None = None,
+    baseline_columns: Mapping[str, str] | None = None,
     join_on: str | None = None,
     skip_bad_rows: bool = False,
     skip_bad_files: bool = False,
@@ -69,6 +71,9 @@ def evaluate(
         metrics: texts such as ``"auc"``, ``"ndcg@10"``, ``"pr=auc:curve=PR"``, or one with commas; None: the task's.
         ci: the confidence of intervals, such as 0.95; None: there are none.
         baseline: what to compare with, files or a data frame; deltas are new less old.
+        baseline_score: the column of the baseline's prediction; without ``baseline``, in the same rows: then deltas are
+            made row by row.
+        baseline_columns: what other columns are called in the baseline, by their names here: ``{"y": "label"}``.
         join_on: the column of a row's id, in both: deltas get intervals, row by row.
         skip_bad_rows: whether to leave out rows with nulls or values that are not allowed, and count them.
         skip_bad_files: whether to leave out files and folders that cannot be read, and count them.
@@ -109,7 +114,8 @@ def evaluate(
     """
     channel, trouble = channel_of(communicator)
     alone, _share = channel.world_size == 1, slice(channel.rank, None, channel.world_size)
-    given = [data] if baseline is None else [data, baseline]
+    same = baseline is None and baseline_score is not None
+    given = [data] if baseline is None and not same else [data, data if same else baseline]
 
     def make() -> tuple[list[list[str]], list[Side]]:
         asked = Asked.of(
@@ -132,22 +138,27 @@ def evaluate(
             where=where,
             text=text,
             header=columns,
-            compared=baseline is not None,
+            compared=baseline is not None or same,
+            same_rows=same,
             always_valid=always_valid,
         )
         flag_of("skip_bad_rows", skip_bad_rows)
         flag_of("skip_bad_files", skip_bad_files)
         if processes is not None:
             whole_number_of("processes", processes, 1)
+        if baseline_columns is not None and len(given) == 1:
+            raise InvalidInputError("baseline_columns are those of baseline; give both")
+        asked_there = asked.of_baseline(baseline_score, baseline_columns)
         of_files([], asked)  # what is wrong with the question is known before anything is read
         seen, sides = [], []
         for place, each in enumerate(given):
             settings: Any = {"baseline": bool(place), "skip_bad_rows": skip_bad_rows}
+            question = asked_there if place else asked
             if _are_files(each):
                 reading: Any = {"skip_bad_files": skip_bad_files, "processes": processes}
-                paths, side = of_share(each, asked, channel, **reading, **settings)
+                paths, side = of_share(each, question, channel, **reading, **settings)
             else:
-                paths, side = [], of_frame(each, asked, whole=alone, **settings)
+                paths, side = [], of_frame(each, question, whole=alone, **settings)
             seen.append(paths)
             sides.append(side)
         return seen, sides

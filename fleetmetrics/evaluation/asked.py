@@ -137,6 +137,15 @@ class Asked:
                 text = f"give {argument('classes', 'N')}, or a column of each class, {each}"
                 raise InvalidInputError(f"{argument('task', 'multiclass')}: {text}")
             classes = len(score)
+        if several and task != "multiclass" and len(score) > 1:
+            labels = len(label) if isinstance(label, (list, tuple)) else 1
+            if labels != len(score):
+                raise InvalidInputError(
+                    f"{argument('score', ','.join(map(str, score)))} are {len(score)} columns beside {labels} of "
+                    f"{argument('label')}: give as many of both, classes with {argument('task', 'multiclass')}; "
+                    f"to compare two models, give {argument('score', str(score[0]))} and "
+                    f"{argument('baseline_score', str(score[1]))}"
+                )
         if ci is not None:
             ci = number_of(argument("ci"), ci, 5e-324, 1 - 2**-53, "a number between 0 and 1, such as 0.95")
         if join_on and not compared:
@@ -190,6 +199,34 @@ class Asked:
     def reading(self) -> Reading:
         """How the data are read."""
         return Reading(self.header, self.text, self.where, self.positive, self.class_names, self.logits, self.scale)
+
+    def of_baseline(self, score: Any = None, names: Mapping[str, str] | None = None) -> Asked:
+        """The same of a baseline whose columns have other names.
+
+        Args:
+            score: the column of its prediction; None: that of the other side, or what ``names`` say.
+            names: those of other columns there, by their names on this side.
+
+        Raises:
+            InvalidInputError: no column is asked for that has such a name.
+        """
+        names = {} if names is None else names
+        if not isinstance(names, Mapping) or not all(isinstance(each, str) for both in names.items() for each in both):
+            raise InvalidInputError(f"{argument('baseline_columns')} must be names by names, not {names!r:.80}")
+        for name in names:
+            if name not in self.names():
+                known = ", ".join(self.names())
+                raise InvalidInputError(f"{argument('baseline_columns')}: there is no column {name!r} here, of {known}")
+
+        def there(column: Any) -> Any:
+            return names.get(column, column) if isinstance(column, str) else [names.get(each, each) for each in column]
+
+        columns = {name: there(column) for name, column in self.columns.items()}
+        if score is not None:
+            _check_columns("baseline_score", score, True)
+            columns["prediction"] = list(score) if isinstance(score, tuple) else score
+        by = ["*".join(map(_quoted, map(there, _crossed(each)))) if "*" in each else there(each) for each in self.by]
+        return dataclasses.replace(self, columns=columns, by=by)
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -322,6 +359,11 @@ class Asked:
         label = [] if metrics.takes_label is False else ["label"]
         used = ["prediction", *label, "weight", *needed]
         return {name: given[name] for name in used if name in given}
+
+
+def _quoted(name: str) -> str:
+    """A name that is to stand among stars."""
+    return f'"{name}"' if "*" in name else name
 
 
 def check_always_valid(rows: Any) -> None:

@@ -227,7 +227,7 @@ def of_frame(
     if whole:
         choose_largest(metrics, [table], slices, asked.max_slices, reading=asked.reading)
     # Rows have numbers of their own on each side: without ids, they are drawn apart.
-    first = 1 << 62 if baseline else 0
+    first = 1 << 62 if baseline and not asked.same_rows else 0
     metrics, read = of_tables([table], metrics, columns, skip_bad_rows, name, first, asked.reading)
     return Side(asked, metrics, read, "", baseline)
 

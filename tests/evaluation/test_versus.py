@@ -273,3 +273,49 @@ def test_wrong_conditions_on_slices_are_known_before_anything_is_read(there, cap
     said = capsys.readouterr().err
     assert "holds: slices.slot[video].auc_delta.high" in said and "count neither way: 'few'" in said
     assert main(["evaluate", "new.parquet", *both, "--fail-if", "slices.slot[feeed].auc<1"]) == 2
+
+
+# -- the baseline's side ----------------------------------------------------------------------------------------
+
+
+def test_two_scores_of_the_same_rows_are_compared_row_by_row(there, capsys):
+    given = {**ASKED, "metrics": "auc,log_loss", "draws": 50}
+    found = fm.evaluate("new.parquet", baseline_score="old", **given)
+    joined = fm.evaluate("new.parquet", baseline="old.parquet", join_on="id", **given)
+    assert {name: each.value for name, each in found.deltas.items()} == {k: v.value for k, v in joined.deltas.items()}
+    for one, other in ((of(found)["feed"], of(joined)["feed"]), (of(found)["video"], of(joined)["video"])):
+        assert one.delta == other.delta and one.high - one.low == pytest.approx(other.high - other.low, rel=0.15)
+    assert found.deltas["auc"].interval is not None
+    frame = fm.evaluate(DATA, baseline_score="old", **given)
+    assert of(frame)["feed"].high - of(frame)["feed"].low == pytest.approx(
+        of(found)["feed"].high - of(found)["feed"].low, rel=0.15
+    )
+    asked = ["--label", "y", "--score", "p", "--metrics", "auc", "--draws", "50"]
+    assert main(["evaluate", "new.parquet", *asked, "--baseline-score", "old", "--fail-if", "auc_delta.high<0"]) == 1
+    assert main(["evaluate", "-", *asked, "--baseline-score", "old"]) == 2
+    assert "standard input" in capsys.readouterr().err
+
+
+def test_columns_of_the_baseline_may_have_other_names(there, capsys):
+    import pyarrow.parquet
+
+    renamed = {"label": OLD["y"], "score": OLD["p"], "pos": OLD["slot"], "key": OLD["id"]}
+    pyarrow.parquet.write_table(pa.table(renamed), "renamed.parquet")
+    given = {**ASKED, "metrics": "auc", "join_on": "id", "draws": 50}
+    names = {"y": "label", "slot": "pos", "id": "key"}
+    found = fm.evaluate(
+        "new.parquet", baseline="renamed.parquet", baseline_score="score", baseline_columns=names, **given
+    )
+    wanted = fm.evaluate("new.parquet", baseline="old.parquet", **given)
+    assert found.deltas == wanted.deltas and found.to_dict()["versus"] == wanted.to_dict()["versus"]
+    asked = ["--label", "y", "--score", "p", "--metrics", "auc", "--by", "slot", "--join-on", "id", "--draws", "50"]
+    there_ = ["--baseline", "renamed.parquet", "--baseline-score", "score"]
+    assert main(["evaluate", "new.parquet", *asked, *there_, "--baseline-columns", "y=label,slot=pos,id=key"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "new.parquet", *asked, *there_, "--baseline-columns", "yy=label"]) == 2
+    assert "--baseline-columns: there is no column 'yy' here" in capsys.readouterr().err
+
+
+def test_two_scores_beside_one_label_are_an_error_that_names_them():
+    with pytest.raises(fm.InvalidInputError, match=r"score=p,old are 2 columns beside 1 of label.*baseline_score=old"):
+        fm.evaluate(DATA, label="y", score=["p", "old"], metrics="auc")
