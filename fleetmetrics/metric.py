@@ -381,20 +381,20 @@ class Metric(Accumulator[Value]):
 
     __array_ufunc__ = None  # or an array times a metric would be an array of objects
 
-    __add__: _Operator
-    __radd__: _Operator
+    __add__: ClassVar[_Operator]
+    __radd__: ClassVar[_Operator]
     __add__, __radd__ = _both_ways("+", operator.add)
-    __sub__: _Operator
-    __rsub__: _Operator
+    __sub__: ClassVar[_Operator]
+    __rsub__: ClassVar[_Operator]
     __sub__, __rsub__ = _both_ways("-", operator.sub)
-    __mul__: _Operator
-    __rmul__: _Operator
+    __mul__: ClassVar[_Operator]
+    __rmul__: ClassVar[_Operator]
     __mul__, __rmul__ = _both_ways("*", operator.mul)
-    __truediv__: _Operator
-    __rtruediv__: _Operator
+    __truediv__: ClassVar[_Operator]
+    __rtruediv__: ClassVar[_Operator]
     __truediv__, __rtruediv__ = _both_ways("/", _quotient)
-    __pow__: _Operator
-    __rpow__: _Operator
+    __pow__: ClassVar[_Operator]
+    __rpow__: ClassVar[_Operator]
     __pow__, __rpow__ = _both_ways("**", _power)
 
     def __neg__(self) -> Expression:

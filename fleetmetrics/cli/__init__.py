@@ -386,13 +386,18 @@ def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] 
         if errors:
             raise DataError("\n".join(errors))
         result = result_of(sides, command=args.line, said=said, always_valid=getattr(args, "always_valid", None))
-    found = result.to_dict()
-    conditions = checked(args.fail_if, found)
-    held = [each.said for each in conditions if each.fails]
+    found, conditions, wrong = result.to_dict(), [], None
+    try:
+        conditions = checked(args.fail_if, found)
+    except InvalidInputError as error:  # what was computed is shown all the same
+        wrong = error
     with _of_the_data():
-        if args.html:
+        if args.html and wrong is None:
             result.to_html(args.html, args.lang, args.fail_if)
         _print(lambda: show(result, found, args.form))
+    if wrong is not None:
+        raise wrong
+    held = [each.said for each in conditions if each.fails]
     return _Outcome(1 if held else 0, "\n".join([*held, *(each.note for each in conditions if each.note)]))
 
 

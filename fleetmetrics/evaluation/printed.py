@@ -21,8 +21,8 @@ _SLICES, _BESIDE = 20, 2
 _FEW = 3
 
 
-#: What has changed within a slice, by what a delta is attributed by.
-_WITHIN = {"sums": "its own {} has", "ranks": "its rows' ranks among all rows have"}
+#: What changes within a slice, by how a delta is attributed.
+_WITHIN = {"sums": "its own {}", "ranks": "its rows' ranks among all rows"}
 
 
 class Table(NamedTuple):
@@ -123,7 +123,7 @@ def _versus(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
                 added,
                 [
                     _of_parts(column),
-                    f"mix: the slice's share has changed; within: {_WITHIN[column['made_of']].format(name)}",
+                    f"mix: the slice's share changed; within: {_WITHIN[column['made_of']].format(name)} did",
                 ],
             )
 

@@ -295,3 +295,10 @@ def test_values_lie_in_the_range_that_is_told():
                 assert low <= found <= high, (name, found)
                 tried += 1
     assert tried > 40
+
+
+def test_a_condition_on_a_slice_that_is_not_there_is_told_below_what_was_computed(there, capsys):
+    args = ["evaluate", "a.csv", *COLUMNS, "--by", "day", "--fail-if", "slices.day[tuesday].auc<0.7"]
+    assert main([*args, "--html", "page.html"]) == 2
+    out, err = capsys.readouterr()
+    assert "there is no slice 'tuesday'" in err and "auc" in out and not (there / "page.html").exists()

@@ -117,9 +117,9 @@ def sorts_and_filters(browser: Browser) -> None:
     assert browser.value(SHOWN)[:3] == [keys("harm", False), "Harm", "ascending"]
     browser.press("Tab")
     browser.press(" ")
-    assert browser.value(SHOWN)[:3] == [keys("value", True), "auc", "descending"]
+    assert browser.value(SHOWN)[:3] == [keys("difference", True), "Difference", "descending"]
     browser.press(" ")
-    assert browser.value(SHOWN)[:3] == [keys("value", False), "auc", "ascending"]
+    assert browser.value(SHOWN)[:3] == [keys("difference", False), "Difference", "ascending"]
     browser.value("document.querySelector('.slices th button').focus()")
     browser.press("Enter")
     found, head, order, _ = browser.value(SHOWN)
