@@ -38,7 +38,7 @@ def evaluate(
     delayed = library("dask", "dask").delayed
     plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows)
     if hasattr(files_or_frame, "to_delayed"):
-        column = plan.divided_by(files_or_frame.columns)
+        column = plan.divided_by(list(files_or_frame.columns))
         frame = files_or_frame[plan.names]
         if column:
             frame = frame.set_index(column, drop=False) if plan.by_range else frame.shuffle(column)
