@@ -307,8 +307,8 @@ MUTATIONS = [
     Mutation(
         "defaults are no settings",
         "settings.py::_bound",
-        "found = {each.name: each.default for each in parameters if each.default is not each.empty}",
-        "found = {}",
+        "found = {**defaults, **dict(zip(names, given))}",
+        "found = dict(zip(names, given))",
         "tests/test_user_metrics.py -k 'two_ways'",
     ),
     Mutation(
@@ -2362,9 +2362,9 @@ MUTATIONS = [
     ),
     Mutation(
         "what two models have in common does not cancel",
-        "formulas/differences.py::_of_groups",
-        "np.asarray(one.groups) - np.asarray(other.groups)",
-        "np.asarray(one.groups) + np.asarray(other.groups)",
+        "formulas/differences.py::spread_apart",
+        "apart = one - other",
+        "apart = one + other",
         "tests/formulas/test_differences.py -k alike",
     ),
     Mutation(
