@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 from pathlib import PurePath
-from typing import Any, Collection, Mapping, Sequence
+from typing import Any, Callable, Collection, Mapping, Sequence
 from urllib.parse import unquote
 
 import numpy as np
@@ -37,7 +37,7 @@ class Columns:
     names: list[str]
     required: list[str]
     reading = Reading()
-    #: The columns that only the condition on rows looks at; and all those of which an empty text is no value.
+    #: The columns by which rows are only left out; and all those of which an empty text is no value.
     looked_at: Sequence[str] = ()
     coded: Collection[str] = ()
 
@@ -63,7 +63,10 @@ class Columns:
         needed = {name for each in self.by_argument if each in sure or each not in self._keys for name in self.of(each)}
         self.required = [name for name in self.names if name in needed]
         condition = self.reading.condition
-        self.looked_at = [name for name in (condition.names if condition else ()) if name not in self.names]
+        joined = [self.reading.joined[0]] if self.reading.joined else []
+        self.keys.update(joined)
+        looked_at = dict.fromkeys([*joined, *(condition.names if condition else ())])
+        self.looked_at = [name for name in looked_at if name not in self.names]
         named = [name for each in ("prediction", "label") if each in self.by_argument for name in self.of(each)]
         self.coded = {*self.keys, *self.looked_at, *(named if self.reading.names_labels else ())}
         #: What folders say of all rows of a file, by column.
@@ -78,7 +81,9 @@ class Columns:
         """Those of the columns that are there that are asked for; DataError if one is neither there nor in folders."""
         own, there = there, [*there, *(name for name in self.of_folders if name not in there)]
         wanted = [(name, each) for each in self.by_argument for name in self.of(each)]
-        for name, what in [*wanted, *((name, called("where")) for name in self.looked_at)]:
+        joined = self.reading.joined[0] if self.reading.joined else None
+        looked_at = ((name, called("join_on" if name == joined else "where")) for name in self.looked_at)
+        for name, what in [*wanted, *looked_at]:
             if name not in there:
                 known, given = {each.lower(): each for each in there}, name.lower()
                 near = [each for each in known if each.startswith(given)] or difflib.get_close_matches(given, known)
@@ -125,7 +130,7 @@ class Columns:
             whole: whether these are floats, and all of them whole numbers.
         """
         pa = arrow()
-        if name in self.looked_at:
+        if name in self.looked_at and name not in self.keys:
             literal = self.reading.condition.kind(name) if self.reading.condition else None
             return {bool: pa.bool_(), int: pa.float64(), float: pa.float64()}.get(literal, pa.string())  # type: ignore[arg-type]
         if self.reading.names_labels and "label" in self.by_argument and name in self.of("label"):
@@ -143,24 +148,26 @@ class Columns:
 
         Several columns of numbers make a matrix; several keys one of all combinations. DataError for a wrong type.
         """
-        found: dict[str, Any] = {}
-        for argument, column in self.by_argument.items():
-            arrays, is_key = [], argument in self._keys
-            make = _keys if is_key else self._labels if argument == "label" else _numbers
-            if argument == "prediction" and self.reading.classes is not None:
-                make = self._answers
-            for name in self.of(argument):
-                try:
-                    arrays.append(make(_array(table, name)))
-                except InvalidInputError as error:
-                    raise DataError(f"column {name!r} {error}") from None
-            if isinstance(column, str):
-                found[argument] = arrays[0]
-            else:
-                found[argument] = crossed(arrays) if is_key else np.stack(arrays, axis=1)
-            if argument == "prediction":
-                found[argument] = self.reading.scores(found[argument])
-        return found
+        return {argument: self.argument(argument, table) for argument in self.by_argument}
+
+    def argument(self, argument: str, table: Any) -> Any:
+        """One of the `arguments`."""
+        column, is_key = self.by_argument[argument], argument in self._keys
+        make = _keys if is_key else self._labels if argument == "label" else _numbers
+        if argument == "prediction" and self.reading.classes is not None:
+            make = self._answers
+        arrays = [_made_by(make, table, name) for name in self.of(argument)]
+        found: Any = arrays[0] if isinstance(column, str) else crossed(arrays) if is_key else np.stack(arrays, axis=1)
+        return self.reading.scores(found) if argument == "prediction" else found
+
+    def joined(self, table: Any) -> np.ndarray | None:
+        """Flags of the rows whose ids the other side has, too, and of those without an id; None: all rows count."""
+        if self.reading.joined is None:
+            return None
+        name, common = self.reading.joined
+        flags = common.flags(_made_by(_keys, table, name))
+        nulls = _nulls(_array(table, name))
+        return flags if nulls is None else flags | nulls
 
     def _labels(self, array: Any) -> np.ndarray:
         if not self.reading.names_labels:
@@ -187,6 +194,14 @@ class Columns:
             by += [called("logits")] * reading.logits
             return f"{shown}, by {' and '.join(by)} {value}, where {argument} must be {allowed}"
         return f"{value} where {argument} must be {allowed}"
+
+
+def _made_by(make: Callable[[Any], Any], table: Any, name: str) -> Any:
+    """What is made of a column; DataError, which names it, if it holds something else."""
+    try:
+        return make(_array(table, name))
+    except InvalidInputError as error:
+        raise DataError(f"column {name!r} {error}") from None
 
 
 def _is_text(kind: Any) -> bool:

@@ -10,11 +10,12 @@ import numpy as np
 
 from fleetmetrics.arguments import flag_of, positive_of
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.joining import CommonIds
 from fleetmetrics.optional import library
 from fleetmetrics.vocabulary import argument
 from fleetmetrics.where import Condition
 
-__all__ = ["Reading"]
+__all__ = ["JoinedReading", "Reading"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class Reading:
     classes: Sequence[str] | None = None
     logits: bool = False
     scale: float = 1.0
+
+    @property
+    def joined(self) -> tuple[str, CommonIds] | None:
+        """The column of ids, and which of them count; None: all rows do."""
+        return None
 
     def __post_init__(self) -> None:
         for name, given in (("columns", self.header), ("text", self.text), ("classes", self.classes)):
@@ -107,6 +113,23 @@ class Reading:
                 return np.where(values < 0, small, 1.0) / (1.0 + small)
             raised = np.exp(values - values.max(axis=1, keepdims=True))
             return raised / raised.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class JoinedReading(Reading):
+    """How the data of a side are read of which only the rows count whose ids the other side has, too.
+
+    Args:
+        id: the column of ids.
+        common: those that count.
+    """
+
+    id: str = ""
+    common: CommonIds | None = None
+
+    @property
+    def joined(self) -> tuple[str, CommonIds] | None:  # noqa: D102
+        return None if self.common is None else (self.id, self.common)
 
 
 def _is_named(value: Any, name: str) -> bool:

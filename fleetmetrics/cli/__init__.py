@@ -7,6 +7,7 @@ import contextlib
 import os
 import shlex
 import sys
+from dataclasses import replace
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 from fleetmetrics._version import __version__
@@ -55,6 +56,7 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
     one.add_argument("--baseline-score", help="of the baseline; without --baseline, in the same rows", **columns)
     one.add_argument("--baseline-columns", metavar="HERE=THERE", default="", help="other names there, with commas")
     one.add_argument("--join-on", help="the id of a row in both: deltas with intervals, row by row", **column)
+    one.add_argument("--join", choices=["inner"], help="only rows count whose ids both sides have; default: all must")
     one.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows with nulls or wrong values")
     one.add_argument("--skip-bad-files", action="store_true", help="leave out and count files that cannot be read")
     one.add_argument("--processes", type=int, metavar="N", help="that share the files; as a rule one for each core")
@@ -240,6 +242,7 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.comm import get_communicator
     from fleetmetrics.evaluation.asked import Asked
     from fleetmetrics.evaluation.conditions import failed
+    from fleetmetrics.evaluation.joined import common_ids
     from fleetmetrics.evaluation.result import result_of
     from fleetmetrics.evaluation.side import Side, of_files, of_share, of_workers
 
@@ -253,6 +256,7 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
         "metrics",
         "ci",
         "join_on",
+        "join",
         "max_slices",
         "min_positives",
         "draws",
@@ -281,6 +285,10 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
         failed(args.fail_if, found, unfilled)
     _check_outputs(args, groups)
     channel = get_communicator()
+    if args.join:
+        skip: Any = {"skip_bad_rows": args.skip_bad_rows, "skip_bad_files": args.skip_bad_files}
+        common = common_ids(channel, lambda: questions, groups, **skip)
+        questions = [replace(each, common=common) for each in questions]
 
     def make() -> tuple[list[list[str]], list[Side]]:
         with _of_the_data():

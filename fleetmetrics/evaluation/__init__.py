@@ -2,12 +2,13 @@
 
 Its rooms, from the ground up: `named` and `counted` are the metrics, `evidence` what the test of slices needs, `versus`
 what compares those of two sides, `asked` what is asked, `probe` the metrics that answer it, `side` what was made of one
-side's data, `slices` the verdicts, `conditions` and `printed` what is made of a result, and `result` the result itself.
+side's data, `joined` which rows of both sides belong together, `slices` the verdicts, `conditions` and `printed` what
+is made of a result, and `result` the result itself.
 """
 
 from __future__ import annotations
 
-import os
+from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
 from fleetmetrics.arguments import flag_of, path_of, whole_number_of
@@ -15,8 +16,9 @@ from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked, check_always_valid
+from fleetmetrics.evaluation.joined import common_ids
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.side import Side, errors_of, load, of_all_workers, of_files, of_frame, of_share
+from fleetmetrics.evaluation.side import Side, are_files, errors_of, load, of_all_workers, of_files, of_frame, of_share
 
 __all__ = ["EvaluationResult", "compare", "evaluate", "merge"]
 
@@ -37,6 +39,7 @@ def evaluate(
     baseline_score: str | Sequence[str] | None = None,
     baseline_columns: Mapping[str, str] | None = None,
     join_on: str | None = None,
+    join: str | None = None,
     skip_bad_rows: bool = False,
     skip_bad_files: bool = False,
     processes: int | None = None,
@@ -75,6 +78,7 @@ def evaluate(
             made row by row.
         baseline_columns: what other columns are called in the baseline, by their names here: ``{"y": "label"}``.
         join_on: the column of a row's id, in both: deltas get intervals, row by row.
+        join: "inner": only rows count whose ids both sides have; the data are read once more. None: both have the same.
         skip_bad_rows: whether to leave out rows with nulls or values that are not allowed, and count them.
         skip_bad_files: whether to leave out files and folders that cannot be read, and count them.
         processes: how many share the files; None: one for each core, fewer for few data.
@@ -117,7 +121,7 @@ def evaluate(
     same = baseline is None and baseline_score is not None
     given = [data] if baseline is None and not same else [data, data if same else baseline]
 
-    def make() -> tuple[list[list[str]], list[Side]]:
+    def questions() -> list[Asked]:
         asked = Asked.of(
             label=label,
             score=score,
@@ -129,6 +133,7 @@ def evaluate(
             metrics=metrics,
             ci=ci,
             join_on=join_on,
+            join=join,
             max_slices=max_slices,
             min_positives=min_positives,
             draws=draws,
@@ -148,13 +153,20 @@ def evaluate(
             whole_number_of("processes", processes, 1)
         if baseline_columns is not None and len(given) == 1:
             raise InvalidInputError("baseline_columns are those of baseline; give both")
-        asked_there = asked.of_baseline(baseline_score, baseline_columns)
         of_files([], asked)  # what is wrong with the question is known before anything is read
+        return [asked, asked.of_baseline(baseline_score, baseline_columns)]
+
+    common = None
+    if join is not None:
+        settings: Any = {"skip_bad_rows": skip_bad_rows, "skip_bad_files": skip_bad_files}
+        common = common_ids(channel, questions, given, **settings, trouble=trouble)
+
+    def make() -> tuple[list[list[str]], list[Side]]:
         seen, sides = [], []
-        for place, each in enumerate(given):
+        for place, (each, question) in enumerate(zip(given, questions())):
+            question = replace(question, common=common)
             settings: Any = {"baseline": bool(place), "skip_bad_rows": skip_bad_rows}
-            question = asked_there if place else asked
-            if _are_files(each):
+            if are_files(each):
                 reading: Any = {"skip_bad_files": skip_bad_files, "processes": processes}
                 paths, side = of_share(each, question, channel, **reading, **settings)
             else:
@@ -209,8 +221,3 @@ def _result(sides: Sequence[Side], said: Sequence[str] = (), always_valid: int |
     if errors:
         raise DataError("\n".join(errors))
     return result_of(sides, said=said, always_valid=always_valid)
-
-
-def _are_files(data: Any) -> bool:
-    """Whether these are paths, and no data frame."""
-    return isinstance(data, (str, os.PathLike, list, tuple, set))

@@ -15,8 +15,9 @@ from fleetmetrics.evaluation.named import TASKS, Named, named, separated
 from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.evaluation.versus import compared_metric
 from fleetmetrics.files import ROW
+from fleetmetrics.joining import CommonIds
 from fleetmetrics.metric import Metric
-from fleetmetrics.reading import Reading
+from fleetmetrics.reading import JoinedReading, Reading
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.vocabulary import argument, described, names_in
 from fleetmetrics.wrappers.bootstrap import Bootstrap
@@ -49,6 +50,8 @@ class Asked:
         positive, class_names, logits, scale, where, text, header: of `fleetmetrics.files.Reading`.
         compared: whether what a comparison of slices needs is kept.
         same_rows: whether the other side's scores are in the same rows.
+        join: "inner": only rows count whose ids both sides have; None: both have the same ids.
+        common: these ids, once they are known; no saved state has them.
     """
 
     task: str
@@ -69,6 +72,8 @@ class Asked:
     header: Sequence[str] | None = None
     compared: bool = False
     same_rows: bool = False
+    join: str | None = None
+    common: CommonIds | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @staticmethod
     def of(
@@ -83,6 +88,7 @@ class Asked:
         metrics: str | Sequence[str] | None = None,
         ci: float | None = None,
         join_on: str | None = None,
+        join: str | None = None,
         max_slices: int = 1000,
         min_positives: int = 0,
         draws: int = 1000,
@@ -152,6 +158,12 @@ class Asked:
             raise InvalidInputError(
                 f"{argument('join_on')} joins the data with those of {argument('baseline')}; give both"
             )
+        choice_of(argument("join"), join, (None, "inner"))
+        if join and not (join_on and compared):
+            raise InvalidInputError(
+                f"{argument('join', join)} joins the data with those of {argument('baseline')} by the ids in "
+                f"{argument('join_on', 'COLUMN')}; give all three"
+            )
         check_always_valid(always_valid)
         if always_valid is not None and not compared:
             raise InvalidInputError(f"{argument('always_valid')} is for deltas; give {argument('baseline')}, too")
@@ -193,12 +205,16 @@ class Asked:
             None if header is None else list(header),
             bool(slices) and (compared or ci is not None),
             same_rows,
+            join,
         )
 
     @functools.cached_property
     def reading(self) -> Reading:
         """How the data are read."""
-        return Reading(self.header, self.text, self.where, self.positive, self.class_names, self.logits, self.scale)
+        names = ("header", "text", "where", "positive", "logits", "scale")
+        given: dict[str, Any] = {name: getattr(self, name) for name in names}
+        given["classes"] = self.class_names
+        return JoinedReading(**given, id=self.columns["id"], common=self.common) if self.common else Reading(**given)
 
     def of_baseline(self, score: Any = None, names: Mapping[str, str] | None = None) -> Asked:
         """The same of a baseline whose columns have other names.
@@ -230,7 +246,9 @@ class Asked:
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return dataclasses.asdict(self)
+        found = dataclasses.asdict(dataclasses.replace(self, common=None))
+        del found["common"]
+        return found
 
     @functools.cached_property
     def named(self) -> dict[str, Named]:

@@ -227,6 +227,7 @@ def _read(data: Mapping[str, Any]) -> str:
     text += "".join(f", {number:,} nulls in {clean(column)}" for column, number in data["nulls"].items() if number)
     text += f", {data['weight_0']:,} more of weight 0" if data["weight_0"] else ""
     text += f", {data['left_out']:,} more left out by the condition" if data["left_out"] else ""
+    text += f", {data['unmatched']:,} more whose ids are on this side only" if data["unmatched"] else ""
     text += f", {data['skipped']:,} rows skipped: {clean(data['examples'][0])}" if data["examples"] else ""
     left = data["skipped_files"]
     return text + (

@@ -14,10 +14,11 @@ from fleetmetrics.arguments import choice_of, path_of
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import checked
+from fleetmetrics.evaluation.joined import check_joined
 from fleetmetrics.evaluation.outputs import check_outputs
 from fleetmetrics.evaluation.printed import Printed, Table, plain, tables
 from fleetmetrics.evaluation.probe import Probe
-from fleetmetrics.evaluation.side import Side, check_joined, save
+from fleetmetrics.evaluation.side import Side, save
 from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
 from fleetmetrics.evaluation.versus import ColumnDelta, Halves, Weighing, Whole, versus
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
@@ -69,6 +70,7 @@ class DataRead:
         sizes: how many positives, users or queries, where these are known.
         date: when, in ISO's form.
         left_out: how many more rows there are, which the condition on rows has left out.
+        unmatched: how many more there are that do not count because the other side lacks their ids.
     """
 
     files: Sequence[str]
@@ -81,6 +83,7 @@ class DataRead:
     sizes: Mapping[str, int]
     date: str
     left_out: int = 0
+    unmatched: int = 0
 
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
@@ -395,6 +398,7 @@ def _side_result(side: Side, values: Probe[Any]) -> SideResult:
         values.sizes,
         datetime.now(timezone.utc).isoformat(timespec="seconds"),
         read.left_out,
+        read.unmatched,
     )
     return SideResult(values.values, values.rows, data, values.at_k)
 

@@ -10,10 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-import numpy as np
-
 from fleetmetrics._version import __version__
-from fleetmetrics.batch.keys import Coded
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Letter
@@ -21,8 +18,9 @@ from fleetmetrics.comm.failures import Caught
 from fleetmetrics.dataframes import Columns, table_of
 from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.counted import Joined
 from fleetmetrics.evaluation.probe import Probe
-from fleetmetrics.files import ROW, Read, evaluate, evaluate_file, together
+from fleetmetrics.files import ROW, Read, evaluate, together
 from fleetmetrics.files.formats import pieces_of
 from fleetmetrics.files.found import find, look
 from fleetmetrics.files.largest import choose_largest
@@ -40,8 +38,9 @@ from fleetmetrics.wrappers.sliced import Sliced
 
 __all__ = [
     "Side",
-    "check_joined",
+    "are_files",
     "errors_of",
+    "framed",
     "load",
     "of_all_workers",
     "of_files",
@@ -49,6 +48,7 @@ __all__ = [
     "of_share",
     "of_workers",
     "save",
+    "shared_files",
 ]
 
 
@@ -187,9 +187,7 @@ def of_share(
         **settings: further ones of `of_files`.
     """
     alone = channel.world_size == 1
-    paths, bad = look(files) if skip_bad_files else (find(files), [])
-    if not alone and "-" in paths:
-        raise InvalidInputError("several workers cannot share the standard input; give files")
+    paths, bad = shared_files(files, channel, skip_bad_files)
     side = of_files(
         paths[channel.rank :: channel.world_size],
         asked,
@@ -201,6 +199,39 @@ def of_share(
         **settings,
     )
     return paths, side
+
+
+def shared_files(files: Any, channel: Communicator, skip_bad_files: bool) -> tuple[list[str], list[str]]:
+    """The paths of the files that workers share, and what is wrong with those that are left out.
+
+    Args:
+        files: as `fleetmetrics.files.find` takes them.
+        channel: of the workers.
+        skip_bad_files: whether files that cannot be read are left out.
+    """
+    paths, bad = look(files) if skip_bad_files else (find(files), [])
+    if channel.world_size > 1 and "-" in paths:
+        raise InvalidInputError("several workers cannot share the standard input; give files")
+    return paths, bad
+
+
+def are_files(data: Any) -> bool:
+    """Whether these are paths, and no data frame."""
+    return isinstance(data, (str, os.PathLike, list, tuple, set))
+
+
+def framed(frame: Any, wanted: Columns, baseline: bool) -> Any:
+    """A data frame as an Arrow table.
+
+    Args:
+        frame: the data.
+        wanted: the columns that are asked for.
+        baseline: whether these are the other side.
+    """
+    try:
+        return table_of(frame, [*wanted.names, *wanted.looked_at])
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{argument('baseline') if baseline else 'data'}: {error}") from None
 
 
 def of_frame(
@@ -220,10 +251,7 @@ def of_frame(
     slices = {name: column for name, column in columns.items() if column != ROW}
     wanted = Columns(metrics, slices, asked.reading)
     name = argument("baseline") if baseline else "data"
-    try:
-        table = table_of(frame, [*wanted.names, *wanted.looked_at])
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{name}: {error}") from None
+    table = framed(frame, wanted, baseline)
     if whole:
         choose_largest(metrics, [table], slices, asked.max_slices, reading=asked.reading)
     # Rows have numbers of their own on each side: without ids, they are drawn apart.
@@ -288,7 +316,9 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
 def _alike(asked: Mapping[str, Any], baseline: bool) -> dict[str, Any]:
     """What must be the same of two states: of a baseline the columns may have other names."""
     alike = {name: each for name, each in asked.items() if name != "header"}
-    return {**alike, "columns": ", ".join(sorted(asked["columns"])), "compared": None} if baseline else alike
+    if not baseline:
+        return alike
+    return {**alike, "columns": ", ".join(sorted(asked["columns"])), "compared": None, "join": None}
 
 
 def _listed(bad: Sequence[str]) -> str:
@@ -346,7 +376,7 @@ def errors_of(sides: Sequence[Side]) -> list[str]:
 
 def _labels_in(paths: Sequence[str], column: str, asked: Asked) -> str:
     """Some of the labels that files have, in words."""
-    wanted = Columns(_Counted(), {"id": column}, Reading(header=asked.header))
+    wanted = Columns(Joined(), {"id": column}, Reading(header=asked.header))
     for path in paths:
         for piece in pieces_of(path, None, wanted, lambda text: None):
             values = piece.table.column(column).unique().to_pylist()[:5]
@@ -432,56 +462,3 @@ def _together(side: Side, parts: Sequence[Any]) -> Side:
     read = together(read_of(read) for read, *_ in parts)
     errors = [error for _, error, _ in parts if error]
     return replace(side, read=read._replace(files=tuple(sorted(read.files))), error=min(errors, default=""))
-
-
-# -- joined -----------------------------------------------------------------------------------------------
-
-
-def check_joined(new: Side, old: Side) -> None:
-    """Raise DataError unless both sides have the same ids with the same labels; with an example, if files are there."""
-    one, other = (side.members.joined.compute_local().tolist() for side in (new, old))  # type: ignore[union-attr]
-    if one == other:
-        return
-    try:
-        here, there = (_counted(side) for side in (new, old))
-        kinds = [{"texts" if isinstance(key, str) else "integers" for key, _ in each} for each in (here, there)]
-        if kinds[0] != kinds[1]:
-            column, (own, others) = new.asked.columns["id"], (" and ".join(sorted(each)) for each in kinds)
-            how = f"{argument('text', column)} makes texts of both"
-            raise _OtherKindError(
-                f"{argument('join_on', column)}: ids are {own} here, and {others} in the baseline; {how}"
-            )
-        key, label = min([*(here - there), *(there - here)])
-        example = f"; {key!r} with label {label:g} is {here[key, label]} times here, {there[key, label]} times there"
-    except _OtherKindError:
-        raise
-    except ValueError:
-        example = ""
-    column, rows = new.asked.columns["id"], f"{one[-1]:,} rows against {other[-1]:,}"
-    which = argument("join_on", column)
-    raise DataError(f"{which}: ids and labels are not those of the baseline: {rows}{example}")
-
-
-class _OtherKindError(DataError):
-    """Ids are integers on one side, and texts on the other."""
-
-
-class _Counted(Metric):
-    """All rows, by id and label: to find an example, after an error."""
-
-    columns = ("id",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: Counter[Any] = Counter()
-
-    def add(self, prediction: Any, label: Any, id: Any) -> None:  # type: ignore[override]
-        ids = id.texts() if isinstance(id, Coded) else id
-        self.rows.update(zip(ids.tolist(), np.asarray(label, np.float64).tolist()))
-
-
-def _counted(side: Side) -> Counter[Any]:
-    columns = {name: side.asked.columns[name] for name in ("prediction", "label", "id")}
-    settings: Any = {"skip_bad_rows": True, "reading": side.asked.reading}
-    found = (evaluate_file(path, _Counted, columns, **settings).metrics.rows for path in side.read.files)
-    return sum(found, Counter())

@@ -95,11 +95,13 @@ def _ready(piece: Piece, columns: Columns) -> Piece:
     """A piece as columns ask for it, without the rows that are not wanted."""
     piece = piece._replace(table=columns.ready(piece.table))
     condition = columns.reading.condition
-    if condition is None or not len(piece.table):
-        return piece
-    flags = condition.flags(piece.table)
-    if not flags.all():
-        piece = piece.taken(flags)._replace(left_out=int((~flags).sum()))
+    if condition is not None and len(piece.table):
+        flags = condition.flags(piece.table)
+        if not flags.all():
+            piece = piece.taken(flags)._replace(left_out=int((~flags).sum()))
+    common = columns.joined(piece.table)
+    if common is not None and not common.all():
+        piece = piece.taken(common)._replace(unmatched=int((~common).sum()))
     return piece._replace(table=piece.table.drop_columns(columns.looked_at)) if columns.looked_at else piece
 
 

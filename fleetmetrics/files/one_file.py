@@ -136,7 +136,7 @@ def of_tables(
     made.numbers = dict.fromkeys(made.numbered, first)
     try:
         for table in tables:
-            made.add(piece_of(table, made.columns, made.rows + made.left_out))
+            made.add(piece_of(table, made.columns, made.rows + made.left_out + made.unmatched))
     except InvalidInputError as error:
         raise DataError(f"{name}: {error}") from None
     metrics, read = made.result()
@@ -162,7 +162,7 @@ class _Evaluation:
         given = {argument: column for argument, column in columns.items() if column != ROW}
         self.columns = Columns(metrics, given, reading)
         self.first = share is None or share.number == 0
-        self.rows = self.skipped = self.left_out = 0
+        self.rows = self.skipped = self.left_out = self.unmatched = 0
         self.nulls: Counter[str] = Counter()
         self.examples: list[str] = []
         self.numbers: dict[str, int] = {}  # that of the first row, by the argument which is to have them
@@ -200,6 +200,7 @@ class _Evaluation:
         """Add a piece but for the rows that are at fault."""
         self.rows += piece.table.num_rows
         self.left_out += piece.left_out
+        self.unmatched += piece.unmatched
         nulls = nulls_of(piece.table)
         needed = {name: flags for name, flags in nulls.items() if name in self.columns.required}
         if needed:
@@ -237,10 +238,13 @@ class _Evaluation:
 
     def result(self) -> Evaluated:
         """The metrics, and what was read."""
-        files, rows, left_out = ((self.name,), self.rows, self.left_out) if self.first else ((), 0, 0)
-        sources = (self.source._replace(rows=rows + left_out),) if self.first and self.source else ()
-        skipped, examples = self.skipped, tuple(self.examples)
-        read = Read(files, rows, dict(self.nulls), skipped, examples, sources=sources, left_out=left_out)
+        read = Read(nulls=dict(self.nulls), skipped=self.skipped, examples=tuple(self.examples))
+        if self.first:
+            left_out, unmatched = self.left_out, self.unmatched
+            sources = (self.source._replace(rows=self.rows + left_out + unmatched),) if self.source else ()
+            read = read._replace(
+                files=(self.name,), rows=self.rows, sources=sources, left_out=left_out, unmatched=unmatched
+            )
         return Evaluated(self.metrics, read)
 
 

@@ -43,6 +43,7 @@ class Read(NamedTuple):
         bad_files: those that could not be used, and were left out, each with what is wrong.
         sources: the files that were read, but for the standard input.
         left_out: how many more rows they have, which a condition has left out.
+        unmatched: how many more, whose ids the other side of a comparison lacks.
     """
 
     files: tuple[str, ...] = ()
@@ -53,6 +54,7 @@ class Read(NamedTuple):
     bad_files: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
     left_out: int = 0
+    unmatched: int = 0
 
 
 def together(parts: Iterable[Read]) -> Read:
@@ -75,6 +77,7 @@ def together(parts: Iterable[Read]) -> Read:
         tuple(sorted(bad for part in parts for bad in part.bad_files)),
         tuple(sorted(source for part in parts for source in part.sources)),
         sum(part.left_out for part in parts),
+        sum(part.unmatched for part in parts),
     )
 
 

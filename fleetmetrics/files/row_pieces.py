@@ -24,6 +24,7 @@ class Piece(NamedTuple):
     start: int  #: the number of the first; that of the first in the file is 0
     kept: np.ndarray | None = None  #: how far after that each row is; None: one after the other
     left_out: int = 0  #: how many rows a condition has left out
+    unmatched: int = 0  #: how many are left out because the other side lacks their ids
 
     @property
     def rows(self) -> np.ndarray:
@@ -32,7 +33,8 @@ class Piece(NamedTuple):
 
     def taken(self, keep: np.ndarray) -> Piece:
         """The rows that have a flag."""
-        return Piece(self.table.filter(arrow().array(keep)).combine_chunks(), 0, self.rows[keep], self.left_out)
+        table = self.table.filter(arrow().array(keep)).combine_chunks()
+        return self._replace(table=table, start=0, kept=self.rows[keep])
 
 
 class Source(NamedTuple):

@@ -1,0 +1,171 @@
+"""Which rows of one side are which of the other: the ids that both have, and whether they are the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Callable, Collection, Sequence
+
+import numpy as np
+
+from fleetmetrics.batch.keys import Coded
+from fleetmetrics.comm import Communicator
+from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.failures import Caught
+from fleetmetrics.dataframes import Columns
+from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.counted import Joined
+from fleetmetrics.evaluation.side import Side, are_files, framed, shared_files
+from fleetmetrics.files import ROW, evaluate_file
+from fleetmetrics.files.ids import Ids, ids_of, together
+from fleetmetrics.joining import CommonIds
+from fleetmetrics.metric import Metric
+from fleetmetrics.serial.serializer import pack, unpack
+from fleetmetrics.vocabulary import argument
+
+__all__ = ["check_joined", "common_ids"]
+
+
+# -- those of both sides ----------------------------------------------------------------------------------
+
+
+def common_ids(
+    channel: Communicator,
+    questions: Callable[[], Sequence[Asked]],
+    data: Sequence[Any],
+    *,
+    skip_bad_rows: bool = False,
+    skip_bad_files: bool = False,
+    trouble: BaseException | None = None,
+) -> CommonIds:
+    """The ids that both sides have, over the data of all workers: each reads those of its share.
+
+    Args:
+        channel: of the workers.
+        questions: makes what is asked of each side, or raises what is wrong with it.
+        data: files or a data frame of each side.
+        skip_bad_rows: whether rows without a value in some column do not count.
+        skip_bad_files: whether files that cannot be read do not.
+        trouble: what went wrong here before.
+
+    Raises:
+        InvalidInputError: an argument is not what it should be.
+        DataError: no id is on both sides.
+    """
+    asked: list[Asked] = []
+
+    def make() -> list[Ids]:
+        asked.extend(questions())
+        found = []
+        for place, each in enumerate(data):
+            sources: Any = each
+            if are_files(each):
+                paths, _ = shared_files(each, channel, skip_bad_files)
+                if "-" in paths:
+                    raise InvalidInputError(
+                        f"{argument('join', 'inner')} reads the data twice; the standard input can be read only once"
+                    )
+                sources = paths[channel.rank :: channel.world_size]
+            found.append(_ids(sources, asked[place], place > 0, skip_bad_rows))
+        return found
+
+    if channel.world_size == 1 and trouble is None:
+        return _common(make(), asked[0])
+    letter = Letter(None)
+    with Caught(trouble) as caught:
+        letter = Letter(*pack([list(each) for each in make()], False, "the ids of a worker"))
+
+    def decide(letters: Sequence[Letter]) -> Letter:
+        workers = [[Ids(*ids) for ids in unpack(*letter)] for letter in letters]
+        found = _common([together(parts) for parts in zip(*workers)], asked[0])
+        return Letter(*pack([found.ids], False, "the ids of both sides"))
+
+    (ids,) = unpack(*channel.consult("evaluate: the ids of both sides", decide, *letter, trouble=caught.error))
+    return CommonIds(ids)
+
+
+def _ids(sources: Any, asked: Asked, baseline: bool, skip_bad_rows: bool) -> Ids:
+    """The ids of paths, or of a data frame."""
+    metrics: Any = Joined()
+    columns: dict[str, Any] = {"id": asked.columns["id"]}
+    if skip_bad_rows:  # a row that lacks any value counts on neither side
+        metrics = asked.probe().collection()
+        columns = {name: column for name, column in asked.columns_of(metrics).items() if column != ROW}
+    wanted = Columns(metrics, columns, asked.reading)
+    tables = sources if isinstance(sources, list) else [framed(sources, wanted, baseline)]
+    return ids_of(tables, wanted, wanted.required)
+
+
+def _common(sides: Sequence[Ids], asked: Asked) -> CommonIds:
+    found = CommonIds.of([each.numbers for each in sides])
+    if all(each.kinds for each in sides):  # of a side without any, the passes tell why
+        if sides[0].kinds != sides[1].kinds:
+            raise DataError(_of_other_kinds(asked, [each.kinds for each in sides]))
+        if not len(found.ids):
+            raise DataError(_nothing_common(asked))
+    return found
+
+
+def _nothing_common(asked: Asked) -> str:
+    which = argument("join_on", asked.columns["id"])
+    return f"{which}: no id is on both sides; are these the same ids, in the same form?"
+
+
+def _of_other_kinds(asked: Asked, kinds: Sequence[Collection[str]]) -> str:
+    """What is wrong with ids that are integers on one side, and texts on the other."""
+    column, (own, others) = asked.columns["id"], (" and ".join(sorted(each)) for each in kinds)
+    how = f"{argument('text', column)} makes texts of both"
+    return f"{argument('join_on', column)}: ids are {own} here, and {others} in the baseline; {how}"
+
+
+# -- whether they are the same ----------------------------------------------------------------------------
+
+
+def check_joined(new: Side, old: Side) -> None:
+    """Raise DataError unless both sides have the same ids with the same labels; with an example, if files are there."""
+    one, other = (side.members.joined.compute_local().tolist() for side in (new, old))  # type: ignore[union-attr]
+    if new.asked.join and not one[-1] and not other[-1]:
+        raise DataError(_nothing_common(new.asked))
+    if one == other:
+        return
+    try:
+        here, there = (_counted(side) for side in (new, old))
+        kinds = [{"texts" if isinstance(key, str) else "integers" for key, _ in each} for each in (here, there)]
+        if kinds[0] != kinds[1]:
+            raise _OtherKindError(_of_other_kinds(new.asked, kinds))
+        key, label = min([*(here - there), *(there - here)])
+        example = f"; {key!r} with label {label:g} is {here[key, label]} times here, {there[key, label]} times there"
+    except _OtherKindError:
+        raise
+    except ValueError:
+        example = ""
+    column, rows = new.asked.columns["id"], f"{one[-1]:,} rows against {other[-1]:,}"
+    which = argument("join_on", column)
+    raise DataError(f"{which}: ids and labels are not those of the baseline: {rows}{example}")
+
+
+class _OtherKindError(DataError):
+    """Ids are integers on one side, and texts on the other."""
+
+
+class _Counted(Metric):
+    """All rows, by id and label: to find an example, after an error."""
+
+    columns = ("id",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: Counter[Any] = Counter()
+
+    def add(self, prediction: Any, label: Any, id: Any) -> None:  # type: ignore[override]
+        ids = id.texts() if isinstance(id, Coded) else id
+        self.rows.update(zip(ids.tolist(), np.asarray(label, np.float64).tolist()))
+
+
+def _counted(side: Side) -> Counter[Any]:
+    if side.asked.join and side.asked.common is None:
+        raise ValueError("a saved state does not say which ids are common")
+    columns = {name: side.asked.columns[name] for name in ("prediction", "label", "id")}
+    settings: Any = {"skip_bad_rows": True, "reading": side.asked.reading}
+    found = (evaluate_file(path, _Counted, columns, **settings).metrics.rows for path in side.read.files)
+    return sum(found, Counter())

@@ -1,0 +1,72 @@
+"""Which ids data have: a first pass over their column, before the rows are joined with those of the other side."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any, Iterator, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics.batch.hashing import integer_ids
+from fleetmetrics.dataframes import Columns, nulls_of
+from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.files.formats import piece_of, pieces_of
+from fleetmetrics.files.processes import results_of
+from fleetmetrics.files.row_pieces import Piece
+from fleetmetrics.joining import distinct_ids
+
+__all__ = ["Ids", "ids_of"]
+
+#: How many files are read at a time; pyarrow reads, and NumPy sorts, beside Python.
+_THREADS = 2
+
+
+class Ids(NamedTuple):
+    """The ids of some data."""
+
+    numbers: np.ndarray  #: those of `distinct_ids`
+    kinds: Sequence[str]  #: "integers", "texts"
+
+
+def ids_of(sources: Sequence[Any], columns: Columns, needed: Sequence[str]) -> Ids:
+    """The ids of data, but for rows that lack a value.
+
+    What cannot be read is left out, which the next pass tells.
+
+    Args:
+        sources: paths of files, or Arrow tables.
+        columns: what is read; the argument ``id`` is that of the ids.
+        needed: the columns without whose value a row does not count.
+    """
+    found = list(results_of(functools.partial(_of_source, columns, needed), [(each,) for each in sources], 1, _THREADS))
+    return together(found)
+
+
+def together(parts: Sequence[Ids]) -> Ids:
+    """The ids of several parts of the data."""
+    kinds = sorted({kind for part in parts for kind in part.kinds})
+    return Ids(distinct_ids([part.numbers for part in parts]), kinds)
+
+
+def _of_source(columns: Columns, needed: Sequence[str], source: Any) -> Ids:
+    found: list[Ids] = []
+    with contextlib.suppress(DataError, InvalidInputError):
+        for piece in _pieces(columns, source):
+            lacking = [flags for name, flags in nulls_of(piece.table).items() if name in needed]
+            if lacking:
+                piece = piece.taken(~np.logical_or.reduce(lacking))
+            if piece.table.num_rows:
+                keys = columns.argument("id", piece.table)
+                met = integer_ids(getattr(keys, "values", keys))
+                met = met[np.unique(keys.codes)] if hasattr(keys, "codes") else met
+                found.append(Ids(distinct_ids([met]), ["texts" if keys.dtype.kind == "U" else "integers"]))
+    return together(found)
+
+
+def _pieces(columns: Columns, source: Any) -> Iterator[Piece]:
+    if not isinstance(source, str):
+        yield piece_of(source, columns)
+        return
+    with contextlib.closing(pieces_of(source, None, columns, lambda text: None)) as pieces:
+        yield from pieces
