@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import weakref
 from typing import Any, Sequence
 
 import numpy as np
@@ -22,7 +24,7 @@ class CommonIds:
 
     def __init__(self, ids: np.ndarray) -> None:
         self.ids = ids
-        self._file: Any = None
+        self._path: str | None = None
 
     @classmethod
     def of(cls, sides: Sequence[np.ndarray]) -> CommonIds:
@@ -38,18 +40,21 @@ class CommonIds:
     def _among(self, numbers: np.ndarray) -> np.ndarray:
         if not len(self.ids):
             return np.zeros(len(numbers), bool)
-        place = np.minimum(np.searchsorted(self.ids, numbers), len(self.ids) - 1)
-        found: np.ndarray = np.asarray(self.ids[place] == numbers)
+        order = np.argsort(numbers)  # looked up in order, they are found several times as fast
+        sought = numbers[order]
+        place = np.minimum(np.searchsorted(self.ids, sought), len(self.ids) - 1)
+        found = np.empty(len(numbers), bool)
+        found[order] = self.ids[place] == sought
         return found
 
     def __getstate__(self) -> str:
         """The file that another process maps: a copy for each file and process would not be of bounded memory."""
-        if self._file is None:
-            # It is gone with this object.
-            self._file = tempfile.NamedTemporaryFile(prefix="fleetmetrics-", suffix=".npy")  # noqa: SIM115
-            np.save(self._file, self.ids)
-            self._file.flush()
-        return str(self._file.name)
+        if self._path is None:
+            number, self._path = tempfile.mkstemp(prefix="fleetmetrics-", suffix=".npy")
+            weakref.finalize(self, os.unlink, self._path)  # at the end of the program at the latest
+            with open(number, "wb") as file:
+                np.save(file, self.ids)
+        return self._path
 
     def __setstate__(self, path: str) -> None:
         self.__init__(np.load(path, mmap_mode="r"))  # type: ignore[misc]
@@ -61,4 +66,5 @@ def distinct_ids(parts: Sequence[np.ndarray]) -> np.ndarray:
     Args:
         parts: of `integer_ids`.
     """
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+    numbers = np.sort(np.concatenate([np.zeros(0, np.int64), *parts]))  # np.unique hashes, 80 times as slow for some
+    return numbers[np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)]]

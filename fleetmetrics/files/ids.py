@@ -59,7 +59,7 @@ def _of_source(columns: Columns, needed: Sequence[str], source: Any) -> Ids:
             if piece.table.num_rows:
                 keys = columns.argument("id", piece.table)
                 met = integer_ids(getattr(keys, "values", keys))
-                met = met[np.unique(keys.codes)] if hasattr(keys, "codes") else met
+                met = met[np.bincount(keys.codes, minlength=len(met)) > 0] if hasattr(keys, "codes") else met
                 found.append(Ids(distinct_ids([met]), ["texts" if keys.dtype.kind == "U" else "integers"]))
     return together(found)
 

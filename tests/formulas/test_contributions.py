@@ -81,6 +81,8 @@ def test_what_slices_add_to_a_function_of_three_sums_adds_up():
         clicks = number * random.uniform(0.02, 0.3, 5)
         sides.append(np.stack([-number * random.uniform(0.1, 0.4, 5), clicks, number - clicks], axis=1))
         rows.append(number)
+    for side, missing in enumerate((1, 3)):  # one slice is new, another gone
+        sides[side][missing], rows[side][missing] = 0, 0
 
     def entropy(likelihood, clicks, others):
         both = clicks + others
