@@ -61,7 +61,7 @@ def of_quotients(
     secant = (value(one_whole) - value(other_whole)) / apart if apart else slope(one_whole)
     mix = (one_share - other_share) * away
     within = (one_share + other_share) / 2 * np.nan_to_num(one - other)
-    return Contributions(mix * secant, within * secant)
+    return Contributions(mix * secant + 0.0, within * secant + 0.0)  # no -0.0
 
 
 def _quotients(numerator: Any, denominator: Any) -> tuple[np.ndarray, float, np.ndarray]:

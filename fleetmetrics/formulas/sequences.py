@@ -41,7 +41,7 @@ def always_valid(value: float, std: float, samples: float, tightest: float, conf
     Examples:
         >>> found = always_valid(0.01, 0.002, samples=50_000, tightest=100_000)
         >>> round(found.low, 4), round(found.high, 4), round(found.p_value, 6)
-        (0.0037, 0.0163, 0.000104)
+        (0.0038, 0.0162, 0.000103)
     """
     if not std >= 0:
         return Difference(value, math.nan, math.nan, math.nan, math.nan)
