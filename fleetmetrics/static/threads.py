@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import weakref
 from typing import Any, Iterable, Iterator
 
 import numpy as np
@@ -21,18 +22,25 @@ from paddle.base import core
 
 from fleetmetrics.errors import StaticProgramError
 
-__all__ = ["locked", "stat_var_names"]
+__all__ = ["counters_beside", "locked", "stat_var_names"]
 
 #: The operations that fail for no values of a batch.
 _NEVER_FAIL = ("assign", "elementwise_add", "elementwise_max", "elementwise_min")
 
 #: No two runs share a lock, nor a lock a name with what is in the scope.
 _locks = itertools.count()
+#: By program, what `locked` has taken off its ``stat_var_names``: counters in every later run as well.
+_taken_off: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
 def stat_var_names(program: Any) -> list[str]:
     """The variables of a legacy program that its strategy lets Paddle merge over threads."""
     return list((getattr(program, "_fleet_opt", None) or {}).get("stat_var_names") or ())
+
+
+def counters_beside(program: Any) -> list[str]:
+    """The counters of a legacy program that are no states: those in its ``stat_var_names``, and those taken off."""
+    return list(dict.fromkeys([*stat_var_names(program), *sorted(_taken_off.get(program, ()))]))
 
 
 @contextlib.contextmanager
@@ -57,6 +65,7 @@ def locked(program: Any, counters: Iterable[str], scope: Any) -> Iterator[None]:
     merged = stat_var_names(program)
     if counted.intersection(merged):
         program._fleet_opt["stat_var_names"] = [each for each in merged if each not in counted]
+        _taken_off.setdefault(program, set()).update(counted.intersection(merged))
     queue = core.init_lod_tensor_blocking_queue(scope.var(name), 1, False)
     token = core.LoDTensor()
     token.set(np.zeros(1), paddle.CPUPlace())

@@ -16,7 +16,7 @@ from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNot
 from fleetmetrics.numbers import REDUCTIONS, identity
 from fleetmetrics.static.claims import BY_COUNTER, Claim, claims_of, renew
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
-from fleetmetrics.static.threads import locked, stat_var_names
+from fleetmetrics.static.threads import counters_beside, locked
 from fleetmetrics.warning import warn
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
@@ -374,7 +374,7 @@ def _counting_right(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
                 f"this program accumulates into {counted[0]}, and {run_from_dataset.__name__} takes no program of "
                 "Paddle 3 (PIR). Read the data in a loop, and give each batch to exe.run"
             )
-        counted += [name for name in stat_var_names(program) if name not in counted]
+        counted += [name for name in counters_beside(program) if name not in counted]
         if not counted or threads == 1:
             return run_from_dataset(self, *given, **named)
         if not isinstance(self.place, paddle.CPUPlace) or program._pipeline_opt or program._heter_pipeline_opt:
