@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -518,12 +518,17 @@ def test_help_is_quick_and_imports_nothing_large():
     done = subprocess.run([sys.executable, "-c", check], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]" and "exit status" in done.stdout
 
+    def used():
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return children.ru_utime + children.ru_stime
+
     def least(*args):
+        """Of processor time: the clock also counts what others do."""
         seconds = []
         for _ in range(5):
-            start = time.perf_counter()
+            start = used()
             subprocess.run(args, env=ENVIRONMENT, capture_output=True, check=True)
-            seconds.append(time.perf_counter() - start)
+            seconds.append(used() - start)
         return min(seconds)
 
     assert least(*command("--help")) < 8 * least(sys.executable, "-c", "pass")
