@@ -2361,13 +2361,6 @@ MUTATIONS = [
         "tests/wrappers/test_interval.py -k 'each_sample_moves and loss'",
     ),
     Mutation(
-        "counters of Paddle's own are locked in the first run only",
-        "static/threads.py::counters_beside",
-        "[*stat_var_names(program), *sorted(_taken_off.get(program, ()))]",
-        "stat_var_names(program)",
-        "tests/static/test_watch.py -k taken_off",
-    ),
-    Mutation(
         "what two models have in common does not cancel",
         "formulas/differences.py::spread_apart",
         "apart = one - other",
