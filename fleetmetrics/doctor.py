@@ -1,4 +1,4 @@
-"""``fleetmetrics.doctor()``, ``python -m fleetmetrics.doctor``: whether the workers reach each other, and why not."""
+"""``fleetmetrics.doctor()``, ``python -m fleetmetrics.doctor``: check that the workers reach each other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["doctor"]
 
 _SHOWN = re.compile(rf"PADDLE_|TRAINING_ROLE$|POD_|FLEETMETRICS_|FLAGS_enable_pir|({'|'.join(sorted(VARIABLES))})$")
 _HIDDEN = re.compile("SECRET|TOKEN|PASS|KEY|CREDENTIAL")
-#: Every setting there is; those that can be wrong by themselves have what reads them.
+#: Every setting; one that can be wrong on its own comes with its reader.
 _SETTINGS: dict[str, Callable[[], Any] | None] = {
     "FLEETMETRICS_BIND": None,
     "FLEETMETRICS_DIGESTS": handshake.whole_digests,
@@ -53,10 +53,10 @@ _SETTINGS: dict[str, Callable[[], Any] | None] = {
 def doctor(*, timeout: float = 30.0) -> bool:
     """Print what this worker knows of its job, try an exchange with the others, and say what to fix.
 
-    Call it on every worker. It prints versions and Paddle's mode, what the launcher has set (of secrets, only that
-    they are there), which channel and engine are used and why, how long an exchange takes, where workers differ, and
-    which metrics of this process were given samples without the sampler, where one repeats some.
-    On a parameter server, which computes nothing, it looks at the settings.
+    Call it on every worker. It prints versions and Paddle's mode, the launcher's variables (without the values of
+    secrets), the channel and engine in use and why, the time of an exchange, differences between workers, and
+    the metrics of this process that got samples without their sampler, where a sampler repeats some.
+    On a parameter server, which computes nothing, it checks the settings only.
 
     Args:
         timeout: seconds to wait for the other workers.
@@ -75,7 +75,7 @@ def doctor(*, timeout: float = 30.0) -> bool:
     facts = {"fleetmetrics": __version__, "Python": platform.python_version(), "NumPy": np.__version__}
     facts["Paddle"] = _paddle(to_fix)
     print(", ".join(f"{name} {fact}" for name, fact in facts.items()))
-    print(f"environment: {_environment() or 'nothing of a launcher'}")
+    print(f"environment: {_environment() or 'no launcher'}")
     _look_at_settings(to_fix)
     end = "nothing to fix"
     try:
@@ -98,11 +98,11 @@ def doctor(*, timeout: float = 30.0) -> bool:
 
 
 def _padding() -> Iterator[str]:
-    """Which metrics of this process were given samples without the sampler, where one repeats some."""
+    """The metrics of this process that got samples without the sampler, where one repeats some."""
     found = gc.get_objects()
     untold = [each for each in found if issubclass(type(each), Accumulator) and "_pass" in vars(each)]
     untold = [each for each in untold if not each._pass.counts and each._pass.done > 0]
-    names = ", ".join(sorted({each.called() for each in untold}))
+    names = ", ".join(sorted({each._called() for each in untold}))
     said = set()
     for sampler in (each for each in found if names and type(each).__name__.endswith("Sampler")):
         with contextlib.suppress(Exception):  # one that cannot tell what it deals
@@ -124,7 +124,7 @@ def _add(to_fix: list[str], error: Exception) -> None:
 
 
 def _look_at_settings(to_fix: list[str]) -> None:
-    """Read every setting as it would be read one day, and look for names that nothing reads."""
+    """Read every setting as the package would, and look for unknown names."""
     for name in sorted(name for name in os.environ if name.upper().startswith("FLEETMETRICS")):
         if name not in _SETTINGS:
             near = difflib.get_close_matches(name.upper(), _SETTINGS, 1, 0)[0]
@@ -138,7 +138,7 @@ def _look_at_settings(to_fix: list[str]) -> None:
 
 
 def _paddle(to_fix: list[str]) -> str:
-    """Paddle's version and mode; what cannot work with it is added to what is to be fixed."""
+    """Paddle's version and mode; add conflicts to the list of things to fix."""
     versions = {each.metadata["Name"]: each.version for each in distributions()}
     numpy, protobuf = versions.get("numpy", ""), versions.get("protobuf", "")
     found = versions.get("paddlepaddle") or versions.get("paddlepaddle-gpu") or ""
@@ -165,17 +165,19 @@ def _environment() -> str:
 
 
 def _why(channel: Communicator, to_fix: list[str]) -> str:
-    """Why it is this channel, and what is known of it."""
+    """The reason for this channel, and its facts."""
     if choose._chosen is not None:
         return "the program has called set_communicator"
     if isinstance(channel, LocalCommunicator):
         return "the environment names one worker"
     if not channel.authenticated:
-        to_fix.append("whoever reaches rank 0's port may pass for a worker: set FLEETMETRICS_SECRET alike on all")
+        to_fix.append(
+            "any process that reaches rank 0's port can pass for a worker: set FLEETMETRICS_SECRET alike on all"
+        )
     if choose.engine_asked():
         return f"FLEETMETRICS_ENGINE is {choose.engine_asked()}"
     host, port = Job.from_environment().candidates()[0]
-    proved = "all prove that they know the job's secret" if channel.authenticated else "nobody proves anything"
+    proved = "all prove that they know the job's secret" if channel.authenticated else "no proof of identity"
     launcher = place_of(os.environ).launcher
     by = f", of {launcher.name}" if launcher is not None else ""
     return f"several workers in the environment{by}; engine: sockets, rank 0 listens on {host}:{port}; {proved}"
@@ -208,7 +210,7 @@ def _lost(channel: Communicator, timeout: float, to_fix: list[str]) -> bool:
 
 
 def _exchange(channel: Communicator, facts: dict[str, str], timeout: float, to_fix: list[str]) -> str:
-    """Try the channel, and look where the workers differ."""
+    """Try the channel, and find where the workers differ."""
     everybodys = channel.all_gather_object(facts, timeout=timeout)
     for name in facts:
         if len({each[name] for each in everybodys}) > 1:

@@ -1,4 +1,4 @@
-"""Which worker a process claims to be, by its environment, and what others of this machine can see of that.
+"""The worker that a process claims to be, by its environment, and marks of it that the machine's others can see.
 
 It is imported with the package, and leaves two marks in a worker: a variable of the environment, which the processes
 that it starts inherit, and a file of the package that is mapped into its memory, which Linux shows to other processes
@@ -13,7 +13,7 @@ import mmap
 import os
 from typing import Mapping, NamedTuple
 
-from fleetmetrics.launcher import LAUNCHERS
+from fleetmetrics.launcher import LAUNCHERS, PADDLE
 
 __all__ = [
     "MARK",
@@ -29,46 +29,74 @@ __all__ = [
     "withdraw",
 ]
 
-#: The mark: which worker's environment this is. And the setting: "this" says that this process is the worker.
+#: The mark: the worker that owns this environment. And the setting: "this" declares this process the worker.
 MARK, SETTING = "_FLEETMETRICS_WORKER", "FLEETMETRICS_WORKER"
-#: Who a worker is, by its launcher; and which workers it belongs to.
-RANKS = tuple(dict.fromkeys(name for row in LAUNCHERS for name in row.rank))
-RUNS = tuple(dict.fromkeys(["FLEETMETRICS_ENDPOINT", "PADDLE_MASTER", *(name for row in LAUNCHERS for name in row.of)]))
-#: What a worker maps until its first exchange is over, and from then on.
+#: Where Paddle's own variables have rank 0; and where others may have it.
+_WHERE, _MASTER = frozenset({"PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER"}), "MASTER_ADDR"
+_NAMES = {"FLEETMETRICS_ENDPOINT", _MASTER, *_WHERE}.union(*(row.variables for row in LAUNCHERS))
+#: The files that a worker maps until its first exchange is over, and afterwards.
 _WAITING, _JOINED = os.path.join(os.path.dirname(__file__), "__init__.pyi"), __file__
 _map: mmap.mmap | None = None
 
 
 class Claim(NamedTuple):
-    """What the environment of a process says of it, as it is written."""
+    """The claim in a process's environment: equal for equal ranks of one run, however they are written."""
 
-    rank: tuple[str, ...]
+    rank: str
+    named: tuple[str, ...]  # the variables of the launcher that counts which may name its rank
     run: tuple[str, ...]
 
     @property
-    def named(self) -> tuple[str, ...]:
-        """The variables that name its rank."""
-        return tuple(name for name, text in zip(RANKS, self.rank) if text)
-
-    @property
     def digest(self) -> str:
-        """What the marks say of it."""
+        """The digest in its marks."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
 
 def claim_of(environment: Mapping[str, str]) -> Claim | None:
-    """Return which worker a process claims to be; None if it names no rank."""
-    rank = tuple(environment.get(name, "") for name in RANKS)
-    if not any(rank):
+    """Return which worker a process claims to be; None if it names no rank.
+
+    Only the variables that place a worker count, as in `comm.launchers`: a helper that is given others for a purpose
+    of its own, such as torch's for one process, still claims to be the worker that has started it.
+    """
+    said = {name: text for name in _NAMES if (text := environment.get(name, "").strip())}
+    rows = [row for row in LAUNCHERS if row.started(said)]
+    sizes = {row.name: _number(_first(row.size, said)) for row in rows}
+    row = next((row for row in rows if sizes[row.name]), None) or next(
+        (row for row in rows if _first(row.rank, said)), None
+    )
+    if row is None:
         return None
-    return Claim(rank, (*(environment.get(name, "") for name in RUNS), launch_of(environment)))
+    rank = _first(row.rank, said)
+    if not rank and not (row is PADDLE and sizes[row.name] != "1"):  # Paddle's first worker may go without
+        return None
+    same = [row, *(each for each in rows if each is not row and sizes[each.name] == sizes[row.name])]
+    where = ["FLEETMETRICS_ENDPOINT", "PADDLE_MASTER", *(name for each in same for name in each.run)]
+    if not (row is PADDLE and _WHERE.intersection(said)):
+        where += [_MASTER, *(name for each in same for name in each.nodes)]
+    endpoints = ",".join(said.get("PADDLE_TRAINER_ENDPOINTS", "").replace(",", " ").replace(";", " ").split())
+    run = (
+        sizes[row.name],
+        endpoints,
+        *(f"{name}={said[name]}" for name in where if name in said),
+        launch_of(environment),
+    )
+    return Claim(_number(rank) or "0", row.rank, run)
+
+
+def _first(names: tuple[str, ...], said: Mapping[str, str]) -> str:
+    return next((said[name] for name in names if name in said), "")
+
+
+def _number(text: str) -> str:
+    """A number as it is written without zeros in front."""
+    return text.lstrip("0") or text[:1]
 
 
 def launch_of(environment: Mapping[str, str]) -> str:
-    """Return what Paddle's launcher calls its run, where one launcher has started all workers; else "".
+    """Return the name of a run by Paddle's launcher, if one launcher started all workers; else "".
 
-    Each launcher draws a name for itself, and makes a folder. Of launchers on several machines, or of several that
-    play this on one, each has its own, and so the workers of one run have different ones.
+    Each launcher draws a name and makes a folder. Several launchers, on several machines or on one,
+    draw different names, so the workers of one run then have different ones.
     """
     hosts = {part.rpartition(":")[0] for part in environment.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")}
     if len(hosts) != 1 or environment.get("PADDLE_NNODES", "1").partition(":")[0] != "1":
@@ -83,7 +111,7 @@ def launch_of(environment: Mapping[str, str]) -> str:
 
 
 def stake() -> None:
-    """Leave the marks of a worker, if this process claims to be one, and no other has left them for this claim."""
+    """Leave a worker's marks, if this process claims to be one, and no other has left them for this claim."""
     claim = claim_of(os.environ)
     if claim is None or os.environ.get(MARK, "").startswith(claim.digest):
         return
@@ -99,14 +127,14 @@ def join() -> None:
 
 
 def withdraw() -> None:
-    """Take the marks away again, in a process that starts workers and is not one itself."""
+    """Remove the marks, in a process that starts workers but is not one."""
     global _map
     os.environ.pop(MARK, None)
     _map = None
 
 
 def is_here(maps: bytes) -> bool:
-    """Whether a process with these maps has imported this package as a worker, and has yet to join its run."""
+    """Whether a process with these maps has imported this package as a worker, and has not joined its run."""
     return b"/fleetmetrics/__init__.pyi" in maps
 
 

@@ -1,4 +1,4 @@
-"""What starts workers, and the environment variables by which each launcher tells them who they are: one table.
+"""The table of launchers, with the environment variables that give each worker its place.
 
 `comm.launchers` finds a process's place by it, `identity` which worker a process claims to be. It is imported with the
 package where a worker starts, and imports nothing but what Python has loaded anyway.
@@ -8,29 +8,30 @@ from __future__ import annotations
 
 from typing import Callable, Mapping, NamedTuple
 
-__all__ = ["LAUNCHERS", "PADDLE", "Launcher", "Said"]
+__all__ = ["LAUNCHERS", "OTHERS", "PADDLE", "Launcher", "Said"]
 
 #: Variables that are set, with their values.
 Said = Mapping[str, str]
 
 
 class Launcher(NamedTuple):
-    """The environment variables of one launcher; of several for one thing the first that is set counts.
+    """The environment variables of one launcher; of alternatives, the first that is set counts.
 
     Args:
-        name: of the launcher.
-        size: how many workers there are.
-        rank: which one this is, from 0.
-        local: how many of them are on this machine: where it is all, they meet on a loopback address.
+        name: the launcher's name.
+        size: the number of workers.
+        rank: this worker's rank, from 0.
+        local: the number on this machine: if that is all, they meet on a loopback address.
         nodes: the list of the machines, in Slurm's notation; rank 0 is on the first.
         host: the machine of rank 0.
-        run: what sets this run apart from others on the same machines.
-        least: further numbers that the number of workers cannot fall short of, such as that of the machines.
+        run: distinguishes this run from others on the same machines.
+        least: lower bounds of the number of workers, such as the number of machines.
         lists: lists of workers, or of their machines.
-        command: what is typed to start it, where that is a Python program.
-        modules: the modules that are run for it.
+        hints: other variables of workers: numbers of this process, from 0, or the addresses of others.
+        command: the command that starts it, if that is a Python program.
+        modules: its Python modules.
         mpi: whether MPI could connect its workers.
-        started: whether the variables are those of a process that it has started, by the variables that are set.
+        started: decides from the set variables whether it started this process.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Launcher(NamedTuple):
     run: tuple[str, ...] = ()
     least: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
     command: str = ""
     modules: tuple[str, ...] = ()
     mpi: bool = False
@@ -49,18 +51,18 @@ class Launcher(NamedTuple):
 
     @property
     def of(self) -> tuple[str, ...]:
-        """Those in which the workers of one run have the same, and others something else."""
+        """The variables that are equal in one run, and differ between runs."""
         return self.size + self.run + self.host + self.lists
 
     @property
     def variables(self) -> set[str]:
-        """All of them."""
-        groups = (self.size, self.rank, self.local, self.nodes, self.host, self.run, self.least, self.lists)
+        """All variables."""
+        groups = (self.size, self.rank, self.local, self.nodes, self.host, self.run, self.least, self.lists, self.hints)
         return {name for group in groups for name in group}
 
 
 def _is_a_step(said: Said) -> bool:
-    """Whether srun has started this process. The script of sbatch and the shell of salloc have variables, too."""
+    """Whether srun started this process. The script of sbatch and the shell of salloc have variables, too."""
     if {"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"}.intersection(said):
         return True
     return "SLURM_PROCID" in said and (said["SLURM_PROCID"] != "0" or "SLURM_JOB_ID" not in said)
@@ -72,9 +74,21 @@ LAUNCHERS = (
         "Paddle's launcher",
         size=("PADDLE_TRAINERS_NUM",),
         rank=("PADDLE_TRAINER_ID",),
+        local=("PADDLE_LOCAL_SIZE",),
         run=("PADDLE_JOB_ID",),
-        least=("PADDLE_GLOBAL_SIZE", "PADDLE_NNODES"),
+        least=("PADDLE_GLOBAL_SIZE", "PADDLE_NNODES", "PADDLE_ELASTIC_NP"),
         lists=("PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS"),
+        hints=(
+            "PADDLE_GLOBAL_RANK",
+            "PADDLE_LOCAL_RANK",
+            "PADDLE_RANK",
+            "PADDLE_RANK_IN_NODE",
+            "DISTRIBUTED_TRAINER_ENDPOINTS",
+            "TRAINER_IP_PORT_LIST",
+            "PADDLE_PSERVER_ENDPOINTS",
+            "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
+            "PADDLE_COORDINATOR_ENDPOINTS",
+        ),
         command="fleetrun",
         modules=("paddle.distributed.launch", "paddle.distributed.fleet.launch"),
     ),
@@ -86,6 +100,8 @@ LAUNCHERS = (
         host=("MASTER_ADDR",),
         # Not TORCHELASTIC_RESTART_COUNT: each agent counts the restarts of its own workers.
         run=("TORCHELASTIC_RUN_ID", "MASTER_PORT"),
+        least=("GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
+        hints=("LOCAL_RANK", "GROUP_RANK", "ROLE_RANK"),
         command="torchrun",
         modules=("torch.distributed.run", "torch.distributed.launch"),
     ),
@@ -95,6 +111,8 @@ LAUNCHERS = (
         rank=("HOROVOD_RANK",),
         local=("HOROVOD_LOCAL_SIZE",),
         run=("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"),
+        least=("HOROVOD_CROSS_SIZE",),
+        hints=("HOROVOD_LOCAL_RANK", "HOROVOD_CROSS_RANK"),
     ),
     Launcher(
         "mpirun of Open MPI",
@@ -102,14 +120,16 @@ LAUNCHERS = (
         rank=("OMPI_COMM_WORLD_RANK",),
         local=("OMPI_COMM_WORLD_LOCAL_SIZE",),
         run=("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+        hints=("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK"),
         mpi=True,
     ),
     Launcher(
         "mpirun of MVAPICH",
-        size=("MV2_COMM_WORLD_SIZE",),
-        rank=("MV2_COMM_WORLD_RANK",),
-        local=("MV2_COMM_WORLD_LOCAL_SIZE",),
+        size=("MV2_COMM_WORLD_SIZE", "MVP_COMM_WORLD_SIZE", "MPIRUN_NPROCS"),
+        rank=("MV2_COMM_WORLD_RANK", "MVP_COMM_WORLD_RANK", "MPIRUN_RANK"),
+        local=("MV2_COMM_WORLD_LOCAL_SIZE", "MVP_COMM_WORLD_LOCAL_SIZE"),
         run=("MPIRUN_ID",),
+        hints=("MV2_COMM_WORLD_LOCAL_RANK", "MVP_COMM_WORLD_LOCAL_RANK"),
         mpi=True,
     ),
     Launcher(
@@ -118,6 +138,7 @@ LAUNCHERS = (
         rank=("JSM_NAMESPACE_RANK",),
         local=("JSM_NAMESPACE_LOCAL_SIZE",),
         run=("LSB_JOBID", "PMIX_NAMESPACE"),
+        hints=("JSM_NAMESPACE_LOCAL_RANK",),
         mpi=True,
     ),
     Launcher(
@@ -126,6 +147,7 @@ LAUNCHERS = (
         rank=("PALS_RANKID",),
         local=("PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
         run=("PALS_APID",),
+        hints=("PALS_LOCAL_RANKID", "PALS_NODEID"),
         mpi=True,
         started=lambda said: any(name.startswith("PALS_") for name in said),
     ),
@@ -134,6 +156,7 @@ LAUNCHERS = (
         size=("PMI_SIZE",),
         rank=("PMI_RANK",),
         local=("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
+        hints=("PMI_ID", "MPI_LOCALRANKID", "PMI_LOCAL_RANK"),
         mpi=True,
     ),
     Launcher("PMIx", size=("PMIX_SIZE",), rank=("PMIX_RANK",), run=("PMIX_NAMESPACE",), mpi=True),
@@ -143,7 +166,35 @@ LAUNCHERS = (
         rank=("SLURM_PROCID",),
         nodes=("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
         run=("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEPID"),
+        least=("SLURM_STEP_NUM_NODES",),
         started=_is_a_step,
     ),
 )
 PADDLE = LAUNCHERS[0]
+#: What other launchers set does not place a worker, but it says that there are several.
+OTHERS = Launcher(
+    "another launcher",
+    size=(),
+    rank=(),
+    least=(
+        "AZUREML_NODE_COUNT",
+        "DMLC_NUM_WORKER",
+        "FLUX_JOB_SIZE",
+        "JAX_NUM_PROCESSES",
+        "MP_PROCS",
+        "PET_NNODES",
+        "RANK_SIZE",
+        "VC_WORKER_NUM",
+    ),
+    lists=("CLUSTER_SPEC", "SM_HOSTS", "TF_CONFIG", "VC_WORKER_HOSTS"),
+    hints=(
+        "ALPS_APP_PE",
+        "DMLC_TASK_ID",
+        "DMLC_WORKER_ID",
+        "FLUX_TASK_RANK",
+        "JAX_PROCESS_ID",
+        "MP_CHILD",
+        "RANK_ID",
+        "VC_TASK_INDEX",
+    ),
+)

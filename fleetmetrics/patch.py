@@ -35,17 +35,17 @@ _originals: dict[str, dict[str, tuple[CodeType, Any, Any]]] = {}
 class patch_fleet:
     """Put fleetmetrics behind the eight functions of ``paddle.distributed.fleet.metrics``, until `undo`.
 
-    `sum`, `max`, `min`, `acc`, `auc`, `mae`, `mse` and `rmse` answer as `fleetmetrics.functional` does, by whatever
-    name a script reaches them, also by one that it has imported before. This imports nothing of Paddle: where Paddle is
-    not there yet, it happens when it comes. Rank 0 then says so in one line on stderr. ``util=fleet.util``, which is
-    local where Gloo is off, means fleetmetrics' channel; a ``util`` of your own is used.
+    `sum`, `max`, `min`, `acc`, `auc`, `mae`, `mse` and `rmse` answer as `fleetmetrics.functional` does, under every
+    name, including names that the script imported before. This does not import Paddle: if Paddle is not imported
+    yet, the patch waits for its import. Rank 0 then reports it in one line on stderr. ``util=fleet.util``, which is
+    local without Gloo, means fleetmetrics' channel; your own ``util`` is used as given.
 
-    It is a context manager, too. Two at a time are as one, which ends with the last.
+    It is also a context manager. Nested patches end with the outermost.
 
     Args:
-        util: whether ``all_reduce``, ``all_gather`` and ``barrier`` of ``fleet.util`` go through the channel, too:
-            right without Gloo, and under the collective launcher. A sum is int64 or float64. What servers take part in,
-            by ``comm_world``, stays Paddle's.
+        util: whether ``all_reduce``, ``all_gather`` and ``barrier`` of ``fleet.util`` go through the channel, too: do
+            so without Gloo and under the collective launcher. A sum is int64 or float64. Calls that include servers, by
+            ``comm_world``, stay Paddle's.
 
     Examples:
         >>> from paddle.distributed import fleet
@@ -86,7 +86,7 @@ class patch_fleet:
         self.undo()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Find a module of Paddle as Python does, once; its functions are exchanged as soon as it is loaded."""
+        """Find a module of Paddle as Python does, once; patch its functions as soon as it is loaded."""
         if name not in self._awaited:
             return None
         self._awaited.remove(name)
@@ -106,14 +106,14 @@ class patch_fleet:
 
 
 def _functions(module: ModuleType) -> dict[str, Any]:
-    """The functions of a module of Paddle that are exchanged."""
+    """The functions of a module of Paddle that are patched."""
     if module.__name__ == _UTIL:
         return {name: getattr(module.UtilBase, name) for name in _UTIL_ANSWERS}
     return {name: getattr(module, name) for name in functional.__all__}
 
 
 def _exchange(module: ModuleType) -> None:
-    """Exchange the code of the functions, not their names in the module: then who has imported a name follows."""
+    """Replace the code of the functions, not their names in the module: then imported names follow."""
     if module.__name__ in _originals:
         return
     functions, ours = _functions(module), _ours_of_util if module.__name__ == _UTIL else _ours
@@ -139,7 +139,7 @@ def _ours_of_util(*given: Any, _name: str, **named: Any) -> Any:
 
 
 def answer(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """What fleetmetrics gives for a call of one of Paddle's functions."""
+    """Answer a call of one of Paddle's functions."""
     function = getattr(functional, name)
     call = inspect.signature(function).bind(*given, **named)
     if type(call.arguments.get("util")) is getattr(sys.modules["paddle.distributed.fleet"], "UtilBase", None):
@@ -151,7 +151,7 @@ def answer(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
 
 
 def answer_of_util(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """What fleetmetrics gives for a call of a method of ``fleet.util``, and Paddle where servers take part."""
+    """Answer a call of a method of ``fleet.util``; leave calls that include servers to Paddle."""
     function = _UTIL_ANSWERS[name]
     call = inspect.signature(function).bind(*given, **named)
     call.apply_defaults()

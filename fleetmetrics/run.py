@@ -4,7 +4,7 @@
     python -m fleetmetrics.run fleetrun --server_num=2 --worker_num=2 train.py --epochs 2
     python -m fleetmetrics.run -m paddle.distributed.launch --nproc_per_node=2 train.py --epochs 2
 
-``--util`` in front means ``patch_fleet(util=True)``: ``fleet.util.all_reduce`` and its like are of all workers, too.
+``--util`` in front means ``patch_fleet(util=True)``: ``fleet.util.all_reduce``, too, then covers all workers.
 
 See `fleetmetrics.patch_fleet`.
 """

@@ -1,12 +1,13 @@
-"""Arrays on their way through the channel: what describes them, the check that all workers agree, and their bytes.
+"""Arrays on their way through the channel: their description, the check that all workers agree, and their bytes.
 
 States of one reduction and dtype lie side by side, so that a program's many states are reduced at once. Integers are
-sent in the narrowest type that holds them all, for counts are mostly small.
+sent in the narrowest type that holds them all, because counts are mostly small.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Tuple, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from fleetmetrics.comm.failures import by_rank, ranks_text, readable
-from fleetmetrics.comm.frames import JOINED, Buffer, joined
+from fleetmetrics.comm.frames import Buffer, joined
 from fleetmetrics.errors import (
     AgreementError,
     CommunicatorError,
@@ -24,32 +25,38 @@ from fleetmetrics.errors import (
     RecordError,
 )
 from fleetmetrics.numbers import REDUCTIONS, combine, combine_alike
-from fleetmetrics.serial import WIDEST, described_array, is_plain, narrowest, size_of
+from fleetmetrics.serial import WIDEST, described_array, is_plain, narrowest_of, size_of
 
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
 _NUMBERS = "biufc"
-#: Below it takes longer to look for the narrowest type than to send the bytes.
+#: Below this size, finding the narrowest type takes longer than sending the bytes.
 _WORTH_NARROWING = 64
 _TYPES: dict[str, np.dtype[Any]] = {**{str(size): np.dtype(f"i{size}") for size in (1, 2, 4, 8)}, "d": np.dtype("f8")}
+_NAMES = {dtype: name.encode() for name, dtype in _TYPES.items()}
 _ALIGNMENT = 8
+#: From this number of workers on, NumPy reads all small payloads at once.
+_MANY = 64
+#: Bytes of a payload that is small.
+_SMALL = 2**16
+_SUMMED = 2**63 // _MANY
 #: A letter on its way outside of a frame is a multiple of this number of bytes.
 LETTER_UNIT = 16
-#: What a layout says of keys in the place of a reduction, and between a reduction and the keys that rows belong to.
+#: A layout has the first text instead of a reduction for keys, and the second between a reduction and its keys.
 _KEYS, _BY = "keys", " by "
 
 
-#: Of one state in a layout: name, reduction, dtype, shape.
+#: One state in a layout: name, reduction, dtype, shape.
 Entry = Tuple[str, str, str, Tuple[int, ...]]
 _Read = TypeVar("_Read")
 _Given = TypeVar("_Given")
 
 
 class Letter(NamedTuple):
-    """What a worker brings to `Communicator.consult`, and what it gets back.
+    """What a worker sends to `Communicator.consult`, and what it gets back.
 
     Args:
         note: a description, fit for JSON; text is the cheapest.
-        payload: bytes; one buffer or a list of them when it is sent, one buffer when it has arrived.
+        payload: bytes; one buffer or a list of buffers to send, one buffer on arrival.
     """
 
     note: Any
@@ -64,11 +71,11 @@ class Block:
     """One state on its way through the channel.
 
     Args:
-        name: how errors call it.
+        name: the name in errors.
         reduction: "sum", "max" or "min".
         array: int64 or float64, of any shape.
-        keys: the name of the `RowKeys` for each of which it has a row, and a last one for all other keys; empty: it has
-            none, and the same shape on every worker.
+        keys: the name of its `RowKeys`: it has a row for each key, and a last row for all other keys; empty: it has no
+            keys, and the same shape on every worker.
 
     Raises:
         InvalidInputError: for another reduction or dtype.
@@ -95,9 +102,9 @@ class Block:
             kind = getattr(array, "dtype", type(array).__name__)
             raise InvalidInputError(f"state {name!r} is {kind}; a state is a NumPy array, int64 or float64.")
         self.name, self.reduction, self.array, self.keys = name, reduction, array, keys
-        #: Whether nobody else holds the array.
+        #: Whether no other object holds the array.
         self.fresh = False
-        #: What a layout says of it; of rows by key it describes one.
+        #: Its description in a layout; for rows by key, that of one row.
         self.entry: Entry = (name, reduction, dtype, array.shape)
         if keys:
             self.entry = (name, f"{reduction}{_BY}{keys}", dtype, array.shape[1:])
@@ -108,9 +115,9 @@ class RowKeys:
     """The keys of a worker for which some blocks have rows; all workers get the union.
 
     Args:
-        name: how errors call them.
+        name: the name in errors.
         array: integers or texts, sorted, each once.
-        limit: how many are kept, the smallest.
+        limit: the number of keys to keep, the smallest.
     """
 
     name: str
@@ -119,7 +126,7 @@ class RowKeys:
 
     @property
     def entry(self) -> Entry:
-        """What a layout says of it."""
+        """Its description in a layout."""
         return self.name, _KEYS, "int64", (self.limit,)
 
 
@@ -145,7 +152,7 @@ def _make_layout(call: str, blocks: tuple[Entry, ...]) -> Layout:
     places: dict[int, tuple[int, int, int]] = {}
     groups: list[tuple[str, str, int, tuple[int, ...]]] = []
     sizes = [int(np.prod(shape, dtype=np.int64)) for *_, shape in blocks]
-    # one large number among the few must not widen the many
+    # one large number in a small state must not widen large states
     kinds = [(how, dtype, size < _WORTH_NARROWING) for (_, how, dtype, _), size in zip(blocks, sizes)]
     for i in sorted(range(len(blocks)), key=kinds.__getitem__):
         reduction, dtype, _ = kinds[i]
@@ -174,12 +181,12 @@ def layout_of(text: str) -> Layout:
 
 
 def describe(call: str, blocks: Sequence[Block | RowKeys]) -> Layout:
-    """Return the layout of a caller's blocks; what has rows by key is described by one row."""
+    """Return the layout of a caller's blocks; a block with rows by key is described by one row."""
     return _make_layout(call, tuple([block.entry for block in blocks]))
 
 
 def with_rows(layout: Layout, keys: Mapping[str, int]) -> Layout:
-    """The layout without its keys, and how many keys there are: what has rows by key has one more."""
+    """The layout without its keys, and the number of keys: a block with rows by key has one more row."""
     found = []
     for name, how, dtype, shape in zip(layout.names, layout.reductions, layout.dtypes, layout.shapes):
         reduction, by, of = how.partition(_BY)
@@ -191,10 +198,10 @@ def with_rows(layout: Layout, keys: Mapping[str, int]) -> Layout:
 # Bytes
 
 
-def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read]) -> list[_Read]:
-    """Read what the workers have sent, and say whose cannot be read."""
+def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read], first: int = 0) -> list[_Read]:
+    """Read the letters of the workers, from this rank on, and name the worker whose letter cannot be read."""
     found = []
-    for rank, one in enumerate(given):
+    for rank, one in enumerate(given, first):
         try:
             found.append(read(one))
         except RecordError as error:
@@ -210,17 +217,8 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read]) -> list[
     return found
 
 
-def narrowed(array: np.ndarray) -> tuple[str, Buffer]:
-    """The bytes of a flat array, integers in the narrowest type that holds them, and the type's name."""
-    few = array.size < _WORTH_NARROWING
-    if array.dtype.kind == "i":
-        array = array if few else narrowest(array)
-    name = "d" if array.dtype.kind == "f" else str(array.itemsize)
-    return name, array.tobytes() if few else np.ascontiguousarray(array).data.cast("B")
-
-
 def _type_of(name: str, dtype: Any) -> np.dtype[Any]:
-    """The type that `narrowed` names; ValueError if no state of this dtype is sent so: a cast would change numbers."""
+    """The type that `packed` names; ValueError if no state of this dtype is sent so: a cast would change numbers."""
     found = _TYPES[name]
     if (found.kind == "f") != (dtype == "float64"):
         raise ValueError(f"{name!r} numbers, where the state is {dtype}")
@@ -229,42 +227,57 @@ def _type_of(name: str, dtype: Any) -> np.dtype[Any]:
 
 def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Combine arrays of the workers, narrow or not, as `numbers.combine` does."""
-    sizes = [part.itemsize for part in parts]
-    if reduction == "sum" and max(sizes) < 8:  # no sum of these is too large
+    sizes = {part.itemsize for part in parts}
+    if sizes == {8}:
+        return combine_alike(reduction, parts)
+    if reduction == "sum" and 8 not in sizes:  # no sum of these is too large
         total = parts[0].astype(np.int32 if max(sizes) <= 2 and len(parts) <= 2**16 else np.int64)
         for part in parts[1:]:
             np.add(total, part, out=total)
         return total
-    return combine_alike(reduction, [part if part.itemsize == 8 else part.astype(np.int64) for part in parts])
+    return combine_alike(reduction, [part.astype(np.int64, copy=False) for part in parts])
 
 
 def pack(layout: Layout, arrays: Sequence[np.ndarray]) -> list[Buffer]:
     """Return the bytes of the blocks' arrays."""
-    parts = [[arrays[i] for i in members] for *_, members in layout.groups]
-    return packed([part[0].reshape(-1) if len(part) == 1 else np.concatenate(part, axis=None) for part in parts])
+    return _written([[arrays[i] for i in members] for *_, members in layout.groups])
 
 
 def packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
-    """The bytes of flat arrays, for `read_packed`; integers are narrow."""
-    names = ""
+    """The bytes of flat arrays, for `read_packed`, after the names of their types; integers are narrow."""
+    return _written([[array] for array in groups])
+
+
+def _written(groups: Sequence[Sequence[np.ndarray]]) -> list[Buffer]:
+    """`packed` for groups whose members are still separate: cast large ones one by one, without joining them first."""
+    names = b""
     parts: list[Buffer] = [b""]
-    for group in groups:
-        name, data = narrowed(group)
-        names += name
-        parts.append(data)
-        if len(data) % _ALIGNMENT:
-            parts.append(bytes(-len(data) % _ALIGNMENT))
-    parts[0] = names.encode() + bytes(-len(names) % _ALIGNMENT)
-    return [b"".join(parts)] if sum(map(len, parts)) <= JOINED else parts
+    for members in groups:
+        size = members[0].size
+        if len(members) > 1:
+            size = sum([array.size for array in members])
+            members = members if size >= _WORTH_NARROWING * len(members) else [np.concatenate(members, axis=None)]
+        dtype = members[0].dtype
+        if size >= _WORTH_NARROWING and dtype.kind == "i":
+            dtype = narrowest_of(members)
+        names += _NAMES[dtype]
+        if size < _WORTH_NARROWING:
+            parts.append(members[0].tobytes())
+        else:
+            parts += [np.ascontiguousarray(array, dtype).data.cast("B") for array in members]
+        if size * dtype.itemsize % _ALIGNMENT:
+            parts.append(bytes(-size * dtype.itemsize % _ALIGNMENT))
+    parts[0] = names + bytes(-len(names) % _ALIGNMENT)
+    return parts
 
 
 def read_packed(kinds: tuple[tuple[int, Any], ...], payload: Buffer) -> list[np.ndarray]:
-    """The flat arrays whose sizes and dtypes these are, maybe narrow still; ValueError if it was not them."""
+    """The flat arrays of these sizes and dtypes, possibly still narrow; ValueError if the bytes hold others."""
     return _reader_of(kinds)(payload)
 
 
 def _reader_of(kinds: tuple[tuple[int, Any], ...]) -> Callable[[Buffer], list[np.ndarray]]:
-    """`read_packed` of many payloads; mostly all name the same types, whose places are found once."""
+    """`read_packed` for many payloads; most name the same types, whose places are found once."""
     known: dict[bytes, Any] = {}
 
     def read(payload: Buffer) -> list[np.ndarray]:
@@ -284,7 +297,7 @@ def _reader_of(kinds: tuple[tuple[int, Any], ...]) -> Callable[[Buffer], list[np
 
 @functools.lru_cache(maxsize=256)
 def _places(kinds: tuple[tuple[int, Any], ...], types: bytes) -> tuple[tuple[tuple[np.dtype[Any], int, int], ...], int]:
-    """Of each flat array whose type is named so: dtype, size, first byte; and how many bytes there are."""
+    """For each flat array with these type names: dtype, size, first byte; and the number of all bytes."""
     start, found = len(kinds) + -len(kinds) % _ALIGNMENT, []
     for name, (count, kind) in zip(types.decode(), kinds):
         dtype = _type_of(name, kind)
@@ -304,15 +317,16 @@ def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
     return [groups[group][start:end].reshape(shape) for (group, start, end), shape in zip(layout.places, layout.shapes)]
 
 
-def reduced(layouts: list[Layout], agreed: Layout, payloads: Sequence[Any]) -> list[Buffer]:
-    """Reduce the workers' blocks."""
-    if layouts.count(agreed) == len(layouts):  # they are kept by their text, so that equal ones are one
-        found = read_each(payloads, _reader_of(agreed.kinds))
+def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) -> list[Buffer]:
+    """Reduce the workers' blocks, of which one layout describes all, or one each."""
+    if layouts.count(agreed) == len(layouts):
+        found = _columns(agreed, payloads)
         try:
-            return packed([combined(how, parts) for (how, *_), parts in zip(agreed.groups, zip(*found))])
+            return packed([combined(how, parts) for (how, *_), parts in zip(agreed.groups, found)])
         except IntegerOverflowError:
             pass  # the way below says in which state
-    columns = zip(*read_each(zip(layouts, payloads), lambda both: unpack(*both)))
+    each = layouts if len(layouts) > 1 else itertools.repeat(agreed)
+    columns = zip(*read_each(zip(each, payloads), lambda both: unpack(*both)))
     blocks = []
     for name, reduction, dtype, column in zip(agreed.names, agreed.reductions, agreed.dtypes, columns):
         try:
@@ -320,6 +334,49 @@ def reduced(layouts: list[Layout], agreed: Layout, payloads: Sequence[Any]) -> l
         except IntegerOverflowError as error:
             raise IntegerOverflowError(f"{agreed.call}, state {name!r}: {error}") from None
     return pack(agreed, blocks)
+
+
+def _columns(agreed: Layout, payloads: Sequence[Buffer]) -> list[list[np.ndarray]]:
+    """For each group the arrays of all workers; if many send little data, narrow integers that are already summed."""
+    found: list[list[np.ndarray]] = [[] for _ in agreed.groups]
+    read, few = _reader_of(agreed.kinds), len(payloads) < _MANY
+    for start in range(0, len(payloads), _MANY):
+        some = payloads[start : start + _MANY]
+        parts = None if few else _side_by_side(agreed, some)
+        if parts is None:
+            parts = [list(column) for column in zip(*read_each(some, read, start))]
+        for column, part in zip(found, parts):
+            column += part
+    return found
+
+
+def _side_by_side(agreed: Layout, payloads: Sequence[Buffer]) -> list[list[np.ndarray]] | None:
+    """`_columns` for small payloads of the same types, and so of one size; None for others.
+
+    NumPy reads them as the rows of one table, which fits into the processor's cache.
+    """
+    size, types = len(payloads[0]), bytes(payloads[0][: len(agreed.kinds)])
+    if size > _SMALL or any([len(one) != size or one[: len(types)] != types for one in payloads]):
+        return None
+    places, whole = _places(agreed.kinds, types)
+    if whole != size:
+        return None
+    table = np.frombuffer(b"".join(payloads), np.uint8).reshape(-1, size)
+    return [
+        _folded(how, table[:, start : start + count * dtype.itemsize].view(dtype))
+        for (how, *_), (dtype, count, start) in zip(agreed.groups, places)
+    ]
+
+
+def _folded(reduction: str, rows: np.ndarray) -> list[np.ndarray]:
+    """A few arrays with the same sum, or extreme, as these rows: one array of integers if no sum may be too large."""
+    if rows.dtype.kind == "f" or not rows.size:
+        return list(rows)
+    if reduction != "sum":
+        return [rows.max(axis=0) if reduction == "max" else rows.min(axis=0)]
+    if rows.dtype.itemsize == 8 and not -_SUMMED < int(rows.min()) <= int(rows.max()) < _SUMMED:
+        return list(rows)
+    return [rows.sum(axis=0, dtype=np.int32 if rows.dtype.itemsize <= 2 else np.int64)]
 
 
 def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:
@@ -330,7 +387,7 @@ def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:
 
 
 def divided(letter: Letter, number: int) -> list[Letter]:
-    """The letters that a letter is made of, if its note has their notes and sizes; else ValueError."""
+    """The letters inside a letter whose note has their notes and sizes; otherwise ValueError."""
     notes, sizes = zip(*letter.note)
     if len(notes) != number:
         raise ValueError(f"{len(notes)} parts, where there are {number}")
@@ -347,7 +404,7 @@ def written(letter: Letter) -> list[Buffer]:
 
 
 def letter_in(data: Buffer) -> Letter:
-    """The letter that was written, its payload a view that may be written to; ValueError for anything else."""
+    """The letter in these bytes, with a writable view as payload; ValueError for anything else."""
     given = np.frombuffer(data if isinstance(data, memoryview) else bytearray(data), np.uint8)
     note, payload = given[:LETTER_UNIT].view(np.int64).tolist()
     start = LETTER_UNIT + note + -note % LETTER_UNIT
@@ -360,14 +417,12 @@ def letter_in(data: Buffer) -> Letter:
 
 
 def layouts_of(notes: Sequence[Any]) -> list[Layout]:
-    """The layouts that the workers' notes describe; mostly all are one, which is read once."""
-    if notes.count(notes[0]) == len(notes):
-        return read_each(notes[:1], layout_of) * len(notes)
-    return read_each(notes, layout_of)
+    """The layouts that the workers' notes describe: one, where all notes are equal, as they mostly are."""
+    return read_each(notes[:1] if notes.count(notes[0]) == len(notes) else notes, layout_of)
 
 
-def agree(layouts: list[Layout]) -> Layout:
-    """Check that all workers call the same, up to a dtype that NumPy promotes."""
+def agree(layouts: Sequence[Layout]) -> Layout:
+    """Check that the calls of all workers agree, except for dtypes that NumPy promotes."""
     first = layouts[0]
     if layouts.count(first) == len(layouts):
         return first
@@ -392,7 +447,7 @@ def _difference(layouts: Sequence[Layout]) -> str:
 
 
 def answered(decide: Decide, number: int, calls: Sequence[str], letters: Sequence[Letter]) -> Letter:
-    """What rank 0 makes of the letters; an `AgreementError` says at which exchange the workers disagree."""
+    """Merge the letters on rank 0; an `AgreementError` names the exchange in which workers disagree."""
     try:
         notes = [letter.note for letter in letters]
         if len(set(calls)) > 1 or len({isinstance(note, str) for note in notes if note is not None}) > 1:
@@ -404,7 +459,7 @@ def answered(decide: Decide, number: int, calls: Sequence[str], letters: Sequenc
 
 
 def spoken(call: str, note: Any) -> str:
-    """Say what a worker calls, for an error: with the states if the note describes them."""
+    """Describe a worker's call, for an error: with the states if the note describes them."""
     try:
         return _signature(layout_of(note))
     except (TypeError, ValueError, RecursionError):
@@ -453,6 +508,6 @@ def join(source: int | None, parts: Sequence[tuple[str, Sequence[int]]]) -> tupl
     if len({(len(shape), tuple(shape[1:])) for _, shape in parts}) > 1:
         what = by_rank(f"shape {list(shape)}" for _, shape in parts)
         raise AgreementError(f"the workers gather arrays that differ beyond the first axis: {what}.")
-    # how wide the texts are that do not come is nothing but a word
+    # only the header gives the width of texts that never come
     heard = [dtype for dtype, size in zip(dtypes, sizes) if size or dtype.kind in _NUMBERS] or dtypes[:1]
     return functools.reduce(np.promote_types, heard).str, sizes

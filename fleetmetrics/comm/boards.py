@@ -1,9 +1,9 @@
-"""How workers that wait for each other in different groups find that out.
+"""Detection of workers that wait for each other in different groups.
 
 Workers that name different ranks for one group, or call groups in another order, would wait until the deadline, each in
-a group of its own. So a worker that leads a group, and has waited for a while, listens at a place that follows from
-its job and its rank alone: its board. Others that wait look at the boards of lower ranks, since one of them leads
-every group that could wait for them. Each tells the other what it waits for; if neither can go on, both raise.
+a different group. So a worker that leads a group, and has waited for a while, listens at a place that follows from its
+job and its rank alone: its board. Other waiting workers look at the boards of lower ranks, since one of them leads
+every group that could wait for them. The two exchange what they wait for; if neither can go on, both raise.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["Board", "Notice", "Search"]
 
 #: The errors of a peer that has ended, or whose words cannot be read.
 _UNREADABLE = (Lost, ValueError, TypeError, OverflowError, RecursionError)
-#: When a worker looks for the first time, and how long it waits between two looks at most.
+#: Seconds until a worker's first look, and at most between two looks.
 _FIRST_SECONDS, _PAUSE_SECONDS = 0.5, 30.0
-#: For one board, and for all boards at one look.
+#: Seconds for one board, and for all boards of one look.
 _STEP_SECONDS, _LOOK_SECONDS = 0.2, 0.5
-#: At how many places a board may be, and how many boards are looked at.
+#: The number of places where a board may be, and of boards to look at.
 _PLACES, _BOARDS = 2, 64
 
 
@@ -49,21 +49,21 @@ class Notice(NamedTuple):
 
 
 def _read(frame: Frame) -> tuple[Notice, str]:
-    """What another worker waits for, and the verdict; one of `_UNREADABLE` if it makes no sense."""
+    """What another worker waits for, and the verdict; raises one of `_UNREADABLE` for invalid bytes."""
     rank, ranks, label, channel, call, alone, verdict = json.loads(frame.header)
     notice = Notice(int(rank), tuple(map(int, ranks)), readable(str(label)), int(channel), int(call), bool(alone))
     return notice, readable(str(verdict))
 
 
 class Board(Door):
-    """Where the first rank of a group says what it waits for.
+    """The place where the first rank of a group publishes what it waits for.
 
     Args:
         job: the group.
         key: of the job.
-        poll: tells of those who come.
+        poll: reports connections.
         mine: what this worker waits for.
-        judge: says why it and another worker can never go on, or "".
+        judge: returns the reason why it and another worker can never go on, or "".
     """
 
     def __init__(self, job: Job, key: Key, poll: Poll, mine: Notice, judge: Callable[[Notice], str]) -> None:
@@ -72,12 +72,12 @@ class Board(Door):
         self._streams: dict[int, Stream] = {}
 
     def open(self, end: float) -> None:
-        """Listen, if one of the places is free."""
+        """Listen at the first free place, if there is one."""
         with contextlib.suppress(NoChannelError, NotFound):
             super().open(end)
 
     def hear(self, descriptor: int) -> tuple[Notice, str] | None:
-        """Do what an event asks for; return what a worker has said, and what it was told."""
+        """Handle an event; return what a worker has sent, and the answer to it."""
         stream = self._streams.get(descriptor)
         if stream is None:
             guest = self.handle(descriptor)
@@ -125,13 +125,13 @@ class Board(Door):
 
 
 class Search:
-    """What a worker that waits in a group finds out of others that wait in another one.
+    """A waiting worker's search for workers that wait in another group.
 
     Args:
         job: the group.
         key: of the job.
         mine: what this worker waits for.
-        called: how many exchanges of a channel of another group of this job this process has begun.
+        called: returns the number of exchanges that this process has begun on a channel of another group of this job.
         poll: of rank 0 of the group, which has a board; None: of another one.
     """
 
@@ -171,19 +171,19 @@ class Search:
         self.next = time.monotonic() + self._pause
 
     def hear(self, descriptor: int) -> None:
-        """Do what an event of the board asks for; raises as `look`."""
+        """Handle an event of the board; raises like `look`."""
         said = None if self._board is None else self._board.hear(descriptor)
         if said is not None:
             self._note(*said)
 
     def close(self) -> None:
-        """Take the board away."""
+        """Close the board."""
         if self._board is not None:
             self._board.close()
 
     @property
     def words(self) -> str:
-        """What an error says of those that wait in another group."""
+        """The words of an error about workers that wait in another group."""
         if not self._found:
             return ""
         texts = [f"rank {each.rank} waits at {each.label}" for each in self._found.values()]
@@ -196,10 +196,10 @@ class Search:
             raise AgreementError(verdict)
 
     def _judge(self, other: Notice) -> str:
-        """Why this worker, which leads its group, and another can never go on; "" if they may.
+        """The reason why this worker, which leads its group, and another one can never go on; "" if they may.
 
-        Another thread of one of them could still come to the other's group, and so could this one, if it has had the
-        answer of the exchange in which the other is: then they only wait.
+        They may go on if another thread of one of them could still come to the other's group, or if this worker has
+        already received the answer of the other's exchange.
         """
         mine = self._mine
         apart = other.ranks != mine.ranks and other.rank in self.missing and mine.rank in (other.ranks or (mine.rank,))
@@ -213,7 +213,7 @@ class Search:
         )
 
     def _ask(self, rank: int, end: float) -> tuple[Notice, str] | None:
-        """What a worker says on its board, and its verdict; None if it has no board."""
+        """The notice on a worker's board, and its verdict; None if it has no board."""
         job = self._job.board_of(rank)
         try:
             places = job.candidates()[:_PLACES]

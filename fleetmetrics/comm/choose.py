@@ -1,4 +1,4 @@
-"""Which communicator a metric uses: by its name, after MMEval's distributed backends, or when the caller names none."""
+"""Choose a metric's communicator: by name, after MMEval's distributed backends, or automatically."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class LocalCommunicator(Communicator):
-    """The communicator of a job with one worker: checks its arguments as the others do, and gives copies back.
+    """The communicator of a job with one worker. It checks its arguments like the others, and returns copies.
 
     Examples:
         >>> with LocalCommunicator() as comm:
@@ -82,16 +82,16 @@ _by_util: weakref.WeakKeyDictionary[Any, UtilCommunicator] = weakref.WeakKeyDict
 
 
 def get_communicator() -> Communicator:
-    """Return the communicator of this process: the one that was set, else the one of the launcher's job.
+    """Return the communicator of this process: the one that was set, otherwise that of the launcher's job.
 
     Returns:
-        The same communicator at every call: its own if ``set_communicator`` set one, a
-        `LocalCommunicator` where the environment speaks of one worker, else a `SocketCommunicator`.
+        The same communicator at every call: that of ``set_communicator`` if set, a `LocalCommunicator` if the
+        environment names one worker, otherwise a `SocketCommunicator`.
 
     Raises:
-        NoChannelError: if there are several workers, and no way to reach them.
-        ServerProcessError: in a parameter server.
-        InvalidInputError: if the launcher's environment is malformed.
+        NoChannelError: there are several workers, and no way to reach them.
+        ServerProcessError: this process is a parameter server.
+        InvalidInputError: the launcher's environment is malformed.
 
     Examples:
         >>> get_communicator().world_size
@@ -101,7 +101,7 @@ def get_communicator() -> Communicator:
 
 
 def automatic_communicator() -> Communicator:
-    """Return the communicator of the launcher's job, whatever ``set_communicator`` has set.
+    """Return the communicator of the launcher's job; ignore ``set_communicator``.
 
     Raises:
         NoChannelError, ServerProcessError, InvalidInputError: as `get_communicator`.
@@ -119,7 +119,7 @@ def automatic_communicator() -> Communicator:
 
 
 def engine_asked() -> str:
-    """The engine that FLEETMETRICS_ENGINE names, or ""; raises `InvalidInputError` if there is none of this name."""
+    """The engine that FLEETMETRICS_ENGINE names, or ""; raises `InvalidInputError` for an unknown name."""
     name = os.environ.get("FLEETMETRICS_ENGINE", "").strip()
     if name in ("", "mpi"):
         return name
@@ -130,7 +130,7 @@ def engine_asked() -> str:
 
 
 def _engine() -> Communicator:
-    """The communicator of MPI, where FLEETMETRICS_ENGINE asks for it."""
+    """The communicator of MPI, if FLEETMETRICS_ENGINE asks for it."""
     refuse_server(os.environ)
     try:
         return get_dist_backend("mpi4py")
@@ -145,7 +145,7 @@ class set_communicator:
         communicator: any `Communicator`, or None for the automatic choice.
 
     Raises:
-        InvalidInputError: if it is something else.
+        InvalidInputError: ``communicator`` is anything else.
 
     Examples:
         >>> with set_communicator(LocalCommunicator()) as comm:
@@ -170,7 +170,7 @@ class set_communicator:
 
 
 def checked_communicator(communicator: Any) -> Communicator:
-    """The communicator, if it is one."""
+    """Check that this is a communicator, and return it."""
     if isinstance(communicator, Communicator):
         return communicator
     raise InvalidInputError(
@@ -181,10 +181,10 @@ def checked_communicator(communicator: Any) -> Communicator:
 def channel_of(
     communicator: Any = None, util: Any = None, trouble: BaseException | None = None, group: Any = None
 ) -> tuple[Communicator, BaseException | None]:
-    """The communicator of a call, and the call's trouble.
+    """The communicator of a call, and any trouble of the call.
 
     A wrong ``communicator`` or ``util`` becomes the call's trouble, since the other workers wait on the job's channel
-    and must hear of it. A wrong ``group`` is raised at once: there is no telling which workers wait.
+    and must get the error. A wrong ``group`` raises at once: the waiting workers are unknown.
     """
     try:
         channel = communicator_for(util) if communicator is None else checked_communicator(communicator)
@@ -204,7 +204,7 @@ def communicator_for(util: Any = None) -> Communicator:
         A communicator, the same one for the same object.
 
     Raises:
-        InvalidInputError: if it is neither.
+        InvalidInputError: ``util`` is none of these.
         NoChannelError, ServerProcessError: as `get_communicator`.
 
     Examples:
@@ -219,7 +219,7 @@ def communicator_for(util: Any = None) -> Communicator:
         if util not in _by_util:
             _by_util[util] = UtilCommunicator(util)
         return _by_util[util]
-    except TypeError:  # an object that cannot be hashed or weakly referred to
+    except TypeError:  # an object that has no hash or takes no weak reference
         return UtilCommunicator(util)
 
 
@@ -235,7 +235,7 @@ def _mpi4py() -> Communicator:
     return MPICommunicator()
 
 
-#: Two are made once; the others know themselves which one is in force.
+#: Two backends are created once; the others find the current communicator themselves.
 _BACKENDS: dict[str, Callable[[], Communicator]] = {
     "auto": get_communicator,
     "non_dist": functools.lru_cache(maxsize=None)(LocalCommunicator),
@@ -243,7 +243,7 @@ _BACKENDS: dict[str, Callable[[], Communicator]] = {
     "fleet_util": _fleet_util,
     "mpi4py": functools.lru_cache(maxsize=None)(_mpi4py),
 }
-#: Names of MMEval's for the workers of its job, by whatever library they speak to each other there.
+#: MMEval's names for the workers of a job, by the library that connects them.
 _OF_MMEVAL = ("oneflow", "tf_horovod", "torch_cpu", "torch_cuda")
 _default = "auto"
 
@@ -254,8 +254,8 @@ def list_all_backends() -> list[str]:
     Returns:
         "auto": what `get_communicator` returns. "non_dist": this process alone. "paddle_dist": the workers of the
         job that Paddle's launcher started. "fleet_util": those behind ``fleet.util``. "mpi4py": those that
-        ``mpirun`` started, with the extra ``fleetmetrics[mpi]``. Where one of them is asked for, MMEval's "torch_cpu",
-        "torch_cuda", "tf_horovod" and "oneflow" are taken too, for "auto".
+        ``mpirun`` started, with the extra ``fleetmetrics[mpi]``. As arguments, MMEval's "torch_cpu",
+        "torch_cuda", "tf_horovod" and "oneflow" are accepted too, as "auto".
 
     Examples:
         >>> list_all_backends()
@@ -268,8 +268,8 @@ def set_default_dist_backend(dist_backend: str) -> None:
     """Choose the communicator of every `BaseMetric` that names none.
 
     Args:
-        dist_backend: a name, see `list_all_backends`. The first one is "auto", and not MMEval's "non_dist": a metric
-            is never local in silence.
+        dist_backend: a name, see `list_all_backends`. The initial one is "auto", not MMEval's "non_dist": a metric
+            is never silently local.
 
     Raises:
         UnknownNameError: an AssertionError too; for another name.
@@ -289,8 +289,8 @@ def get_dist_backend(dist_backend: str | None = None) -> Communicator:
 
     Raises:
         UnknownNameError: an AssertionError too; for another name.
-        NoChannelError: if the workers cannot be reached.
-        ImportError: if what it needs is not installed.
+        NoChannelError: the workers cannot be reached.
+        ImportError: a library that it needs is not installed.
 
     Examples:
         >>> get_dist_backend("non_dist").world_size

@@ -1,4 +1,4 @@
-"""What every communicator can do: all of it is made of one operation, to consult rank 0."""
+"""The base of communicators: every operation is built on one, to consult rank 0."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from fleetmetrics.numbers import widen
 
 __all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter"]
 
-# Measured: larger chunks outgrow the sockets' buffers and the cache, and take longer per byte.
+# Measured: larger chunks exceed the sockets' buffers and the cache, and take longer per byte.
 CHUNK_BYTES = 2**19
 _Self = TypeVar("_Self", bound="Communicator")
 _T = TypeVar("_T")
+_Found = TypeVar("_Found")
 
 
 class Communicator:
@@ -33,15 +34,15 @@ class Communicator:
     Every operation is collective: each worker of the job calls the same one in the same order. All of them get
     the same result, or all raise the same error before the deadline: `AgreementError` if the workers' calls differ,
     `DeadlineError` if one does not arrive in time, `CommunicatorError` if the channel is broken. ``timeout`` is in
-    seconds; None: FLEETMETRICS_TIMEOUT, else half an hour. Threads of a worker take turns, in the order in which they
-    come; if that differs by worker, so do their calls.
+    seconds; None: FLEETMETRICS_TIMEOUT, else half an hour. Threads of a worker take turns in the order of their
+    arrival; if that differs by worker, their calls differ, too.
     """
 
     rank: int
     world_size: int
-    #: Whether the others have proved who they are; only then may they send pickles.
+    #: Whether the workers have proved their identity; only then may they send pickles.
     authenticated: bool = False
-    #: Whether `shuffle` takes a direct way, and not that through rank 0.
+    #: Whether `shuffle` sends directly, not through rank 0.
     spreads: bool = False
 
     def consult(
@@ -54,23 +55,23 @@ class Communicator:
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> Letter:
-        """Bring something to rank 0, and hear what it makes of everybody's.
+        """Send a letter to rank 0, and get its answer to the letters of all workers.
 
-        Only rank 0 gets to see what the others bring.
+        Only rank 0 sees the others' letters.
 
         Args:
-            call: what is done, the same on every worker; errors quote it.
-            decide: makes the answer from the workers' letters; looked at on rank 0 only.
+            call: the name of the call, the same on every worker; errors quote it.
+            decide: computes the answer from the workers' letters; runs on rank 0 only.
             note: a description, fit for JSON.
             payload: bytes, in one buffer or several.
-            trouble: what went wrong here before; then every worker raises it.
+            trouble: an earlier error on this worker; every worker then raises it.
             timeout: seconds to wait.
 
         Returns:
             The answer, the same on every worker.
 
         Raises:
-            FleetMetricsError: the trouble of a worker, or what ``decide`` raised on rank 0.
+            FleetMetricsError: a worker's trouble, or the error of ``decide`` on rank 0.
 
         Examples:
             >>> from fleetmetrics import LocalCommunicator
@@ -83,23 +84,23 @@ class Communicator:
     def _consult(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
-        raise NotImplementedError(f"{type(self).__name__} has no consult, by which the workers reach each other")
+        raise NotImplementedError(f"{type(self).__name__} has no consult, which connects the workers")
 
     def among(self, group: Any) -> Communicator:
-        """The channel of some of the workers: theirs alone, whatever the others do in the meantime.
+        """Return the channel of some of the workers, independent of the others.
 
         Args:
             group: a ``Group`` of Paddle's; a list of ranks, this worker's among them;
-                ``fleet.get_hybrid_communicate_group()`` for the workers that see other samples than this one, those
-                along its data and sharding axes; or None for all workers.
+                ``fleet.get_hybrid_communicate_group()`` for the workers with other samples than this one, along
+                its data and sharding axes; or None for all workers.
 
         Returns:
             The same communicator for the same workers: ``rank`` and ``world_size`` are the place in the group and its
             size. Errors name the workers by their ranks in the job.
 
         Raises:
-            InvalidInputError: if it is no such group, or without this worker; nothing is sent then.
-            NoChannelError: if nothing says on which machine the first rank of the group is.
+            InvalidInputError: ``group`` is not such a group, or lacks this worker; nothing has been sent.
+            NoChannelError: the machine of the group's first rank is unknown.
 
         Examples:
             >>> from fleetmetrics import LocalCommunicator
@@ -117,17 +118,31 @@ class Communicator:
         )
 
     def together(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
-        """Run a function whose exchanges belong together: those of other threads of this worker wait for its end.
+        """Run a function whose exchanges belong together: other threads of this worker wait for its end.
 
         Args:
-            work: makes the exchanges.
-            deadline: until when to wait for the other threads.
-            call: what is done; errors quote it.
+            work: calls the exchanges.
+            deadline: limits the wait for the other threads.
+            call: the name of the call; errors quote it.
 
-        Returns:
-            What the function returns.
+        Returns: The result of the function.
         """
         return work()
+
+    def evaluated(
+        self, exchanges: Callable[[], _Found], formula: Callable[[_Found], _T], deadline: Deadline, call: str
+    ) -> _T:
+        """Run exchanges that belong together, and a function of their outcome.
+
+        Args:
+            exchanges: as ``work`` of `together`.
+            formula: takes what the exchanges return; other threads may make exchanges in the meantime.
+            deadline: as for `together`.
+            call: as for `together`.
+
+        Returns: The result of the formula.
+        """
+        return formula(self.together(exchanges, deadline, call))
 
     def reduce(
         self,
@@ -137,17 +152,17 @@ class Communicator:
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> list[np.ndarray]:
-        """Reduce many states in one exchange; what is large follows piece by piece.
+        """Reduce many states in one exchange; large ones follow piece by piece.
 
         Args:
-            call: what is computed, the same on every worker; errors quote it.
+            call: the name of the call, the same on every worker; errors quote it.
             blocks: the states, and the keys of those that have rows by key; names, reductions and shapes must be the
                 same on every worker, the keys need not.
-            trouble: what went wrong here before the exchange; then every worker raises it.
+            trouble: an earlier error on this worker; every worker then raises it.
             timeout: seconds to wait.
 
         Returns:
-            New arrays in the order of the blocks, float64 where any worker's block is; for keys those of all workers.
+            New arrays in the order of the blocks, float64 if any worker's block is; for keys, the keys of all workers.
 
         Raises:
             AgreementError: also if some workers' keys are integers, and others' texts.
@@ -156,7 +171,7 @@ class Communicator:
         deadline, trouble = began(timeout, trouble)
         try:
             layout, arrays = wire.describe(call, blocks), [block.array for block in blocks]
-        except Exception as error:  # the others must hear of it, whatever it is
+        except Exception as error:  # the others must get any error
             layout, arrays, trouble = wire.describe(call, ()), [], trouble or error
         if layout.by_key:
             by_key = ByKey(call, layout, blocks, CHUNK_BYTES)
@@ -181,7 +196,7 @@ class Communicator:
     def _reduce_by_key(
         self, call: str, by_key: ByKey, deadline: Deadline, trouble: BaseException | None
     ) -> list[np.ndarray]:
-        """Reduce states of which some have rows by key, whose keys go ahead; all in one exchange if none is large."""
+        """Reduce states, some with rows by key; keys go first, and all states go in one exchange if none is large."""
         told = self.consult(call, by_key.decide, *by_key.letter(), timeout=deadline.left, trouble=trouble)
         [(states, slabs)] = read_each([told], by_key.hear)
         if slabs:
@@ -206,13 +221,13 @@ class Communicator:
         Args:
             array: numbers, booleans, or bytes or text of fixed width; lengths of the first axis may differ by rank.
             timeout: seconds to wait.
-            trouble: what went wrong here before; then every worker raises it.
+            trouble: an earlier error on this worker; every worker then raises it.
 
         Returns:
             The arrays by rank, of one dtype: the one to which NumPy promotes the workers' dtypes.
 
         Raises:
-            AgreementError: if the dtypes have nothing in common, or the shapes beyond the first axis differ.
+            AgreementError: the dtypes have no common type, or the shapes differ beyond the first axis.
         """
         return self._gather("all_gather", array, None, timeout, trouble)
 
@@ -220,7 +235,7 @@ class Communicator:
         """Give one worker's array to every worker.
 
         Args:
-            array: what to send; looked at on the source only.
+            array: the array to send; read on the source only.
             source: the rank that sends.
             timeout: seconds to wait.
 
@@ -228,7 +243,7 @@ class Communicator:
             A new array.
 
         Raises:
-            InvalidInputError: if source is no rank.
+            InvalidInputError: source is not a rank.
             AgreementError: if the workers name different sources.
         """
         return self._gather("broadcast", array, source, timeout)[source]
@@ -286,7 +301,7 @@ class Communicator:
             parts = read_each(zip(letters, sizes), lambda each: cut(each[0].payload, each[1])[0])
             return Letter(None, [part.data for part in parts])
 
-        results = [bytearray() for _ in sizes]  # they grow with what comes: a size is nothing but a word
+        results = [bytearray() for _ in sizes]  # they grow with the arriving bytes: a size may be wrong
         for start in range(0, max(sizes), CHUNK_BYTES):
             told = self.consult(call, decide, payload=data[start : start + CHUNK_BYTES], timeout=deadline.left)
             for result, part in zip(results, read_each([told], lambda told: cut(told.payload, *sizes))[0]):
@@ -301,7 +316,7 @@ class Communicator:
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> list[Letter]:
-        """Give each worker what every worker has for it, here through rank 0; raises as ``consult``.
+        """Give each worker the letters of every worker for it, here through rank 0; raises like ``consult``.
 
         Args:
             call: as in ``consult``.
@@ -370,19 +385,19 @@ class Communicator:
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> list[np.ndarray]:
-        """Reduce states that are made here: a worker that cannot make its own still takes part, with its error.
+        """Reduce the states that a function returns: a worker whose function fails still takes part, with its error.
 
         Args:
-            call: as in ``reduce``, also for what is returned and raised.
-            make: returns the states; whatever it raises is raised on every worker.
+            call: as in ``reduce``, like the result and the errors.
+            make: returns the states; every worker raises its error.
             timeout: seconds to wait.
-            trouble: what went wrong here before; then nothing is made, and every worker raises it.
+            trouble: an earlier error on this worker; ``make`` is then not called, and every worker raises it.
         """
         blocks: Sequence[Block | RowKeys] = []
         try:
             if trouble is None:
                 blocks = make()
-        except Exception as error:  # the others must hear of it, whatever it is
+        except Exception as error:  # the others must get any error
             trouble = error
         return self.reduce(call, blocks, timeout=timeout, trouble=trouble)
 
@@ -395,9 +410,9 @@ class Communicator:
         """Give every worker's object to every worker.
 
         Args:
-            obj: None, numbers, texts, arrays, and lists, tuples and dicts of them; with allow_pickle whatever can be
-                pickled, if the workers have proved who they are.
-            allow_pickle: whether what has no array form may be pickled; the same on every worker.
+            obj: None, numbers, texts, arrays, and lists, tuples and dicts of them; with allow_pickle, anything
+                that can be pickled, if the workers have proved their identity.
+            allow_pickle: whether to pickle objects without an array form; the same on every worker.
             timeout: seconds to wait.
 
         Returns:
@@ -419,7 +434,7 @@ class Communicator:
         """Give one worker's object to every worker.
 
         Args:
-            obj: as for `all_gather_object`; looked at on the source only.
+            obj: as for `all_gather_object`; read on the source only.
             src: the rank that sends.
             allow_pickle: as for `all_gather_object`.
             timeout: seconds to wait.
@@ -428,7 +443,7 @@ class Communicator:
             The object.
 
         Raises:
-            InvalidInputError: if src is no rank.
+            InvalidInputError: src is not a rank.
             RecordError: as for `all_gather_object`.
         """
         return self._exchange_objects(f"broadcast_object from rank {src}", obj, [src], allow_pickle, timeout)[0]
@@ -455,7 +470,7 @@ class Communicator:
             return Letter([[each.note, len(each.payload)] for each in sent], [each.payload for each in sent])
 
         if allow_pickle:
-            call += " with pickles"  # where the workers differ, some could not read what others send
+            call += " with pickles"  # if the workers differ, some could not read the others' letters
         told = self.consult(call, decide, note, data, timeout=timeout, trouble=caught.error)
 
         def read(told: Letter) -> list[Any]:
@@ -468,7 +483,7 @@ class Communicator:
         self.consult("barrier", Barrier(), timeout=timeout)
 
     def close(self) -> None:
-        """Give the channel back; a second call does nothing."""
+        """Close the channel; a second call does nothing."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank={self.rank}, world_size={self.world_size})"

@@ -1,4 +1,4 @@
-"""Until when a call may wait."""
+"""The time until which a call may wait."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fleetmetrics.errors import DeadlineError, InvalidInputError
 
 __all__ = ["DEFAULT_TIMEOUT", "Deadline", "began", "begun", "margin", "resolve_timeout", "run_until"]
 
-# As long as torch.distributed waits by default: longer than any evaluation skew, shorter than a night.
+# The default of torch.distributed: longer than any skew of evaluations, shorter than a night.
 DEFAULT_TIMEOUT = 1800.0
-#: Seconds; nobody waits 31 years, and Python's locks and polls take no number that is much larger.
+#: Seconds, 31 years; Python's locks and polls accept no number that is much larger.
 _LONGEST = 1e9
-#: What a worker waits that was given no valid timeout, until the others have heard of it.
+#: Seconds that a worker without a valid timeout waits until the others have its error.
 _SECONDS_FOR_TROUBLE = 10.0
 
 
@@ -40,12 +40,12 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds left for one more exchange, which goes on with this deadline: positive, as any timeout."""
+        """Seconds left for one more exchange with this deadline: positive, as any timeout."""
         return _Left(self)
 
 
 class _Left(float):
-    """Seconds left of a deadline that several exchanges have in common: their errors tell the whole timeout."""
+    """Seconds left of a deadline that several exchanges share: their errors name the whole timeout."""
 
     __slots__ = ("deadline",)
     deadline: Deadline
@@ -57,7 +57,7 @@ class _Left(float):
 
 
 def resolve_timeout(timeout: float | None = None) -> float:
-    """The seconds to wait: the argument, else FLEETMETRICS_TIMEOUT, else half an hour; positive, and 1e9 at most."""
+    """The seconds to wait, up to 1e9: the argument, otherwise FLEETMETRICS_TIMEOUT, otherwise half an hour."""
     source, value = "timeout", timeout
     if timeout is None:
         text = os.environ.get("FLEETMETRICS_TIMEOUT", "").strip()
@@ -68,15 +68,15 @@ def resolve_timeout(timeout: float | None = None) -> float:
         seconds = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         seconds = math.nan
-    if isinstance(value, bool) or not 0 < seconds < math.inf:
-        raise InvalidInputError(f"{source} is {value!r}; it must be a finite number of seconds greater than 0.")
+    if type(value).__name__ in ("bool", "bool_", "bytes", "bytearray") or not 0 < seconds < math.inf:
+        raise InvalidInputError(f"{source} is {value!r:.80}; it must be a finite number of seconds greater than 0.")
     return min(seconds, _LONGEST)
 
 
 def began(timeout: float | None, trouble: BaseException | None = None) -> tuple[Deadline, BaseException | None]:
-    """The deadline of a call that begins now, or of the one that it is part of, and its trouble.
+    """The deadline of a call that begins now, or of the call around it, and its trouble.
 
-    Even a wrong timeout must reach the others, who are waiting: it is a trouble like one from before.
+    Even a wrong timeout must reach the waiting workers: it is a trouble like an earlier error.
     """
     if isinstance(timeout, _Left):
         return timeout.deadline, trouble
@@ -87,12 +87,12 @@ def began(timeout: float | None, trouble: BaseException | None = None) -> tuple[
 
 
 def margin(timeout: float, round_trip: float = 0.0) -> float:
-    """The seconds that a verdict needs to reach everybody, of a timeout and the round trips that were seen."""
+    """The seconds that a verdict needs to reach every worker, from the timeout and the measured round trips."""
     return min(max(min(1.0, 0.1 * timeout), 2 * round_trip), 0.2 * timeout)
 
 
 def begun(work: Callable[[], Any]) -> futures.Future[Any]:
-    """Run a function in a thread of its own, which the process does not wait for at its end."""
+    """Run a function in a separate thread; the process does not wait for it at its end."""
     outcome: futures.Future[Any] = futures.Future()
 
     def target() -> None:
@@ -106,9 +106,9 @@ def begun(work: Callable[[], Any]) -> futures.Future[Any]:
 
 
 def run_until(work: Callable[[], Any], seconds: float, label: str) -> Any:
-    """Run a function that knows no deadline in a thread of its own; at the deadline it is left behind.
+    """Run a function that has no deadline in a separate thread; at the deadline, stop waiting for it.
 
-    Raises `DeadlineError`, which says what it does by its label, or what the function raises.
+    Raises a `DeadlineError` with the label of the work, or the error of the function.
     """
     outcome = begun(work)
     if not futures.wait([outcome], max(0.0, seconds)).done:

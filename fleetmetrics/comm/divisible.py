@@ -1,7 +1,7 @@
 """Decisions that can be made in parts: the leader of a host folds its workers' letters, and rank 0 merges the parts.
 
-The result has the bits that rank 0 would find from all letters: integers are summed as integers, a part of a sum of
-floats has the rest that rounding takes from it, and what cannot be folded so is not.
+The result has the bits that rank 0 would compute from all letters: integers are summed as integers, and a partial sum
+of floats keeps the rest that rounding takes from it. Letters that cannot be folded without loss are not folded.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _FOLDED = ("sum", "max", "min")
 
 
 class Divisible:
-    """A `Decide` of which leaders may do a part, where all letters have one note."""
+    """A `Decide` that leaders may do in parts, if all letters have one note."""
 
     def __call__(self, letters: Sequence[Letter]) -> Letter:
-        """What rank 0 makes of all letters."""
+        """Rank 0's answer to all letters."""
         raise NotImplementedError
 
     def fold(self, letters: Sequence[Letter]) -> Letter | None:
-        """A part of the answer: its bytes, and a note for `merge`; None: not without loss."""
+        """A part of the answer: its bytes, and a note for `merge`; None if folding would lose something."""
         raise NotImplementedError
 
     def merge(self, letters: Sequence[Letter], notes: Sequence[Any]) -> Letter | None:
-        """The answer from letters and parts, of which the notes of `fold` are given; None: not without loss."""
+        """The answer from letters and parts, with the notes of `fold`; None if merging would lose something."""
         raise NotImplementedError
 
 
 class Barrier(Divisible):
-    """Nothing is decided but that all are here."""
+    """The decision that all workers are here."""
 
     def __call__(self, letters: Sequence[Letter]) -> Letter:
         """See `Divisible`."""
@@ -54,12 +54,12 @@ class Barrier(Divisible):
 
 
 class Agreement(Barrier):
-    """The states whose layouts are in the notes, and which follow."""
+    """The decision that the layouts in the notes agree; the states follow."""
 
     def __call__(self, letters: Sequence[Letter]) -> Letter:
         """See `Divisible`."""
         agreed, layouts = _agreed(letters)
-        return Letter(None if layouts.count(agreed) == len(layouts) else agreed.text)
+        return Letter(None if len(layouts) == 1 else agreed.text)
 
 
 class Reduction(Divisible):
@@ -68,7 +68,7 @@ class Reduction(Divisible):
     def __call__(self, letters: Sequence[Letter]) -> Letter:
         """See `Divisible`."""
         agreed, layouts = _agreed(letters)
-        note = None if layouts.count(agreed) == len(layouts) else agreed.text
+        note = None if len(layouts) == 1 else agreed.text
         return Letter(note, wire.reduced(layouts, agreed, [letter.payload for letter in letters]))
 
     def fold(self, letters: Sequence[Letter]) -> Letter | None:
@@ -96,13 +96,13 @@ class Reduction(Divisible):
 
 
 def _agreed(letters: Sequence[Letter]) -> tuple[Layout, list[Layout]]:
-    """What all workers call, and what each does; raises `AgreementError` if they differ by more than a dtype."""
+    """The call of all workers, and `layouts_of` them; raises `AgreementError` if they differ by more than a dtype."""
     layouts = wire.layouts_of([letter.note for letter in letters])
     return wire.agree(layouts), layouts
 
 
 def _part(layout: Layout, payload: Any, words: Sequence[int] | None) -> list[tuple[np.ndarray, np.ndarray | None]]:
-    """Of each group of states the value and the words of its rest; a letter has no rest."""
+    """For each group of states, the value and the words of its rest; a letter has no rest."""
     if words is None or not any(words):
         return [(array, None) for array in wire.read_packed(layout.kinds, joined(payload))]
     kinds = tuple((size * words[place], "float64") for place, (size, _) in enumerate(layout.kinds) if words[place])

@@ -1,4 +1,4 @@
-"""Rank 0's door: its listening socket, and those who have come to it and have yet to prove that they are workers."""
+"""Rank 0's door: its listening socket, and the guests who have not yet proved that they are workers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from fleetmetrics.errors import AuthenticationError
 
 __all__ = ["Door"]
 
-#: Guests beyond the workers; the oldest is sent away for another.
+#: The number of guests beyond the workers; another one replaces the oldest.
 _GUESTS = 64
-#: How often rank 0 looks at its guests, and how long it does not accept any when it has no file descriptor.
+#: Seconds between rank 0's looks at its guests, and without a new guest when it has no free file descriptor.
 _LOOK_SECONDS = 0.05
 
 
 class Door:
-    """Rank 0's listening socket, and those who have come to it and have proved nothing yet."""
+    """Rank 0's listening socket, and its guests."""
 
     deaf_until: float
 
@@ -39,13 +39,13 @@ class Door:
         self._whole = whole_digests()
         self._listener: socket.socket | None = None
         self.guests: dict[int, Guest] = {}  # by descriptor
-        #: Until when rank 0 accepts nobody, for it has no file descriptor; 0 if it has.
+        #: The time until which rank 0 accepts no connection because it has no file descriptor left; 0 if it has one.
         self.deaf_until = 0.0
-        #: By the rank that somebody said to be: when that was first and last, and how often.
+        #: By claimed rank: the times of the first and the last claim, and their number.
         self.unproven: dict[int, tuple[float, float, int]] = {}
 
     def open(self, end: float) -> None:
-        """Listen, if it does not yet; see `listen`."""
+        """Listen, unless it already does; see `listen`."""
         if self._listener is None:
             listener = listen(self._job, self._key, end)
             try:
@@ -61,7 +61,7 @@ class Door:
         return self._listener is not None
 
     def look(self, end: float) -> float:
-        """Send away who has stayed too long; return until when rank 0 may sleep at most."""
+        """Send away guests that have stayed too long; return the time until which rank 0 may sleep."""
         now = time.monotonic()
         # they are in the order of coming
         while self.guests and next(iter(self.guests.values())).came < now - GUEST_SECONDS:
@@ -72,11 +72,11 @@ class Door:
         return min(end, now + _LOOK_SECONDS)
 
     def has_new_guests(self) -> bool:
-        """Whether somebody has knocked a moment ago."""
+        """Whether a guest has come a moment ago."""
         return bool(self.guests) and next(reversed(self.guests.values())).came > time.monotonic() - _LOOK_SECONDS
 
     def handle(self, descriptor: int) -> Guest | None:
-        """Do what an event asks for; return a guest that has proved itself."""
+        """Handle an event; return a guest that has proved itself."""
         guest = self.guests.get(descriptor)
         if guest is None:
             if self._listener is not None and descriptor == self._listener.fileno():
@@ -106,7 +106,7 @@ class Door:
         return stream
 
     def refuse(self, guest: Guest, code: bytes, why: str = "") -> None:
-        """Tell a guest that has proved itself why it cannot come in."""
+        """Refuse a guest that has proved itself, with the reason."""
         try:
             guest.answer(code, why)
         except OSError as error:
@@ -121,10 +121,10 @@ class Door:
         guest.sock.close()
 
     def check_unproven(self, missing: list[int]) -> None:
-        """Raise if all whom rank 0 waits for have failed to prove themselves, again and again.
+        """Raise if all missing workers have failed to prove themselves, again and again.
 
-        A worker that has had enough raises, and tries no more: what was seen of it counts until the others are here.
-        Each error of rank 0 takes as much of it as one call of a worker leaves, so that their later calls match.
+        A worker that gives up raises, and tries no more: its failures count until the others are here. Each error of
+        rank 0 uses up the failures of one call of a worker, so that their later calls match.
         """
         seen = {rank: self.unproven[rank] for rank in missing if rank in self.unproven}
         if len(seen) < len(missing):

@@ -1,4 +1,4 @@
-"""What went wrong, in words: errors on their way to other workers, and which ranks are meant."""
+"""Errors in words, on their way to other workers, and the ranks that they name."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
 Trouble = Tuple[str, str]
 
 
-#: Characters that move a terminal's cursor, begin a line or turn the writing round, and halves of characters.
+#: Characters that move a terminal's cursor, begin a line or reverse the direction of text, and halves of characters.
 _UNREADABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-#: A peer may say as many characters in an error.
+#: The most characters that a peer's error may have.
 _LONGEST_TEXT = 10_000
 
 
 def readable(text: str) -> str:
-    """What a peer has said, fit for an error and a log: control characters escaped, and no more than a few pages."""
+    """A peer's text, fit for an error and a log: with control characters escaped, and at most a few pages long."""
     text = _UNREADABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
     if len(text) > _LONGEST_TEXT:
         end = f" ... (cut: {len(text)} characters)"
@@ -45,12 +45,12 @@ def readable(text: str) -> str:
 
 
 def readable_lines(text: str) -> str:
-    """As `readable`, of a text of several lines such as a traceback, whose last lines say most."""
+    """Like `readable`, for a text of several lines such as a traceback, whose last lines say most."""
     cut = f"(cut: {len(text)} characters) ...\n" if len(text) > _LONGEST_TEXT else ""
     return cut + "\n".join(readable(line) for line in text[-_LONGEST_TEXT:].split("\n"))
 
 
-#: What the workers of the exchange under way are called, by their place in it: nothing where the ranks are the job's.
+#: The names of the workers of the current exchange, by their place in it; empty if the ranks are the job's.
 _names: ContextVar[Sequence[int]] = ContextVar("names", default=())
 
 
@@ -59,7 +59,7 @@ called_now: Callable[[], Sequence[int]] = _names.get
 
 
 class calling:
-    """Inside of it errors call workers by these ranks, those of the job, where the exchange is that of a group."""
+    """Inside the context, errors call the workers of a group's exchange by these ranks, those of the job."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self._ranks = ranks
@@ -78,7 +78,7 @@ def called(rank: int) -> int:
 
 
 class Caught:
-    """Keeps the first error of its ``with`` blocks, of any kind: the others are waiting, and must hear of it."""
+    """Keeps the first error of its ``with`` blocks, of any kind: the waiting workers must get it."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
@@ -92,7 +92,7 @@ class Caught:
 
 
 def described(error: BaseException) -> Trouble:
-    """Return what another worker needs to raise the same."""
+    """Return what another worker needs to raise the same error."""
     name = type(error).__name__
     return name, str(error) if isinstance(error, FleetMetricsError) else f"{name}: {error}"
 
@@ -106,7 +106,7 @@ def named_error(name: str, text: str) -> FleetMetricsError:
 
 
 def raise_trouble(troubles: Sequence[Trouble | None]) -> None:
-    """Raise the error of the first worker in trouble, naming all that are."""
+    """Raise the error of the first worker in trouble, naming all of them."""
     ranks: dict[str, list[int]] = {}
     first = ""
     for rank, trouble in enumerate(troubles):

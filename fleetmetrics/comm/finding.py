@@ -1,7 +1,7 @@
 """How rank 0 and the others meet: where rank 0 listens, and how a worker looks for it.
 
-Rank 0 listens on the first free candidate address of the job, and the others go through the candidates until somebody
-there has proved that it is rank 0 of this run.
+Rank 0 listens on the first free candidate address of the job. The others try the candidates until a listener has proved
+that it is rank 0 of this run.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from fleetmetrics.errors import AuthenticationError, CommunicatorError, InvalidI
 
 __all__ = ["NotFound", "addresses_of", "check_descriptors", "connect", "listen"]
 
-#: A worker that is refused goes on for so much longer, so that rank 0 sees it fail for as long as it must.
+#: A refused worker goes on for this much longer, so that rank 0 sees it fail for long enough.
 _LONGER_SECONDS = 0.3
 #: The first wait for each step of the greeting, doubled from round to round.
 _STEP_SECONDS = (1.0, GUEST_SECONDS)
 _PAUSE_SECONDS = (0.005, 0.1)
-#: How long rank 0 waits for who listens in its place to say who it is.
+#: Seconds that rank 0 waits for the answer of a process that listens in its place.
 _NEIGHBOUR_SECONDS = 0.3
 
 
@@ -47,16 +47,15 @@ class NotFound(TimeoutError):
     """Rank 0 was not found in time."""
 
 
-#: Look-ups of names under way: one that outlasts its call is not begun again.
+#: Running look-ups of names: one that outlasts its call is not started again.
 _lookups: dict[str, futures.Future[Any]] = {}
 
 
 def addresses_of(host: str, end: float) -> list[str]:
-    """The addresses of a host, which are looked up once; what the system's resolver waits for must not hold a call.
+    """The addresses of a host, which are looked up once; a slow resolver must not delay a call beyond its deadline.
 
     Raises:
-        NotFound: if there is no answer by the end.
-        socket.gaierror: if there is no such name.
+        NotFound: if there is no answer by the end. socket.gaierror: the name does not exist.
     """
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):
@@ -106,7 +105,7 @@ def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.so
 
 
 def _listen_at(job: Job, key: Key | None, host: str, port: int, end: float) -> socket.socket:
-    """Listen at one address; the error of one that is taken says which run has it."""
+    """Listen at one address; if it is taken, the error names the run that has it."""
     address = addresses_of(host, end)[0]
     found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     try:
@@ -121,12 +120,12 @@ def _listen_at(job: Job, key: Key | None, host: str, port: int, end: float) -> s
 
 
 def _who_listens(job: Job, key: Key, host: str, port: int, end: float) -> str:
-    """Greet who listens in rank 0's place. Another rank 0 of this run is an error on both sides."""
+    """Greet the process that listens in rank 0's place. Another rank 0 of this run is an error on both sides."""
     try:
-        # without another place to listen at it takes its time
+        # without another place to listen at, wait longer
         seconds = REFUSAL_SECONDS if job.endpoint and not job.ranks else _NEIGHBOUR_SECONDS
         stream, _ = greet(job, key, host, port, seconds, min(time.monotonic() + seconds, end))
-        stream.close()  # who welcomes a rank 0 does not know what it does
+        stream.close()  # a process that welcomes a rank 0 is not one of ours
     except OtherRun as other:
         return f": {other}"
     except Refused:
@@ -151,7 +150,7 @@ def _listening(family: int, address: Any, backlog: int) -> socket.socket:
 
 
 def check_descriptors(world_size: int) -> None:
-    """Raise the soft limit of open files where that is enough; else say at once what is missing."""
+    """Raise the soft limit of open files if that is enough; otherwise raise an error with the missing number."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         opened = len(os.listdir("/proc/self/fd"))
@@ -197,7 +196,7 @@ def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str)
                     raise CommunicatorError(why) from None
             except Stranger:
                 why = why or (
-                    f"At {host}:{port} listens somebody who does not know this worker: a stranger, or"
+                    f"At {host}:{port} a process listens that does not know this worker: a stranger, or"
                     f" {ranks_text([0])} of another job."
                 )
             except OSError as error:
@@ -206,11 +205,11 @@ def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str)
                 silent |= isinstance(error, (TimeoutError, socket.timeout))
         if time.monotonic() >= deadline:
             raise NotFound(why)
-        if silent:  # a busy rank 0, a long way, or a listener that says nothing
+        if silent:  # a busy rank 0, a slow network, or a silent listener
             step = min(2 * step, _STEP_SECONDS[1])
         if told := noted():
             raise CommunicatorError(told)
-        # rank 0 may have had enough a moment before, and ended
+        # rank 0 may have given up a moment before, and ended
         if refusals >= ENOUGH_REFUSALS and time.monotonic() - refused_since > REFUSAL_SECONDS + _LONGER_SECONDS:
             raise AuthenticationError(unproven_text([job.rank]))
         time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
@@ -218,7 +217,7 @@ def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str)
 
 
 def _places(job: Job, deadline: float) -> tuple[list[tuple[str, int]], str]:
-    """Where rank 0 may be, by number; or none yet, and why."""
+    """The possible addresses of rank 0, as numbers; or none yet, and the reason."""
     addresses: dict[str, list[str]] = {}
     try:
         for host, _ in job.candidates():

@@ -1,9 +1,9 @@
 """Frames over a TCP socket that never blocks: the smallest part of the channel.
 
 A frame is a head of fixed size, a short header and a payload. The head holds the SHA-256 of what follows, and a seal:
-the HMAC-SHA256 of the head and of the frame's number on this connection, under a key that only its two ends know. So
-a worker believes no size and reads nothing before the head has proved where it comes from, no relay can change, drop,
-repeat or reorder frames unnoticed, and an answer to a thousand workers is hashed once.
+the HMAC-SHA256 of the head and of the frame's number on this connection, under a key that only its two ends know. So a
+worker trusts no size and reads nothing before the head has proved its origin, no relay can change, drop, repeat or
+reorder frames unnoticed, and an answer to a thousand workers is hashed once.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _SEAL = 32
 _MAGIC = b"flt2"
 _HEADER_LIMIT = 2**26
 _PAYLOAD_LIMIT = 2**40
-# A larger buffer grows as its bytes arrive, whatever the head says.
+# A larger buffer grows as its bytes arrive: the head alone reserves no memory.
 _AT_ONCE = 2**26
 _ALIGNMENT = 16
 _PARTS_AT_ONCE = 64  # Linux takes up to 1,024
 _LONG_SECONDS = 1e6  # poll takes no more
 _LOOKS = 100
-#: A yield that takes longer has let another process work: then looking costs more than it saves, for a while.
+#: A yield that takes longer has let another process run: looking then costs more than it saves, for a while.
 _CROWDED_SECONDS, _CROWDED_FOR_SECONDS = 2e-5, 1.0
 _NOTHING = memoryview(b"")
 _OF_NOTHING = hashlib.sha256().digest()
-JOINED = 2**16  # so few bytes are copied sooner than sent in pieces
+JOINED = 2**12  # so few bytes are copied sooner than sent in pieces
 
 
 class Lost(ConnectionResetError):
@@ -64,11 +64,11 @@ class Lost(ConnectionResetError):
 
 
 class Garbled(Lost):
-    """What arrives is no frame of this connection."""
+    """The bytes that arrived are not a frame of this connection."""
 
 
 class Key(bytes):
-    """Bytes that no repr shows, and so no traceback with its locals."""
+    """Bytes that no repr shows, and so no traceback with local variables."""
 
     def __repr__(self) -> str:
         return "<key>"
@@ -77,7 +77,7 @@ class Key(bytes):
 
 
 class Keys(NamedTuple):
-    """What the two ends of a connection have in common."""
+    """The keys that the two ends of a connection share."""
 
     sending: Key  #: seals what this end sends
     receiving: Key  #: seals what the other end sends
@@ -99,7 +99,7 @@ class Frame:
     _ready: tuple[bool, bytes, list[Buffer]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def ready(self, whole: bool) -> tuple[bytes, list[Buffer]]:
-        """Return the head without its seal, and the buffers that follow; made once, however many workers get it."""
+        """Return the head without its seal, and the buffers that follow; made once for all workers."""
         if self._ready is None or self._ready[0] != whole:
             body: list[Any] = [self.header] if self.header else []
             size = 0
@@ -134,18 +134,18 @@ def joined(payload: Payload) -> Buffer:
     return b"".join(payload) if isinstance(payload, (list, tuple)) else payload  # type: ignore[return-value]
 
 
-#: What is to be sent, the number of the next frame, and how many bytes the system has taken since.
+#: The data to send, the number of the next frame, and the bytes that the system has taken since.
 _Out = Tuple[List[Buffer], int, List[int]]
-#: What arrives: its head, once that is read; the buffer, what it is to hold, and holds; how many bytes have come since;
-#: the number of the next frame; the frame that was read last, until its reader has seen to it.
+#: The arriving frame: its head, once read; the buffer, its wanted and its present size; the bytes that have come since;
+#: the number of the next frame; the frame that was read last, until its reader has handled it.
 _In = Tuple[Optional[Tuple[Any, ...]], memoryview, int, int, List[int], int, Optional[Frame]]
 
 
 class Stream:
     """A connected socket with a frame half read, and bytes not yet sent.
 
-    A handler of signals may raise after any call and before any function begins. So what the system has taken or given
-    is noted by the call that asks it (``list.extend`` of a ``map``, all in C), and what belongs together is one tuple,
+    A signal handler may raise after any call and before any function begins. So the call that asks the system also
+    notes what the system has taken or given (``list.extend`` of a ``map``, all in C), and related values are one tuple,
     which changes in one step: an interruption finds all of it or nothing, and the next call goes on from there.
     """
 
@@ -170,13 +170,13 @@ class Stream:
 
     @property
     def begun(self) -> bool:
-        """True where a frame has come, in part, and waits to be handled."""
+        """True if a frame has arrived, in part or whole, and waits to be handled."""
         head, _, _, filled, come, _, last = self._in
         return bool(come or filled or head or last)
 
     @property
     def last(self) -> Frame | None:
-        """The frame that was read last, until its reader has `seen` to it."""
+        """The frame that was read last, until its reader calls `seen`."""
         return self._in[6]
 
     def seen(self) -> None:
@@ -189,7 +189,7 @@ class Stream:
         return self._in[5] > 0
 
     def send(self, frame: Frame) -> None:
-        """Queue a frame and send as much as the socket takes; the payload must not change until it is gone."""
+        """Queue a frame and send as much as the socket takes; the payload must not change until it is sent."""
         head, parts = frame.ready(self._whole)
         queue, number, gone = self._out
         self._out = [*queue, head + _seal(self._seals[0], number, head), *parts], number + 1, gone
@@ -223,13 +223,14 @@ class Stream:
             self._out = [bytes(part) for part in queue], number, gone
 
     def receive(self) -> Frame | None:
-        """Read as far as there are bytes."""
+        """Read all available bytes."""
         while True:
             head, target, size, filled, come, number, _ = self._in
             if filled < size:
-                if filled == len(target):
-                    target = self._grow()
                 if not come:
+                    if filled == len(target):
+                        target = self._grow()
+                        come = self._in[4]
                     try:
                         come.extend(map(self.sock.recv_into, (target[filled:] if filled else target,)))
                     except OSError as error:
@@ -241,11 +242,12 @@ class Stream:
                 [count] = come
                 if not count:
                     raise Lost("end of file")
-                self._in = head, target, size, filled + count, [], number, None
-            elif head is None:
-                self._read_head(bytes(target))
-            else:
+                if filled + count < size:
+                    self._in = head, target, size, filled + count, [], number, None
+                    continue
+            if head is not None:
                 return self._complete(head)
+            self._read_head(bytes(target))
 
     def _read_head(self, data: bytes) -> None:
         number = self._in[5]
@@ -254,9 +256,9 @@ class Stream:
         head = _HEAD.unpack_from(data)
         magic, kind, whole, _, _, _, remaining, timeout, header, payload, _ = head
         if magic != _MAGIC or kind not in _KINDS or header > _HEADER_LIMIT or payload > _PAYLOAD_LIMIT:
-            raise Garbled("the frame's head makes no sense")
+            raise Garbled("the frame's head is malformed")
         if not (0 <= remaining < math.inf and 0 <= timeout < math.inf) or (self._whole and not whole):
-            raise Garbled("the frame's head makes no sense")
+            raise Garbled("the frame's head is malformed")
         size, target = header, _NOTHING
         if payload:
             size += -header % _ALIGNMENT + payload
@@ -267,7 +269,7 @@ class Stream:
         self._in = head, target, size, 0, [], number + 1, None
 
     def _grow(self) -> memoryview:
-        """Go on in a larger buffer; nothing has come since this one was full."""
+        """Go on in a larger buffer; nothing has arrived since this one was full."""
         head, target, size, filled, come, number, _ = self._in
         try:
             larger = np.empty(min(size, 2 * filled), np.uint8).data
@@ -283,7 +285,7 @@ class Stream:
         start = size - payload
         covered = body if whole else body[:start]
         if (hashlib.sha256(covered).digest() if size else _OF_NOTHING) != digest:
-            raise Garbled("the frame's contents are not those that its head announces")
+            raise Garbled("the frame's contents do not match its head")
         frame = Frame(kind, call, bytes(body[:header]), body[start:], channel, made, remaining, timeout)
         self._in = None, self._begin, len(self._begin), 0, [], number, frame
         return frame
@@ -295,7 +297,7 @@ class Stream:
 
 
 def _after(queue: list[Buffer], sent: int) -> list[Buffer]:
-    """What is left of a queue without its first bytes."""
+    """The rest of a queue without its first bytes."""
     gone = 0
     while sent >= len(queue[gone]):
         sent -= len(queue[gone])
@@ -304,7 +306,7 @@ def _after(queue: list[Buffer], sent: int) -> list[Buffer]:
 
 
 def raised_by_a_socket(error: OSError) -> bool:
-    """Whether a call of a socket has raised it, and not a handler of signals in between: that one is the user's."""
+    """Whether a socket's call has raised the error, and not a signal handler in between: that one is the user's."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -313,7 +315,7 @@ def raised_by_a_socket(error: OSError) -> bool:
 
 
 def _keyed(key: bytes) -> Any:
-    """An HMAC under a key that has begun."""
+    """An HMAC that has begun with a key."""
     made = hmac.new(key, digestmod="sha256")
     return getattr(made, "_hmac", None) or made  # that of OpenSSL: its copy takes half of the time
 
@@ -326,13 +328,14 @@ def _seal(keyed: Any, number: int, head: bytes) -> bytes:
 
 
 class Poll:
-    """Waits for sockets; for many with epoll, where there is one: it looks only at those that had an event.
+    """Waits for sockets; for many, with epoll if the system has it: it looks only at those with an event.
 
     Args:
         many: whether there may be many sockets.
-        workers: how many processes run side by side; if each has a processor of its own, this one looks some more times
-            before it sleeps, for to wake up takes longer: 30 to 60 us on a virtual machine. Where other processes want
-            the processors it sleeps at once: each look would give them a slice of time, and a sleeper is woken first.
+        workers: the number of processes that run in parallel. If each has its own processor, this one looks a few more
+            times before it sleeps, because waking up takes longer: 30 to 60 us on a virtual machine. If other processes
+            need the processors, it sleeps at once: each look would give them a slice of time, and a sleeper wakes
+            first.
     """
 
     def __init__(self, many: bool = False, workers: int = 0) -> None:
@@ -346,15 +349,15 @@ class Poll:
                 self._poll, self._unit = select.epoll(), 1
 
     def register(self, sock: Any, mask: int = select.POLLIN) -> None:
-        """Wait for this one, too."""
+        """Also wait for this socket."""
         self._poll.register(sock, mask)
 
     def modify(self, stream: Stream) -> None:
-        """Wait for what a stream receives, and while it has bytes to send, for room to send them."""
+        """Wait for data of a stream, and for room to send while it has bytes to send."""
         mask = select.POLLIN | select.POLLOUT if stream.sending else select.POLLIN
         if self._masks.get(stream) == mask:
             return
-        self._masks.pop(stream, None)  # whatever interrupts this, the next call sets it
+        self._masks.pop(stream, None)  # after an interruption, the next call sets it
         try:
             self._poll.modify(stream, mask)
         except FileNotFoundError:  # an interruption came before it was registered
@@ -362,13 +365,13 @@ class Poll:
         self._masks[stream] = mask
 
     def unregister(self, sock: Any) -> None:
-        """Wait for it no longer; nothing happens if it was not waited for, or is closed already."""
+        """Stop waiting for it; nothing happens if it is not registered, or already closed."""
         self._masks.pop(sock, None)
         with contextlib.suppress(KeyError, OSError, ValueError):
             self._poll.unregister(sock)
 
     def wait(self, end: float = 0.0) -> list[tuple[int, int]]:
-        """Return descriptors and events as soon as there are any, at the end at the latest; by default at once."""
+        """Return descriptors and events as soon as there are any, by the end at the latest; by default at once."""
         poll: Callable[[float], list[tuple[int, int]]] = self._poll.poll
         if not end:
             return poll(0)
@@ -386,6 +389,6 @@ class Poll:
         return poll(min(max(end - now, 0.0), _LONG_SECONDS) * self._unit)
 
     def close(self) -> None:
-        """Wait for nothing any more; a forked child that unregistered would take the sockets from its parent, too."""
+        """Stop waiting. A forked child must not unregister: it would take the sockets from its parent, too."""
         if self._unit == 1:
             self._poll.close()

@@ -12,7 +12,7 @@ from fleetmetrics.errors import InvalidInputError
 
 __all__ = ["DATA_AXES", "copies_of", "ranks_of"]
 
-#: Along these axes of a hybrid job workers see different samples; along the others they have copies, or parts, of a
+#: Along these axes of a hybrid job, workers have different samples; along the others they have copies, or parts, of a
 #: model.
 DATA_AXES = ("data", "sharding")
 _ALLOWED = (
@@ -22,7 +22,7 @@ _ALLOWED = (
 
 
 def ranks_of(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
-    """The ranks of a group in its order, this worker's among them: rising, or in a topology as samplers deal to them.
+    """The ranks of a group in its order, with this worker's: rising, or in a topology the order in which samplers deal.
 
     Args:
         group: see `Communicator.among`.
@@ -30,7 +30,7 @@ def ranks_of(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
         world_size: of the job.
 
     Raises:
-        InvalidInputError: if it is no group of this job's workers, or one without this worker.
+        InvalidInputError: ``group`` is not a group of this job's workers, or lacks this worker.
 
     Examples:
         >>> ranks_of([3, 1], rank=1, world_size=4)
@@ -42,7 +42,7 @@ def ranks_of(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
 
 
 def copies_of(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
-    """The ranks that see the same samples as this one: of a topology those along all other axes, else the group."""
+    """The ranks with the same samples as this one: in a topology those along all other axes, otherwise the group."""
     if _is_topology(group):
         names = group.topology().get_hybrid_group_names()
         return _along(group, [name for name in names if name not in DATA_AXES], rank, world_size)

@@ -6,11 +6,11 @@ The side that accepts speaks first::
     worker   magic, rank, world size, a nonce, the name of its run, HMAC(key, "worker", all of it)
     rank 0   a code, HMAC(key, "rank 0", code, all of it), and why it refuses
 
-To a worker that does not know the secret rank 0 proves only, under the mark of the run, that it belongs to that run: a
-stranger that says no does not count. The key follows from the secret, which is never sent. A process that relays these
-messages learns nothing: the frames that follow are sealed under two keys that depend on all that was said, the name of
-the run and both nonces included. So a worker that a relay leads to rank 0 of another run raises an error that says so,
-and a frame of one run is never taken for one of another.
+To a worker that does not know the secret, rank 0 only proves, with the mark of the run, that it belongs to that run: a
+refusal by a stranger does not count. The key follows from the secret, which is never sent. A process that relays these
+messages learns nothing: the frames that follow are sealed under two keys that depend on everything said so far, the
+name of the run and both nonces included. So a worker that a relay leads to rank 0 of another run raises an error that
+says so, and a frame of one run is never accepted in another.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ __all__ = [
     "whole_digests",
 ]
 
-#: How long a worker and rank 0 go on failing to prove themselves to each other until that is an error, and how often.
+#: For how many seconds, and how often, a worker and rank 0 may fail to prove themselves before that is an error.
 REFUSAL_SECONDS, ENOUGH_REFUSALS = 3.0, 5
-#: A guest that has not proved itself by then is sent away; links of a second each way need seven.
+#: Seconds after which a guest without a proof is sent away; links with a second of delay each way need seven.
 GUEST_SECONDS = 12.0
 
 _MAGIC = b"fleetmetrics 3\r\n"
 _GREETING = struct.Struct("!16sB32s")
 _HELLO = struct.Struct("!16sII32s32s32s")
 _WELCOME = struct.Struct("!cH32s")
-#: Come in; who are you?; there is no such rank or world; this rank is taken; this is another run.
+#: Codes: welcome; unknown secret; invalid rank or world size; rank already taken; another run.
 WELCOME, UNPROVEN, OTHER_WORLD, TAKEN, OTHER_RUN = b"w", b"s", b"n", b"t", b"r"
 _PROOF_BYTES = 32
 _TEXT_BYTES = 1000
@@ -73,7 +73,7 @@ def unproven_text(ranks: list[int]) -> str:
 
 
 def whole_digests() -> bool:
-    """Whether digests cover payloads, too, as FLEETMETRICS_DIGESTS has it; raises `InvalidInputError`."""
+    """Whether FLEETMETRICS_DIGESTS lets digests cover payloads, too; raises `InvalidInputError`."""
     value = os.environ.get("FLEETMETRICS_DIGESTS", "").strip() or "all"
     if value not in ("all", "heads"):
         raise InvalidInputError(
@@ -83,7 +83,7 @@ def whole_digests() -> bool:
 
 
 class _Talk:
-    """What both sides have said so far, and what follows from it."""
+    """The messages of both sides so far, and the keys derived from them."""
 
     def __init__(self, key: Key, greeting: bytes, hello: bytes) -> None:
         self._key, self._said = key, greeting + hello
@@ -98,7 +98,7 @@ class _Talk:
 
 
 class Guest:
-    """Somebody who has connected to rank 0 and has proved nothing yet."""
+    """A connection to rank 0 that has proved nothing yet."""
 
     came: float
     proven: bool
@@ -137,7 +137,7 @@ class Guest:
         return True
 
     def answer(self, code: bytes, why: str = "") -> Stream:
-        """Send a code, and to a guest that has proved itself why; return the stream of frames that follows."""
+        """Send a code, and the reason to a guest that has proved itself; return the stream of frames that follows."""
         text = why.encode(errors="replace")[:_TEXT_BYTES] if self.proven else b""
         proof = self._talk.prove(b"rank 0" + code + text, b"" if self.proven else self._mark)
         self.sock.send(_WELCOME.pack(code, len(text), proof) + text)
@@ -153,7 +153,7 @@ class Refused(Unwelcome):
 
 
 class Stranger(ConnectionRefusedError):
-    """Somebody who says no, and does not show that it is rank 0 of this run."""
+    """A listener refuses, without a proof that it is rank 0 of this run."""
 
 
 class OtherRun(Unwelcome):
@@ -161,7 +161,7 @@ class OtherRun(Unwelcome):
 
 
 def greet(job: Job, key: Key, host: str, port: int, step: float, deadline: float) -> tuple[Stream, float]:
-    """Connect and greet, in three steps; all are over at the deadline, however slowly the other side drips."""
+    """Connect and greet, in three steps, within the deadline even if the other side sends slowly."""
     sock = socket.create_connection((host, port), max(1e-3, min(step, deadline - time.monotonic())))
     try:
         if sock.getsockname() == sock.getpeername():
@@ -196,11 +196,11 @@ def refusal_text(code: bytes, rank: int, world_size: int) -> str:
             " Each worker needs a PADDLE_TRAINER_ID of its own, and each run endpoints or a PADDLE_JOB_ID of its own."
         )
     what = f"a worker says that it is {ranks_text([rank])} of {world_size}"
-    return f"{what}, and {ranks_text([0])} was told otherwise; PADDLE_TRAINERS_NUM must be the same on all workers."
+    return f"{what}, but {ranks_text([0])} has other values; PADDLE_TRAINERS_NUM must be the same on all workers."
 
 
 def other_run_text(where: str, theirs: str, ours: str) -> str:
-    """Say whom a worker, or rank 0, has met in place of its own run."""
+    """Name the other run that a worker, or rank 0, has met."""
     return (
         f"at {where} listens {ranks_text([0])} of another run ({theirs}), and this worker belongs to {ours}. What names"
         " a run must be the same on all its workers, and the endpoints of runs that go on at the same time must differ."
@@ -208,7 +208,7 @@ def other_run_text(where: str, theirs: str, ours: str) -> str:
 
 
 def _received(sock: socket.socket, size: int, end: float, beginning: bytes = b"") -> bytes:
-    """A number of bytes; an error as soon as they do not begin as they should, or are not here in time."""
+    """This number of bytes; an error as soon as their beginning is wrong, or if they are late."""
     received = b""
     while len(received) < size:
         if time.monotonic() >= end:

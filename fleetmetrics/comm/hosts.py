@@ -1,7 +1,8 @@
-"""A second level by host: what the workers of one machine bring reaches rank 0 as one frame.
+"""A second level by host: the arrivals of the workers of one machine reach rank 0 as one frame.
 
-The star of all workers around rank 0 stays what it is: every worker is connected to rank 0 and has met it, and whatever
-is not a plain sum of equals goes that way. The second level is a shortcut beside it, for arrivals and answers alone::
+The star of all workers around rank 0 does not change: every worker is connected to rank 0 and has met it, and
+everything except a plain reduction of equal layouts goes that way. The second level is a shortcut, for arrivals and
+answers alone::
 
     follower        leader            rank 0
         |  arrival    |                  |
@@ -13,22 +14,21 @@ is not a plain sum of equals goes that way. The second level is a shortcut besid
         |             | ---------------> |     rank 0 returns once every worker of the host has been sent the answer
 
 1. Rank 0 introduces the workers of a host to each other with its first answer, when all have proved who they are: with
-   a number that it has drawn, which is part of the name under which they meet. So no worker of another run, or of this
-   one started again, is ever taken for one of the host.
-2. A leader folds only what is alike: arrivals of one call, with one description, after the same exchange and without
-   trouble, and only where that loses nothing, by an overflow or by what is not finite. Else, or if a worker of its host
-   does not come for a moment, it lets each go directly (``APART``). So does rank 0 if bundles differ from other
-   arrivals. Then the exchange goes on as with one level, with the errors of one level.
-3. A follower that has heard nothing for a moment sends its arrival directly, too. A rank counts once: rank 0 ignores an
-   arrival of a rank that a bundle has, and a bundle of which it has a rank already.
-4. Rank 0 sends its answer directly to those of a host of whom the leader does not say at once that they have it. So a
-   leader that is killed, stopped or interrupted keeps nobody from the answer. Everything else, such as errors, goes
-   between rank 0 and each worker, as with one level.
-5. Whatever goes wrong between a leader and a follower ends their connection, and no more: that follower goes directly
-   from then on.
+   a random number that is part of the name under which they meet. So they never accept a worker of another run, or of
+   a restarted one.
+2. A leader folds only equal arrivals: of one call, with one description, after the same exchange and without trouble,
+   and only if that loses nothing through an overflow or a number that is not finite. Otherwise, or if a worker of its
+   host is late, it lets each worker go directly (``APART``). So does rank 0 if bundles differ from other arrivals. The
+   exchange then goes on as with one level, with the errors of one level.
+3. A follower that has no answer after a moment sends its arrival directly, too. A rank counts once: rank 0 ignores an
+   arrival of a rank in a bundle, and a bundle with a rank that has arrived.
+4. Rank 0 sends its answer directly to the workers of a host that the leader does not report at once. So a leader that
+   is killed, stopped or interrupted keeps no worker from the answer. Everything else, such as errors, goes between
+   rank 0 and each worker, as with one level.
+5. Any failure between a leader and a follower only ends their connection: that follower goes directly from then on.
 
-It is used where FLEETMETRICS_LEVELS asks for it, or the job is large, and the endpoints name several hosts. The host of
-rank 0, whose workers rank 0 reads itself, has no leader.
+It is used if FLEETMETRICS_LEVELS asks for it, or if the job is large and the endpoints name several hosts. The host of
+rank 0 has no leader: rank 0 reads its workers itself.
 """
 
 from __future__ import annotations
@@ -67,24 +67,24 @@ __all__ = [
 ]
 
 SETTING = "FLEETMETRICS_LEVELS"
-#: From this number of workers on, a second level is used unasked.
+#: From this number of workers on, a second level is used by default.
 WORKERS = 128
-#: Seconds: for how long the short way is waited for; once, at first, for its connections; and for a word that all of a
-#: host have the answer.
+#: Seconds to wait for the shortcut; once, at first, for its connections; and for the report that all workers of a host
+#: have the answer.
 _PATIENCE, _FIRST_PATIENCE, _RELAY_PATIENCE = 10.0, 5.0, 1.0
-#: How often a follower looks for its leader.
+#: Seconds between a follower's looks for its leader.
 _TRIES = 2
-#: Of how many later exchanges what came early is kept.
+#: The number of later exchanges whose early frames are kept.
 _EARLY_KEPT = 256
 #: Seconds that a leader waits for its followers to take the answer.
 _RELAY_SECONDS = 0.2
 
-#: Makes one frame of those of a host's workers; None: not without loss.
+#: Makes one frame of the frames of a host's workers; None if that would lose something.
 Fold = Callable[[Sequence[Frame]], "Frame | None"]
 
 
 class Apart(Exception):
-    """What has come in bundles does not go together: every worker must send its own."""
+    """The bundles do not go together: every worker must send its own arrival."""
 
 
 def relay_patience(timeout: float) -> float:
@@ -93,7 +93,7 @@ def relay_patience(timeout: float) -> float:
 
 
 def levels_asked() -> str:
-    """What FLEETMETRICS_LEVELS says, "" for nothing; raises `InvalidInputError` if it is neither 1 nor 2."""
+    """The value of FLEETMETRICS_LEVELS, "" without one; raises `InvalidInputError` if it is neither 1 nor 2."""
     levels = os.environ.get(SETTING, "").strip()
     if levels in ("", "1", "2"):
         return levels
@@ -104,7 +104,7 @@ def levels_asked() -> str:
 
 
 def hosts_of(job: Job, levels: str) -> list[tuple[int, ...]]:
-    """The workers of each host that gets a leader; none where there is one level."""
+    """The workers of each host that gets a leader; none with one level."""
     parts = parts_of(job.endpoints)
     if job.ranks or len(parts) != job.world_size or levels == "1" or (not levels and job.world_size < WORKERS):
         return []
@@ -115,7 +115,7 @@ def hosts_of(job: Job, levels: str) -> list[tuple[int, ...]]:
 
 
 def introduced(job: Job, key: Key, poll: Poll, frame: Frame) -> Host | None:
-    """This worker's part in its host, as rank 0 has told it; None if that makes no sense."""
+    """This worker's part in its host, from rank 0's frame; None if the frame is invalid."""
     try:
         number, ranks = json.loads(frame.header)
         here = replace(
@@ -134,7 +134,7 @@ def introduced(job: Job, key: Key, poll: Poll, frame: Frame) -> Host | None:
 
 
 def opened(frame: Frame) -> tuple[bytes, Any, Any]:
-    """What the workers of an arrival or a bundle call, what `Divisible.fold` notes of it, and its bytes."""
+    """The call in an arrival or a bundle, the note of `Divisible.fold`, and its bytes."""
     if frame.kind != BUNDLE:
         return frame.header, None, frame.payload
     head, _, header = frame.header.partition(b"\n")
@@ -142,7 +142,7 @@ def opened(frame: Frame) -> tuple[bytes, Any, Any]:
 
 
 def ranks_in(frame: Frame, known: Sequence[int]) -> tuple[int, ...]:
-    """The ranks of a host, its leader among them, that a leader names; () if that makes no sense."""
+    """The ranks of a host that a leader names, with its own; () if they are invalid."""
     try:
         said = json.loads(frame.header.partition(b"\n")[0])
         places = set(said[0] if frame.kind == BUNDLE else said)
@@ -152,7 +152,7 @@ def ranks_in(frame: Frame, known: Sequence[int]) -> tuple[int, ...]:
 
 
 class Host(ABC):
-    """A worker's part in the short way of its host."""
+    """A worker's part in the shortcut of its host."""
 
     directly: bool
     until: float
@@ -160,25 +160,25 @@ class Host(ABC):
     def __init__(self, job: Job, key: Key, poll: Poll) -> None:
         self._job, self._key, self._poll = job, key, poll
         self._asked: Frame | None = None  # what may still go, or have gone, the short way
-        #: Until when the short way is waited for at most.
+        #: The time until which this worker waits for the shortcut.
         self.until = math.inf
         #: Whether the frame is to go directly now.
         self.directly = False
 
     @abstractmethod
     def begin(self, frame: Frame, fold: Fold | None, deadline: float, stream: Stream) -> None:
-        """Begin an exchange, the short way if that can be.
+        """Begin an exchange, by the shortcut if possible.
 
         Args:
-            frame: what this worker brings.
-            fold: what a leader makes of frames; None: the exchange has no short way.
-            deadline: when the exchange is to be over.
-            stream: the connection to rank 0; a word of it comes first.
+            frame: this worker's arrival.
+            fold: folds frames on a leader; None: the exchange has no shortcut.
+            deadline: when the exchange must be over.
+            stream: the connection to rank 0, which has priority.
         """
 
     @abstractmethod
     def turn(self) -> Frame | None:
-        """Do what is to be done; return a leader's bundle for rank 0, or a follower's answer."""
+        """Do the next step; return a leader's bundle for rank 0, or a follower's answer."""
 
     @abstractmethod
     def end(self, answer: Frame) -> list[int]:
@@ -193,7 +193,7 @@ class Host(ABC):
         """Close all sockets."""
 
     def part(self) -> None:
-        """Forget the short way of this exchange: rank 0 asks each worker for its own frame."""
+        """Forget the shortcut of this exchange: rank 0 asks each worker for its own frame."""
         self._asked, self.until, self.directly = None, math.inf, False
 
     def _go_directly(self) -> None:
@@ -209,7 +209,7 @@ def _is_for(frame: Frame, asked: Frame | None) -> bool:
 
 
 class Follower(Host):
-    """A worker whose arrivals a leader takes along."""
+    """A worker whose arrivals go through a leader."""
 
     until: float
 
@@ -281,7 +281,7 @@ class Follower(Host):
             self.close()
 
     def _connect(self, deadline: float, timeout: float, stream: Stream) -> None:
-        """Look for the leader; a word of rank 0's ends that."""
+        """Look for the leader; a frame from rank 0 ends the search."""
         if not self._tries:
             return
         self._tries -= 1
@@ -325,7 +325,7 @@ class _Seen(NamedTuple):
 
 
 class Leader(Host):
-    """The first worker of a host, which takes the others' arrivals along."""
+    """The first worker of a host, which sends the others' arrivals with its own."""
 
     until: float
 
@@ -348,7 +348,7 @@ class Leader(Host):
         self._seen = {key: seen for key, seen in self._seen.items() if key[0] != frame.channel or key[1] >= frame.call}
         if not self._gathers_until:
             self._gathers_until = _within(deadline, _first_patience(frame.timeout))
-            with contextlib.suppress(CommunicatorError, NotFound):  # without a place to listen at, nobody comes
+            with contextlib.suppress(CommunicatorError, NotFound):  # without a place to listen, no worker comes
                 self._door.open(self._gathers_until)
         for place, each in list(self._streams.items()):  # what an interruption may have left
             if each.last is not None:
@@ -379,7 +379,7 @@ class Leader(Host):
 
     @property
     def _gathering(self) -> bool:
-        """Whether some of the host have yet to connect, and may."""
+        """Whether some workers of the host may still connect."""
         missing = self._door.is_open and len(self._streams) < self._job.world_size - 1
         return missing and time.monotonic() < self._gathers_until
 
@@ -407,7 +407,7 @@ class Leader(Host):
         )
 
     def end(self, answer: Frame) -> list[int]:
-        """Send the answer to all that are in the bundle; see `Host.end`."""
+        """Send the answer to every worker in the bundle; see `Host.end`."""
         places, asked = self._bundled, self._asked
         self.part()
         if asked is not None:
@@ -428,7 +428,7 @@ class Leader(Host):
         self._bundled = []
 
     def _part_all(self) -> None:
-        """Let all of the host go directly."""
+        """Let all workers of the host go directly."""
         assert self._asked is not None
         told = _apart(self._asked)
         for stream in self._streams.values():
@@ -438,7 +438,7 @@ class Leader(Host):
         self._go_directly()
 
     def _pump(self) -> None:
-        """Let followers in, and read what they have sent."""
+        """Accept followers, and read their frames."""
         for descriptor, _ in self._poll.wait():
             place = self._places.get(descriptor)
             if place is not None:
@@ -508,7 +508,7 @@ class Leader(Host):
 
 
 def _sent(stream: Stream, end: float) -> bool:
-    """Whether the system has taken all that was to be sent by then."""
+    """Whether the system has taken everything to send by then."""
     try:
         stream.flush()
         if stream.sending:
@@ -523,7 +523,7 @@ def _sent(stream: Stream, end: float) -> bool:
 
 
 def _within(deadline: float, seconds: float) -> float:
-    """A moment some seconds from now, but no later than half of the time that is left."""
+    """A moment some seconds from now, but no later than half of the remaining time."""
     now = time.monotonic()
     return now + min(seconds, max(0.0, deadline - now) / 2)
 

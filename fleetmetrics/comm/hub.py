@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import secrets
 import time
 from collections import defaultdict
-from typing import NoReturn, Sequence
+from typing import Callable, NoReturn, Sequence, TypeVar
 
 from fleetmetrics.comm.boards import Search
 from fleetmetrics.comm.deadline import Deadline
@@ -41,14 +42,15 @@ from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError
 __all__ = ["Hub"]
 
 _ABANDONED_KEPT = 1024
-#: How often, at the deadline, rank 0 reads frames that have come; it does not wait for further ones.
+#: The number of times that rank 0, at the deadline, reads frames that have arrived; it does not wait for others.
 _LAST_TURNS = 64
-#: A wait that took so much too long means that the process was stopped, and not only that the machine is busy.
+#: A wait that took this much too long means that the process was stopped, not only that the machine is busy.
 _STOPPED_SECONDS = 1.0
-#: How long rank 0 waits for those who have yet to connect, to tell them of an error.
+#: Seconds that rank 0 waits for workers that have not connected, to tell them an error.
 _SEE_OFF_SECONDS = 1.0
-#: How long rank 0 lets those who have just knocked say who they are before it answers: two may claim one rank.
+#: Seconds that rank 0 gives new guests to identify themselves before it answers: two may claim one rank.
 _HEAR_SECONDS = 0.1
+_T = TypeVar("_T")
 
 
 class Hub(Member):
@@ -63,12 +65,13 @@ class Hub(Member):
         self._closed: defaultdict[int, set[int]] = defaultdict(set)  # ranks by the channels that they closed
         self._abandoned: dict[tuple[int, int], Frame] = {}  # by channel and call
         self._meeting: Meeting | None = None
+        self._unsettled: Meeting | None = None  # the one whose answer has gone out, and which no worker has confirmed
         self._slept = 0.0  # seconds that a wait took too long
         self._number = 0  # of the last exchange of any channel
         self._answered = ""  # what errors call the last one whose answer went out
-        self._parting = 0, ""  # the number of the last one at which all were to hear who had parted, and what
+        self._parting = 0, ""  # the last one in which rank 0 told all who had parted, and the text
         self._interrupted = False  # whether a frame may have been read and not handled
-        self._last_word = ""  # what all have been told of it
+        self._last_word = ""  # the last news of it that all workers got
         self._hosts = {ranks[0]: ranks for ranks in hosts_of(job, self.levels)}  # by leader
         self._introduced = False
 
@@ -87,51 +90,113 @@ class Hub(Member):
         if self.search is not None:  # an interruption may have left its board
             self.search.close()
         self.search = self.searching(channel, frame.call, label, self._peers.poll)
-        try:
+
+        def answered() -> Frame:
             channel.calls = frame.call
-            answer = self._decided(meeting, combine)
-            answer.made, self._answered = meeting.number, f"{label} on {channel.title}"
-            self._look_again(meeting)
-            if self._hosts and not self._introduced:  # before the answer, so that all know of it at the next exchange
-                self._introduce()
-            relayed = {rank for ranks in meeting.bundled.values() for rank in ranks[1:]}
-            direct = [peer for peer in self._peers.by_descriptor.values() if peer.rank not in relayed]
-            self._peers.send_all(answer, deadline, direct, meeting.lost)
-            if relayed:
-                self._peers.send_all(answer, deadline, self._left_out(meeting), meeting.lost)
-            self._confirm(meeting)
+            answer = self._answer(meeting, combine, deadline)
+            self._unsettled = meeting
+            if self.watch is not None or self.search is not None:  # which end with the exchange
+                self._settle(meeting)
+            return answer
+
+        return self._or_give_up(meeting, answered)
+
+    def settle(self) -> None:
+        """Wait until one of the others has the last answer; see `Member.settle`."""
+        meeting = self._unsettled
+        if meeting is not None:
+            self._or_give_up(meeting, functools.partial(self._settle, meeting))
+
+    def settled(self, work: Callable[[], _T]) -> _T:
+        """Run a function, and settle its last exchange; see `Member.settled`."""
+        try:
+            if self._unsettled is not None:  # a second interruption has left it
+                self._leave(self._unsettled, KeyboardInterrupt())
+            found = work()
+            self.settle()
+            return found
+        except Exception:
+            self.settle()  # an error of the formulas, after an exchange that all have
+            raise
+        except BaseException as error:
+            if self._unsettled is not None:
+                self._leave(self._unsettled, error)
+            raise
+
+    def _leave(self, meeting: Meeting, error: BaseException) -> None:
+        """End an exchange that is not settled without a wait: rank 0 is interrupted."""
+        with contextlib.suppress(Broken, FleetMetricsError):  # which the next exchange finds
+            turns = 0
+            while not meeting.acknowledged and turns < _LAST_TURNS and self._receive(0, []):
+                turns += 1
+        if meeting.acknowledged:
             self.made, self.label = meeting.number, self._answered
             self.join()
-            if meeting.lost:  # the answer stands
-                self._spread(channel, frame.call + 1, next(iter(meeting.lost.values())))
-            return answer
+        else:
+            self._give_up(meeting, error)
+        self._unsettled = self._meeting = None
+
+    def _or_give_up(self, meeting: Meeting, work: Callable[[], _T]) -> _T:
+        """Run a part of an exchange; if it fails, all get the error."""
+        try:
+            return work()
         except BaseException as error:
+            self._unsettled = None
             try:
-                self._give_up(channel, frame.call, label, error)
-            except BaseException:  # Ctrl-C, and again while rank 0 tells the others, who wait for the word all the same
-                self._give_up(channel, frame.call, label, error)
+                self._give_up(meeting, error)
+            except BaseException:  # Ctrl-C, and again while rank 0 tells the others, which still wait for the reason
+                self._give_up(meeting, error)
                 raise
             if isinstance(error, Broken):
                 raise CommunicatorError(self.broken) from None
             raise
         finally:
-            self._meeting = None
-            if self.search is not None:
-                self.search.close()
+            if self._unsettled is None:
+                self._meeting = None
+                if self.search is not None:
+                    self.search.close()
 
-    def _give_up(self, channel: Channel, call: int, label: str, error: BaseException) -> None:
-        """Let all hear at once why there is no result: of Ctrl-C and sys.exit, too. What has begun may be repeated."""
+    def _answer(self, meeting: Meeting, combine: Combine, deadline: Deadline) -> Frame:
+        """Decide, and send the answer to all."""
+        answer = self._decided(meeting, combine)
+        answer.made, self._answered = meeting.number, f"{meeting.label} on {meeting.channel.title}"
+        self._look_again(meeting)
+        if self._hosts and not self._introduced:  # before the answer, so that all know it at the next exchange
+            self._introduce()
+        peers = self._peers.by_descriptor.values()
+        if meeting.bundled:
+            relayed = {rank for ranks in meeting.bundled.values() for rank in ranks[1:]}
+            direct = [peer for peer in peers if peer.rank not in relayed]
+            self._peers.send_all(answer, deadline, direct, meeting.lost)
+            self._peers.send_all(answer, deadline, self._left_out(meeting), meeting.lost)
+        else:
+            self._peers.send_all(answer, deadline, peers, meeting.lost)
+        return answer
+
+    def _settle(self, meeting: Meeting) -> None:
+        """Let the answer stand, once one of the others has it."""
+        self._confirm(meeting)
+        self.made, self.label = meeting.number, self._answered
+        self.join()
+        self._unsettled = None
+        if meeting.lost:  # the answer stands
+            self._spread(meeting.channel, meeting.call + 1, next(iter(meeting.lost.values())))
+
+    def _give_up(self, meeting: Meeting, error: BaseException) -> None:
+        """Tell all at once why there is no result, for Ctrl-C and sys.exit too; its steps may run twice."""
+        channel, call = meeting.channel, meeting.call
         if isinstance(error, Broken):
             self._spread(channel, call, str(error))
             self.broken = self._last_word
         elif channel.calls == call:  # else it has not begun
-            told = error if isinstance(error, FleetMetricsError) else CommunicatorError(interruption(0, error, label))
+            told = error
+            if not isinstance(told, FleetMetricsError):
+                told = CommunicatorError(interruption(0, error, meeting.label))
             self._interrupted = True
-            made = 0 if self._meeting is None else self._meeting.made
-            self._abandon(error_frame(channel.number, call, told, made=made))
+            self._abandon(error_frame(channel.number, call, told, made=meeting.made))
 
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
-        """Tell the others what they find when they come; see `Member.skip`."""
+        """Leave the error for the others' arrival; see `Member.skip`."""
         channel.calls += 1
         told = error
         if not isinstance(told, FleetMetricsError):
@@ -150,7 +215,7 @@ class Hub(Member):
             self.search.close()
 
     def _decided(self, meeting: Meeting, combine: Combine) -> Frame:
-        """The answer to all that was brought; what has come in bundles and does not go together is asked for anew."""
+        """The answer to all arrivals; asks again for the arrivals in bundles that do not go together."""
         while True:
             try:
                 return self._decide(meeting, self._collect(meeting), combine)
@@ -178,7 +243,7 @@ class Hub(Member):
     def _say_who_parted(self, meeting: Meeting, made: list[int]) -> NoReturn:
         last = max(made)
         parting, text = self._parting
-        if last != parting:  # else some have yet to hear what the others were told
+        if last != parting:  # otherwise some workers would not hear what others heard
             text = (
                 f"the workers parted at {self._answered or 'an exchange'}: it ended with a result on"
                 f" {ranks_text(rank for rank, one in enumerate(made) if one == last)}, and with an error on"
@@ -192,7 +257,7 @@ class Hub(Member):
     # Collecting
 
     def _collect(self, meeting: Meeting) -> list[Frame]:
-        """Wait for everybody; return the frames by rank."""
+        """Wait for all workers; return the frames by rank."""
         if self._peers.lost or self._last_word:
             raise Broken(self._peers.lost)
         if not self._peers.all_here:
@@ -207,7 +272,7 @@ class Hub(Member):
                 self._read(peer, gave_up)
             self._interrupted = False
         self._check_present(meeting)
-        just_arrived, turns = True, 0  # until what lay in the sockets is read; turns since the end
+        just_arrived, turns = True, 0  # until the sockets are read empty; turns since the end
         while True:
             arrived = len(meeting.frames) == world
             if arrived and not gave_up and (self.joined or self._is_alone(meeting)):
@@ -219,11 +284,11 @@ class Hub(Member):
                 if self._receive(until, gave_up) and turns < _LAST_TURNS:
                     continue
             except Broken:
-                if gave_up:  # its last word comes before its end, which is for the next exchange
+                if gave_up:  # its last frame comes before its end, which is for the next exchange
                     continue
                 raise
             if gave_up and (arrived or just_arrived or meeting.shunned or self._slept > _STOPPED_SECONDS):
-                raise DeadlineError(gave_up[0])  # rank 0 came late, or was stopped: who has waited for it says so
+                raise DeadlineError(gave_up[0])  # rank 0 came late, or was stopped: a worker that waited for it says so
             if gave_up:
                 raise DeadlineError(self._missing(meeting))
             just_arrived = False
@@ -240,20 +305,20 @@ class Hub(Member):
                 raise Broken(noted)
 
     def _check_unproven(self, meeting: Meeting) -> None:
-        """Raise if all that are missing know another secret; who is connected has proved itself, and is only late."""
+        """Raise if all missing workers have another secret; a connected worker has proved itself and is only late."""
         absent = meeting.absent(self.job.world_size)
         if absent and not any(rank in self._peers.by_rank for rank in absent):
             self._peers.door.check_unproven(absent)
 
     def _is_alone(self, meeting: Meeting) -> bool:
-        """Whether no other process of this machine claims a rank of this run; False while that is not sure."""
+        """Whether no other process of this machine claims a rank of this run; False while that is uncertain."""
         found = self.rival(last=time.monotonic() >= meeting.end)
         if found is not None and found.sure:
             raise Broken(found.text)
         return found is None
 
     def _end_of_wait(self, meeting: Meeting) -> float:
-        """Until when rank 0 may sleep; before it has met the others, it looks around."""
+        """The time until which rank 0 may sleep; before it has met the others, it looks around in between."""
         if self.search is not None:
             return min(meeting.end, self.search.next)
         if self.joined or not self.job.claimed:
@@ -261,7 +326,7 @@ class Hub(Member):
         return min(meeting.end, time.monotonic() + PAUSE_SECONDS)
 
     def _look_again(self, meeting: Meeting) -> None:
-        """Raise if somebody gave up in the meantime: after this the answer stands."""
+        """Raise if a worker gave up in the meantime: after this the answer is final."""
         gave_up: list[str] = []
         hears_until = time.monotonic() + _HEAR_SECONDS
         try:
@@ -284,18 +349,18 @@ class Hub(Member):
         text = late_text(missing, "arrive" if connected else "connect", meeting.timeout, meeting.label)
         strangers = [rank for rank in missing if rank in self._peers.sent_away]
         if strangers:
-            text += f" Of another run {ranks_text(strangers)} came and was sent away; this one is {self.job.title}."
+            text += f" Of another run {ranks_text(strangers)} came and was refused; this one is {self.job.title}."
         if self.search is not None:
             text += self.search.words
         if self._peers.door.deaf_until:
             deaf = ranks_text([0]).capitalize()
-            text += f" {deaf} has no file descriptor left to accept anybody: close files, or raise ulimit -n."
+            text += f" {deaf} has no file descriptor left to accept a worker: close files, or raise ulimit -n."
         return text
 
     def _sort(self, peer: Peer, frame: Frame, gave_up: list[str]) -> None:
-        """Take what belongs to this exchange, and keep what is early; a verdict on an earlier one is on its way."""
+        """Take the frames of this exchange, and keep early ones; for an earlier exchange, a verdict is on its way."""
         meeting = self._meeting
-        if meeting is not None and frame.made == meeting.number:  # it has the answer, and is elsewhere by now
+        if meeting is not None and frame.made == meeting.number:  # it has the answer, and has gone on
             meeting.acknowledged = True
         if meeting is None or frame.channel != meeting.channel.number or frame.call > meeting.call:
             self._peers.keep(peer, frame)
@@ -329,7 +394,7 @@ class Hub(Member):
             gave_up.append(_words_of(peer, frame))
 
     def _check_present(self, meeting: Meeting) -> None:
-        """Raise if somebody was interrupted, or has closed the channel before it arrived."""
+        """Raise if a worker was interrupted, or has closed the channel before its arrival."""
         if meeting.left:
             raise CommunicatorError(meeting.left)
         for rank in self._closed.get(meeting.channel.number, ()):
@@ -337,13 +402,13 @@ class Hub(Member):
                 raise CommunicatorError(f"{ranks_text([rank])} has gone away: it closed the channel.")
 
     def _receive(self, end: float, gave_up: list[str]) -> bool:
-        """Handle what happens until then; False if nothing did."""
+        """Handle the events until then; False if there were no events."""
         door = self._peers.door
         until = door.look(end) if end and (door.guests or door.deaf_until or door.unproven) else end
         events = self._peers.poll.wait(until)
         if until:
             self._slept = max(self._slept, time.monotonic() - until)
-            events = events or self._peers.poll.wait()  # after a SIGCONT epoll says that time is over, and no more
+            events = events or self._peers.poll.wait()  # after a SIGCONT, epoll only says that the time is over
         for descriptor, _ in events:
             peer = self._peers.by_descriptor.get(descriptor)
             if peer is not None:
@@ -359,7 +424,7 @@ class Hub(Member):
     def _read(self, peer: Peer, gave_up: list[str]) -> None:
         stream = peer.stream
         if stream.sending:
-            with contextlib.suppress(Lost):  # that it has gone away is for reading to find, after its last words
+            with contextlib.suppress(Lost):  # reading will find that it has gone, after its last frames
                 stream.flush()
                 self._peers.watch(peer)
         try:
@@ -370,7 +435,7 @@ class Hub(Member):
         except Lost:
             if stream.heard:
                 self._peers.lose(peer, gone(peer))
-            self._peers.dismiss(peer)  # lost before a word was said: it connects once more
+            self._peers.dismiss(peer)  # lost before the first frame: it connects once more
             return
         if frame is None:
             return
@@ -388,7 +453,7 @@ class Hub(Member):
     # Connecting
 
     def listen(self) -> None:
-        """Open the port now, and not at the first exchange."""
+        """Open the port now, not at the first exchange."""
         self._peers.door.open(math.inf)
 
     def _open_door(self, meeting: Meeting) -> None:
@@ -402,10 +467,10 @@ class Hub(Member):
             noted = self.noted()
             if isinstance(error, NoChannelError) and not noted:
                 raise
-            raise Broken(noted or str(error)) from None  # another rank 0 of this run stands there, or has stood
+            raise Broken(noted or str(error)) from None  # another rank 0 of this run is listed there, or was
 
     def _admit(self, guest: Guest) -> None:
-        """Let a worker in, and tell it of the exchanges that rank 0 has given up."""
+        """Let a worker in, and tell it which exchanges rank 0 has given up."""
         peer = self._peers.admit(guest, self.made)
         if peer is not None:
             for verdict in self._abandoned.values():
@@ -414,7 +479,7 @@ class Hub(Member):
     # Answering
 
     def _abandon(self, verdict: Frame) -> None:
-        """Tell everybody, the late ones too: they find the verdict when they come, or when they connect."""
+        """Tell all workers, the late ones too: they find the verdict when they arrive, or when they connect."""
         self._abandoned[verdict.channel, verdict.call] = verdict
         self._abandoned.pop((verdict.channel, verdict.call - _ABANDONED_KEPT), None)
         self.tell_all(verdict)
@@ -427,7 +492,7 @@ class Hub(Member):
     # The second level, see `hosts`
 
     def _introduce(self) -> None:
-        """Tell the workers of each host who they are, and what to call themselves."""
+        """Introduce the workers of each host to each other, with the name under which they meet."""
         self._introduced = True
         number = secrets.token_hex(16)
         for ranks in self._hosts.values():
@@ -446,7 +511,7 @@ class Hub(Member):
         meeting.bundled[peer.rank] = ranks
 
     def _take_apart(self, meeting: Meeting) -> None:
-        """Ask all whose arrivals have come in bundles for their own."""
+        """Ask all workers whose arrivals came in bundles for their own arrivals."""
         meeting.apart, meeting.bundled = True, {}
         ranks = [rank for rank, frame in meeting.frames.items() if frame.kind == BUNDLE]
         for rank in ranks:
@@ -460,7 +525,7 @@ class Hub(Member):
                 self._peers.tell(self._peers.by_rank[rank], told)
 
     def _left_out(self, meeting: Meeting) -> list[Peer]:
-        """Wait a moment for the leaders to say that all of their hosts have the answer; return who may not have it."""
+        """Wait a moment for the leaders' reports that their hosts have the answer; return workers that may lack it."""
         end = min(time.monotonic() + relay_patience(meeting.timeout), meeting.last_moment)
         while time.monotonic() < end:
             if not any(self._is_heard(meeting, rank) for rank in meeting.bundled):
@@ -475,7 +540,7 @@ class Hub(Member):
         return rank in self._peers.by_rank and not self._peers.by_rank[rank].lost and rank not in meeting.away
 
     def _confirm(self, meeting: Meeting) -> None:
-        """Wait until one of the others has the answer: if none has, no worker may have a result."""
+        """Wait until another worker has the answer: if none has, no worker may have a result."""
         asked = [peer for rank, peer in self._peers.by_rank.items() if rank <= ACKNOWLEDGING]
         meeting.acknowledged |= self.job.world_size == 1
         why, turns = "", 0
@@ -500,7 +565,7 @@ class Hub(Member):
             raise DeadlineError(late_text(ranks, "confirm the result", meeting.timeout, meeting.label))
 
     def _spread(self, channel: Channel, call: int, reason: str) -> None:
-        """Let this and every later call raise, here and on the others; say who may have parted at the one before."""
+        """Let this and every later call raise on all workers; name those that may have parted at the last one."""
         if not self._last_word:
             lost = {rank for rank, peer in self._peers.by_rank.items() if peer.lost}
             lost.update(self._meeting.lost if self._meeting is not None else ())
@@ -515,7 +580,7 @@ class Hub(Member):
 
 
 def _words_of(peer: Peer, frame: Frame) -> str:
-    """What a worker says of its leaving."""
+    """A worker's words about its leaving."""
     with contextlib.suppress(UnicodeDecodeError):
         return readable(frame.header.decode())
     return f"{ranks_text([peer.rank])} left, and what it said cannot be read."

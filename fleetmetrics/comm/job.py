@@ -1,10 +1,12 @@
-"""What a process knows of its job: its role, its rank, and where the others are."""
+"""A process's knowledge about its job: its role, its rank, and the addresses of the others."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
+import socket
 import struct
 import textwrap
 from dataclasses import dataclass, field, replace
@@ -18,14 +20,14 @@ from fleetmetrics.identity import launch_of
 
 __all__ = ["Job", "refuse_server", "split_endpoint"]
 
-# Of each 4 bytes of the job's name follows a port where rank 0 may listen.
+# Each 4 bytes of the digest of the job's name give a port where rank 0 may listen.
 _EIGHT_WORDS = struct.Struct("!8I")
 # Below the range that Linux deals out to outgoing connections (32768 and up).
 _FIRST_PORT, _PORTS = 20000, 12000
 
 
 def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
-    """Split "host:port" or "[::1]:port"; another form is an `InvalidInputError` that names the variable.
+    """Split "host:port" or "[::1]:port"; any other form is an `InvalidInputError` that names the variable.
 
     Examples:
         >>> split_endpoint("10.0.0.1:8500", "PADDLE_MASTER")
@@ -33,7 +35,7 @@ def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
     """
     host, _, port = endpoint.strip().rpartition(":")
     host = host.strip("[]")
-    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+    if not _is_host(host) or not (port.isascii() and port.isdigit() and len(port) < 6) or not 0 < int(port) < 65536:
         raise InvalidInputError(f"the environment variable {variable} holds {endpoint!r}; it must be host:port.")
     return host, int(port)
 
@@ -44,19 +46,19 @@ class Job:
 
     Args:
         rank: number of this worker, from 0.
-        world_size: how many workers there are.
-        endpoints: PADDLE_TRAINER_ENDPOINTS, by comma.
+        world_size: the number of workers.
+        endpoints: PADDLE_TRAINER_ENDPOINTS, separated by commas.
         collective: True without parameter servers.
-        endpoint: FLEETMETRICS_ENDPOINT, where rank 0 shall listen, or "".
+        endpoint: FLEETMETRICS_ENDPOINT, where rank 0 must listen, or "".
         secret: FLEETMETRICS_SECRET, which only the workers know, or "".
-        bind: FLEETMETRICS_BIND, the address on which rank 0 shall listen if it is not that of its endpoint, or "".
+        bind: FLEETMETRICS_BIND, the address on which rank 0 must listen if it is not its endpoint's, or "".
         master: PADDLE_MASTER, or "".
-        host: the machine of rank 0, by what another launcher than Paddle's says, or "".
-        run: what sets this run apart from others on the same machines, by what the launcher says, or "".
+        host: the machine of rank 0 according to a launcher other than Paddle's, or "".
+        run: the launcher's name for this run, which sets it apart from others on the same machines, or "".
         reserved: ports that the environment promises to others.
-        claimed: whether this process says so by its environment, as others of this machine may, too.
-        ranks: of a group of a job's workers their ranks in the job; `rank` and `world_size` are then the place in the
-            group and its size. (): the whole job.
+        claimed: whether the place comes from the environment, which other processes of this machine may share.
+        ranks: the ranks in the job of a group's workers; `rank` and `world_size` are then the place in the group and
+            its size. (): the whole job.
 
     Examples:
         >>> Job.from_environment({"PADDLE_TRAINERS_NUM": "1"}).world_size
@@ -81,12 +83,12 @@ class Job:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Job:
         """Read the job from the environment variables that launchers set; `launchers` has them all.
 
-        Without a launcher this is rank 0 of 1. ``environment``: None for the variables of this process, whose process
-        groups are then looked at as well.
+        Without a launcher this is rank 0 of 1. ``environment``: None for the variables of this process; its process
+        groups are then checked as well.
 
         Raises:
             InvalidInputError: if a variable is malformed.
-            NoChannelError: if there are several workers, and the variables do not say where or contradict each other.
+            NoChannelError: there are several workers, and the variables do not say where, or contradict each other.
             ServerProcessError: in a parameter server.
         """
         env = os.environ if environment is None else environment
@@ -115,13 +117,13 @@ class Job:
         return job
 
     def among(self, ranks: Sequence[int]) -> Job:
-        """A group of this job's workers as a job of its own, with another name and other ports.
+        """A group of this job's workers as a separate job, with another name and other ports.
 
         Args:
-            ranks: of this job, each once, with this process's among them; the first one takes the part of rank 0.
+            ranks: ranks of this job, each once, with this process's; the first one plays the part of rank 0.
 
         Raises:
-            NoChannelError: if nothing says on which machine the first one is.
+            NoChannelError: the machine of the first one is unknown.
         """
         if tuple(ranks) == tuple(range(self.world_size)):
             return self
@@ -132,11 +134,11 @@ class Job:
         return group
 
     def with_ranks(self, ranks: tuple[int, ...]) -> Job:
-        """Another group of this job, or of that of this group, as far as its name; (): the whole job."""
+        """Another group of this job, or of this group's job, with its name only; (): the whole job."""
         return replace(self, ranks=ranks)
 
     def board_of(self, rank: int) -> Job:
-        """Where a worker of the whole job says what it waits for: as a job of two, of which the other one asks."""
+        """The board of a worker of the whole job, as a job of two, in which the other one asks."""
         return replace(self, rank=int(self.rank_in_job != rank), world_size=2, claimed=False, ranks=(rank,))
 
     @property
@@ -146,12 +148,12 @@ class Job:
 
     @cached_property
     def name(self) -> bytes:
-        """What sets this run apart from all others, as it is written; no secret."""
+        """The identity of this run, as text; it is no secret."""
         return hashlib.sha256(self._written()).digest()
 
     @cached_property
     def mark(self) -> bytes:
-        """A key for those who know how this run is written, and perhaps no secret; it is never sent."""
+        """A key from the identity of this run, for processes that may not know the secret; it is never sent."""
         return hashlib.sha256(b"mark" + self._written()).digest()
 
     def _written(self) -> bytes:
@@ -160,7 +162,7 @@ class Job:
 
     @property
     def title(self) -> str:
-        """What sets this run apart, in words."""
+        """The identity of this run, in words."""
         said = (
             ("FLEETMETRICS_ENDPOINT", self.endpoint),
             ("PADDLE_TRAINER_ENDPOINTS", self.endpoints),
@@ -172,12 +174,12 @@ class Job:
 
     @property
     def group(self) -> str:
-        """How errors call the group; "" for the whole job."""
+        """The group in words, for errors; "" for the whole job."""
         return f"the group of {in_words(self.ranks)}" if self.ranks else ""
 
     @property
     def on_one_machine(self) -> bool:
-        """Whether all workers share a machine: they reach rank 0 by a loopback address, or have one host in common."""
+        """Whether all workers share a machine: they reach rank 0 at a loopback address, or share one host."""
         host, hosts = self.candidates()[0][0], {part.rpartition(":")[0] for part in parts_of(self.endpoints)}
         return _is_loopback(host) or len(hosts) == 1
 
@@ -219,8 +221,8 @@ class Job:
         if rank and not _is_loopback(first):
             raise NoChannelError(
                 f"rank {rank} comes first in {self.group}, and nothing says on which machine it is. Set"
-                " PADDLE_TRAINER_ENDPOINTS to host:port of every worker, by comma, on all of them; or take rank 0 into"
-                " the group"
+                " PADDLE_TRAINER_ENDPOINTS to host:port of every worker, separated by commas, on all of them; or take"
+                " rank 0 into the group"
             )
         return first
 
@@ -232,6 +234,17 @@ def refuse_server(env: Mapping[str, str]) -> None:
             "this process is a parameter server (TRAINING_ROLE=PSERVER), which holds no samples; compute metrics"
             " on the workers only, for example inside `if fleet.is_worker():`."
         )
+
+
+def _is_host(text: str) -> bool:
+    """Whether it may be a name, or is an address."""
+    if ":" not in text:
+        return bool(re.fullmatch(r"[\w.-]+", text))
+    try:
+        socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
+    except OSError:
+        return False
+    return True
 
 
 def _is_loopback(host: str) -> bool:

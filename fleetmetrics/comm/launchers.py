@@ -1,12 +1,13 @@
-"""Where a process stands, by what its launcher tells it: the table is in `fleetmetrics.launcher`.
+"""The place of a process in its job, according to its launcher: the table is in `fleetmetrics.launcher`.
 
-`place_of` finds the row whose variables say how many workers there are. All other variables are heard as well: one
-that names more workers than that row is a contradiction, and one that cannot be used is an error, never one worker.
+`place_of` finds the row whose variables give the number of workers. It also checks all other variables: one that names
+more workers than that row is a contradiction, and one that cannot be used is an error, never one worker.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from fleetmetrics.errors import InvalidInputError, NoChannelError
-from fleetmetrics.launcher import LAUNCHERS, PADDLE, Launcher, Said
+from fleetmetrics.launcher import LAUNCHERS, OTHERS, PADDLE, Launcher, Said
 
 __all__ = [
     "VARIABLES",
@@ -27,19 +28,19 @@ __all__ = [
     "starter_of",
 ]
 
-#: The address of rank 0 where all workers are on one machine.
+#: The address of rank 0 if all workers are on one machine.
 _LOOPBACK = "127.0.0.1"
 _SERVERS, _ENDPOINT, _MASTER = "PADDLE_PSERVERS_IP_PORT_LIST", "FLEETMETRICS_ENDPOINT", "MASTER_ADDR"
-#: Where Paddle's own variables have rank 0.
+#: Paddle's own variables for the address of rank 0.
 _WHERE = frozenset({"PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER"})
-#: Every variable that is looked at.
-VARIABLES = frozenset({_SERVERS, _ENDPOINT, *_WHERE}.union(*(row.variables for row in LAUNCHERS)))
-#: The same as Python keeps them: `os.environ` would decode every variable that there is to say which of them are set.
+#: Every variable that this module reads.
+VARIABLES = frozenset({_SERVERS, _ENDPOINT, *_WHERE}.union(*(row.variables for row in (*LAUNCHERS, OTHERS))))
+#: The same as Python stores them: `os.environ` would decode every variable to say which are set.
 _AS_KEPT = {os.environ.encodekey(name): name for name in VARIABLES}
 
 
 class Place(NamedTuple):
-    """What the environment says of this process."""
+    """This process's place according to the environment."""
 
     rank: int = 0
     size: int = 1
@@ -49,10 +50,12 @@ class Place(NamedTuple):
 
 
 _NO_LAUNCHER = Place()
+#: A rank must fit into 4 bytes, and Python reads no number of thousands of digits.
+_TOO_MANY_DIGITS = 10
 
 
 class _Claim(NamedTuple):
-    """At how many workers a variable hints."""
+    """The number of workers that a variable hints at."""
 
     workers: int
     variable: str
@@ -61,7 +64,7 @@ class _Claim(NamedTuple):
 
 
 def place_of(env: Mapping[str, str]) -> Place:
-    """Find this process's place in the environment; an empty variable counts as one that is not set.
+    """Find this process's place in the environment; an empty variable counts as unset.
 
     Raises:
         InvalidInputError: if a variable is malformed.
@@ -72,7 +75,7 @@ def place_of(env: Mapping[str, str]) -> Place:
         return _NO_LAUNCHER
     texts = {name: env[name].strip() for name in found}
     said = {name: text for name, text in texts.items() if text}
-    rows = [row for row in LAUNCHERS if row.started(said)]
+    rows = [row for row in (*LAUNCHERS, OTHERS) if row.started(said)]
     row = next((row for row in rows if _first(row.size, said)), None)
     size = 1 if row is None else _number(_first(row.size, said), said, 1)
     _refuse_contradictions(row, size, rows, said)
@@ -82,7 +85,7 @@ def place_of(env: Mapping[str, str]) -> Place:
     rank = _rank_in(row, size, said)
     if size == 1:
         return Place(rank, size, row)
-    # Of equal numbers, whatever the ranks: these may differ, and all workers must conclude the same.
+    # By the numbers alone, not the ranks: ranks differ, and all workers must conclude the same.
     same = [row, *(each for each in rows if each is not row and _says(each, size, said))]
     host = "" if row is PADDLE and _WHERE.intersection(said) else _host_of(same, size, said)
     run = [f"{name}={said[name]}" for each in same for name in each.run if name in said]
@@ -108,7 +111,7 @@ def paddles_place(env: Mapping[str, str]) -> tuple[int, int]:
 
 
 def rank_told(env: Mapping[str, str]) -> int:
-    """The rank that the environment names, whatever else it says; 0 without one."""
+    """The rank that the environment names, without further checks; 0 without one."""
     for row in LAUNCHERS:
         text = next((env[name].strip() for name in row.rank if env.get(name, "").strip()), "")
         if text.isascii() and text.isdigit() and row.started(env):
@@ -122,7 +125,7 @@ def is_server(env: Mapping[str, str]) -> bool:
 
 
 def parts_of(text: str) -> list[str]:
-    """The entries of a list, by comma, semicolon or blank."""
+    """The entries of a list separated by commas, semicolons or blanks."""
     return [part for part in re.split(r"[,;\s]+", text) if part]
 
 
@@ -173,9 +176,11 @@ def _first(names: tuple[str, ...], said: Said) -> str:
 
 def _number(name: str, said: Said, lowest: int) -> int:
     text = said[name]
-    if not (text.isascii() and text.isdigit()) or int(text) < lowest:
+    digits = text.isascii() and text.isdigit() and len(text) < _TOO_MANY_DIGITS
+    if not digits or int(text) < lowest:
         raise InvalidInputError(
-            f"the environment variable {name} holds {text!r}; it must be a whole number from {lowest}."
+            f"the environment variable {name} holds {text!r:.80}; it must be a whole number from {lowest}"
+            f"{' of fewer digits' if len(text) >= _TOO_MANY_DIGITS else ''}."
         )
     return int(text)
 
@@ -186,33 +191,50 @@ def _least(name: str, said: Said) -> int:
 
 
 def _claims(row: Launcher, said: Said) -> Iterator[_Claim]:
-    """What the variables of a launcher say of the number of workers."""
+    """The numbers of workers that a launcher's variables give."""
     size, rank = _first(row.size, said), _first(row.rank, said)
     numbers = [name for name in (size, _first(row.local, said)) if name]
     counts = {name: _number(name, said, 1) for name in numbers}
     counts.update({name: _least(name, said) for name in row.least if name in said})
-    counts.update({name: len(parts_of(said[name])) for name in row.lists if name in said})
+    counts.update({name: _named_in(said[name]) for name in row.lists if name in said})
     for name, workers in counts.items():
         yield _Claim(workers, name, f"{name} names {workers} workers", row)
-    if rank:
-        number = _number(rank, said, 0)
-        yield _Claim(number + 1, rank, f"{rank} is {number}, so there are {number + 1} workers or more", row)
+    for name in [rank, *(name for name in row.hints if said.get(name, "").isdecimal())]:
+        if name:
+            number = _number(name, said, 0)
+            yield _Claim(number + 1, name, f"{name} is {number}, so there are {number + 1} workers or more", row)
+
+
+def _named_in(text: str) -> int:
+    """How many entries a list has; one in JSON, such as TF_CONFIG, may hold others, and that of the servers."""
+    if text[:1] not in ("[", "{"):
+        return len(parts_of(text))
+
+    def counted(found: Any) -> int:
+        if isinstance(found, dict):
+            return sum(counted(each) for name, each in found.items() if name != "ps")
+        return len(found) if isinstance(found, list) else 0
+
+    with contextlib.suppress(ValueError, RecursionError):
+        return counted(json.loads(text))
+    return len(parts_of(text))
 
 
 def _refuse_contradictions(row: Launcher | None, size: int, rows: list[Launcher], said: Said) -> None:
-    """Raise where a variable names more workers than there would be."""
-    # What starts all processes of a job has started its servers, too.
+    """Raise if a variable names more workers than the job would have."""
+    # A launcher that starts all processes of a job has started its servers, too.
     servers = len(parts_of(said.get(_SERVERS, ""))) if row is PADDLE else 0
     for each in rows:
         for claim in _claims(each, said):
-            of_rank = claim.variable in each.rank and row in (None, each)  # has words of its own
-            if claim.workers > size + servers and not of_rank:
+            mine = row in (None, each) and claim.variable in each.rank
+            later = mine or (row is None and claim.variable in each.hints)  # `_rank_in`, or that no number is there
+            if claim.workers > size + servers and not later:
                 raise _contradiction(claim, row or each, size, said)
 
 
 def _contradiction(claim: _Claim, row: Launcher, size: int, said: Said) -> NoChannelError:
     number = _first(row.size, said)
-    told = f"{number} is {size}" if number else f"{row.size[0]} is not set"
+    told = f"{number} is {size}" if number else f"{(row.size or PADDLE.size)[0]} is not set"
     value = "local" if size == 1 else f"that of {size}"
     what = "Start the workers through fleetrun, or set PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID"
     if number or row is not PADDLE:
@@ -221,8 +243,10 @@ def _contradiction(claim: _Claim, row: Launcher, size: int, said: Said) -> NoCha
 
 
 def _refuse_unknown_number(rows: list[Launcher], said: Said) -> None:
-    """Raise where several workers are spoken of, and nothing says how many."""
-    ranks = [name for row in rows for name in row.rank if name in said]
+    """Raise if variables mention several workers, and none gives their number."""
+    ranks = [name for row in rows for name in row.rank + row.hints if said.get(name, "-1") != "-1"]
+    if _first(OTHERS.least, said):  # it says how many, and that this is one
+        ranks = [name for name in ranks if name not in OTHERS.hints]
     for name in (*ranks, _SERVERS, _ENDPOINT):
         if name in said:
             ours = "PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID"
@@ -250,19 +274,19 @@ def _rank_in(row: Launcher, size: int, said: Said) -> int:
 
 
 def _says(row: Launcher, size: int, said: Said) -> bool:
-    """Whether a launcher names as many workers."""
+    """Whether a launcher names that number of workers."""
     name = _first(row.size, said)
     return bool(name) and _number(name, said, 1) == size
 
 
 def _host_of(rows: list[Launcher], size: int, said: Said) -> str:
-    """The machine of rank 0, as far as these launchers say it; a loopback address if there is no other machine."""
+    """The machine of rank 0 according to these launchers; a loopback address if there is no other machine."""
     nodes = [_first_node(name, said) for row in rows for name in [_first(row.nodes, said)] if name]
     together = [_first(row.local, said) for row in rows]
     if any(alone for _, alone in nodes) or any(name and _number(name, said, 1) == size for name in together):
         return _LOOPBACK
     hosts = [said[name] for row in rows for name in row.host if name in said]
-    # Whatever has started them, a script may say by torch's variable where rank 0 is.
+    # Under any launcher, a script may name rank 0's machine by torch's variable.
     return next(iter([*hosts, *([said[_MASTER]] if _MASTER in said else []), *(host for host, _ in nodes)]), "")
 
 
@@ -303,7 +327,7 @@ def _alone(variable: str) -> str:
 
 
 def starter_of(worker: int, variables: tuple[str, ...]) -> str:
-    """The process that has started all workers of this machine: the nearest ancestor that is no worker itself."""
+    """The process that has started all workers of this machine: the nearest ancestor that is not a worker."""
     process = worker
     try:
         process = int(_status(worker)[1])

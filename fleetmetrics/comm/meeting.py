@@ -1,4 +1,4 @@
-"""One exchange while rank 0 is in it: who has arrived, with what, and until when it waits."""
+"""One exchange while rank 0 is in it: the arrivals, and the time until which it waits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Meeting:
         self.timeout = deadline.timeout
         self.frames = {0: own}
         spare = margin(deadline.timeout)
-        #: Until when rank 0 waits for the others, and until when the answer must be on its way.
+        #: The time until which rank 0 waits for the others, and the time by which the answer must be sent.
         self.end, self.last_moment = deadline.end - 2 * spare, deadline.end - spare
         self.acknowledged = False
         self.lost: dict[int, str] = {}  # who could not take the answer, and why
@@ -44,7 +44,7 @@ class Meeting:
         self.apart = False  # whether each has to send its own
 
     def arrive(self, peer: Peer, frame: Frame) -> None:
-        """Note a worker's arrival; the first whose deadline comes decides how long rank 0 waits."""
+        """Note a worker's arrival; the earliest deadline decides how long rank 0 waits."""
         self.frames[peer.rank] = frame
         self.troubled |= frame.kind == TROUBLE
         frame.made = frame.made or peer.since
@@ -55,5 +55,5 @@ class Meeting:
         self.last_moment = min(self.last_moment, theirs - spare)
 
     def absent(self, world_size: int) -> list[int]:
-        """The ranks that have yet to arrive."""
+        """The ranks that have not arrived."""
         return [rank for rank in range(world_size) if rank not in self.frames]

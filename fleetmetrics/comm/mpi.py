@@ -1,8 +1,8 @@
 """The communicator of a job that ``mpirun`` has started: the extra ``fleetmetrics[mpi]``.
 
-MPI carries what is large: what each worker has for each other one, and sums of large integers. Its operations know no
-deadline, so the star around rank 0 stays: all arrive there before anybody enters one, and hear there how it went for
-all. After an operation that some have not left in time MPI may still write into its buffers, and counts as broken.
+MPI carries large data: the letters of a shuffle, and sums of large integer states. Its operations have no deadline, so
+the star around rank 0 stays: all workers arrive there before one enters an operation, and learn its outcome there. If a
+worker does not leave an operation in time, MPI may still write into its buffers, and counts as broken.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from fleetmetrics.launcher import LAUNCHERS
 
 __all__ = ["MPICommunicator"]
 
-#: Bytes of what rank 0 says when the communicator is made, and the tag of that.
+#: The size and the tag of rank 0's message when the communicator is made.
 _SAID, _TAG = 4096, 0x666D
 _ROWS = [row for row in LAUNCHERS if row.mpi]
-#: Each says how many processes an mpirun has started.
+#: Each variable has the number of processes that an mpirun has started.
 _SIZES = tuple(dict.fromkeys(name for row in _ROWS for name in row.size))
 #: States of fewer bytes go through the star, together.
 _WORTH_MPI = 2**16
@@ -52,10 +52,10 @@ class MPICommunicator(SocketCommunicator):
         timeout: seconds to wait for the others; None for FLEETMETRICS_TIMEOUT or half an hour.
 
     Raises:
-        ImportError: if mpi4py, or MPI, is not installed.
-        NoChannelError: if ``mpirun`` did not start this process, or rank 0 cannot listen.
-        InvalidInputError: if timeout is no positive number, or Paddle's variables give the workers other ranks.
-        DeadlineError: if a worker does not make one in time.
+        ImportError: mpi4py, or MPI, is not installed.
+        NoChannelError: ``mpirun`` did not start this process, or rank 0 cannot listen.
+        InvalidInputError: timeout is not a positive number, or Paddle's variables give the workers other ranks.
+        DeadlineError: a worker does not create its communicator in time.
     """
 
     spreads = True
@@ -64,10 +64,10 @@ class MPICommunicator(SocketCommunicator):
     def __init__(self, comm: Any = None, *, timeout: float | None = None) -> None:
         try:
             from mpi4py import MPI
-        except (ImportError, RuntimeError) as error:  # the latter where there is no libmpi
+        except (ImportError, RuntimeError) as error:  # RuntimeError without libmpi
             raise ImportError(
                 f"the engine mpi cannot import mpi4py ({error}): pip install 'fleetmetrics[mpi]', and an MPI such as"
-                " mpich where there is none"
+                " mpich if MPI is missing"
             ) from error
         world = MPI.COMM_WORLD if comm is None else comm
         if comm is None and world.Get_size() == 1:
@@ -100,7 +100,7 @@ class MPICommunicator(SocketCommunicator):
         return found
 
     def _shared(self) -> Any:
-        """MPI's communicator; asked for where all have agreed to enter an operation."""
+        """MPI's communicator; used only after all have agreed to enter an operation."""
         return self._comm
 
     def shuffle(
@@ -111,7 +111,7 @@ class MPICommunicator(SocketCommunicator):
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> list[Letter]:
-        """Give each worker what every worker has for it, directly; see `Communicator`."""
+        """Give each worker the letters of every worker for it, directly; see `Communicator`."""
         parts: list[list[Any]] = []
         with Caught(trouble) as caught:
             parts = [written(letter) for letter in letters]
@@ -139,7 +139,7 @@ class MPICommunicator(SocketCommunicator):
         return self.together(agreed, deadline, call)
 
     def _reduce_large(self, call: str, slabs: Sequence[Slab], deadline: Deadline) -> None:
-        """Reduce integers by MPI; what may overflow, and floats, which the star rounds once, go through the star."""
+        """Reduce integers by MPI; floats, and sums that may overflow, go through the star, which rounds once."""
         able = [slab for slab in slabs if slab.found.nbytes >= _WORTH_MPI and slab.rows.dtype == np.int64]
         largest = [slab.largest if slab.reduction == "sum" else 0 for slab in able]
 
@@ -162,7 +162,8 @@ class MPICommunicator(SocketCommunicator):
         super()._reduce_large(call, [slab for slab in slabs if slab not in chosen], deadline)
 
     def _inside(self, call: str, exchange: Callable[[], _T], deadline: Deadline) -> _T:
-        """Do what all have agreed on, and hear how it went for all."""
+        """Run the agreed operation, and learn its outcome on all workers."""
+        self._star.settle()  # another worker enters, or rank 0 does not wait inside for one that has left
         # a worker that stays inside is named by the star, which needs some time for that
         self._deadline, self._spare, self._late = deadline, 4 * margin(deadline.timeout), f"came through {call}"
         error: BaseException | None = None
@@ -175,7 +176,7 @@ class MPICommunicator(SocketCommunicator):
             self.consult(f"{call}, verdict", lambda letters: Letter(None), timeout=deadline.left, trouble=error)
         except Exception as failure:
             self._broken = CommunicatorError(
-                f"MPI is of no more use to this job, since {call} failed: {failure} Start the job again, or leave"
+                f"this job can no longer use MPI, since {call} failed: {failure} Start the job again, or leave"
                 " FLEETMETRICS_ENGINE and the backend mpi4py out."
             )
             if error is not None and not isinstance(error, Exception):  # Ctrl-C, or the end of the process
@@ -184,7 +185,7 @@ class MPICommunicator(SocketCommunicator):
         return cast(_T, found)
 
     def _finish(self, request: Any, *buffers: Any) -> None:
-        """Wait for an operation of MPI, which makes progress inside ``Test`` only."""
+        """Wait for an operation of MPI, which progresses only inside ``Test``."""
         try:
             while not request.Test():
                 if self._deadline.remaining <= self._spare:
@@ -199,7 +200,7 @@ class MPICommunicator(SocketCommunicator):
 
 
 class _GroupOfMPI(MPICommunicator):
-    """Some workers of an MPI communicator: they meet over a star of their own, and enter MPI as a group."""
+    """Some workers of an MPI communicator: they meet over their own star, and enter MPI as a group."""
 
     def __init__(self, whole: MPICommunicator, ranks: tuple[int, ...]) -> None:
         # of an endpoint the group takes the machine only, and derives the port
@@ -219,7 +220,7 @@ class _GroupOfMPI(MPICommunicator):
             def create() -> Any:
                 return whole.Create_group(whole.Get_group().Incl(list(self._ranks)), tag)
 
-            # all are here; it knows no deadline, and MPI is not asked from a thread where it allows for none
+            # all are here; this has no deadline, and MPI may not allow calls from a thread
             seconds = self._deadline.remaining - self._spare
             by_threads = self._mpi.Query_thread() == self._mpi.THREAD_MULTIPLE
             self._comm = run_until(create, seconds, self._job.group) if by_threads else create()
@@ -227,7 +228,7 @@ class _GroupOfMPI(MPICommunicator):
 
 
 def _refuse_alone() -> None:
-    """Raise where MPI knows of this process only, unless mpirun says that it has started one."""
+    """Raise if MPI has only this process, unless mpirun started one process."""
     told = {name: os.environ[name] for name in _SIZES if os.environ.get(name)}
     if not told:
         raise NoChannelError(
@@ -243,10 +244,10 @@ def _refuse_alone() -> None:
 
 
 class _Start:
-    """How the workers of one communicator of MPI find rank 0, and what is left of tries that failed.
+    """How the workers of one MPI communicator find rank 0, and the state of failed tries.
 
-    Rank 0 sends each try's outcome to every other one by itself, so that none waits for a third. From then on they
-    meet over the star, which names who is missing and tells those that come late.
+    Rank 0 sends each try's outcome to every other worker separately, so that no worker waits for a third one. From then
+    on they meet over the star, which names missing workers and informs late ones.
     """
 
     def __init__(self, world: Any, whole: bool) -> None:
@@ -260,7 +261,7 @@ class _Start:
         self._meeting: SocketCommunicator | None = None
 
     def meet(self, deadline: Deadline) -> SocketCommunicator:
-        """Return the star of all workers, whose exchanges are counted as the tries since rank 0 has listened."""
+        """Return the star of all workers; it counts exchanges as the tries since rank 0 began to listen."""
         self.tries += 1
         if self._meeting is None:
             try:
@@ -322,7 +323,7 @@ def _key(mpi: Any) -> int:
 
 
 def _start_of(mpi: Any, world: Any) -> _Start:
-    """The start of a communicator of MPI, which keeps it."""
+    """The start of an MPI communicator, which keeps it."""
     found = world.Get_attr(_key(mpi))
     if found is None:
         found = _Start(world, world == mpi.COMM_WORLD)
@@ -331,7 +332,7 @@ def _start_of(mpi: Any, world: Any) -> _Start:
 
 
 def _place(comm: Any) -> list[str | None] | None:
-    """What Paddle's variables say of this worker; None beside a communicator of the user's."""
+    """The place of this worker in Paddle's variables; None beside a user's communicator."""
     if comm is not None:
         return None
     return [os.environ.get(name) or None for name in ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")]

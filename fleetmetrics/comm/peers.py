@@ -1,11 +1,10 @@
-"""Who is connected to rank 0: it lets workers in, keeps what they say ahead of time, and sends them what it has to."""
+"""The workers connected to rank 0: it lets them in, keeps their early frames, and sends them frames."""
 
 from __future__ import annotations
 
 import contextlib
 import select
 import time
-from collections import deque
 from typing import Iterable, NoReturn
 
 from fleetmetrics.comm.deadline import Deadline
@@ -18,7 +17,7 @@ from fleetmetrics.comm.rivals import leave_note
 
 __all__ = ["Broken", "Peer", "Peers", "gone"]
 
-#: How many frames of a worker that is ahead are kept by channel, the last ones, and of how many channels.
+#: The number of frames kept for a worker that is ahead, the last ones of each channel, and the number of channels.
 _EARLY_KEPT, _EARLY_CHANNELS = 64, 1024
 
 
@@ -52,8 +51,8 @@ class Peers:
         self.door = Door(job, key, self.poll)
         self.by_descriptor: dict[int, Peer] = {}
         self.by_rank: dict[int, Peer] = {}
-        #: By channel and rank the last frames of later exchanges.
-        self.early: dict[int, dict[int, deque[Frame]]] = {}
+        #: By channel and rank, the last frames of later exchanges.
+        self.early: dict[int, dict[int, list[Frame]]] = {}
         self.sent_away: set[int] = set()  # ranks that workers of other runs have
         self.lost = ""  # why the star cannot go on
 
@@ -63,7 +62,7 @@ class Peers:
         return len(self.by_rank) == self._job.world_size - 1
 
     def admit(self, guest: Guest, made: int) -> Peer | None:
-        """Let a worker in that has proved itself, if its rank is free; ``made``: rank 0's last result."""
+        """Let in a worker that has proved itself, if its rank is free; ``made``: rank 0's last result."""
         earlier = self.by_rank.get(guest.rank)
         if guest.run != self._job.name:
             self.sent_away.add(guest.rank)
@@ -91,30 +90,36 @@ class Peers:
         return peer
 
     def keep(self, peer: Peer, frame: Frame) -> None:
-        """Keep what a worker says of an exchange to which rank 0 has yet to come."""
-        frames = self.early.setdefault(frame.channel, {})
-        frames.setdefault(peer.rank, deque(maxlen=_EARLY_KEPT)).append(frame)
-        if len(self.early) > _EARLY_CHANNELS:
-            self.early.pop(next(iter(self.early)))
+        """Keep a worker's frame of an exchange that rank 0 has not begun."""
+        frames = self.early.get(frame.channel)
+        if frames is None:
+            frames = self.early[frame.channel] = {}
+            if len(self.early) > _EARLY_CHANNELS:
+                self.early.pop(next(iter(self.early)))
+        if peer.rank not in frames:
+            frames[peer.rank] = [frame]
+            return
+        frames[peer.rank].append(frame)
+        del frames[peer.rank][:-_EARLY_KEPT]
 
     def kept(self, channel: int) -> list[tuple[Peer, Frame]]:
-        """Return what they have said so far of a channel's exchanges, and keep it no longer."""
+        """Return the kept frames of a channel's exchanges, and forget them."""
         early = self.early.pop(channel, {})
         return [(self.by_rank[rank], frame) for rank, frames in early.items() for frame in frames]
 
     def tell(self, peer: Peer, verdict: Frame) -> None:
-        """Send a frame to one of them; that it has gone away is for the next exchange to find."""
+        """Send a frame to one worker; the next exchange finds out if it has gone."""
         with contextlib.suppress(Lost):
             peer.stream.send(verdict)
             self.watch(peer)
 
     def watch(self, peer: Peer) -> None:
-        """Wait for what a worker says, and while it has yet to take something, for that."""
+        """Wait for a worker's frames, and for room while frames to it are queued."""
         if not peer.lost:
             self.poll.modify(peer.stream)
 
     def send_all(self, frame: Frame, deadline: Deadline, peers: Iterable[Peer], lost: dict[int, str]) -> None:
-        """Send a frame until the deadline; ``lost`` is told who could not take it, and why."""
+        """Send a frame until the deadline; ``lost`` is called with each worker that could not take it, and why."""
         waiting: dict[int, Peer] = {}
         for peer in peers:
             try:
@@ -127,7 +132,7 @@ class Peers:
             self._send_rest(waiting, deadline, lost)
 
     def _send_rest(self, waiting: dict[int, Peer], deadline: Deadline, lost: dict[int, str]) -> None:
-        """Send what the sockets did not take at once."""
+        """Send the bytes that the sockets did not take at once."""
         unsent = Poll()
         for peer in waiting.values():
             unsent.register(peer.stream, select.POLLOUT)
@@ -151,7 +156,7 @@ class Peers:
         raise Broken(why) from None
 
     def dismiss(self, peer: Peer) -> None:
-        """Let a worker go that may come back."""
+        """Drop a worker that may come back."""
         self.poll.unregister(peer.stream)
         self.by_descriptor.pop(peer.stream.fileno(), None)
         self.by_rank.pop(peer.rank, None)

@@ -1,9 +1,9 @@
-"""Who else on this machine claims to be a worker of this run.
+"""Other processes on this machine that claim to be a worker of this run.
 
-Where no launcher names a run, nothing but their endpoints tells workers of two runs apart, and rank 0 would take
-whichever rank 1 comes first. But Linux shows with which environment the processes of this user were started. So rank 0
-looks, before it answers for the first time, whether two of them claim one rank, and waits for those that are just
-starting. A process that finds two leaves a note for all that were started before, which may come later.
+If no launcher names a run, only their endpoints distinguish workers of two runs, and rank 0 would take the first rank 1
+that comes. But Linux shows the environment with which a user's processes were started. So before rank 0 answers for the
+first time, it checks whether two of them claim one rank, and waits for processes that are just starting. A process that
+finds two leaves a note for every process that was started before it and may come later.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
+import sys
 import time
 from pathlib import Path
 from typing import Iterator, NamedTuple
@@ -18,14 +20,14 @@ from typing import Iterator, NamedTuple
 from fleetmetrics.comm.launchers import starter_of
 from fleetmetrics.comm.secret import folder_of_the_user
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.identity import MARK, RUNS, SETTING, Claim, claim_of, has_joined, is_here, status
+from fleetmetrics.identity import MARK, SETTING, Claim, claim_of, has_joined, is_here, status
 from fleetmetrics.launcher import LAUNCHERS, PADDLE
 
 __all__ = ["Finding", "is_the_worker", "leave_note", "look", "note", "worker_behind"]
 
-#: By then a Python that has just been started has imported what it needs, Paddle included.
+#: Seconds after which a new Python process has imported everything it needs, Paddle included.
 _YOUNG_SECONDS = 15.0
-#: Between two looks at one that is just starting.
+#: Seconds between two looks at a process that is just starting.
 PAUSE_SECONDS = 0.1
 _FORKED = 0x40  # PF_FORKNOEXEC: it is a copy of its parent
 _LAUNCHERS = {row.command.encode() for row in LAUNCHERS if row.command} | {
@@ -41,7 +43,7 @@ class Finding(NamedTuple):
 
 
 def is_the_worker() -> bool:
-    """Whether the environment says that this process is the worker, whatever has started it.
+    """Whether the environment says that this process is the worker, independent of its parent.
 
     Raises:
         InvalidInputError: if the variable holds anything else.
@@ -56,7 +58,7 @@ def is_the_worker() -> bool:
 
 
 def worker_behind() -> str:
-    """Say which worker has started this process, or "": then it may be a worker itself."""
+    """Name the worker that has started this process; "" if no worker has, and it may be one."""
     claim = claim_of(os.environ)
     if claim is None or is_the_worker():
         return ""
@@ -67,11 +69,19 @@ def worker_behind() -> str:
         if marked and (_is_alive(process, start) or not _is_forked(os.getpid())):
             return _described(int(process))
         parent = os.getppid()
+        if _is_of_multiprocessing() and claim_of(_environment(parent)) == claim:
+            return _described(parent)
         while parent > 1 and claim_of(_environment(parent)) == claim:
             if _is_worker(parent):
                 return _described(parent)
             parent = int(status(parent)[1])
     return ""
+
+
+def _is_of_multiprocessing() -> bool:
+    """Whether Python's multiprocessing has made this process for another one."""
+    module = sys.modules.get("multiprocessing.process")
+    return module is not None and module.parent_process() is not None
 
 
 def look() -> Finding | None:
@@ -80,7 +90,8 @@ def look() -> Finding | None:
     if claim is None:
         return None
     mine, found = _with_its_starter(claim, os.getpid()), {}
-    written = os.fsencode(max((os.environ.get(name, "") for name in RUNS), key=len))
+    # Each piece of what names a run is in the environment of all its workers, however they are put together.
+    written = os.fsencode(max(re.split("[,|=]", ",".join(claim.run)), key=len))
     for process, data in _environments():
         other = claim_of(_parsed(data)) if written in data else None
         if other is not None and other.run == claim.run and _with_its_starter(other, process).run == mine.run:
@@ -96,14 +107,14 @@ def look() -> Finding | None:
     for other, families in waiting.items():
         if len(families) > 1:
             (one_sure, one), (two_sure, two) = sorted(families.values(), reverse=True)[:2]
-            return Finding(_text(one, two, next(filter(None, other.rank))), one_sure and two_sure)
+            return Finding(_text(one, two, other.rank), one_sure and two_sure)
     return None
 
 
 def _with_its_starter(claim: Claim, process: int) -> Claim:
-    """The claim with what has started the process: another mpirun makes another run.
+    """The claim with the process's starter: another mpirun makes another run.
 
-    What starts workers by Paddle's variables may be several shells, each of which starts one.
+    Several shells may start workers by Paddle's variables, one each.
     """
     if set(PADDLE.rank).intersection(claim.named):
         return claim
@@ -111,7 +122,7 @@ def _with_its_starter(claim: Claim, process: int) -> Claim:
 
 
 def leave_note(text: str) -> None:
-    """Let all processes of this machine with this run's endpoints that were started before now hear of it."""
+    """Leave a text for the processes of this machine with this run's endpoints that were started before now."""
     with contextlib.suppress(OSError):
         path = _path_of_note()
         draft = path.with_name(f"{path.name} {os.getpid()}")
@@ -120,7 +131,7 @@ def leave_note(text: str) -> None:
 
 
 def note() -> str:
-    """Return what was noted since this process was started, or ""."""
+    """Return the note left since this process was started, or ""."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         boot, moment, text = _path_of_note().read_text(encoding="utf-8").split("\n", 2)
         if boot == _boot() and _start(os.getpid()) < float(moment):
@@ -160,7 +171,7 @@ def _environment(process: int) -> dict[str, str]:
 
 
 def _state_of(process: int) -> tuple[bool, bool]:
-    """Whether it is a worker that has yet to join its run, and whether it may become one."""
+    """Whether it is a worker that has not joined its run, and whether it may become one."""
     if _is_forked(process):
         return False, False
     maps = Path(f"/proc/{process}/maps").read_bytes()
@@ -190,7 +201,7 @@ def _is_alive(process: str, start: str) -> bool:
 
 
 def _is_worker(process: int) -> bool:
-    """Whether a process has imported this package, or Paddle, and is no launcher."""
+    """Whether a process has imported this package, or Paddle, and is not a launcher."""
     maps = Path(f"/proc/{process}/maps").read_bytes()
     words = {os.path.basename(word) for word in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")}
     return (is_here(maps) or has_joined(maps) or b"/libpaddle" in maps) and not words & _LAUNCHERS

@@ -1,4 +1,4 @@
-"""What only the workers of a job know: FLEETMETRICS_SECRET, or on one machine a file of the user's."""
+"""The secret of a job's workers: FLEETMETRICS_SECRET, or on one machine a file of the user."""
 
 from __future__ import annotations
 
@@ -19,42 +19,45 @@ from fleetmetrics.warning import warn
 __all__ = ["Secret", "folder_of_the_user", "secret_of", "secret_path"]
 
 _FILE = "secret"
+#: The most bytes of that file.
+_LARGEST = 4096
 
 
 class Secret(NamedTuple):
-    """What the workers of a job know."""
+    """The secret of a job's workers."""
 
     key: Key
-    known: bool  # False if anybody can work it out: then the workers are not authenticated
+    known: bool  # False if others can derive it: the workers are then not authenticated
 
 
 def secret_of(job: Job) -> Secret:
-    """Return the job's secret: that of the environment, else on one machine this user's, else none.
+    """Return the job's secret: that of the environment, otherwise on one machine this user's, otherwise none.
 
     Raises:
-        AuthenticationError: on one machine, if there is no safe place for the user's.
+        AuthenticationError: on one machine, no folder is safe for the user's secret.
     """
-    secret = Key(job.secret.encode() or (_user_secret() if job.on_one_machine else b""))
+    # what is not UTF-8 came from the environment, where Python has escaped it
+    secret = Key(job.secret.encode(errors="surrogateescape") or (_user_secret() if job.on_one_machine else b""))
     if not secret and job.rank == 0:
         warn(
-            "the workers' channel is not authenticated: whoever reaches rank 0's port may pass for a worker. Set"
-            " FLEETMETRICS_SECRET to the same long random text on all workers; until then only numbers are exchanged,"
-            " never pickles.",
+            "the workers' channel is not authenticated: any process that reaches rank 0's port can pass for a worker."
+            " Set FLEETMETRICS_SECRET to the same long random text on all workers; until then only numbers are"
+            " exchanged, never pickles.",
             UnauthenticatedWarning,
         )
     return Secret(Key(hmac.digest(secret, b"fleetmetrics", "sha256")), bool(secret))
 
 
 def secret_path(user: object) -> Path:
-    """Where the workers of a user on this machine find their secret, unless that is not safe."""
+    """The file with the secret of a user's workers on this machine, if its folder is safe."""
     return Path(tempfile.gettempdir(), f"fleetmetrics-{user}", _FILE)
 
 
 def folder_of_the_user() -> Path:
-    """Return the first folder that is safe: nobody else can read what is in it, or has put it there.
+    """Return the first safe folder: no other user can read it, or has created it.
 
     Raises:
-        OSError: if there is none.
+        OSError: if no folder is safe.
     """
     for folder in _folders():
         with contextlib.suppress(OSError):
@@ -63,10 +66,9 @@ def folder_of_the_user() -> Path:
 
 
 def _user_secret() -> Key:
-    """The secret of this user on this machine, made by the first who asks.
+    """The secret of this user on this machine, created by the first worker that asks.
 
-    All workers look at the same places in the same order. Whether one of them is safe does not depend on who looks,
-    so they find the same secret.
+    All workers look at the same places in the same order, and agree on which are safe, so they find the same secret.
     """
     failures = []
     for folder in _folders():
@@ -75,25 +77,25 @@ def _user_secret() -> Key:
         except OSError as error:
             failures.append(f"{folder} ({error.strerror or error})")
     raise AuthenticationError(
-        "there is no safe place for the secret that the workers of one machine share, so anybody could pass for one."
-        f" Tried were {', '.join(failures)}. Make one of these folders this user's alone (mode 700), or set"
+        "no folder is safe for the secret that the workers of one machine share, so any process could pass for one."
+        f" Tried: {', '.join(failures)}. Make one of these folders this user's alone (mode 700), or set"
         " FLEETMETRICS_SECRET to the same long random text on all workers."
     )
 
 
 def _folders() -> Iterator[Path]:
-    """Where the secret may be: with temporary files, with those of the login, in the home folder."""
+    """Folders for the secret: that of temporary files, that of the login, the home folder."""
     user = os.geteuid()
     with contextlib.suppress(OSError):  # no folder for temporary files can be written to
         yield secret_path(user).parent
-    # said by its usual name, too, since a worker that cron or ssh has started may not have the variable
+    # also by its usual name, since a worker started by cron or ssh may not have the variable
     yield Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{user}", "fleetmetrics")
     with contextlib.suppress(RuntimeError):  # this user has no home
         yield Path.home() / ".cache" / "fleetmetrics"
 
 
 def _private(folder: Path) -> Path:
-    """The folder, made if there is none; an OSError if it is not this user's alone."""
+    """Create the folder if it is missing; an OSError if others can access it."""
     if folder.parent.name == ".cache":
         folder.parent.mkdir(mode=0o700, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -110,18 +112,19 @@ def _secret_in(folder: Path) -> Key:
         with contextlib.suppress(FileExistsError):  # whole or not at all, and the first one counts
             os.link(draft, path)
         draft.unlink()
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+    # a pipe without a writer would keep a plain open waiting
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         _check(os.fstat(file.fileno()), stat.S_IFREG)
-        found = Key(file.read())
-    if not found:
-        raise OSError(f"its file {_FILE} is empty")
+        found = Key(file.read(_LARGEST + 1))
+    if not 0 < len(found) <= _LARGEST:
+        raise OSError(f"its file {_FILE} is {f'larger than {_LARGEST} bytes' if found else 'empty'}")
     return found
 
 
 def _check(found: os.stat_result, kind: int) -> None:
     what = "its file" if kind == stat.S_IFREG else "it"
     if stat.S_IFMT(found.st_mode) != kind:
-        raise OSError(f"{what} is no plain {'file' if kind == stat.S_IFREG else 'folder'}")
+        raise OSError(f"{what} is not a plain {'file' if kind == stat.S_IFREG else 'folder'}")
     if found.st_uid != os.geteuid():
         raise OSError(f"{what} belongs to user {found.st_uid}")
     if found.st_mode & 0o077:

@@ -1,8 +1,8 @@
 """States that are too large for one letter: they cross the wire in pieces, which are reduced one after the other.
 
-A slab is a state as rows, of which a worker may have some only: of a state by key it has those of its own keys, and
-one for all other keys. Each row has a place among those of all workers, see `fleetmetrics.comm.unions`; the rows of
-keys that are not kept share the last place. What a worker does not have it does not send.
+A slab is a state as rows, and a worker may have only some of them: for a state by key, the rows of its own keys, and
+one row for all other keys. Each row has a place among those of all workers, see `fleetmetrics.comm.unions`; the rows of
+keys that are not kept share the last place. A worker sends only the rows that it has.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fleetmetrics.numbers import combine, identity
 
 __all__ = ["Piece", "Slab", "letters_of", "put", "reduced", "spread", "written"]
 
-#: Rows are cut at multiples of this number: moments, whose numbers belong together, have as many, or half.
+#: Rows are cut at multiples of this number: moments, whose numbers belong together, have this number or half of it.
 _UNIT = 8
 
 
 @dataclass(eq=False)
 class Slab:
-    """A state on its way through the channel in pieces: rows, of which this worker has some."""
+    """A state on its way through the channel in pieces: rows, some of which this worker has."""
 
     name: str
     reduction: str
@@ -43,18 +43,18 @@ class Slab:
 
     @classmethod
     def of(cls, name: str, reduction: str, array: np.ndarray) -> Slab:
-        """A state of which all workers have all."""
+        """A state whose rows all workers have."""
         rows = array.reshape(-1, WIDTHS.get(reduction, 1))
         return cls(name, reduction, rows, len(rows))
 
     @property
     def largest(self) -> int:
-        """No number of `whole` is larger, whatever its sign; of integers."""
+        """An upper bound of the absolute values in `whole`; for integers."""
         sharing = 1 if self.places is None else np.count_nonzero(self.places == self.size - 1)
         return max(int(self.rows.max()), -int(self.rows.min())) * int(sharing)
 
     def whole(self) -> np.ndarray:
-        """All rows; those that are not here are at the identity, and those of the last place are one."""
+        """All rows; missing rows are at the identity, and the rows of the last place are reduced to one."""
         if self.places is None:
             return self.rows
         own = int(np.searchsorted(self.places, self.size - 1))
@@ -72,11 +72,11 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
+        """The number of its numbers."""
         return (self.last - self.first) * (self.columns.stop - self.columns.start)
 
     def of(self, places: np.ndarray | None) -> tuple[int, int]:
-        """Which of the rows that have these places are in it: the first, and one after the last."""
+        """The rows with these places that are in it: the first, and one after the last."""
         if places is None:
             return self.first, self.last
         first, last = np.searchsorted(places, [self.first, self.last]).tolist()
@@ -84,7 +84,7 @@ class Piece(NamedTuple):
 
 
 def letters_of(slabs: Sequence[Slab], most: int) -> list[list[Piece]]:
-    """The pieces of all slabs, by the letters that carry them: each has at most ``most`` bytes of each worker."""
+    """The pieces of all slabs, by letter: each letter has at most ``most`` bytes of each worker."""
     letters: list[list[Piece]] = []
     room = 0
     pieces = [each for slab in slabs for each in _cut(slab, most // 8)]
@@ -98,7 +98,7 @@ def letters_of(slabs: Sequence[Slab], most: int) -> list[list[Piece]]:
 
 
 def _cut(slab: Slab, most: int) -> Iterator[tuple[Piece, int]]:
-    """The pieces of a slab, each with how many numbers a worker has of it at most."""
+    """The pieces of a slab, each with the most numbers that a worker has of it."""
     width = slab.rows.shape[1]
     shared = slab.size if slab.places is None else slab.size - 1
     for start, stop, sharing in ((0, shared, 1), (shared, slab.size, slab.sharing)):
@@ -111,7 +111,7 @@ def _cut(slab: Slab, most: int) -> Iterator[tuple[Piece, int]]:
 
 
 def written(pieces: Sequence[Piece]) -> list[Buffer]:
-    """What this worker has of the pieces of a letter."""
+    """This worker's numbers of the pieces of a letter."""
     return packed([piece.slab.rows[slice(*piece.of(piece.slab.places)), piece.columns].reshape(-1) for piece in pieces])
 
 
@@ -124,7 +124,7 @@ def put(pieces: Sequence[Piece], payload: Buffer) -> None:
 
 
 def reduced(call: str, pieces: Sequence[Piece], payloads: Sequence[Buffer]) -> list[Buffer]:
-    """Reduce what the workers have of the pieces of a letter; on rank 0."""
+    """Reduce the workers' numbers of the pieces of a letter; on rank 0."""
 
     def theirs(given: tuple[int, Buffer]) -> list[np.ndarray]:
         rank, payload = given
@@ -145,7 +145,7 @@ def reduced(call: str, pieces: Sequence[Piece], payloads: Sequence[Buffer]) -> l
 
 
 def _terms(piece: Piece, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What is reduced to a piece, from the rows of each worker that are in it."""
+    """The terms to reduce to a piece: the rows of each worker that are in it."""
     slab = piece.slab
     if slab.everybodys is None:
         return list(parts)
@@ -159,7 +159,7 @@ def _terms(piece: Piece, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def spread(reduction: str, rows: np.ndarray, places: np.ndarray, start: int, stop: int) -> np.ndarray:
-    """The rows that have places from one to another, all different; those that are not here at the identity."""
+    """The rows with places from one to another, all different; missing rows are at the identity."""
     first, last = np.searchsorted(places, [start, stop]).tolist()
     if last - first == stop - start:  # as nearly always
         return rows[first:last]

@@ -27,28 +27,30 @@ __all__ = ["SocketCommunicator"]
 
 _LINE_BREAKS = re.compile(r"[\r\n]")
 _T = TypeVar("_T")
+_Found = TypeVar("_Found")
 #: The header of an answer without a note.
 _NO_NOTE = b"\n"
 
 
 class SocketCommunicator(Communicator):
-    """The workers of one job, with or without Paddle, over sockets of their own.
+    """The workers of one job, connected by sockets, with or without Paddle.
 
     It connects at the first call. All communicators of a process that belong to one job share its port and its
-    connections. Without arguments it takes the place that the launcher's environment names; with ``rank``,
+    connections. Without arguments it takes its place from the launcher's environment; with ``rank``,
     ``world_size`` and ``endpoint`` it serves any job, such as Spark's barrier tasks or Ray's actors.
 
     Args:
-        job: where this process stands; None for the environment or the arguments below.
+        job: the place of this process; None: from the environment or the arguments below.
         rank: number of this worker, from 0.
-        world_size: how many workers there are.
+        world_size: the number of workers.
         endpoint: "host:port" of rank 0, where it listens; the same on all workers.
-        secret: what only the workers know; None for FLEETMETRICS_SECRET, else see the docs on security.
-        channel: sets several communicators of one job apart; None if every worker makes them in the same order.
+        secret: a text that only the workers know; None: FLEETMETRICS_SECRET, otherwise see the docs on security.
+        channel: the name that distinguishes several communicators of one job; None if every worker creates them in the
+            same order.
 
     Raises:
-        InvalidInputError, NoChannelError, ServerProcessError: as `Job.from_environment`, or if rank, world_size and
-            endpoint are not given together or not valid.
+        InvalidInputError, NoChannelError, ServerProcessError: as `Job.from_environment`, or rank, world_size and
+            endpoint are not given together or invalid.
 
     Examples:
         >>> SocketCommunicator(rank=1, world_size=4, endpoint="127.0.0.1:8500", secret="of this job").rank
@@ -86,9 +88,20 @@ class SocketCommunicator(Communicator):
         return self._in_turn(lambda: self._alone(call, decide, mine, deadline, trouble), deadline, call)
 
     def together(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
-        """Run a function whose exchanges those of other threads wait for; see `Communicator.together`."""
+        """Run a function while other threads' exchanges wait; see `Communicator.together`."""
         self._check()
         return self._in_turn(work, deadline, call)
+
+    def evaluated(
+        self, exchanges: Callable[[], _Found], formula: Callable[[_Found], _T], deadline: Deadline, call: str
+    ) -> _T:
+        """Run exchanges, and a formula of their outcome; see `Communicator.evaluated`.
+
+        Rank 0 computes while the answer reaches the others, unless another thread could wait for its turn.
+        """
+        if self.rank or threading.active_count() > 1:
+            return super().evaluated(exchanges, formula, deadline, call)
+        return self.together(lambda: formula(exchanges()), deadline, call)
 
     def _in_turn(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
         star, channel = self._star, self._channel
@@ -97,15 +110,16 @@ class SocketCommunicator(Communicator):
             star.skip(channel, call, error)
 
         if called_now() == self._job.ranks:
-            return star.turns.take(work, deadline, call, skip)
+            return star.turns.take(work, deadline, call, skip, star.settled)
         with calling(self._job.ranks):
-            return star.turns.take(work, deadline, call, skip)
+            return star.turns.take(work, deadline, call, skip, star.settled)
 
     def _alone(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
-        """Take part in one exchange, no other thread of this process beside it."""
+        """Take part in one exchange, alone among the threads of this process."""
         star, channel = self._star, self._channel
+        star.settle()
         number = channel.calls + 1
         label = star.label_of(number, call)
         if trouble is None:
@@ -123,7 +137,7 @@ class SocketCommunicator(Communicator):
                 calls, notes = zip(*_read_all([frame.header for frame in frames]))
                 letters = [Letter(note, each.payload) for note, each in zip(notes, frames)]
                 answer = answered(decide, number, calls, letters)
-            return Frame(ANSWER, number, _header("", answer.note), answer.payload, channel.number)
+            return Frame(ANSWER, number, _header("", answer.note), joined(answer.payload), channel.number)
 
         fold = functools.partial(_folded, decide) if isinstance(decide, Divisible) else None
         answer = None
@@ -146,7 +160,7 @@ class SocketCommunicator(Communicator):
         self._star.listen()
 
     def miss(self, call: str, error: BaseException) -> None:
-        """Count an exchange that this worker gave up before it knew where rank 0 is; the others hear why."""
+        """Count an exchange that this worker gave up before it found rank 0; the others get the reason."""
         self._star.skip(self._channel, call, error)
 
     def among(self, group: Any) -> Communicator:
@@ -166,7 +180,7 @@ class SocketCommunicator(Communicator):
         return found
 
     def close(self) -> None:
-        """Close the channel and those of its groups; a second call does nothing, nor does one in a forked child."""
+        """Close the channel and those of its groups; a second call, or one in a forked child, does nothing."""
         for group in self._groups.values():
             group.close()
         if not self._channel.closed and self._star.process == os.getpid():
@@ -180,7 +194,7 @@ class SocketCommunicator(Communicator):
             )
         if self._star.inside[0] == threading.get_ident():
             raise CommunicatorError(
-                f"{self._star.inside[1]} is not over: what runs inside of it, such as compute_metric, runs on"
+                f"{self._star.inside[1]} is not over: what runs inside it, such as compute_metric, runs on"
                 f" {ranks_text([0])} alone and cannot call the other workers."
             )
         if self._channel.closed:
@@ -194,7 +208,7 @@ _stars: weakref.WeakValueDictionary[Job, Member] = weakref.WeakValueDictionary()
 
 
 def _forget() -> None:
-    """A forked child may outlive its parent: the connections end with the parent, so the child lets go of them."""
+    """Drop the connections in a forked child: it may outlive its parent, and they must end with the parent."""
     for star in _stars.values():
         star.close()
 
@@ -229,6 +243,10 @@ def _job_of(rank: int | None, world_size: int | None, endpoint: str | None) -> J
 def _checked(secret: Any) -> str:
     if not isinstance(secret, str) or not secret:
         raise InvalidInputError(f"secret is {type(secret).__name__}; it must be a text that is not empty.")
+    try:
+        secret.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise InvalidInputError("secret has a lone surrogate; it must be a text that UTF-8 can hold.") from None
     return secret
 
 
@@ -249,14 +267,14 @@ def _joined_header(call: str, body: str) -> bytes:
 
 
 def _folded(decide: Divisible, frames: Sequence[Frame]) -> Frame | None:
-    """What the leader of a host makes of its workers' arrivals, whose headers are one; None: not without loss."""
+    """Fold the arrivals of a host's workers, with equal headers, on its leader; None if that would lose something."""
     note = _read(frames[0].header)[1]
     part = decide.fold([Letter(note, joined(each.payload)) for each in frames])
     return part and Frame(BUNDLE, frames[0].call, json.dumps(part.note).encode(), part.payload)
 
 
 def _merged(decide: Decide, frames: Sequence[Frame]) -> Letter:
-    """What rank 0 makes of arrivals and bundles; `Apart` if they do not go together."""
+    """Merge arrivals and bundles on rank 0; `Apart` if they do not go together."""
     answer = None
     try:
         each = [opened(one) for one in {id(frame): frame for frame in frames}.values()]
@@ -272,7 +290,7 @@ def _merged(decide: Decide, frames: Sequence[Frame]) -> Letter:
 
 
 def _read_all(headers: Sequence[bytes]) -> list[tuple[str, Any]]:
-    """What the workers' headers say; mostly all say the same text, which is read once."""
+    """Read the workers' headers; they are usually equal, and then read once."""
     if headers.count(headers[0]) == len(headers) and b"\njson " not in headers[0]:
         return read_each(headers[:1], _read) * len(headers)
     return read_each(headers, _read)

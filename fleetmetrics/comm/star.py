@@ -1,4 +1,4 @@
-"""A star around rank 0: what its members have in common, and a worker at one of its points."""
+"""The star around rank 0: the base of its members, and a worker's side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import replace
-from typing import Callable, Sequence
+from typing import Callable, Sequence, TypeVar
 
 from fleetmetrics import identity
 from fleetmetrics.comm import rivals
@@ -48,13 +48,14 @@ from fleetmetrics.logs import Watch, watch
 
 __all__ = ["ACKNOWLEDGING", "Combine", "Member", "Spoke", "error_frame", "error_in"]
 
-#: How many workers, from rank 1, tell rank 0 at once that they have the answer; the others do with their next frame.
+#: The number of workers, from rank 1, that confirm the answer at once; the others do so with their next frame.
 ACKNOWLEDGING = 8
 
 
-#: How many frames a worker reads before it looks at the clock again.
+#: The number of frames that a worker reads before it checks the clock again.
 _FRAMES_AT_ONCE = 64
-#: Makes the answer of the arrival frames by rank; runs on rank 0 only, so that all get the same bits.
+_T = TypeVar("_T")
+#: Computes the answer from the arrival frames by rank; runs on rank 0 only, so that all get the same bits.
 Combine = Callable[[Sequence[Frame]], Frame]
 
 
@@ -97,7 +98,7 @@ class Member(ABC):
         self._open = 0
         self.turns = Turns()
         #: The last exchange of any channel that ended with a result here, or with the error that the workers have
-        #: parted, in rank 0's count; and what errors call it while a worker may have had another end of it.
+        #: parted, in rank 0's count; and its name in errors while it may have ended differently on another worker.
         self.made, self.label = 0, ""
         self.joined = False  # whether an exchange of this run has ended with a result
         self.inside: tuple[int, str] = (0, "")  # which thread is in an exchange, and in which
@@ -105,7 +106,7 @@ class Member(ABC):
         self.levels = levels_asked()
 
     def label_of(self, number: int, call: str) -> str:
-        """How errors call a channel's exchange."""
+        """The name of a channel's exchange in errors."""
         return f"exchange {number} ({call})" + (f" in {self.job.group}" if self.job.ranks else "")
 
     def open(self, name: str | None) -> Channel:
@@ -117,7 +118,7 @@ class Member(ABC):
         return channel
 
     def searching(self, channel: Channel, call: int, label: str, poll: Poll | None = None) -> Search | None:
-        """What finds out, where there are groups, who waits in another one; ``poll`` is that of rank 0."""
+        """The search for workers that wait in another group, if there are groups; ``poll`` is that of rank 0."""
         if not self.grouped:
             return None
         label += "" if self.job.ranks else " of all workers"
@@ -126,7 +127,7 @@ class Member(ABC):
         return Search(self.job, self.secret.key, mine, _calls, poll)
 
     def shut(self, channel: Channel) -> None:
-        """Close a channel, and the star with the last one; the others hear of it."""
+        """Close a channel, and the star with the last one; notify the others."""
         channel.closed = True
         self._open -= 1
         if not self.broken:
@@ -138,7 +139,7 @@ class Member(ABC):
             self.close()
 
     def check_place(self) -> None:
-        """Raise if this process is no worker, or may be one of another run; once it has met the others it is theirs."""
+        """Raise if this process is not a worker, or may be one of another run, unless it has met the others."""
         if self.joined or not self.job.claimed:
             return
         identity.stake()
@@ -155,11 +156,11 @@ class Member(ABC):
             raise CommunicatorError(text)
 
     def noted(self) -> str:
-        """Say who has found out that two runs with these endpoints are on this machine, or ""."""
+        """The note of a process that found two runs with these endpoints on this machine, or ""."""
         return rivals.note() if self.job.claimed and not self.joined else ""
 
     def rival(self, last: bool) -> rivals.Finding | None:
-        """Return the processes of this machine that claim one rank; the last time even if that is not sure."""
+        """Return the processes of this machine that claim one rank; on the last try even if that is uncertain."""
         found = rivals.look() if self.job.claimed and not self.joined else None
         if found is not None and (found.sure or last):
             rivals.leave_note(found.text)
@@ -183,27 +184,40 @@ class Member(ABC):
         deadline: Deadline,
         fold: Fold | None = None,
     ) -> Frame:
-        """Take part in one exchange, the channel's next; return rank 0's answer. ``fold``: what a leader may do."""
+        """Take part in the channel's next exchange; return rank 0's answer. ``fold``: a leader's part.
+
+        On rank 0 the answer counts only once it is settled: see `settled`.
+        """
+
+    def settle(self) -> None:  # noqa: B027  # only rank 0 has to
+        """Wait until one of the others has the last answer; raises if none has."""
+
+    def settled(self, work: Callable[[], _T]) -> _T:
+        """Run a function that makes exchanges, and settle the last one.
+
+        What the function computes with the answer takes place while the others receive it.
+        """
+        return work()
 
     @abstractmethod
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
-        """Count an exchange into which this worker never came, and tell the others why."""
+        """Count an exchange that this worker never began, and tell the others why."""
 
     @abstractmethod
     def tell_all(self, frame: Frame) -> None:
-        """Send a frame to whom this worker is connected to."""
+        """Send a frame over every connection of this worker."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the sockets without a word."""
+        """Close the sockets without sending anything."""
 
 
-#: All that are in use.
+#: All stars in use.
 _members: weakref.WeakSet[Member] = weakref.WeakSet()
 
 
 def _calls(job: Job, channel: int) -> int:
-    """How many exchanges of a channel of another job, or group, this process has begun."""
+    """The number of exchanges that this process has begun on a channel of another job, or group."""
     found = [
         member.channels[channel].calls
         for member in list(_members)
@@ -212,30 +226,30 @@ def _calls(job: Job, channel: int) -> int:
     return max(found, default=0)
 
 
-#: How many channels without a name a job's communicators have opened in this process.
+#: The number of channels without a name that a job's communicators have opened in this process.
 _opened: Counter[Job] = Counter()
 
 
 def error_frame(channel: int, call: int, error: FleetMetricsError, broken: bool = False, made: int = 0) -> Frame:
-    """Return the frame that makes a worker raise; ``made``: the `Member.made` that all have from now on, or 0."""
+    """Return the frame that makes a worker raise; ``made``: the new `Member.made` of all, or 0."""
     header = json.dumps([*described(error), broken]).encode()
     return Frame(ERROR, call, header, channel=channel, made=made)
 
 
 def interruption(rank: int, error: BaseException, label: str) -> str:
-    """Say that a worker left an exchange by Ctrl-C, sys.exit or the like."""
+    """Say that a worker left an exchange through Ctrl-C, sys.exit or similar."""
     return f"{ranks_text([rank])} was interrupted ({type(error).__name__}) at {label}."
 
 
 def after(label: str, on: str, others: str) -> str:
-    """Say who may have parted at the last exchange with a result, where a connection is lost after it."""
+    """Name the workers that may have parted at the last exchange with a result, if a connection is lost after it."""
     if not label:
         return ""
     return f" The exchange before, {label}, ended with a result on {on}; {others} may have an error instead."
 
 
 def error_in(frame: Frame, sender: int = 0) -> tuple[str, str, bool]:
-    """The name and text of an error that a frame brings, and whether the star is of no more use."""
+    """The name and text of the error in a frame, and whether the star is broken."""
     with contextlib.suppress(ValueError, TypeError, RecursionError):
         name, text, *broken = json.loads(frame.header)
         return readable(str(name)), readable(str(text)), any(broken)
@@ -243,7 +257,7 @@ def error_in(frame: Frame, sender: int = 0) -> tuple[str, str, bool]:
 
 
 def _gone(label: str, before: str) -> str:
-    """Say that rank 0 is lost, and who may have parted by that, now or at the exchange before."""
+    """Say that rank 0 is lost, and which workers may have parted, now or at the exchange before."""
     text = (
         f"{ranks_text([0])} has gone away at {label}: its process ended, or it closed the channel. Look at its log. "
         "Other ranks may have a result of this exchange."
@@ -252,7 +266,7 @@ def _gone(label: str, before: str) -> str:
 
 
 def _in_trouble(frame: Frame, error: FleetMetricsError) -> Frame:
-    """What a worker sends in place of its frame, with an error."""
+    """The frame that a worker in trouble sends, with its error."""
     return replace(frame, kind=TROUBLE, header=json.dumps(described(error)).encode(), payload=b"")
 
 
@@ -281,7 +295,7 @@ class Spoke(Member):
         self._verdicts: dict[tuple[int, int], Frame] = {}  # of later calls and other channels
         self._done: dict[int, int] = {}  # the last exchange that is over, by channel
         self._closed: set[int] = set()  # channels that rank 0 has closed
-        self._host: Host | None = None  # the short way of this machine's workers
+        self._host: Host | None = None  # the shortcut of this machine's workers
 
     def exchange(
         self,
@@ -325,7 +339,7 @@ class Spoke(Member):
                 except Lost:
                     if stream.heard:
                         self._break(_gone(label, self.label))
-                    self._disconnect(stream)  # lost before a word was said: once more, but rank 0 may have ended
+                    self._disconnect(stream)  # lost before the first frame: once more, but rank 0 may have ended
                     lost = lost or time.monotonic() + REFUSAL_SECONDS + 5 * self._round_trip
                 finally:
                     stream.keep_unsent()
@@ -338,11 +352,11 @@ class Spoke(Member):
             self._tell(verdict)
             raise DeadlineError(f"{verdict.header.decode()} {error}".strip()) from None
         except BaseException as error:
-            # Ctrl-C, sys.exit, or what a handler of the user's raises: the others hear of it at once
+            # Ctrl-C, sys.exit, or an error of the user's signal handler: tell the others at once
             if channel.calls == frame.call and not isinstance(error, FleetMetricsError):
                 text = interruption(self.job.rank, error, label).encode(errors="replace")
                 self._tell(Frame(LEFT, frame.call, text, channel=channel.number))
-            elif self._stream is None and isinstance(error, FleetMetricsError):  # rank 0 hears of it when it comes
+            elif self._stream is None and isinstance(error, FleetMetricsError):  # rank 0 gets it when it comes
                 self._missed.append(_in_trouble(frame, error))
             raise
 
@@ -355,7 +369,7 @@ class Spoke(Member):
         self._tell(Frame(kind, channel.calls, text.encode(errors="replace"), channel=channel.number))
 
     def _tell(self, verdict: Frame) -> None:
-        """Tell rank 0, as soon as it is found, what became of an exchange here."""
+        """Tell rank 0, once it is found, how an exchange ended here."""
         if self._stream is None:
             self._missed.append(verdict)
         else:
@@ -389,13 +403,13 @@ class Spoke(Member):
         return self._stream
 
     def _looked_round(self, end: float) -> str:
-        """Why to give up at once, or ""."""
+        """A reason to give up at once, or ""."""
         if self.search is not None:
             self.search.look(end)
         return self.noted()
 
     def _unless_there_is_a_rival(self, frame: Frame, deadline: Deadline) -> Frame:
-        """The frame; trouble if another process of this machine claims a rank. On rank 0's machine rank 0 looks."""
+        """The frame; trouble if another process of this machine claims a rank. On rank 0's machine, rank 0 checks."""
         while not self.job.on_one_machine:
             found = self.rival(last=not deadline.remaining)
             if found is None:
@@ -419,7 +433,7 @@ class Spoke(Member):
         spare = margin(deadline.timeout, self._round_trip)
         gives_up_at, leaves_at = deadline.end - spare, 0.0
         come = self._verdicts or self._closed or stream.begun or self._poll.wait()
-        answer = self._answer_to(frame, stream) if come else None  # to read where there is nothing takes longer
+        answer = self._answer_to(frame, stream) if come else None  # a read without data takes longer
         if answer is None:
             while self._missed:
                 self.tell_all(self._missed.pop(0))
@@ -442,17 +456,17 @@ class Spoke(Member):
                 self._look_for_others(self.search, frame, until)
             if answer is None and not leaves_at and now >= gives_up_at:
                 self.tell_all(late())
-                # A process that was not scheduled says this late. What rank 0 sent before it heard must be waited
-                # for all the same, or there is a number on rank 0 and an error here.
+                # A process that was not scheduled sends this late. It must still wait for what rank 0 sent before, or
+                # there is a number on rank 0 and an error here.
                 leaves_at = max(deadline.end, time.monotonic() + spare)
             elif answer is None and leaves_at and now >= leaves_at:
                 # the frame for rank 0 is on its way already, so it must not be sent again
                 raise DeadlineError(late().header.decode())
         if answer.kind == ERROR:
-            if answer.made:  # all have compared since what became of the exchange before
+            if answer.made:  # all workers have compared how the last exchange ended
                 self.made, self.label = answer.made, ""
             raise self._error_of(answer)
-        if not deadline.remaining:  # rank 0 may have taken it back, for want of an acknowledgement
+        if not deadline.remaining:  # rank 0 may have taken it back without an acknowledgement
             withdrawn = None
             with contextlib.suppress(Lost, _Closed, CommunicatorError):  # or have ended since
                 withdrawn = self._answer_to(frame, stream)
@@ -468,7 +482,7 @@ class Spoke(Member):
         return answer
 
     def _by_host(self, frame: Frame) -> Frame | None:
-        """Go on with the short way; the answer, if it came so."""
+        """Go on with the shortcut; return the answer if it came that way."""
         assert self._host is not None
         found = self._host.turn()
         if self._host.directly:
@@ -480,7 +494,7 @@ class Spoke(Member):
         return found
 
     def _first_answer(self, frame: Frame, stream: Stream) -> Frame | None:
-        """The answer by either way: what came by the short one was sent before anything else that ends the exchange."""
+        """The answer by either way: the shortcut's was sent before anything else that ends the exchange."""
         found = self._by_host(frame)
         if found is not None:
             return found
@@ -494,7 +508,7 @@ class Spoke(Member):
             return found
 
     def _look_for_others(self, search: Search, frame: Frame, end: float) -> None:
-        """Raise if this worker and another one wait for each other in different groups; rank 0 hears of it, too."""
+        """Raise if this worker and another one wait for each other in different groups; also tell rank 0."""
         try:
             search.look(end)
         except AgreementError as error:
@@ -508,14 +522,14 @@ class Spoke(Member):
         return named_error(name, text)
 
     def _answer_to(self, asked: Frame, stream: Stream) -> Frame | None:
-        """Read up to the answer; what belongs to an exchange that this worker gave up is forgotten."""
+        """Read up to the answer; frames of an exchange that this worker gave up are ignored."""
         mine = asked.channel, asked.call
         for _ in range(_FRAMES_AT_ONCE):
             if mine in self._verdicts:
                 return self._verdicts.pop(mine)
             if asked.channel in self._closed:
                 raise CommunicatorError(f"{ranks_text([0])} has gone away: it closed the channel.")
-            frame = stream.last or stream.receive()  # the last one, if an interruption kept this from seeing to it
+            frame = stream.last or stream.receive()  # the last one, if an interruption kept this from handling it
             if frame is None:
                 return None
             if frame.kind == CLOSED and not frame.channel:
@@ -530,13 +544,13 @@ class Spoke(Member):
                 self._host.part()
                 self.tell_all(asked)
             elif frame.kind in (ANSWER, ERROR) and frame.call > self._done.get(frame.channel, 0):
-                # also of what rank 0 has given up and this worker has yet to call
+                # also for exchanges that rank 0 has given up and this worker has not begun
                 self._verdicts[frame.channel, frame.call] = frame
             stream.seen()
-        return None  # it goes on talking: time to look at the clock
+        return None  # frames keep coming: check the clock
 
     def _introduce(self, frame: Frame) -> None:
-        """Take part in the short way of this machine's workers, from the next exchange on."""
+        """Take part in the shortcut of this machine's workers, from the next exchange on."""
         if self._host is None:
             self._host = introduced(self.job, self.secret.key, self._poll, frame)
 

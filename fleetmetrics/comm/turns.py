@@ -1,4 +1,4 @@
-"""Threads of one process take turns on the star, in the order in which they come."""
+"""Threads of one process take turns on the star, in the order of their arrival."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fleetmetrics.errors import DeadlineError
 
 __all__ = ["Turns"]
 
-#: How often a thread that waits checks by itself whether its turn has come.
+#: Seconds between a waiting thread's own checks whether its turn has come.
 _LOOK_SECONDS = 0.2
 _T = TypeVar("_T")
 
@@ -35,17 +35,25 @@ class Turns:
         self.line: deque[_Turn] = deque()
         self._mutex = threading.Lock()
 
-    def take(self, work: Callable[[], _T], deadline: Deadline, call: str, skip: Callable[[BaseException], None]) -> _T:
-        """Run a function as soon as it is this thread's turn; inside of one it runs at once.
+    def take(
+        self,
+        work: Callable[[], _T],
+        deadline: Deadline,
+        call: str,
+        skip: Callable[[BaseException], None],
+        whole: Callable[[Callable[[], _T]], _T],
+    ) -> _T:
+        """Run a function as soon as it is this thread's turn; inside a turn, run it at once.
 
         Args:
-            work: what to do, alone.
-            deadline: until when to wait for the others.
-            call: what is done, for errors.
-            skip: what is to be done in this thread's turn if it has given up before: it is given the error.
+            work: the function, which runs alone.
+            deadline: limits the wait for the others.
+            call: the name of the call, for errors.
+            skip: called with the error in this thread's turn, if the thread has given up before.
+            whole: runs the function where a turn begins and ends with it.
 
         Raises:
-            DeadlineError: if the other threads are not ready in time.
+            DeadlineError: the other threads are not ready in time.
         """
         try:
             inside = self.line[0].thread == threading.get_ident()
@@ -58,9 +66,9 @@ class Turns:
             self.line.append(turn)
             if self.line[0] is not turn:
                 self._wait(turn, deadline, call)
-            return work()
+            return whole(work)
         finally:
-            # to remove it comes first: a handler of signals may raise after any call
+            # remove it first: a signal handler may raise after any call
             if turn.gone is None and turn in self.line:
                 self.line.remove(turn)
             if self.line:

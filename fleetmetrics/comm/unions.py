@@ -1,8 +1,8 @@
 """The keys of all workers, and the states that have a row for each of them, reduced in one exchange.
 
-Each worker has its own keys. They go ahead, together with all states unless these are large. Rank 0 finds the union,
-of which the smallest keys are kept: so the result does not depend on which worker has met which key. The rows of all
-other keys become one.
+Each worker has its own keys. They go first, together with all states unless these are large. Rank 0 computes the union
+and keeps its smallest keys, so the result does not depend on which worker has met which key. The rows of all other keys
+become one row.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from fleetmetrics.comm.blocks import Block, Layout, Letter, RowKeys, divided, re
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.slabs import Slab, spread
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, RecordError
-from fleetmetrics.numbers import combine, combine_exactly
+from fleetmetrics.numbers import combine, combine_exactly, distinct_of
 from fleetmetrics.serial import pack_arrays, size_of, unpack_arrays
 
 __all__ = ["ByKey", "Union"]
 
-#: How many bytes of rows, over all workers, are reduced at a time where all are here.
+#: The number of bytes of rows, over all workers, to reduce at a time if all are here.
 _AT_ONCE = 32 << 20
 
 
 class Union:
-    """The union of all workers' keys, given by rank and sorted, of which the ``limit`` smallest are kept.
+    """The union of all workers' keys, given by rank and sorted; the ``limit`` smallest are kept.
 
-    With ``allowed`` only those among these keys.
+    With ``allowed``, only keys among these.
     """
 
     sharing: int
@@ -40,8 +40,8 @@ class Union:
         if len({kind for kind, each in zip(kinds, keys) if len(each)}) > 1:
             texts = [kind if len(each) else "none" for kind, each in zip(kinds, keys)]
             raise AgreementError(f"{name}: the workers' keys differ: {by_rank(texts)}.")
-        union = np.unique(np.concatenate(here)) if here else np.empty(0, np.int64)
-        #: The order of each worker's keys in which those that are not kept come last; None: they do.
+        union = distinct_of(np.concatenate(here)) if here else np.empty(0, np.int64)
+        #: The order of each worker's keys in which those not kept come last; None if they already do.
         self._orders: list[Any] = [None] * len(keys)
         if allowed is not None:
             union = np.intersect1d(union, allowed) if len(union) and len(allowed) else union[:0]
@@ -51,9 +51,9 @@ class Union:
         self.places: list[np.ndarray] = [_places(self.kept, each) for each in keys]
         if allowed is not None:
             self.places = [np.sort(places) for places in self.places]
-        #: The row from which on a worker's rows have the last place.
+        #: The first row of a worker with the last place; all later rows have it, too.
         self._ends = [int(np.searchsorted(places, len(self.kept))) for places in self.places]
-        #: How many rows of one worker have the last place, at most; 0: all have the same keys, and all are kept.
+        #: The most rows of one worker with the last place; 0: all workers have the same keys, and all are kept.
         self.sharing = max([len(places) - end for places, end in zip(self.places, self._ends)], default=0)
         if self.sharing == 1 and {len(places) for places in self.places} == {len(self.kept) + 1}:
             self.sharing = 0
@@ -61,7 +61,7 @@ class Union:
     def reduced(
         self, reduction: str, arrays: Sequence[np.ndarray], rests: Sequence[np.ndarray | None] | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """The rows of the kept keys, and a last one of all others, from arrays ``[keys + 1, ...]`` by rank.
+        """The rows of the kept keys, and a last row of all others, from arrays ``[keys + 1, ...]`` by rank.
 
         With rests, ``[words, keys + 1, ...]`` or None, also the rest of the result; see `combine_exactly`.
         """
@@ -98,7 +98,7 @@ class Union:
 
 
 def _places(kept: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """The places of a worker's rows among those of all: of its sorted keys, then of the row for all others."""
+    """The places of a worker's rows among those of all: first for its sorted keys, then for the row of all others."""
     found = np.full(len(keys) + 1, len(kept))
     if len(keys) and len(kept):
         place = np.searchsorted(kept, keys)
@@ -107,13 +107,13 @@ def _places(kept: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 class ByKey:
-    """The blocks of one call of which some have rows by key, on their way to all workers and back.
+    """The blocks of one call, some with rows by key, on their way to rank 0 and back.
 
     Args:
-        call: what is computed.
-        layout: of the blocks.
+        call: the name of the call.
+        layout: the layout of the blocks.
         blocks: the keys, and the states, in any order.
-        most: states of more bytes than this stay behind when the keys go ahead, on all workers.
+        most: states of more bytes than this do not go with the keys, on any worker.
     """
 
     def __init__(self, call: str, layout: Layout, blocks: Sequence[Block | RowKeys], most: int) -> None:
@@ -148,7 +148,7 @@ class ByKey:
         return _letter(agreed, list(kept.values()), [large, sharing], states)
 
     def hear(self, told: Letter) -> tuple[list[np.ndarray], list[Slab]]:
-        """What rank 0's answer holds of the states; or if they are large, what is to be reduced."""
+        """The states in rank 0's answer; or the slabs to reduce, if they are large."""
         head, body = divided(told, 2)
         self._kept = dict(zip(self._keys, self._keys_in(head)))
         whole = _with(wire.layout_of(head.note[0]), self._kept)
@@ -160,7 +160,7 @@ class ByKey:
         return [], [self._slab(block, dtype, shared) for block, dtype in zip(self._states, whole.dtypes)]
 
     def result(self, states: Iterable[np.ndarray]) -> list[np.ndarray]:
-        """The states, reduced and in any shape, with the keys in between, in the order of the blocks."""
+        """The reduced states, in any shape, and the keys, in the order of the blocks."""
         given, found = iter(states), []
         for block in self._blocks:
             if isinstance(block, RowKeys):
@@ -172,7 +172,7 @@ class ByKey:
         return found
 
     def _keys_in(self, head: Letter) -> list[np.ndarray]:
-        """The keys that a worker sends, or rank 0; ValueError for anything else."""
+        """The keys in a letter of a worker, or of rank 0; ValueError for anything else."""
         try:
             found = unpack_arrays(head.note[1], head.payload)
         except RecordError as error:

@@ -1,9 +1,9 @@
 """The communicator behind ``util=fleet.util``: any object with ``all_reduce(input, mode)``, and nothing else.
 
-It is given lists of non-negative Python integers below 2**53, and only to sum: Paddle's own does that without loss. So
-a consultation takes two sums, to which every worker adds zeros for what is not its own: first the letters, one behind
-the other, then rank 0's answer. The lengths of the letters go over sockets, where the launcher says how the workers
-meet, else in a sum before.
+It only sums lists of non-negative Python integers below 2**53, which Paddle's own object does without loss. So a
+consultation takes two sums, to which every worker adds zeros in the places of others: first the letters, one after the
+other, then rank 0's answer. The lengths of the letters go over sockets if the launcher says how the workers meet,
+otherwise in a sum before.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputEr
 
 __all__ = ["UtilCommunicator"]
 
-# Each worker takes one slot of a table; how many times those that share one draw again.
+# Each worker takes one slot of a table; workers that share a slot draw again, at most this many times.
 _SLOTS, _DRAWS = 2**13, 32
-# What a worker brings to be counted: a util that rounds to float32 loses the 1, and 8,191 of them stay below 2**53.
+# The number that each worker adds: a util that rounds to float32 loses the 1, and the sum over 8,191 workers stays
+# below 2**53.
 _ONE = 2**40 + 1
 _BYTES_PER_INTEGER = 6
-# An answer that is no longer than this, or than the longest letter, takes one sum, else two.
+# An answer no longer than this, or than the longest letter, takes one sum, otherwise two.
 _PIECE = 2**12
 _channels = itertools.count(1)
 
@@ -40,16 +41,16 @@ _channels = itertools.count(1)
 class UtilCommunicator(Communicator):
     """The workers behind an object with Paddle's ``all_reduce(input, mode)``.
 
-    Everything is exact, as with the other communicators. If the launcher's environment speaks of several workers, they
-    first meet over sockets, so that one that is missing is named before the deadline; else they are told apart by
-    the object's role maker or by lot.
+    Everything is exact, as with the other communicators. If the launcher's environment names several workers, they
+    first meet over sockets, so that an error names a missing one before the deadline; otherwise the object's role
+    maker, or random numbers, tell them apart.
 
     Args:
         util: for example ``fleet.util``.
-        job: where this process stands; None to read the launcher's environment.
+        job: the place of this process; None: from the launcher's environment.
 
     Raises:
-        InvalidInputError: if util has no callable ``all_reduce``.
+        InvalidInputError: util has no callable ``all_reduce``.
 
     Examples:
         >>> class Util:
@@ -72,7 +73,7 @@ class UtilCommunicator(Communicator):
         self._util = util
         self._star: SocketCommunicator | None = None
         self._place: tuple[int, int] | None = None  # rank and number of workers
-        self.authenticated = _told_by(util, "_worker_num") == 1  # alone, there is nobody to prove anything to
+        self.authenticated = _told_by(util, "_worker_num") == 1  # a single worker has no one to prove itself to
         if job.world_size > 1:
             self._star = SocketCommunicator(job, channel=f"util {next(_channels)}")
             self.authenticated = self._star.authenticated
@@ -83,19 +84,19 @@ class UtilCommunicator(Communicator):
 
     @property
     def rank(self) -> int:  # type: ignore[override]
-        """Number of this worker; asks the others the first time."""
+        """The rank of this worker; the first call asks the others."""
         return (self._place or self._meet(Deadline(resolve_timeout())))[0]
 
     @property
     def world_size(self) -> int:  # type: ignore[override]
-        """Number of workers; asks them the first time."""
+        """The number of workers; the first call asks them."""
         return (self._place or self._meet(Deadline(resolve_timeout())))[1]
 
     def __repr__(self) -> str:  # to ask for the rank may be a collective call
         return f"UtilCommunicator({self._util!r})"
 
     def among(self, group: Any) -> Communicator:
-        """This one: util goes through all workers; `InvalidInputError` for a group of them."""
+        """This communicator: util goes through all workers; `InvalidInputError` for a group."""
         if group is None:
             return self
         raise InvalidInputError(f"group is {group!r:.80}, and util goes through all workers; leave one of them out.")
@@ -111,7 +112,7 @@ class UtilCommunicator(Communicator):
             arrival = Letter(mine.note, json.dumps([len(letter), deadline.remaining]).encode())
             told = self._star._consult(call, _arrived, arrival, deadline, trouble)
             sizes, seconds = told.note
-            deadline = Deadline(seconds)  # of the first to give up, so that all do it together
+            deadline = Deadline(seconds)  # of the first to give up, so that all give up together
         elif self._broken:
             raise CommunicatorError(self._broken)
         self._calls += 1
@@ -125,13 +126,13 @@ class UtilCommunicator(Communicator):
         return Letter(answer, data)
 
     def close(self) -> None:
-        """Refuse all further calls; util itself stays as it is."""
+        """Refuse all further calls; util itself does not change."""
         self._broken = "this communicator is closed; make a new one on every worker."
         if self._star is not None:
             self._star.close()
 
     def _meet(self, deadline: Deadline) -> tuple[int, int]:
-        """Find out how many workers there are and which of them this is: each takes a slot of a table."""
+        """Find the number of workers and this one's rank: each takes a slot of a table."""
         draw = np.random.default_rng()
         slot, counts = _told_by(self._util, "_worker_index"), np.zeros(_SLOTS)
         for _ in range(_DRAWS):
@@ -143,14 +144,14 @@ class UtilCommunicator(Communicator):
         workers = int(counts.sum())
         if counts[slot] not in (1, workers):
             raise CommunicatorError(f"the {workers} workers of util cannot be told apart; leave util out.")
-        # who draws the same every time is no other worker: util is an imitation that multiplies
+        # equal draws every time mean no other worker: util is an imitation that multiplies
         self._mirrored = bool(counts[slot] > 1)
         self._place = int(np.count_nonzero(counts[:slot])), workers
         self.authenticated = workers == 1
         return self._place
 
     def _exchanged(self, mine: bytes, sizes: list[int] | None, decide: Decide, deadline: Deadline) -> bytes:
-        """Bring a letter, and return the answer."""
+        """Send a letter, and return the answer."""
         rank, workers = self._place or self._meet(deadline)
         if self._mirrored:
             return self._answer([mine] * workers, decide)[0]
@@ -169,7 +170,7 @@ class UtilCommunicator(Communicator):
         return told[:length]
 
     def _answer(self, letters: Sequence[bytes], decide: Decide) -> tuple[bytes, BaseException | None]:
-        """What rank 0 makes of the letters, and what it is to raise once the others know of it."""
+        """Rank 0's answer to the letters, and the error that it must raise once the others know it."""
         try:
             heads, payloads = zip(*read_each(letters, letter_in))
             calls, notes, troubles = zip(*heads)
@@ -183,7 +184,7 @@ class UtilCommunicator(Communicator):
             return _packed(Letter([None, described(told)])), error
 
     def _added(self, mine: bytes, place: int, sizes: Sequence[int], deadline: Deadline) -> list[bytes]:
-        """Add up what lies at the places; this worker puts its own at one, and zeros at the others."""
+        """Sum the places; this worker puts its own numbers into one, and zeros into the others."""
         ends = np.cumsum([-(-size // _BYTES_PER_INTEGER) for size in sizes])
         table = np.zeros((ends[-1], 8), np.uint8)
         padded = mine + b"\0" * (-len(mine) % _BYTES_PER_INTEGER)
@@ -195,11 +196,11 @@ class UtilCommunicator(Communicator):
         return [part.tobytes()[:size] for part, size in zip(parts, sizes)]
 
     def _sum(self, numbers: np.ndarray, deadline: Deadline) -> np.ndarray:
-        """One call of util, which knows no deadline of its own."""
+        """One call of util, which has no deadline."""
 
         def work() -> np.ndarray:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that Gloo is off is said in the error
+                warnings.simplefilter("ignore")  # the error says that Gloo is off
                 answer = np.asarray(self._util.all_reduce([_ONE, *numbers.tolist()], "sum")).reshape(-1)
             if len(answer) != len(numbers) + 1:
                 raise ValueError(f"it took {len(numbers) + 1} numbers and gave back {len(answer)}")
@@ -210,7 +211,7 @@ class UtilCommunicator(Communicator):
         where = self._busy or "the count of the workers"
 
         def broken(what: str) -> str:
-            self._broken = f"util.all_reduce {what} at {where}; util is of no more use. Look at the workers' logs."
+            self._broken = f"util.all_reduce {what} at {where}; util is unusable. Look at the workers' logs."
             return self._broken
 
         broken("was interrupted")
@@ -239,7 +240,7 @@ def _arrived(letters: Sequence[Letter]) -> Letter:
 
 
 def _told_by(util: Any, name: str) -> int:
-    """What the role maker of Paddle's util says of the workers; -1 if nothing."""
+    """A number from the role maker of Paddle's util; -1 without one."""
     ask = getattr(getattr(util, "role_maker", None), name, None)
     number = ask() if callable(ask) else None
     return number if isinstance(number, int) else -1

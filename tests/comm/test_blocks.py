@@ -17,7 +17,6 @@ from fleetmetrics.comm.blocks import (
     divided,
     layout_of,
     letter_in,
-    narrowed,
     pack,
     packed,
     read_each,
@@ -29,7 +28,8 @@ from fleetmetrics.comm.blocks import (
 )
 from fleetmetrics.comm.communicator import Communicator, Decide
 from fleetmetrics.comm.frames import joined
-from fleetmetrics.errors import CommunicatorError, RecordError
+from fleetmetrics.errors import CommunicatorError, IntegerOverflowError, RecordError
+from fleetmetrics.numbers import combine
 
 EDGES = [
     (0, "1"),
@@ -56,10 +56,10 @@ LOW = [
 def test_integers_are_sent_in_the_narrowest_type_that_holds_them(extreme: int, name: str) -> None:
     array = np.zeros(64, np.int64)
     array[5] = extreme
-    found, data = narrowed(array)
-    assert found == name
-    assert len(data) == 64 * int(found)
-    [again] = read_packed(((64, array.dtype),), b"".join(packed([array])))
+    data = b"".join(packed([array]))
+    assert data[:1] == name.encode()
+    assert len(data) == 8 + 64 * int(name)
+    [again] = read_packed(((64, array.dtype),), data)
     np.testing.assert_array_equal(again, array)
 
 
@@ -69,6 +69,45 @@ def test_sums_of_narrow_integers_are_wide() -> None:
     payload = b"".join(pack(layout, [array, np.array([0.5])]))
     first, second = unpack(layout, b"".join(reduced([layout] * 3, layout, [payload] * 3)))
     assert (first.tolist(), second.tolist()) == ([3 * (2**15 - 1)] * 64, [0.5])
+
+
+@pytest.mark.parametrize("largest", [100, 2**15 - 1, 2**31 - 1, 2**55])
+@pytest.mark.parametrize("other", [None, 70, 199])
+def test_many_workers_are_reduced_as_few_are(largest: int, other: int | None) -> None:
+    random, kinds = np.random.default_rng(0), [("a", "sum", 80), ("b", "sum", 2), ("c", "max", 3), ("d", "min", 70)]
+    workers = []
+    for rank in range(200):
+        whole = [random.integers(-largest, largest, size, endpoint=True) for _, _, size in kinds]
+        whole[0][0] = largest if rank != other else 2**56  # of a type of its own
+        workers.append([*whole, random.normal(size=5) * 10.0 ** random.integers(-20, 20, 5), random.normal(size=2)])
+    names = [*[(name, how) for name, how, _ in kinds], ("e", "sum"), ("f", "max")]
+    layout = describe("auc", [Block(*name, array) for name, array in zip(names, workers[0])])
+    payloads = [b"".join(pack(layout, arrays)) for arrays in workers]
+    found = unpack(layout, b"".join(reduced([layout] * 200, layout, payloads)))
+    for (_, how), one, column in zip(names, found, zip(*workers)):
+        np.testing.assert_array_equal(one, combine(how, list(column)), strict=True)
+
+
+def test_many_payloads_of_one_size_and_other_types_are_told_apart() -> None:
+    narrow, wide = np.full(64, 100), np.full(64, 1000)
+    layout = describe("auc", [Block("a", "sum", narrow), Block("b", "max", narrow)])
+    workers = [[narrow, wide], [wide, narrow]] * 40
+    payloads = [b"".join(pack(layout, arrays)) for arrays in workers]
+    assert len(set(map(len, payloads))) == 1
+    found = unpack(layout, b"".join(reduced([layout] * 80, layout, payloads)))
+    assert [each.tolist() for each in found] == [[44000] * 64, [1000] * 64]
+
+
+def test_a_sum_of_many_workers_that_is_too_large_names_the_state_and_an_unreadable_one_its_rank() -> None:
+    array = np.full(2, 2**57)
+    layout = describe("auc", [Block("a", "sum", array)])
+    payloads = [b"".join(pack(layout, [array]))] * 64
+    with pytest.raises(
+        IntegerOverflowError, match=r"auc, state 'a': the sum over 64 workers .* is 9223372036854775808"
+    ):
+        reduced([layout] * 64, layout, payloads)
+    with pytest.raises(CommunicatorError, match="what rank 70 sent cannot be read"):
+        reduced([layout] * 80, layout, [*payloads, *payloads[:6], payloads[0][:-1], *payloads[:9]])
 
 
 @pytest.mark.parametrize(
@@ -153,7 +192,7 @@ def test_a_letter_comes_back_from_its_bytes_and_from_no_others(payload: Any) -> 
             letter_in(bad)
 
 
-def test_parts_are_as_many_and_as_long_as_announced() -> None:
+def test_the_number_and_lengths_of_parts_are_those_announced() -> None:
     assert [bytes(each.payload) for each in divided(Letter([["a", 1], ["b", 2]], b"xyz"), 2)] == [b"x", b"yz"]
     for note, number in ([["a", 1]], 1), ([["a", 3]], 2), ([["a", -1], ["b", 4]], 2):
         with pytest.raises(ValueError):

@@ -39,7 +39,7 @@ def search_of(job: Job, poll: Any = None, called: int = 0, mine: Notice = MINE) 
 
 
 def meet(whole: Job, theirs: Notice, missing: Any = (1,), called: int = 0) -> list[str]:
-    """What rank 0, which has a board, and rank 1 hear of each other; "" for nothing."""
+    """What rank 0, which has a board, and rank 1 learn about each other; "" for nothing."""
     poll, job = Poll(many=True), whole.among([0, 1])
     host = search_of(job, poll, called)
     host.missing = missing
@@ -84,7 +84,9 @@ def test_two_that_wait_for_each_other_raise_the_same(whole: Job) -> None:
         (THEIRS, (1,), 1),  # this worker was in that exchange, whose answer is on the way
     ],
 )
-def test_who_may_still_go_on_is_only_told(whole: Job, theirs: Notice, missing: Any, called: int) -> None:
+def test_a_worker_that_may_still_go_on_only_gets_a_notice(
+    whole: Job, theirs: Notice, missing: Any, called: int
+) -> None:
     one, two = meet(whole, theirs, missing, called)
     assert f" Meanwhile rank 1 waits at {THEIRS.label}: name the same ranks on every worker" in one
     assert f" Meanwhile rank 0 waits at {MINE.label}: name the same ranks on every worker" in two
@@ -108,7 +110,7 @@ def test_those_of_one_group_say_nothing_of_each_other(whole: Job) -> None:
     ],
     ids=range(8),
 )
-def test_what_a_guest_says_that_makes_no_sense_is_left_alone(whole: Job, said: bytes) -> None:
+def test_an_invalid_frame_of_a_guest_is_ignored(whole: Job, said: bytes) -> None:
     poll, job = Poll(many=True), whole.among([0, 1])
     key = secret_of(job).key
     board = Board(job, key, poll, MINE, lambda _: pytest.fail("it was read"))
@@ -138,6 +140,6 @@ def test_what_a_guest_says_that_makes_no_sense_is_left_alone(whole: Job, said: b
     poll.close()
 
 
-def test_what_a_worker_says_is_escaped(whole: Job) -> None:
+def test_the_text_of_a_worker_is_escaped(whole: Job) -> None:
     one, _ = meet(whole, THEIRS._replace(label="exchange \x1b[31m 1", alone=False))
     assert "waits at exchange \\x1b[31m 1: name" in one

@@ -70,7 +70,9 @@ def test_an_endpoint_of_ones_own_is_the_only_one() -> None:
         ({"TRAINING_ROLE": "PSERVER"}, ServerProcessError, "parameter server"),
     ],
 )
-def test_what_cannot_work_is_said(environment: dict[str, str], kind: type[Exception], text: str) -> None:
+def test_an_unusable_environment_is_an_error_that_says_why(
+    environment: dict[str, str], kind: type[Exception], text: str
+) -> None:
     with pytest.raises(kind, match=text):
         Job.from_environment(environment)
 
@@ -98,7 +100,24 @@ def test_mmevals_names_of_backends_are_the_workers_of_the_job(name: str) -> None
     assert name not in list_all_backends()
 
 
-@pytest.mark.parametrize("endpoint", ["", "host", "host:", ":80", "host:0", "host:65536", "host:x"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        *(
+            "",
+            "host",
+            "host:",
+            ":80",
+            "host:0",
+            "host:65536",
+            "host:x",
+            "host:" + "1" * 5000,
+            "http://host:80",
+            "a b:80",
+        ),
+        *("a:1,b:2", "a:1,b", "::1", "2001:db8::5", "[::1]", "a\x1b:1", "h/x:1"),
+    ],
+)
 def test_malformed_endpoints(endpoint: str) -> None:
     with pytest.raises(InvalidInputError, match="must be host:port"):
         split_endpoint(endpoint, "PADDLE_MASTER")
@@ -153,7 +172,7 @@ def test_numbers_are_widened(given: Any, dtype: str) -> None:
     assert result.tolist() == np.asarray(given).tolist()
 
 
-def test_what_is_no_number_is_refused() -> None:
+def test_values_that_are_not_numbers_are_refused() -> None:
     local = fc.LocalCommunicator()
     with pytest.raises(InvalidInputError, match="complex128"):
         local.all_reduce([1j])
@@ -187,7 +206,7 @@ def test_importing_does_not_import_paddle() -> None:
 
 
 @pytest.mark.parametrize("given", [1e10, "1e10", 1e300, 10**300])
-def test_a_timeout_that_nobody_lives_to_see_is_taken(monkeypatch: pytest.MonkeyPatch, given: Any) -> None:
+def test_a_timeout_beyond_a_lifetime_is_accepted(monkeypatch: pytest.MonkeyPatch, given: Any) -> None:
     if isinstance(given, str):
         monkeypatch.setenv("FLEETMETRICS_TIMEOUT", given)
     timeout = None if isinstance(given, str) else given
@@ -205,7 +224,10 @@ def test_a_timeout_that_nobody_lives_to_see_is_taken(monkeypatch: pytest.MonkeyP
         comm.close()
 
 
-@pytest.mark.parametrize("given", [float("inf"), float("nan"), 10**400, -1])
-def test_a_timeout_that_is_no_number_of_seconds_is_named(given: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"timeout is .*it must be a finite number of seconds greater than 0"):
+@pytest.mark.parametrize("given", [float("inf"), float("nan"), 10**400, -1, np.True_, b"5", "9" * 5000], ids=type)
+def test_an_invalid_timeout_is_an_error_that_names_it(given: Any) -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"timeout is .*it must be a finite number of seconds greater than 0"
+    ) as caught:
         resolve_timeout(given)
+    assert len(str(caught.value)) < 200

@@ -54,7 +54,7 @@ CHANNELS = pytest.mark.parametrize(
 
 @CHANNELS
 @pytest.mark.parametrize("payload", [b"", b"abc", [b"ab", b"", memoryview(b"c")]])
-def test_the_answer_is_what_rank_0_makes_of_the_letters(channel: Communicator, payload: Any) -> None:
+def test_rank_0_computes_the_answer_from_the_letters(channel: Communicator, payload: Any) -> None:
     answer = channel.consult("auc", echo, {"n": 3}, payload)
     assert answer.note == [{"n": 3}]
     assert bytes(answer.payload) == b"".join([payload] if isinstance(payload, bytes) else payload)

@@ -86,7 +86,7 @@ def entry() -> Iterator[Entry]:
 
 
 def is_sent_away(client: socket.socket) -> bool:
-    """Whether a client has been told no more than a greeting, and then the end."""
+    """Whether a client has received no more than a greeting, and then the end."""
     client.settimeout(0.2)
     said = b""
     with contextlib.suppress(socket.timeout):
@@ -99,14 +99,14 @@ def is_sent_away(client: socket.socket) -> bool:
     return False
 
 
-def test_who_does_not_begin_as_a_worker_does_is_sent_away_at_its_first_byte(entry: Entry) -> None:
+def test_a_guest_with_a_wrong_first_byte_is_sent_away_at_once(entry: Entry) -> None:
     silent, web, almost = entry.knock(), entry.knock(b"G"), entry.knock(handshake._MAGIC[:-1])
     entry.turns()
     assert [is_sent_away(each) for each in (silent, web, almost)] == [False, True, False]
     assert len(entry.door.guests) == 2
 
 
-def test_who_says_nothing_is_sent_away_after_its_time_and_those_after_it_are_not(entry: Entry) -> None:
+def test_a_silent_guest_is_sent_away_after_its_time_and_later_guests_are_not(entry: Entry) -> None:
     clients = [entry.knock() for _ in range(3)]
     entry.turns()
     first, second, third = entry.door.guests.values()
@@ -125,7 +125,7 @@ def test_of_too_many_guests_the_oldest_is_sent_away_for_another(entry: Entry, mo
     assert [is_sent_away(each) for each in clients] == [True] * 2 + [False] * 5  # as many as workers, and two
 
 
-def test_those_who_have_just_knocked_are_new_for_a_moment(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guests_are_new_for_a_moment(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "_LOOK_SECONDS", 0.4)
     assert not entry.door.has_new_guests()
     entry.knock()
@@ -144,14 +144,14 @@ def test_only_workers_of_this_run_that_cannot_prove_themselves_are_counted(entry
     for number in (1, 2):
         assert entry.meet(b"another secret") == []
         assert {rank: times for rank, (_, _, times) in entry.door.unproven.items()} == {1: number}
-        assert isinstance(entry.errors[-1], handshake.Refused)  # it is told by who knows this run
+        assert isinstance(entry.errors[-1], handshake.Refused)  # the error comes from a process that knows this run
     first, last, _ = entry.door.unproven[1]
     assert 0.1 < last - first < SLACK
     (guest,) = entry.meet(rank=2)
     assert (guest.rank, guest.world_size, guest.run) == (2, 3, entry.job.name)
 
 
-def test_who_has_proved_itself_at_last_is_no_longer_counted(entry: Entry) -> None:
+def test_a_worker_that_proves_itself_late_is_no_longer_counted(entry: Entry) -> None:
     entry.meet(b"another secret")
     thread = threading.Thread(
         target=lambda: handshake.greet(replace(entry.job, rank=1), Key(b"k"), *entry.place, 5.0, time.monotonic() + 5)

@@ -145,7 +145,7 @@ def test_every_address_of_a_name_has_its_share_of_the_time(monkeypatch: pytest.M
         found[0][0].close()
 
 
-def test_a_host_is_looked_up_once_for_each_of_its_addresses_and_a_number_not_at_all(
+def test_a_name_is_resolved_once_per_address_and_a_number_never(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
@@ -227,7 +227,9 @@ def test_an_address_of_another_machine_says_what_to_set(monkeypatch: pytest.Monk
         finding.listen(replace(job, bind="nowhere"))
 
 
-def test_who_is_silent_in_rank_0s_place_holds_it_no_longer_than_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_listener_in_rank_0s_place_delays_it_no_longer_than_its_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(finding, "REFUSAL_SECONDS", 30.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         comm = SocketCommunicator(
@@ -252,7 +254,7 @@ def test_a_place_that_another_has_just_left_is_taken(monkeypatch: pytest.MonkeyP
     finding.listen(job, Key(b"k")).close()
     other = finding.listen(job)
     with pytest.raises(NoChannelError, match=f"{job.endpoint} "):
-        finding.listen(job)  # without a key nobody is asked
+        finding.listen(job)  # without a key it asks no one
     other.close()
 
 

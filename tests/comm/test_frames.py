@@ -40,7 +40,7 @@ def head_of(header: int = 0, payload: int = 0, whole: bool = True, **changed: An
     return frames._HEAD.pack(values["magic"], values["kind"], whole, *numbers, values["digest"])
 
 
-def test_what_is_sent_arrives(ends: tuple[socket.socket, Stream]) -> None:
+def test_sent_frames_arrive(ends: tuple[socket.socket, Stream]) -> None:
     sending, stream = ends
     there = Stream(sending, KEYS)
     there.send(Frame(ANSWER, 7, b"auc", [b"ab", b"", b"c"], channel=3, made=6, timeout=2.5))

@@ -82,7 +82,7 @@ def test_of_a_topology_it_is_the_workers_that_see_other_samples_in_the_order_in_
         (Topology(), "group is a topology of 8 workers, and the job has 4"),
     ],
 )
-def test_what_is_no_group_names_the_argument_what_it_holds_and_what_is_allowed(group: Any, text: str) -> None:
+def test_an_invalid_group_is_an_error_with_the_argument_the_value_and_the_allowed_groups(group: Any, text: str) -> None:
     channel = SocketCommunicator(Job(1, 4, endpoints=ALL, secret="of this test"))
     with pytest.raises(InvalidInputError, match=text):
         channel.among(group)
@@ -90,7 +90,7 @@ def test_what_is_no_group_names_the_argument_what_it_holds_and_what_is_allowed(g
 
 
 @pytest.mark.parametrize("use", ["compute", "sum", "save", "load", "BaseMetric", "Evaluator"])
-def test_every_call_with_a_group_refuses_what_is_none(use: str, tmp_path: Any) -> None:
+def test_every_call_with_a_group_refuses_an_invalid_one(use: str, tmp_path: Any) -> None:
     from fleetmetrics.evaluator import Evaluator
 
     class Records(fm.BaseMetric):
@@ -159,7 +159,7 @@ def test_the_members_of_a_group_agree_where_it_meets() -> None:
     assert one.name == two.name and one.candidates() == two.candidates() and one.mark == two.mark
 
 
-def test_the_name_of_a_whole_job_is_what_it_was() -> None:
+def test_the_name_of_a_whole_job_does_not_change() -> None:
     """Workers of an earlier version meet those of this one."""
     job = Job(0, 2, endpoints="10.0.0.1:8500,10.0.0.2:8500")
     assert job.name.hex().startswith("77409735d010b18b")

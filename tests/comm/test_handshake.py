@@ -41,7 +41,7 @@ def test_rank_0_says_what_digests_cover(value: str, whole: bool, monkeypatch: py
         stream.close()
 
 
-def test_who_ends_or_drips_is_left_in_time() -> None:
+def test_a_listener_that_ends_or_sends_slowly_is_left_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         with socket.create_connection(listener.getsockname()) as client:
             other, _ = listener.accept()
@@ -68,7 +68,7 @@ def test_who_ends_or_drips_is_left_in_time() -> None:
 
 
 def test_a_socket_that_is_connected_to_itself_is_not_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be, where nobody listens at a port from which connections begin."""
+    """This happens if no process listens at a port from which connections begin."""
 
     def itself(address: Any, timeout: float) -> socket.socket:
         sock = socket.socket()

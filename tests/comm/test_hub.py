@@ -16,12 +16,13 @@ import pytest
 
 from fleetmetrics.comm import SocketCommunicator, peers
 from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.finding import connect
 from fleetmetrics.comm.frames import ACK, ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, TROUBLE, Frame, Stream
 from fleetmetrics.comm.handshake import OtherRun
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.rivals import Finding
-from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, NoChannelError
+from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 from tests.distributed.cluster import SLACK
 
 
@@ -126,7 +127,7 @@ def test_strangers_in_the_name_of_a_worker_that_is_connected_change_nothing(thre
         found.result(10)
 
 
-def test_the_trouble_of_a_worker_is_everybodys(play: Play) -> None:
+def test_the_trouble_of_a_worker_is_an_error_on_all(play: Play) -> None:
     found = play.begin()
     play.say(TROUBLE, 1, json.dumps(["AgreementError", "no"]).encode())
     with pytest.raises(AgreementError, match="on rank 1: no"):
@@ -141,7 +142,7 @@ def test_trouble_that_cannot_be_read_is_trouble(play: Play, header: bytes) -> No
         found.result(10)
 
 
-def test_an_answer_that_nobody_confirms_is_taken_back(play: Play) -> None:
+def test_an_unconfirmed_answer_is_taken_back(play: Play) -> None:
     found = play.begin(timeout=1.0)
     play.say(ARRIVAL, 1)
     assert play.hear().kind == ANSWER
@@ -150,7 +151,105 @@ def test_an_answer_that_nobody_confirms_is_taken_back(play: Play) -> None:
     assert play.hear().kind == ERROR
 
 
-def test_who_gives_up_before_the_verdict_makes_it_an_error(play: Play) -> None:
+class Formulas:
+    """Rank 0 computes with the answer of an exchange, and of a second one; see `Communicator.together`."""
+
+    def __init__(
+        self, play: Play, timeout: float = 5.0, error: BaseException | None = None, exchanges: int = 1
+    ) -> None:
+        self.computed = threading.Event()
+        deadline = Deadline(timeout)
+
+        def work() -> Any:
+            for _ in range(exchanges):
+                note = play.hub.consult("auc", notes_of, "of rank 0", timeout=deadline.left).note
+            self.computed.set()
+            if error is not None:
+                raise error
+            return note
+
+        self.found = play.threads.submit(lambda: play.hub.together(work, deadline, "auc"))
+
+
+def test_rank_0_computes_before_a_worker_confirms_and_returns_after_it(play: Play) -> None:
+    formulas = Formulas(play)
+    play.say(ARRIVAL, 1)
+    assert play.hear().kind == ANSWER
+    assert formulas.computed.wait(10)
+    time.sleep(0.1)
+    assert not formulas.found.done()
+    play.say(ACK, 1, b"")
+    assert formulas.found.result(10) == ["of rank 0", "of rank 1"]
+
+
+@pytest.mark.parametrize("error", [None, InvalidInputError("of the formulas")])
+def test_what_rank_0_has_computed_is_taken_back_if_nobody_confirms(play: Play, error: BaseException | None) -> None:
+    formulas = Formulas(play, 1.0, error)
+    play.say(ARRIVAL, 1)
+    assert play.hear().kind == ANSWER
+    with pytest.raises(DeadlineError, match="rank 1 did not confirm the result"):
+        formulas.found.result(10)
+    assert formulas.computed.is_set() and play.hear().kind == ERROR
+
+
+def test_an_error_of_the_formulas_is_raised_once_a_worker_has_confirmed(play: Play) -> None:
+    formulas = Formulas(play, error=InvalidInputError("of the formulas"))
+    play.say(ARRIVAL, 1)
+    made = play.hear().made
+    play.say(ACK, 1, b"")
+    with pytest.raises(InvalidInputError, match="of the formulas"):
+        formulas.found.result(10)
+    found = play.begin()
+    play.say(ARRIVAL, 2, made=made)  # which has a result of the first one, as rank 0 has
+    assert play.hear().kind == ANSWER
+    play.say(ACK, 2, b"")
+    found.result(10)
+
+
+def test_the_next_exchange_begins_once_the_one_before_is_confirmed(play: Play) -> None:
+    formulas = Formulas(play, exchanges=2)
+    play.say(ARRIVAL, 1)
+    play.say(ARRIVAL, 2, made=play.hear().made)  # it confirms
+    assert play.hear().kind == ANSWER
+    play.say(ACK, 2, b"")
+    assert formulas.found.result(10) == ["of rank 0", "of rank 1"]
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_an_interruption_of_the_formulas_waits_for_no_worker(play: Play, confirmed: bool) -> None:
+    goes_on = threading.Event()
+    deadline = Deadline(20)
+
+    def work() -> None:
+        play.hub.consult("auc", notes_of, "of rank 0", timeout=deadline.left)
+        goes_on.wait(10)
+        raise KeyboardInterrupt
+
+    start = time.monotonic()
+    found = play.threads.submit(lambda: play.hub.together(work, deadline, "auc"))
+    play.say(ARRIVAL, 1)
+    made = play.hear().made
+    if confirmed:
+        play.say(ACK, 1, b"")
+        time.sleep(0.1)
+    goes_on.set()
+    with pytest.raises(KeyboardInterrupt):
+        found.result(15)
+    if not confirmed:
+        assert b"rank 0 was interrupted (KeyboardInterrupt) at exchange 1 (auc)." in play.hear().header
+    again = play.begin(timeout=20)
+    play.say(ARRIVAL, 2, made=made)
+    if confirmed:  # both have a result of the first one
+        assert play.hear().kind == ANSWER
+        play.say(ACK, 2, b"")
+        assert again.result(15) == ["of rank 0", "of rank 1"]
+    else:
+        with pytest.raises(AgreementError, match="the workers parted"):
+            again.result(15)
+    assert time.monotonic() - start < SLACK
+
+
+def test_a_worker_that_gives_up_before_the_verdict_makes_it_an_error(play: Play) -> None:
     said = threading.Event()
 
     def decide(letters: Sequence[Letter]) -> Letter:
@@ -166,10 +265,10 @@ def test_who_gives_up_before_the_verdict_makes_it_an_error(play: Play) -> None:
         found.result(10)
 
 
-def test_workers_that_parted_are_told_at_the_next_exchange_until_they_have_heard_it(play: Play) -> None:
+def test_workers_that_parted_get_the_error_at_the_next_exchanges_until_all_have_it(play: Play) -> None:
     play.meet()
     parted = r"parted at exchange 1 \(auc\) on channel 'test': .* on rank 0, and with an error on rank 1"
-    for call in (2, 3):  # the worker has not heard of the first telling
+    for call in (2, 3):  # the worker has not received the first notice
         found = play.begin()
         play.say(ARRIVAL, call, made=0)
         with pytest.raises(AgreementError, match=parted):
@@ -195,14 +294,14 @@ def test_a_worker_that_connects_anew_has_not_parted_from_the_others(play: Play) 
     assert found.result(10) == ["of rank 0", "of rank 1"]
 
 
-def test_who_speaks_on_another_channel_with_the_answer_in_hand_confirms_it(play: Play) -> None:
+def test_a_worker_that_goes_on_in_another_channel_confirms_the_answer(play: Play) -> None:
     found = play.begin()
     play.say(ARRIVAL, 1)
     play.say(ARRIVAL, 1, channel=5, made=play.hear().made)
     found.result(10)
 
 
-def test_workers_that_parted_are_together_again_after_they_were_told(play: Play) -> None:
+def test_workers_that_parted_agree_again_after_the_error(play: Play) -> None:
     play.meet()
     found = play.begin()
     play.say(ARRIVAL, 2, made=0)
@@ -238,7 +337,7 @@ def test_an_answer_that_would_be_too_late_for_a_worker_is_an_error_on_all(play: 
         found.result(15)
 
 
-def test_who_is_lost_after_the_answer_breaks_the_next_exchange_and_not_this_one(three: list[Play]) -> None:
+def test_a_worker_lost_after_the_answer_breaks_the_next_exchange_and_not_this_one(three: list[Play]) -> None:
     found = three[0].begin(timeout=20)
     for each in three:
         each.say(ARRIVAL, 1)
@@ -260,12 +359,12 @@ def test_who_is_lost_after_the_answer_breaks_the_next_exchange_and_not_this_one(
         socket.create_connection((host, int(port)), 5)
 
 
-def test_who_is_lost_while_rank_0_tells_of_an_error_is_not_waited_for_later(three: list[Play]) -> None:
+def test_rank_0_does_not_wait_later_for_a_worker_lost_during_the_report_of_an_error(three: list[Play]) -> None:
     found = three[0].begin(timeout=20)
     three[0].say(GAVE_UP, 1, b"rank 1 has had enough")
     assert three[0].hear().kind == ERROR
     assert three[0].stream is not None
-    three[0].stream.close()  # while rank 0 waits for rank 2, which has yet to connect, to tell it
+    three[0].stream.close()  # while rank 0 waits for rank 2, which has not connected, to tell it
     with pytest.raises(DeadlineError):
         found.result(10)
     start = time.monotonic()
@@ -274,7 +373,7 @@ def test_who_is_lost_while_rank_0_tells_of_an_error_is_not_waited_for_later(thre
     assert time.monotonic() - start < SLACK
 
 
-def test_who_connects_late_hears_of_the_exchanges_that_rank_0_has_given_up(three: list[Play]) -> None:
+def test_a_worker_that_connects_late_learns_which_exchanges_rank_0_has_given_up(three: list[Play]) -> None:
     found = three[0].begin(timeout=20)
     three[0].say(GAVE_UP, 1, b"rank 1 has had enough")
     with pytest.raises(DeadlineError):
@@ -289,7 +388,7 @@ def test_who_connects_late_hears_of_the_exchanges_that_rank_0_has_given_up(three
     assert len(found.result(10)) == 3
 
 
-def test_who_connects_at_once_hears_of_an_error_before_rank_0_goes_on(three: list[Play]) -> None:
+def test_a_worker_that_connects_at_once_gets_an_error_before_rank_0_goes_on(three: list[Play]) -> None:
     """Rank 0's process may end after the error: it lets those in who are about to connect."""
     found = three[0].begin(timeout=20)
     three[0].say(GAVE_UP, 1, b"rank 1 has had enough")
@@ -300,7 +399,7 @@ def test_who_connects_at_once_hears_of_an_error_before_rank_0_goes_on(three: lis
         found.result(10)
 
 
-def test_who_never_came_and_is_further_already_is_named(play: Play) -> None:
+def test_a_worker_that_never_came_and_is_ahead_is_named(play: Play) -> None:
     found = play.begin(timeout=20)
     play.say(ARRIVAL, 2)
     with pytest.raises(DeadlineError, match="rank 1 gave up before rank 0 arrived, and is at a later call already"):
@@ -324,7 +423,7 @@ def test_the_next_frame_of_a_worker_says_whether_it_has_the_answer(play: Play, m
             found.result(10)
 
 
-def test_who_is_interrupted_before_it_confirms_is_not_waited_for(play: Play) -> None:
+def test_rank_0_does_not_wait_for_the_confirmation_of_an_interrupted_worker(play: Play) -> None:
     start = time.monotonic()
     found = play.begin(timeout=20)
     play.say(ARRIVAL, 1)
@@ -336,7 +435,7 @@ def test_who_is_interrupted_before_it_confirms_is_not_waited_for(play: Play) -> 
 
 
 @pytest.mark.parametrize("when", ["before", "while"])
-def test_who_has_closed_the_channel_is_not_waited_for(play: Play, when: str) -> None:
+def test_rank_0_does_not_wait_for_a_worker_that_has_closed_the_channel(play: Play, when: str) -> None:
     start = time.monotonic()
     if when == "before":
         play.meet()
@@ -378,8 +477,8 @@ def test_a_second_worker_of_a_rank_is_an_error_on_all(play: Play) -> None:
     ("changed", "told"),
     [
         ({"rank": 0}, "two processes say that they are rank 0"),
-        ({"rank": 2}, "a worker says that it is rank 2 of 2, and rank 0 was told otherwise"),
-        ({"world_size": 3}, "a worker says that it is rank 1 of 3, and rank 0 was told otherwise"),
+        ({"rank": 2}, "a worker says that it is rank 2 of 2, but rank 0 has other values"),
+        ({"world_size": 3}, "a worker says that it is rank 1 of 3, but rank 0 has other values"),
     ],
 )
 def test_a_place_that_there_is_not_is_an_error_on_both_sides(play: Play, changed: dict[str, int], told: str) -> None:
@@ -395,12 +494,12 @@ def test_a_worker_of_another_run_is_sent_away_and_named_where_its_rank_is_missin
     other = replace(play.worker, run="of yesterday")
     with pytest.raises((CommunicatorError, TimeoutError, OtherRun), match="of another run"):
         connect(other, play.hub._star.secret.key, time.monotonic() + 1)
-    with pytest.raises(DeadlineError, match=r"rank 1 did not connect .* Of another run rank 1 came and was sent away"):
+    with pytest.raises(DeadlineError, match=r"rank 1 did not connect .* Of another run rank 1 came and was refused"):
         found.result(10)
 
 
 @pytest.mark.parametrize("kind", [LEFT, GAVE_UP])
-def test_what_a_worker_says_of_the_next_exchange_ahead_of_it_ends_that_at_once(play: Play, kind: int) -> None:
+def test_an_early_error_for_the_next_exchange_ends_it_at_once(play: Play, kind: int) -> None:
     start = time.monotonic()
     found = play.begin()
     play.say(ARRIVAL, 1)
@@ -414,7 +513,7 @@ def test_what_a_worker_says_of_the_next_exchange_ahead_of_it_ends_that_at_once(p
     assert not any(play.hub._star._peers.early.values())  # type: ignore[attr-defined]
 
 
-def test_an_exchange_that_rank_0_never_began_is_told_and_counted(play: Play) -> None:
+def test_an_exchange_that_rank_0_never_began_is_reported_and_counted(play: Play) -> None:
     play.meet()
     play.hub.miss("auc", KeyboardInterrupt())
     told = play.hear()
@@ -441,7 +540,7 @@ def test_of_many_workers_the_first_eight_are_asked_whether_they_have_the_answer(
         each.stream.close()
 
 
-def test_who_may_be_a_rival_is_waited_for_until_that_is_sure(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_0_waits_until_a_possible_rival_is_certain(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     star, looks = play.hub._star, iter([Finding("two of them", False)] * 3)
     star.job = replace(star.job, claimed=True)
     monkeypatch.setattr(star, "rival", lambda last: next(looks, None))
@@ -476,7 +575,7 @@ def test_two_runs_that_are_found_out_are_an_error_at_once(
 
 
 @pytest.mark.parametrize("claimed", [True, False])
-def test_a_second_worker_of_a_rank_is_noted_for_those_who_come_later(
+def test_a_second_worker_of_a_rank_is_noted_for_later_workers(
     play: Play, monkeypatch: pytest.MonkeyPatch, claimed: bool
 ) -> None:
     """But not by a communicator whose place another program chose: the environment may be another run's."""
@@ -493,7 +592,7 @@ def test_a_second_worker_of_a_rank_is_noted_for_those_who_come_later(
     assert len(notes) == claimed
 
 
-def test_a_worker_whose_connection_is_lost_before_it_said_a_word_comes_again(play: Play) -> None:
+def test_a_worker_that_loses_its_connection_before_its_first_message_reconnects(play: Play) -> None:
     found = play.begin(timeout=20)
     for _ in range(2):
         connect(play.worker, play.hub._star.secret.key, time.monotonic() + 5)[0].close()
@@ -531,7 +630,7 @@ def test_a_frame_that_an_interruption_kept_from_being_seen_to_counts_in_the_next
     assert time.monotonic() - start < SLACK
 
 
-def test_who_keeps_sending_holds_rank_0_no_longer_than_its_deadline(play: Play) -> None:
+def test_a_worker_that_keeps_sending_delays_rank_0_no_longer_than_its_deadline(play: Play) -> None:
     """Frames of other channels and later exchanges; those that are kept are bounded in number."""
     over = threading.Event()
 
@@ -560,7 +659,7 @@ def test_who_keeps_sending_holds_rank_0_no_longer_than_its_deadline(play: Play) 
 
 
 @pytest.mark.parametrize("kind", [TROUBLE, LEFT, GAVE_UP])
-def test_what_a_worker_says_is_escaped_and_cut(play: Play, kind: int) -> None:
+def test_the_text_of_a_worker_is_escaped_and_cut(play: Play, kind: int) -> None:
     text = "one\ntwo\r\x1b]0;owned\x07\u202e" + "x" * 2_000_000
     found = play.begin()
     play.say(kind, 1, json.dumps(["AgreementError", text]).encode() if kind == TROUBLE else text.encode())
@@ -572,7 +671,7 @@ def test_what_a_worker_says_is_escaped_and_cut(play: Play, kind: int) -> None:
 
 
 def test_an_error_without_a_listener_costs_nothing(play: Play) -> None:
-    """Nobody can come to hear of it."""
+    """No worker can ever receive it."""
     host, port = play.worker.endpoint.split(":")
     with socket.create_server((host, int(port))):
         for _ in range(2):

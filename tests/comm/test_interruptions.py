@@ -1,4 +1,4 @@
-"""What a handler of signals raises inside of a call is that rank's own; the others hear of it, and the next call works.
+"""A signal handler's error inside a call stays that rank's own; the others are informed, and the next call works.
 
 A handler may run after each call and where a function begins: in each of these places it raises once.
 """
@@ -59,7 +59,7 @@ EVERYWHERE = [(True, *each) for each in CONNECTED] + [(False, *each) for each in
 
 @pytest.mark.parametrize(("connected", "kind", "step"), EVERYWHERE)
 @pytest.mark.parametrize("who", [0, 1])
-def test_wherever_it_is_raised_it_is_told_as_an_interruption_and_the_next_call_works(
+def test_an_interruption_at_any_point_is_reported_as_one_and_the_next_call_works(
     who: int, connected: bool, kind: type[BaseException], step: int
 ) -> None:
     place = 1
@@ -69,7 +69,7 @@ def test_wherever_it_is_raised_it_is_told_as_an_interruption_and_the_next_call_w
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_while_another_error_is_being_told_it_keeps_nobody_waiting(who: int) -> None:
+def test_an_interruption_during_the_report_of_an_error_delays_no_worker(who: int) -> None:
     place = 1
     while _interrupted_at(place, who, KeyboardInterrupt, connected=True, brings="a text"):
         place += 1

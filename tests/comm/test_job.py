@@ -24,7 +24,7 @@ def test_workers_on_one_machine(job: Job, same: bool) -> None:
     assert job.on_one_machine == same
 
 
-def test_a_run_has_the_name_of_all_that_sets_it_apart_as_it_is_written() -> None:
+def test_the_name_of_a_run_has_every_variable_that_distinguishes_it() -> None:
     jobs = [
         Job(0, 2, endpoints=FAR),
         Job(0, 2, endpoints=FAR, run="Paddle's launcher|PADDLE_JOB_ID=a"),

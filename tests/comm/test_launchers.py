@@ -13,7 +13,7 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import VARIABLES, Place, is_server, parts_of, place_of, rank_told
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
 from fleetmetrics.identity import claim_of
-from fleetmetrics.launcher import LAUNCHERS, Launcher
+from fleetmetrics.launcher import LAUNCHERS, OTHERS, Launcher
 
 pytestmark = pytest.mark.numpy_only
 
@@ -29,6 +29,9 @@ SRUN = {
     "SLURM_PROCID": "2",
     "SLURM_STEP_NODELIST": "node[01-03]",
 }
+TF_CONFIG = '{"cluster": {"worker": [%s], "ps": ["s:1", "t:1"]}, "task": {"type": "worker", "index": 0}}'
+#: What a worker's launcher says beside its number and rank, where no row needs more to be heard.
+HINTS = sorted({name for row in (*LAUNCHERS, OTHERS) if row.started({}) for name in row.hints})
 SBATCH = {"SLURM_JOB_ID": "17", "SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_JOB_NODELIST": "node[01-04]"}
 
 
@@ -50,13 +53,20 @@ def without(environment: dict[str, str], *names: str) -> dict[str, str]:
         ({**without(MPICH, "MPI_LOCALNRANKS"), **SRUN, "MASTER_ADDR": "node3"}, "node3"),
     ],
 )
-def test_who_is_where_is_read(environment: dict[str, str], host: str) -> None:
+def test_the_place_of_a_worker_is_read(environment: dict[str, str], host: str) -> None:
     place = place_of(environment)
     assert (place.rank, place.size, place.host) == (2, 3, host)
     job = Job.from_environment(environment)
     assert (job.rank, job.world_size, job.collective) == (2, 3, True)
     assert {where for where, _ in job.candidates()} == {host}
     assert all(20000 <= port < 32000 and str(port) != "29500" for _, port in job.candidates())
+
+
+def test_paddles_workers_that_all_are_on_one_machine_need_no_endpoints() -> None:
+    said = {"PADDLE_TRAINERS_NUM": "3", "PADDLE_TRAINER_ID": "2", "PADDLE_LOCAL_SIZE": "3"}
+    assert place_of(said)[:2] == (2, 3) and place_of(said).host == "127.0.0.1"
+    with pytest.raises(NoChannelError, match="rank 0 cannot be found"):
+        Job.from_environment({**said, "PADDLE_LOCAL_SIZE": "2"})
 
 
 def test_a_rank_that_no_batch_script_has_is_that_of_a_task_of_srun() -> None:
@@ -119,6 +129,11 @@ def test_a_malformed_list_of_machines_is_named(nodes: str) -> None:
         {"PADDLE_TRAINERS_NUM": "1", "PADDLE_PSERVERS_IP_PORT_LIST": "a:1", "PADDLE_NNODES": "2"},
         {"PADDLE_TRAINERS_NUM": "", "WORLD_SIZE": "", "OMPI_COMM_WORLD_SIZE": " ", "FLEETMETRICS_ENDPOINT": ""},
         {"FLEETMETRICS_SECRET": "s"},
+        {"LOCAL_RANK": "-1", "PADDLE_LOCAL_RANK": "-1"},
+        {"TF_CONFIG": TF_CONFIG % '"a:1"'},
+        {"SM_HOSTS": '["algo-1"]', "PET_NNODES": "1", "AZUREML_NODE_COUNT": "1"},
+        {"FLUX_JOB_SIZE": "1", "FLUX_TASK_RANK": "0"},
+        {"PADDLE_TRAINERS_NUM": "1", "PADDLE_LOCAL_RANK": "0", "PADDLE_GLOBAL_RANK": "0", "PADDLE_LOCAL_SIZE": "1"},
     ],
 )
 def test_one_process_is_one_worker(environment: dict[str, str]) -> None:
@@ -151,9 +166,28 @@ def test_one_process_is_one_worker(environment: dict[str, str]) -> None:
         ({"PADDLE_TRAINERS": "h1 h2"}, "PADDLE_TRAINERS names 2 workers"),
         ({"PADDLE_TRAINER_ENDPOINTS": "a:1;b:1;c:1"}, "PADDLE_TRAINER_ENDPOINTS names 3 workers"),
         ({"TRAINING_ROLE": "TRAINER", "PADDLE_PSERVERS_IP_PORT_LIST": "a:1"}, "PADDLE_PSERVERS_IP_PORT_LIST is 'a:1'"),
+        *(({name: "0"}, f"{name} is '0', and nothing says how many workers") for name in HINTS),
+        *(({name: "3"}, f"{name} is '3', and nothing says how many workers") for name in HINTS),
+        *(({name: "2"}, f"{name} names 2 workers, but PADDLE_TRAINERS_NUM is not set") for name in OTHERS.least),
+        *(({name: '["a", "b"]'}, f"{name} names 2 workers, but PADDLE_TRAINERS_NUM is not") for name in OTHERS.lists),
+        ({"TF_CONFIG": TF_CONFIG % '"a:1", "b:1"'}, "TF_CONFIG names 2 workers, but PADDLE_TRAINERS_NUM is not set"),
+        ({"TF_CONFIG": TF_CONFIG[:-9] % '"a:1", "b:1"'}, "TF_CONFIG names [0-9]+ workers, but PADDLE_TRAINERS_NUM"),
+        (
+            {"PADDLE_TRAINERS_NUM": "1", "SM_HOSTS": '["a", "b"]'},
+            "SM_HOSTS names 2 workers, but PADDLE_TRAINERS_NUM is 1",
+        ),
+        (
+            {**PADDLE, "PADDLE_GLOBAL_RANK": "3"},
+            "PADDLE_GLOBAL_RANK is 3, so there are 4 .*, but PADDLE_TRAINERS_NUM is 3",
+        ),
+        ({**TORCH, "LOCAL_RANK": "7"}, "LOCAL_RANK is 7, so there are 8 workers or more, but WORLD_SIZE is 3"),
+        ({"PADDLE_ELASTIC_NP": "2:4"}, "PADDLE_ELASTIC_NP names 2 workers, but PADDLE_TRAINERS_NUM is not set"),
+        ({"GROUP_WORLD_SIZE": "2"}, "GROUP_WORLD_SIZE names 2 workers, but WORLD_SIZE is not set"),
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "2"}, "SLURM_STEP_NUM_NODES names 2 workers"),
+        ({"PADDLE_TRAINERS_NUM": "2", "PADDLE_LOCAL_SIZE": "3"}, "PADDLE_LOCAL_SIZE names 3 workers, but .* is 2"),
     ],
 )
-def test_what_names_several_workers_and_cannot_be_used_is_said(environment: dict[str, str], words: str) -> None:
+def test_variables_of_several_workers_that_cannot_be_used_are_named(environment: dict[str, str], words: str) -> None:
     with pytest.raises(NoChannelError, match=words) as caught:
         Job.from_environment(environment)
     assert "for a single process, unset " in str(caught.value) and "compute_local()" in str(caught.value)
@@ -165,6 +199,14 @@ def test_a_malformed_number_is_named_with_its_value(name: str, text: str) -> Non
     started = {"PALS_RANKID": "0"} if name.startswith("PALS") else {}
     with pytest.raises(InvalidInputError, match=f"{name} holds '{text}'; it must be a whole number from 1"):
         place_of({name: text, **started})
+
+
+@pytest.mark.parametrize("digits", [10, 5000])  # Python raises a ValueError for more than 4,300
+@pytest.mark.parametrize("name", ["PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID", "PADDLE_NNODES"])
+def test_a_number_that_no_job_has_is_named_and_cut(name: str, digits: int) -> None:
+    with pytest.raises(InvalidInputError, match=f"{name} holds '99.*of fewer digits") as caught:
+        Job.from_environment({**PADDLE, name: "9" * digits})
+    assert len(str(caught.value)) < 250
 
 
 @pytest.mark.parametrize("environment", [TORCH, OPEN_MPI, MPICH, SRUN, PADDLE])
@@ -179,7 +221,7 @@ def test_an_empty_variable_counts_as_not_set() -> None:
 
 
 @pytest.mark.parametrize("separated", ["a:1;b:2;c:3", "a:1 b:2 c:3", "a:1, b:2, c:3", "a:1\nb:2\nc:3\n"])
-def test_endpoints_are_read_however_they_are_separated(separated: str) -> None:
+def test_endpoints_are_read_with_any_separator(separated: str) -> None:
     job = Job.from_environment({**PADDLE, "PADDLE_TRAINER_ENDPOINTS": separated})
     assert job.candidates() == Job.from_environment(PADDLE).candidates()
     assert parts_of(separated) == ["a:1", "b:2", "c:3"]
@@ -230,7 +272,7 @@ def test_without_a_name_the_run_is_that_of_the_process_that_has_started_the_work
     ) != started(*run)
 
 
-def test_the_rank_for_a_line_of_log_is_told_whatever_else_is_wrong() -> None:
+def test_a_line_of_log_has_the_rank_even_if_other_variables_are_wrong() -> None:
     for environment in (
         PADDLE,
         TORCH,
@@ -284,7 +326,7 @@ def module(**members: Any) -> Any:
         ),
     ],
 )
-def test_a_group_of_several_beside_an_environment_of_one_is_said(
+def test_a_process_group_of_several_in_an_environment_of_one_is_an_error(
     monkeypatch: pytest.MonkeyPatch, name: str, stand_in: Any, words: str
 ) -> None:
     monkeypatch.setitem(sys.modules, name, stand_in)
@@ -299,7 +341,7 @@ def test_a_process_claims_a_rank_and_a_run_by_every_variable_of_the_table(row: L
     for name in row.rank:
         claims = [claim_of({name: text}) for text in "12"]
         assert None not in claims and len({claim.rank for claim in claims if claim}) == 2, name
-    for name in (*row.size, *row.run, *row.host, *row.lists):
+    for name in (*row.size, *row.run, *row.host, *row.nodes, *row.lists[:1]):  # PADDLE_TRAINERS is no part of the name
         claims = [claim_of({row.rank[0]: "1", name: text}) for text in "12"]
         assert len({claim.run for claim in claims if claim}) == 2, name
 

@@ -66,7 +66,7 @@ def test_with_both_conditions_it_comes_back() -> None:
     assert together([work] * 3, Proved) == [[0, 1, 2, 7]] * 3
 
 
-def test_one_worker_alone_is_told_the_same_and_may_pickle() -> None:
+def test_a_single_worker_gets_the_same_values_and_may_pickle() -> None:
     comm = LocalCommunicator()
     assert comm.all_gather_object([1, "a"]) == [[1, "a"]]
     assert comm.broadcast_object(Box(1), allow_pickle=True).content == 1

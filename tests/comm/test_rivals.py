@@ -16,6 +16,7 @@ import pytest
 
 from fleetmetrics import identity
 from fleetmetrics.comm import rivals
+from fleetmetrics.comm.launchers import VARIABLES
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.identity import MARK, SETTING, claim_of
 
@@ -82,7 +83,7 @@ class Processes:
 
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Processes]:
-    for name in (*identity.RANKS, *identity.RUNS, MARK, SETTING):
+    for name in (*VARIABLES, MARK, SETTING):
         monkeypatch.delenv(name, raising=False)
     place = {**PLACE, "PADDLE_JOB_ID": str(tmp_path)}  # each test is a run of its own
     for name, text in place.items():
@@ -152,7 +153,7 @@ def test_rivals_of_another_rank_of_this_run_are_found_and_named_by_it(processes:
     assert found is not None and "rank 0 of one run" in found.text
 
 
-def test_who_has_met_the_others_is_no_rival(processes: Processes) -> None:
+def test_a_worker_that_has_met_the_others_is_not_a_rival(processes: Processes) -> None:
     processes.start(HERE)
     processes.start(JOINED)
     assert rivals.look() is None
@@ -165,7 +166,7 @@ def test_a_python_that_has_just_been_started_may_become_one(
     young = processes.start()
     found = rivals.look()
     assert found is not None and not found.sure and f"process {young} " in found.text
-    processes.start(HERE)  # now there are two that are sure, and those are told
+    processes.start(HERE)  # now there are two that are sure, and those get the error
     found = rivals.look()
     assert found is not None and found.sure and f"process {young} " not in found.text
     processes.end()
@@ -173,6 +174,13 @@ def test_a_python_that_has_just_been_started_may_become_one(
     processes.start()
     monkeypatch.setattr(rivals, "_YOUNG_SECONDS", 0.0)
     assert rivals.look() is None  # by now it would have imported the package
+
+
+def test_rivals_are_found_with_any_spelling_of_their_environment(processes: Processes) -> None:
+    processes.start(HERE)
+    processes.start(HERE, PADDLE_TRAINER_ENDPOINTS="a.invalid:1; b.invalid:2", WORLD_SIZE="1", RANK="0")
+    found = rivals.look()
+    assert found is not None and found.sure and "rank 1 of one run" in found.text
 
 
 def test_other_programs_with_a_workers_environment_are_no_rivals(processes: Processes) -> None:
@@ -208,7 +216,7 @@ def test_workers_of_one_rank_that_another_worker_has_started_are_two(processes: 
     assert found is not None and found.sure and "rank 2 of one run" in found.text
 
 
-def test_a_forked_copy_of_a_worker_is_no_rival(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_copy_of_a_worker_is_not_a_rival(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     processes.start(HERE)
     copy = processes.start(HERE)
     is_forked = rivals._is_forked
@@ -252,7 +260,7 @@ def test_a_note_is_for_those_of_this_run_that_were_started_before(
     assert rivals.note() == ""
 
 
-def test_a_note_that_cannot_be_written_or_read_is_none(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_or_unreadable_note_is_ignored(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     rivals.leave_note("two runs")
     path = rivals._path_of_note()
     assert [each for each in path.parent.iterdir()] == [path]  # no draft is left
@@ -322,8 +330,22 @@ def test_a_worker_that_forks_and_ends_goes_on_as_its_child(
     marked(monkeypatch, worker, start)
     processes.started[0].kill()
     with contextlib.suppress(ChildProcessError):
-        os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)  # nobody has asked for its status yet
+        os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)  # no process has asked for its status yet
     assert identity.status(worker)[0] == "Z" and rivals.worker_behind() == ""
+
+
+def test_a_process_of_multiprocessing_belongs_to_its_parent_before_that_imports_anything(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, stranger = processes.start(), processes.start(PADDLE_TRAINER_ID="0")
+    for found, started in ((parent, True), (stranger, False)):
+        monkeypatch.setattr(rivals.os, "getppid", lambda found=found: found)
+        assert rivals.worker_behind() == ""
+        with monkeypatch.context() as child:
+            child.setattr("multiprocessing.process._parent_process", object())
+            assert rivals.worker_behind().startswith(f"process {found} ") == started
+            child.setenv(SETTING, "this")
+            assert rivals.worker_behind() == ""
 
 
 def test_an_ancestor_with_the_same_claim_is_the_worker_if_it_is_one(

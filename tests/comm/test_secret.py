@@ -1,4 +1,4 @@
-"""What the workers of a job know and nobody else."""
+"""What only the workers of a job know."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from fleetmetrics.comm import SocketCommunicator
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import secret_of
-from fleetmetrics.errors import AuthenticationError, UnauthenticatedWarning
+from fleetmetrics.errors import AuthenticationError, InvalidInputError, UnauthenticatedWarning
 from tests.distributed.cluster import free_ports
 from tests.distributed.forks import outcome, run
 
@@ -61,6 +61,11 @@ def _linked_file(folder: Path) -> None:
     (folder / "secret").symlink_to(_holding(folder.with_name("elsewhere")))
 
 
+def _a_pipe(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    os.mkfifo(folder / "secret", 0o600)
+
+
 #: What makes a folder unsafe, or of no use.
 UNSAFE: dict[str, Callable[[Path], Any]] = {
     "open folder": lambda folder: _holding(folder).parent.chmod(0o777),
@@ -68,11 +73,13 @@ UNSAFE: dict[str, Callable[[Path], Any]] = {
     "linked folder": lambda folder: folder.symlink_to(_holding(folder.with_name("elsewhere")).parent),
     "linked file": _linked_file,
     "empty file": lambda folder: _holding(folder, ""),
+    "huge file": lambda folder: os.truncate(_holding(folder), 1 << 40),
+    "pipe": _a_pipe,
     "a file in its place": _a_file,
 }
 
 
-def test_workers_of_one_user_on_one_machine_find_a_secret_that_nobody_else_can_read(places: Places) -> None:
+def test_workers_of_one_user_on_one_machine_find_a_secret_that_others_cannot_read(places: Places) -> None:
     found = run(8, lambda rank: secret_of(Job(rank, 8, endpoint="127.0.0.1:8500")))
     assert len(set(found)) == 1 and found[0].known
     [file] = places.temporary.iterdir()
@@ -82,7 +89,7 @@ def test_workers_of_one_user_on_one_machine_find_a_secret_that_nobody_else_can_r
 
 
 @pytest.mark.parametrize("what", UNSAFE)
-def test_where_a_folder_is_not_safe_all_take_the_next(places: Places, what: str) -> None:
+def test_all_workers_skip_an_unsafe_folder(places: Places, what: str) -> None:
     usual = secret_of(NEAR)
     places.temporary.joinpath("secret").unlink()
     places.temporary.rmdir()
@@ -110,7 +117,7 @@ def test_without_a_safe_folder_it_is_an_error_that_names_all(places: Places, wha
             if folder.is_symlink():
                 folder.unlink()
                 folder.symlink_to(folder.with_name("and elsewhere"))
-    with pytest.raises(AuthenticationError, match=r"no safe place.*FLEETMETRICS_SECRET") as caught:
+    with pytest.raises(AuthenticationError, match=r"no folder is safe.*FLEETMETRICS_SECRET") as caught:
         secret_of(NEAR)
     for folder in (places.temporary, places.login, places.home):
         assert str(folder) in str(caught.value)
@@ -119,7 +126,7 @@ def test_without_a_safe_folder_it_is_an_error_that_names_all(places: Places, wha
 
 
 def test_a_folder_of_another_user_is_not_used(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To whoever has another number, this user's folders are another's."""
+    """For a user with another number, this user's folders are another's."""
     someone = os.geteuid() + 1
     for folder in (places.temporary.with_name(f"fleetmetrics-{someone}"), places.login, places.home):
         _holding(folder)
@@ -145,6 +152,17 @@ def test_workers_meet_where_the_usual_folder_is_not_safe(places: Places) -> None
         return comm.authenticated, outcome(lambda: comm.all_reduce([rank + 1], timeout=20).tolist())
 
     assert run(2, work) == [(True, [3])] * 2
+
+
+def test_a_secret_of_the_environment_may_be_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for value in (b"\xff\xfe", b"\xff", "\N{SNOWMAN}".encode()):
+        monkeypatch.setitem(os.environ, "FLEETMETRICS_SECRET", os.fsdecode(value))
+        job = Job.from_environment({**os.environ, "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": FAR})
+        keys.add(bytes(secret_of(job).key))
+    assert len(keys) == 3
+    with pytest.raises(InvalidInputError, match="lone surrogate"):
+        SocketCommunicator(NEAR, secret="\ud800")
 
 
 def test_keys_follow_from_the_secret() -> None:

@@ -1,4 +1,4 @@
-"""A worker that was not scheduled acts late; what rank 0 says until it has heard of that counts all the same.
+"""A worker that was not scheduled acts late; what rank 0 says before it learns about that still counts.
 
 The test plays rank 0, over a real connection: to be early or late by chance is for tests/distributed/test_channel.py.
 """
@@ -33,7 +33,7 @@ class Pair:
         self.spoke._poll.register(self.spoke._stream)
 
     def exchange(self, call: int, late: float = 0.0) -> bytes:
-        """Enter an exchange of 5 s so many seconds after its beginning; return the answer's header."""
+        """Enter an exchange of 5 s this many seconds after its beginning; return the answer's header."""
         deadline = Deadline(5)
         deadline.end -= late
         frame = Frame(ARRIVAL, call, channel=self.channel.number)
@@ -74,7 +74,7 @@ def in_thread(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def test_an_answer_that_is_there_counts_however_late_the_worker_looks(pair: Pair) -> None:
+def test_an_answer_that_arrived_in_time_counts_if_read_late(pair: Pair) -> None:
     pair.say(ANSWER, 1)
     assert pair.exchange(1, late=100) == b"{}"
 
@@ -122,14 +122,14 @@ def test_the_last_words_are_read_before_rank_0_is_gone(pair: Pair) -> None:
         pair.exchange(2)
 
 
-def test_who_has_the_answer_says_so(pair: Pair) -> None:
+def test_a_worker_confirms_the_answer(pair: Pair) -> None:
     pair.say(ANSWER, 1)
     pair.exchange(1)
     pair.hear(ACK)
 
 
 def test_a_late_worker_does_not_take_an_answer_that_rank_0_has_taken_back(pair: Pair) -> None:
-    """Nobody had acknowledged it, so nobody has a result."""
+    """No worker had acknowledged it, so none has a result."""
     pair.say(ANSWER, 1)
     pair.say(ERROR, 1)
     with pytest.raises(DeadlineError, match="rank 1 did not arrive"):

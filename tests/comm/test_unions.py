@@ -175,7 +175,7 @@ def test_metrics_without_slices_beside_one_with_cost_what_they_cost_alone() -> N
     assert len(beside) <= len(alone) + 1
 
 
-def test_a_large_state_takes_no_exchange_of_its_own_for_each_small_one() -> None:
+def test_a_large_state_adds_no_exchange_for_each_small_one() -> None:
     def work(channel: Together) -> int:
         small = [Block(f"small {n}", ("sum", "max")[n % 2], np.array(n + channel.rank)) for n in range(30)]
         found = channel.reduce("call", [*small, Block("large", "sum", np.arange(100_000))])

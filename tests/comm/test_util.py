@@ -149,7 +149,7 @@ def test_overflow_trouble_and_disagreement_reach_all() -> None:
 
 
 @pytest.mark.parametrize("slots", [4, 8, util._SLOTS])
-def test_workers_that_nobody_numbers_draw_lots(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_without_ranks_draw_lots(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(util, "_SLOTS", slots)
     results, _ = together(lambda comm, rank: [comm.all_gather([rank]), comm.rank, comm.world_size], knows_rank=False)
     order = [int(part[0]) for part in results[0][0]]
@@ -187,7 +187,7 @@ def test_different_calls_are_the_same_error_everywhere() -> None:
     assert text.startswith("the workers disagree at exchange 1: all_reduce(array int64[1]) on rank 0, barrier")
 
 
-def test_who_interrupts_rank_0_as_it_decides_interrupts_all() -> None:
+def test_an_interruption_of_rank_0_while_it_decides_interrupts_all() -> None:
     def decide(letters: Any) -> Letter:
         raise KeyboardInterrupt
 
@@ -257,13 +257,13 @@ class Bad:
         return self.answer(input)
 
 
-def test_a_util_that_hangs_is_an_error_in_time_and_of_no_more_use() -> None:
+def test_a_util_that_hangs_is_an_error_in_time_and_is_not_used_again() -> None:
     gate = threading.Event()
     comm = UtilCommunicator(Bad(lambda _: gate.wait(20)))
     with pytest.raises(DeadlineError, match=r"not ready within 0.3 s at exchange 1 \(all_reduce\)"):
         comm.all_reduce([1], timeout=0.3)
     gate.set()
-    with pytest.raises(CommunicatorError, match=r"at exchange 1 .* of no more use"):
+    with pytest.raises(CommunicatorError, match=r"at exchange 1 .* util is unusable"):
         comm.all_reduce([1])
 
 

@@ -1,4 +1,4 @@
-"""Attacks jobs at random moments without their secret, and counts what came of it: `make attacks`.
+"""Attacks jobs at random moments without their secret, and counts the outcomes: `make attacks`.
 
 A stranger connects to rank 0 and says something before, between or after the exchanges. A tamperer relays for rank 1
 and changes, shortens, lengthens or drops one message, of the handshake or later, in either direction; a repeater says

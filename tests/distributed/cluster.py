@@ -57,7 +57,7 @@ def arguments() -> dict[str, Any]:
 
 
 def report(**values: Any) -> None:
-    """Write, in a worker, what the test shall see; later calls add to it.
+    """Write, in a worker, what the test must see; later calls add to it.
 
     Args:
         values: numbers, text, lists, dicts, NumPy arrays.
@@ -93,7 +93,7 @@ def wait_for_file(name: str, seconds: float = 90.0) -> None:
     end = time.monotonic() + seconds
     while not (Path(os.environ[_DIRECTORY]) / name).exists():
         if time.monotonic() > end:
-            raise TimeoutError(f"nobody touched {name}")
+            raise TimeoutError(f"no process touched {name}")
         time.sleep(0.005)
 
 
@@ -103,10 +103,10 @@ def touch(name: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody uses, nor will before a worker listens there: each is given once.
+    """Return ports that stay free until a worker listens there: each is given once.
 
-    They lie below those that the system gives to whoever connects or binds to port 0, and below those that the package
-    derives.
+    They are below those that the system gives to a socket that connects or binds to port 0, and below those that the
+    package derives.
 
     Args:
         count: how many.
@@ -186,7 +186,7 @@ def attempt(make: Callable[[], Job], use: Callable[[Job], Any]) -> Any:
 
     Args:
         make: starts a job.
-        use: waits for it, and returns what came of it.
+        use: waits for it, and returns its outcome.
     """
 
     def once() -> Any:
@@ -209,8 +209,8 @@ def unless_paddles_own(work: Callable[[], Any]) -> Any:
 def is_paddles_own(error: AssertionError) -> bool:
     """Whether a job has failed since Paddle could not connect its own process group, as happens on a busy machine.
 
-    Paddle 2.6 does not try again when a worker does not listen yet, or its store drops a connection. Nothing of the
-    package is at work there.
+    Paddle 2.6 does not try again when a worker does not listen yet, or its store drops a connection. The package
+    takes no part in that.
     """
     where = r"ProcessGroupGloo\.create\(.*(gloo/transport/tcp/pair\.cc|distributed/store/tcp_utils\.h)"
     return re.search(where, str(error), re.DOTALL) is not None

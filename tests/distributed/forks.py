@@ -9,7 +9,7 @@ In a test::
 from __future__ import annotations
 
 import contextlib
-import encodings.idna  # noqa: F401  imported by the first connection: a child forked meanwhile would wait for ever
+import encodings.idna  # noqa: F401  imported by the first connection: a child forked meanwhile would wait forever
 import faulthandler
 import gc
 import os
@@ -96,9 +96,13 @@ class Fork:
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._reader, writer = os.pipe()
-        self.pid = os.fork()
-        if not self.pid:
-            _become(work, writer)
+        gc.disable()  # until the child has put aside the test's garbage: Paddle's executors cannot end there
+        try:
+            self.pid = os.fork()  # after which Python's own hooks run, and make objects
+            if not self.pid:
+                _become(work, writer)
+        finally:
+            gc.enable()
         os.close(writer)
         self.status: int | None = None
 
@@ -144,9 +148,10 @@ class Fork:
 def _become(work: Callable[[], Any], writer: int) -> None:
     """In the child: forget the test, and end without returning to it."""
     try:
-        gc.freeze()  # what the test has left and nobody has collected: it would close descriptors that are ours by then
+        gc.freeze()  # what the test has left uncollected: it would close descriptors that are ours by then
+        gc.enable()
         os.dup2(writer, 3)
-        os.closerange(4, 1 << 16)  # a socket that the test closes shall be closed
+        os.closerange(4, 1 << 16)  # a socket that the test closes must be closed
         faulthandler.register(signal.SIGUSR1, file=2)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
@@ -200,7 +205,7 @@ def wait_for(path: Path, seconds: float = 30.0) -> None:
     """
     end = time.monotonic() + seconds
     while not path.exists():
-        assert time.monotonic() < end, f"nobody touched {path}"
+        assert time.monotonic() < end, f"no process touched {path}"
         time.sleep(0.002)
 
 

@@ -1,7 +1,7 @@
-"""Kills workers and cuts connections at random moments of many exchanges, and counts what came of it: `make kills`.
+"""Kills workers and cuts connections at random moments of many exchanges, and counts the outcomes: `make kills`.
 
-A split is an exchange that ended with a number on one surviving rank and with an error on another. It is told if each
-of them has an error at the latest at the next exchange, and by name if each has one that names the exchange.
+A split is an exchange that ended with a number on one surviving rank and with an error on another. It is reported if
+each of them has an error at the latest at the next exchange, and by name if each has one that names the exchange.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.distributed.cluster import free_ports
 from tests.distributed.forks import BEFORE, crew, member, results, timed, wait_for
 from tests.distributed.proxy import Proxy
 
-#: By rank the host of each worker, for as many levels; with two, rank 2 is a leader.
+#: The host of each worker by rank, by the number of levels; with two, rank 2 is a leader.
 HOSTS = {1: (1, 1, 1), 2: (1, 1, 2, 2, 2)}
 #: Seconds: of each exchange, by levels; and beyond them for a busy machine.
 TIMEOUT, SLACK = {1: 0.5, 2: 2.0}, 3.0
@@ -80,7 +80,7 @@ def _case(what: str, chance: random.Random, port: int, proxy: Proxy, directory: 
                 proxy.heal()
             else:
                 proxy.cut_one(rank, reset=how == "reset")
-            if early:  # the cut may have met nobody
+            if early:  # the cut may have hit no connection
                 time.sleep(0.2)
                 proxy.cut()
         return results(workers, 30)
@@ -122,7 +122,7 @@ def _told(outcomes: list[Any], call: int, failed: bool) -> bool:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000, help="kills, and as many cuts")
+    parser.add_argument("--cases", type=int, default=1000, help="kills, and the same number of cuts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--levels", type=int, default=1, choices=[*HOSTS], help="2: five workers on two hosts")
     parser.add_argument("what", nargs="*", default=["kill", "cut"], help="kill, cut or both")

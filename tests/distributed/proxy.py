@@ -1,6 +1,6 @@
 """What lies between two machines: a proxy in front of rank 0's port that delays, cuts, holds back, heals and changes.
 
-It knows the shape of what the workers say, and nothing of their secret.
+It knows the format of the workers' messages, but not their secret.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Cut(Exception):
 
 
 class Hold(Exception):
-    """Raised by ``edit`` to hold back this message and all that follow, both ways, until `Proxy.heal`.
+    """Raised by ``edit`` to hold back this message and all later ones, both ways, until `Proxy.heal`.
 
     Args:
         first: what is sent on before; then this message is not.

@@ -73,7 +73,7 @@ def test_large_and_uneven_arrays_arrive_whole(workers: int) -> None:
     assert not the_same(reports, "paddle")
 
 
-def test_what_is_no_communicator_on_one_rank_is_told_to_all_at_once(tmp_path: Path) -> None:
+def test_an_invalid_communicator_on_one_rank_is_an_error_on_all_at_once(tmp_path: Path) -> None:
     reports = start("no_communicator", folder=str(tmp_path))
     of_communicator = r"InvalidInputError: on rank 1: communicator is (5|'auto'|<class .*>); it must be a fleetmetrics"
     of_util = r"InvalidInputError: on rank 1: util is 5, which has no all_reduce\(input, mode\); give paddle"
@@ -139,7 +139,7 @@ def test_a_worker_that_never_connected_is_named(workers: int) -> None:
     assert the_same(reports, "after").tolist() == [workers]
 
 
-def test_a_worker_that_lags_hears_at_once_what_the_others_gave_up() -> None:
+def test_a_worker_that_lags_gets_at_once_the_error_of_the_others() -> None:
     """In whatever call it reads the verdicts on later ones, and also when rank 0 has ended since."""
     first, second = start("lagging")
     assert second["texts"] == first["texts"]

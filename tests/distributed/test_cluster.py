@@ -53,8 +53,8 @@ def test_a_worker_that_hangs_fails_the_test_in_time_and_is_ended(tmp_path: Path)
     assert hanging.poll() is not None
 
 
-def test_what_a_first_connection_imports_is_there_before_a_worker_is_forked() -> None:
-    # A child that is forked while a thread of the test imports this waits for the import for ever.
+def test_the_imports_of_a_first_connection_precede_the_fork_of_a_worker() -> None:
+    # A child that is forked while a thread of the test imports this waits for the import forever.
     code = "import sys, tests.distributed.forks; before = set(sys.modules); import socket\n"
     code += "listener = socket.create_server(('127.0.0.1', 0)); socket.create_connection(listener.getsockname())\n"
     code += "print(sorted(set(sys.modules) - before))"
@@ -62,7 +62,7 @@ def test_what_a_first_connection_imports_is_there_before_a_worker_is_forked() ->
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_what_a_test_has_left_closes_nothing_of_a_forked_worker() -> None:
+def test_leftovers_of_a_test_close_nothing_of_a_forked_worker() -> None:
     """A socket in a cycle of the test's is collected in its own time; a worker may have another one of its number."""
     left: list[object] = [socket.socket()]
     left.append(left)

@@ -14,7 +14,7 @@ from tests.test_docs_scripts import Command, run
 pytestmark = pytest.mark.distributed
 pytest.importorskip("paddle")
 
-#: What pip installs as `fleetmetrics`, but for the status, which the launcher does not tell.
+#: What pip installs as `fleetmetrics`, except for the status, which the launcher does not tell.
 SCRIPT = f"""#!{sys.executable}
 import os, sys
 from fleetmetrics.cli import main

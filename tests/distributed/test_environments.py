@@ -15,10 +15,11 @@ import pytest
 from fleetmetrics.comm.launchers import place_of
 from fleetmetrics.launcher import LAUNCHERS
 from tests.distributed.cluster import ROOT, Job, free_ports
+from tests.pages import both
 
 pytestmark = pytest.mark.distributed
 SCRIPT = ROOT / "docs" / "scripts" / "environments.py"
-PAGES = [ROOT / "docs" / "guide" / "launchers.md", ROOT / "docs" / "zh" / "guide.md"]
+PAGES = both("howto/launchers")
 WORKER = Path(__file__).parent / "workers" / "environments.py"
 
 
@@ -74,7 +75,7 @@ def test_workers_of_mpirun_find_each_other_without_mpi_and_two_jobs_do_not_mix(p
 
 
 @pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="Paddle is not installed")
-def test_a_group_of_paddles_own_that_no_variable_names_is_no_local_value(plain: None, tmp_path: Path) -> None:
+def test_an_unnamed_process_group_of_paddle_is_an_error_and_not_a_local_value(plain: None, tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
         "import paddle.distributed as dist\n"

@@ -130,7 +130,7 @@ def test_so_it_is_where_samples_are_dealt_one_by_one(reports: list[dict[str, Any
         assert sorted(value) == everything or any("may count twice" in text for text in warned)
 
 
-def test_samples_that_are_missing_are_an_error_and_what_cannot_be_told_is_a_warning(
+def test_missing_samples_are_an_error_and_unknown_ones_a_warning(
     reports: list[dict[str, Any]],
 ) -> None:
     workers = len(reports)

@@ -1,4 +1,4 @@
-"""Records that are looked at in the order of a column: right and whole, however small the pieces are."""
+"""Records that are processed in the order of a column: right and complete, in pieces of any size."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("case", TOLD)
-def test_what_goes_wrong_is_told_to_all_at_once(reports: list[dict[str, Any]], case: str) -> None:
+def test_every_worker_raises_an_error_of_the_fold_at_once(reports: list[dict[str, Any]], case: str) -> None:
     texts = {report["troubles"][case][0] for report in reports}
     assert len(texts) == 1
     (text,) = texts

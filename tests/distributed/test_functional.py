@@ -24,7 +24,7 @@ Reports = List[Dict[str, Any]]
 
 @functools.lru_cache(maxsize=None)
 def start(launch: str, workers: int) -> Reports | AssertionError:
-    """Run a launch once, however many tests look at it."""
+    """Run a launch once for all tests that check it."""
     try:
         return run(WORKER, workers, launch, args={"launch": launch})
     except AssertionError as error:
@@ -118,7 +118,9 @@ TROUBLES = {
 
 @pytest.mark.parametrize("launch, workers", [launch for launch in LAUNCHES if launch[1] > 1])
 @pytest.mark.parametrize("by", ["errors", "errors_by_util"])
-def test_workers_that_disagree_hear_what_differs_on_which_ranks(launch: str, workers: int, by: str) -> None:
+def test_the_error_of_workers_that_disagree_names_the_difference_and_the_ranks(
+    launch: str, workers: int, by: str
+) -> None:
     texts = reports_of(launch, workers)[0].get(by, {})
     assert bool(texts) == (by == "errors" or launch == "ps_gloo")
     ranks = ["rank 0" if workers == 2 else "ranks 0, 1", f"rank {workers - 1}"]

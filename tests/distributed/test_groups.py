@@ -1,4 +1,4 @@
-"""Groups of a job's workers, in real processes: each group has the number of one process, whatever the others do."""
+"""Groups of a job's workers, in real processes: each group has the number of one process, even if others fail."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_a_group_may_be_closed_and_opened_again_with_the_job(port: int) -> None:
 
 
 def test_threads_of_a_worker_may_be_in_two_groups_when_it_ends(port: int) -> None:
-    """A group that nobody else comes to holds up no other one."""
+    """A group that no other worker joins holds up no other group."""
 
     def work(rank: int) -> list[Any]:
         comm = member(rank, 3, port)
@@ -325,7 +325,7 @@ ONE_MORE = {
 
 
 @pytest.mark.parametrize("world", [3, 4])
-def test_two_lists_for_one_group_are_told_at_once_to_both_with_both(port: int, world: int) -> None:
+def test_two_lists_for_one_group_are_an_error_at_once_on_both_that_names_both(port: int, world: int) -> None:
     groups, theirs = ONE_MORE[world]
     (one, soon), (two, later), *_ = asked(port, groups, 6)
     assert one == two
@@ -338,7 +338,7 @@ def test_two_lists_for_one_group_are_told_at_once_to_both_with_both(port: int, w
 
 
 @pytest.mark.parametrize("world", [3, 4])
-def test_a_third_worker_hears_by_its_deadline_of_both_lists(port: int, world: int) -> None:
+def test_the_error_of_a_third_worker_names_both_lists_by_its_deadline(port: int, world: int) -> None:
     groups, _ = ONE_MORE[world]
     text, seconds = asked(port, groups, 4)[2]
     assert "DeadlineError: rank 0 did not connect within 4 s at exchange 1 (all_reduce)" in text
@@ -347,7 +347,7 @@ def test_a_third_worker_hears_by_its_deadline_of_both_lists(port: int, world: in
     assert seconds < 4 + SLACK
 
 
-def test_where_another_thread_could_still_come_both_lists_are_told_by_the_deadline(port: int) -> None:
+def test_if_another_thread_could_still_come_the_error_names_both_lists_by_the_deadline(port: int) -> None:
     groups, theirs = ONE_MORE[4]
     (one, soon), (two, later), *_ = asked(port, groups, 4, threads=1)
     assert (
@@ -358,7 +358,7 @@ def test_where_another_thread_could_still_come_both_lists_are_told_by_the_deadli
     assert 3 < soon < 4 + SLACK and later < 4 + SLACK
 
 
-def test_lists_with_other_first_ranks_are_told_too(port: int) -> None:
+def test_lists_with_other_first_ranks_are_an_error_too(port: int) -> None:
     """Rank 0 waits for rank 1, which leads a group of its own and waits for rank 2, which waits for rank 0."""
     (one, _), (two, _), (three, _) = asked(port, [[0, 1], [1, 2], [0, 2]], 5)
     assert "rank 1 waits at exchange 1 (all_reduce) in the group of ranks 1, 2" in one
@@ -366,8 +366,8 @@ def test_lists_with_other_first_ranks_are_told_too(port: int) -> None:
     assert "in the group of ranks 0, 2" in three and "in the group of ranks 0, 1" in three
 
 
-def test_lists_that_differ_after_a_result_are_told_at_once(port: int) -> None:
-    """The others are connected already, and their arrivals lie in a socket that nobody reads."""
+def test_lists_that_differ_after_a_result_are_an_error_at_once(port: int) -> None:
+    """The others are connected already, and their arrivals lie in a socket that no process reads."""
 
     def work(rank: int) -> list[Any]:
         comm = member(rank, 4, port)
@@ -404,7 +404,7 @@ def test_groups_in_another_order_on_one_worker_are_an_error_on_both(port: int) -
     assert zero[2] == one[2] == two[1] == 111
 
 
-def test_a_worker_that_is_late_from_another_group_disagrees_with_nobody(port: int) -> None:
+def test_a_worker_late_from_another_group_disagrees_with_no_worker(port: int) -> None:
     """Rank 0 waits for rank 1, which waits in a group without rank 0: it comes when that one is over."""
 
     def work(rank: int) -> list[Any]:

@@ -42,7 +42,7 @@ def total(comm: SocketCommunicator, timeout: float = 20.0) -> Any:
 
 
 def fill_the_table(number: int) -> list[socket.socket]:
-    """Leave this process none of its descriptors, which are so many."""
+    """Use up this process's descriptors, of which there are this many."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
     opened = []
     with contextlib.suppress(OSError):
@@ -51,7 +51,7 @@ def fill_the_table(number: int) -> list[socket.socket]:
     return opened
 
 
-def test_too_few_descriptors_for_the_workers_are_said_at_once_with_the_number(port: int) -> None:
+def test_too_few_descriptors_for_the_workers_are_an_error_at_once_with_the_number(port: int) -> None:
     def work(rank: int) -> Any:
         resource.setrlimit(resource.RLIMIT_NOFILE, (32, 100))
         return timed(lambda: member(0, 200, port).barrier(timeout=30))
@@ -215,7 +215,7 @@ def test_communicators_in_another_order_miss_the_deadline_and_work_again(port: i
 
 
 @pytest.mark.parametrize("number", [None, "", "1"])
-def test_endpoints_of_several_trainers_without_their_number_are_no_local_value(
+def test_endpoints_of_several_trainers_without_their_number_are_an_error_and_not_a_local_value(
     monkeypatch: pytest.MonkeyPatch, number: str | None
 ) -> None:
     monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", "10.0.0.1:80,10.0.0.2:80,10.0.0.3:80")
@@ -231,7 +231,9 @@ def test_endpoints_of_several_trainers_without_their_number_are_no_local_value(
 
 @pytest.mark.parametrize("who", [0, 1])
 @pytest.mark.parametrize("how", ["KeyboardInterrupt", "SystemExit"])
-def test_who_is_interrupted_inside_a_call_is_heard_of_at_once(port: int, tmp_path: Path, who: int, how: str) -> None:
+def test_an_interruption_inside_a_call_is_an_error_on_all_at_once(
+    port: int, tmp_path: Path, who: int, how: str
+) -> None:
     def work(rank: int) -> Any:
         if how == "SystemExit":
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
@@ -258,7 +260,7 @@ def test_who_is_interrupted_inside_a_call_is_heard_of_at_once(port: int, tmp_pat
 
 @pytest.mark.parametrize("who", [0, 1])
 @pytest.mark.parametrize("kind", [TimeoutError, InterruptedError, BrokenPipeError, ZeroDivisionError])
-def test_what_a_handler_of_signals_raises_inside_a_call_is_its_own(
+def test_the_error_of_a_signal_handler_inside_a_call_is_not_changed(
     port: int, tmp_path: Path, who: int, kind: type[Exception]
 ) -> None:
     """Such as the TimeoutError of a decorator around an evaluation: no connection is lost, and the next call works."""
@@ -297,7 +299,7 @@ def test_what_a_handler_of_signals_raises_inside_a_call_is_its_own(
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_ctrl_c_at_any_moment_of_many_calls_is_told_as_one_and_the_next_call_works(port: int, who: int) -> None:
+def test_ctrl_c_at_any_moment_of_many_calls_is_reported_as_one_and_the_next_call_works(port: int, who: int) -> None:
     """In a tight loop it hits every part of a call; what was half sent or half read then is completed by the next."""
 
     def work(rank: int) -> Any:
@@ -351,9 +353,7 @@ def wait_until_it_sleeps(pid: int) -> None:
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_a_forked_child_that_outlives_its_killed_worker_keeps_nobody_waiting(
-    port: int, tmp_path: Path, who: int
-) -> None:
+def test_a_forked_child_that_outlives_its_killed_worker_delays_no_worker(port: int, tmp_path: Path, who: int) -> None:
     def work(rank: int) -> Any:
         comm = member(rank, 3, port)
         comm.barrier(timeout=20)

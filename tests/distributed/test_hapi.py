@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.distributed.cluster import ROOT, free_ports, run, run_page
+from tests.distributed.cluster import free_ports, run, run_page
+from tests.pages import both
 
 pytestmark = [
     pytest.mark.distributed,
     pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="Paddle is not installed"),
 ]
 WORKER = Path(__file__).parent / "workers" / "hapi.py"
-PAGE = ROOT / "docs" / "guide" / "model.md"
+PAGE, _ = both("howto/model")
 
 
 def has_pir() -> bool:
@@ -81,7 +82,7 @@ def test_an_early_stop_takes_the_same_decision_on_every_worker_where_local_value
     assert falls == [True, False, False], "the workers' own values would decide differently"
 
 
-def test_what_cannot_be_right_is_the_same_error_on_every_worker(jobs) -> None:
+def test_an_impossible_evaluation_is_the_same_error_on_every_worker(jobs) -> None:
     alone, workers = jobs
     told = workers[0]["troubles"]
     for report in workers:
@@ -114,7 +115,7 @@ def test_a_group_has_the_values_of_its_own_samples_although_paddle_gathers_over_
         assert found["all again"] == {"n": "10"}
 
 
-def test_what_a_group_cannot_evaluate_is_the_same_error_on_every_worker(jobs, request) -> None:
+def test_an_evaluation_that_a_group_cannot_do_is_the_same_error_on_every_worker(jobs, request) -> None:
     _, workers = jobs
     gathers = not has_pir() or request.node.callspec.params["jobs"] == "dynamic"
     for rank, report in enumerate(workers):
@@ -129,11 +130,11 @@ def test_what_a_group_cannot_evaluate_is_the_same_error_on_every_worker(jobs, re
             "they have 5 samples in batches of 2 on ranks 0, 2, 7 samples in batches of 2 on rank 1"
             in told["other sizes"]
         )
-        assert "cuts off those beyond the size of the data set, whatever the groups" in told["theirs"]
+        assert "cuts off those beyond the size of the data set, regardless of groups" in told["theirs"]
         assert "cuts off the last samples as padding, and these are others" in told["theirs, shuffled"]
 
 
-#: What all workers are told alike.
+#: The error that all workers raise alike.
 ERRORS = ("not for the group", "other sizes", "no group", "theirs", "theirs, shuffled")
 
 

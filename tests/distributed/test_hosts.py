@@ -224,7 +224,7 @@ def calls_of(comm: SocketCommunicator, rank: int, number: int = 5, timeout: floa
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_leader_that_is_killed_is_named_and_nobody_parts_from_the_others(port: int, phase: str) -> None:
+def test_a_killed_leader_is_named_and_no_worker_parts_from_the_others(port: int, phase: str) -> None:
     def work(rank: int) -> Any:
         if rank == LEADER:
             at(phase, lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -245,7 +245,7 @@ def test_a_leader_that_is_killed_is_named_and_nobody_parts_from_the_others(port:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_leader_that_stops_is_named_by_the_deadline_or_keeps_nobody_from_the_number(
+def test_a_stopped_leader_is_named_by_the_deadline_or_does_not_keep_the_others_from_the_number(
     port: int, phase: str, tmp_path: Path
 ) -> None:
     def work(rank: int) -> Any:
@@ -300,7 +300,7 @@ def test_a_leader_that_is_interrupted_is_named_at_once_and_the_next_call_works(p
 
 
 @pytest.mark.parametrize("what", ["kill", "cut"])
-def test_random_kills_with_two_levels_leave_nobody_untold(what: str) -> None:
+def test_random_kills_with_two_levels_give_every_worker_a_named_error(what: str) -> None:
     """At full length: `make kills ARGS="--levels 2"`."""
     found = campaign(what, 8, seed=4, levels=2)
     assert found["cases"] == 8
@@ -377,7 +377,7 @@ def test_a_follower_that_is_interrupted_is_named_and_the_next_call_works(port: i
 
 
 @pytest.mark.parametrize("patience", [0.0, 0.002])
-def test_who_comes_by_both_ways_counts_once(port: int, patience: float) -> None:
+def test_a_worker_whose_arrival_comes_by_both_ways_counts_once(port: int, patience: float) -> None:
     def work(rank: int) -> Any:
         comm = worker(rank, port)
         met(comm)
@@ -412,7 +412,7 @@ def test_strangers_at_a_leaders_door_change_nothing(port: int) -> None:
     assert found[0][1] == [LEADER] * 4
 
 
-def test_a_leader_takes_nobody_along_whom_rank_0_has_not_introduced(port: int) -> None:
+def test_a_leader_accepts_only_workers_that_rank_0_has_introduced(port: int) -> None:
     """Such as a worker of the same run, started once more, with the same name and the same secret."""
 
     def work(rank: int) -> Any:
@@ -499,7 +499,7 @@ def test_from_many_workers_on_two_levels_need_no_asking(port: int, monkeypatch: 
     assert found[0] == ([5], [2, 2])
 
 
-def test_a_setting_that_is_none_is_named_on_every_worker(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_setting_is_named_on_every_worker(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEETMETRICS_LEVELS", "three")
     for text in run(2, lambda rank: outcome(lambda: worker(rank, port, (1, 2)).barrier())):
         assert text.startswith("InvalidInputError: the environment variable FLEETMETRICS_LEVELS holds 'three'; it must")

@@ -1,7 +1,7 @@
 """Hybrid jobs: data, sharding and tensor parallelism, by Paddle's own topology and groups, on real workers.
 
-Paddle cannot reliably connect a dozen process groups of Gloo on one machine, so what ``fleet.init`` makes of its
-strategy is imitated as far as process groups go; ranks, axes and coordinates are Paddle's.
+Paddle cannot reliably connect a dozen process groups of Gloo on one machine, so the tests imitate
+``fleet.init`` as far as process groups go; ranks, axes and coordinates are Paddle's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def job(request: Any) -> tuple[tuple[int, ...], list[dict[str, Any]]]:
     return request.param, run(WORKER, workers, args={"dims": request.param, "samples": SAMPLES, "odd": 3})
 
 
-def test_each_sample_counts_once_however_many_copies_of_the_model_see_it(job: Any) -> None:
+def test_each_sample_counts_once_with_several_copies_of_the_model(job: Any) -> None:
     rng = np.random.default_rng(3)
     scores, labels = rng.random(SAMPLES), rng.integers(0, 2, SAMPLES)
     alone = fm.MetricCollection({"auc": fm.AUC(), "exact": fm.ExactAUC(), "n": fm.Count()})
@@ -46,7 +46,7 @@ def test_a_group_of_paddles_is_for_its_members(job: Any) -> None:
             assert f"this worker is rank {rank}, which is not in it" in report["outside"]
 
 
-def test_copies_that_differ_are_told_to_those_that_hold_them_by_their_ranks_in_the_job(job: Any) -> None:
+def test_copies_that_differ_are_an_error_on_their_workers_with_the_ranks_in_the_job(job: Any) -> None:
     for rank, report in enumerate(job[1]):
         if rank in (2, 3):
             assert report["apart"].startswith("AgreementError: the copies differ in 'eval.3.histogram'")
@@ -56,7 +56,7 @@ def test_copies_that_differ_are_told_to_those_that_hold_them_by_their_ranks_in_t
             assert report["apart"] == "no error, but None"
 
 
-def test_what_says_not_which_workers_is_refused(job: Any) -> None:
+def test_a_group_argument_that_names_no_workers_is_refused(job: Any) -> None:
     for report in job[1]:
         assert report["copies"].startswith("InvalidInputError: group is None; it must say which workers hold copies")
         assert "group is a topology of 2 workers, and the job has" in report["wrong"]

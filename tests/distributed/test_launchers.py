@@ -86,7 +86,7 @@ if os.environ["TRAINING_ROLE"] == "TRAINER":
 
 
 def test_two_launches_with_the_same_ports_are_both_right(tmp_path: Path) -> None:
-    """What the launcher calls its own keeps the runs apart, without a word from the user."""
+    """The launcher's own names keep the runs apart; the user sets nothing."""
     script = tmp_path / "one_sum.py"
     script.write_text(ONE_SUM)
     server, *workers = (f"127.0.0.1:{port}" for port in free_ports(3))

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.distributed.cluster import ROOT, run, run_page
+from tests.distributed.cluster import run, run_page
+from tests.pages import both
 
 pytestmark = [
     pytest.mark.distributed,
     pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="Paddle is not installed"),
 ]
 WORKERS = Path(__file__).parent / "workers"
-PAGE = ROOT / "docs" / "guide" / "loops.md"
-CHINESE = ROOT / "docs" / "zh" / "loops.md"
+PAGE, CHINESE = both("howto/loops")
 LOOPS = ("clas", "seg", "video", "nlp", "ocr", "det", "paddlex")
 #: Of 103 pictures.
 RIGHT, AMONG_FIVE = 58 / 103, 88 / 103

@@ -92,7 +92,7 @@ DISAGREEMENTS = {
 
 
 @pytest.mark.parametrize("case", DISAGREEMENTS)
-def test_workers_that_call_different_metrics_hear_what_differs_on_which_ranks(
+def test_the_error_of_workers_that_call_different_metrics_names_the_difference_and_the_ranks(
     reports: list[dict[str, Any]], case: str
 ) -> None:
     text, last = reports[0]["troubles"][case], len(reports) - 1

@@ -85,7 +85,7 @@ def test_records_fold_on_all_workers_to_the_bits_of_the_star_and_of_one_process(
                 assert found[0] == one, name
 
 
-def test_a_shuffle_over_mpi_gives_each_worker_what_every_worker_has_for_it() -> None:
+def test_a_shuffle_over_mpi_delivers_to_each_worker_its_rows_from_every_worker() -> None:
     reports = run(WORKER, 3, "mpi", args={"case": "folding", "round_bytes": []}, env=ENGINE)
     for to, report in enumerate(reports):
         assert report["shuffled"] == [[[rank, to], (bytes([to]) * 5 * rank).hex()] for rank in range(3)]
@@ -121,13 +121,13 @@ def test_a_rank_that_is_late_to_the_start_is_named_and_the_next_try_works(late: 
         assert (report["total"], report["second"]) == (6, 6)
 
 
-def test_rank_0_listens_from_the_start_so_that_nobody_takes_its_port() -> None:
+def test_rank_0_listens_from_the_start_so_that_no_process_takes_its_port() -> None:
     for rank, report in enumerate(run(WORKER, 2, "mpi", args={"case": "port"})):
         assert report["total"] == 2 and report["endpoint"].startswith("127.0.0.1:")
         assert rank or "Address already in use" in report["taken"]
 
 
-def test_rank_0_listens_where_the_variables_say_and_a_port_that_is_taken_is_told_to_all() -> None:
+def test_rank_0_listens_where_the_variables_say_and_a_taken_port_is_an_error_on_all() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", free_ports(1)[0]))
         other.listen()
@@ -167,7 +167,7 @@ def test_rank_0_of_several_machines_does_not_listen_where_only_its_own_can_come(
     assert _own_address(3) == host
 
 
-def test_a_rank_that_is_late_is_named_before_anybody_enters_mpi_and_the_next_call_works() -> None:
+def test_a_late_rank_is_named_before_a_worker_enters_mpi_and_the_next_call_works() -> None:
     reports = run(WORKER, 3, "mpi", args={"case": "late"}, env=ENGINE)
     one = dealt(fm.GAUC(), 0, 1).compute()
     for report in reports:
@@ -185,9 +185,17 @@ def test_a_rank_stopped_inside_mpi_is_named_and_mpi_counts_as_broken() -> None:
     for rank, report in enumerate(reports):
         assert rank == 2 or report["seconds"] < 5 + SLACK
         assert report["error"].startswith("DeadlineError: rank 2 did not arrive within 5 s"), report["error"]
-        assert "MPI is of no more use to this job, since GAUC it, records failed: " in report["after"]
+        assert "this job can no longer use MPI, since GAUC it, records failed: " in report["after"]
         assert report["after"] == reports[0]["after"]
         assert report["total"] == 3  # what needs no records goes on
+
+
+def test_rank_0_does_not_enter_mpi_if_the_other_worker_leaves_before() -> None:
+    zero, one = run(WORKER, 2, "mpi", args={"case": "leaving"}, env=ENGINE)
+    assert one["error"] == "KeyboardInterrupt"
+    assert zero["error"].startswith("CommunicatorError: rank 1 was interrupted (KeyboardInterrupt) at "), zero["error"]
+    assert zero["seconds"] < SLACK
+    assert zero["parted"] == one["parted"] and zero["broken"] == "None"
 
 
 def test_a_rank_killed_inside_mpi_ends_the_job() -> None:
@@ -205,13 +213,13 @@ def test_a_rank_killed_inside_mpi_ends_the_job() -> None:
         ("nccl", r"InvalidInputError: .*FLEETMETRICS_ENGINE holds 'nccl'; it must be mpi"),
     ],
 )
-def test_an_engine_that_cannot_be_had_is_an_error_that_says_why(engine: str, error: str) -> None:
+def test_an_unavailable_engine_is_an_error_that_says_why(engine: str, error: str) -> None:
     (report,) = run(WORKER, 1, args={"case": "without"}, env={"FLEETMETRICS_ENGINE": engine})
     assert re.match(error, report["error"]), report["error"]
     assert report["backend"].startswith("NoChannelError: the engine mpi needs workers that mpirun has started")
 
 
-def test_an_mpirun_that_mpi4py_does_not_know_of_is_no_local_value() -> None:
+def test_an_mpirun_unknown_to_mpi4py_is_an_error_and_not_a_local_value() -> None:
     env = {**ENGINE, "OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "0"}
     (report,) = run(WORKER, 1, args={"case": "without"}, env=env)
     expected = (

@@ -1,4 +1,4 @@
-"""One verdict: what became of an exchange is the same on all ranks, or all are told at the next one who has what.
+"""One verdict: an exchange ends the same on all ranks, or the next one says on all of them who has what.
 
 A proxy cuts or holds back the connection of rank 1, with the frames of the second exchange under way.
 """
@@ -88,7 +88,7 @@ def right(world: int, call: int) -> list[int]:
 
 @pytest.mark.parametrize("how", ["reset", "ended", "held"])
 @pytest.mark.parametrize("moment", ["the arrival passed", "the answer did not pass"])
-def test_of_two_workers_none_has_a_number_where_the_link_was_cut(tmp_path: Path, moment: str, how: str) -> None:
+def test_with_two_workers_a_cut_link_leaves_no_number(tmp_path: Path, moment: str, how: str) -> None:
     for found in together(2, breaking(moment, how), tmp_path, calls=2 if how == "held" else 3):
         assert found[0] == right(2, 1)
         assert all(isinstance(text, str) and "Error: " in text and "RAW" not in text for text in found[1:]), found
@@ -96,8 +96,8 @@ def test_of_two_workers_none_has_a_number_where_the_link_was_cut(tmp_path: Path,
 
 @pytest.mark.parametrize("how", ["reset", "ended"])
 @pytest.mark.parametrize("moment", ["the answer passed", "the ack did not pass"])
-def test_of_two_workers_both_are_told_if_only_the_answer_arrived(tmp_path: Path, moment: str, how: str) -> None:
-    """Nothing can exclude it: the last word that passes is always one that nobody can be sure of."""
+def test_with_two_workers_both_get_the_error_if_only_the_answer_arrived(tmp_path: Path, moment: str, how: str) -> None:
+    """Nothing can exclude it: no worker can be sure that its last message arrived."""
     first, second = together(2, breaking(moment, how), tmp_path, calls=3)
     assert first[1].startswith("CommunicatorError: rank 1 has gone away")
     if second[1] == right(2, 2):  # else the cut was faster than its reading
@@ -111,7 +111,7 @@ def test_of_two_workers_both_are_told_if_only_the_answer_arrived(tmp_path: Path,
 
 
 @pytest.mark.parametrize("how", ["reset", "ended"])
-def test_of_three_workers_all_are_told_who_has_what(tmp_path: Path, how: str) -> None:
+def test_with_three_workers_the_errors_name_the_ranks_with_and_without_a_number(tmp_path: Path, how: str) -> None:
     first, second, third = together(3, breaking("the answer did not pass", how), tmp_path, calls=3)
     assert first[1] == third[1] == right(3, 2)
     assert second[1].startswith("CommunicatorError: rank 0 has gone away")
@@ -158,10 +158,10 @@ PARTED = pytest.mark.parametrize(
 
 @PARTED
 @pytest.mark.parametrize("healed_at", [3, 4])
-def test_a_link_that_heals_brings_out_who_has_what_and_the_next_call_works(
+def test_a_link_that_recovers_shows_which_workers_have_a_number_and_the_next_call_works(
     tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str, healed_at: int
 ) -> None:
-    """Also when a deadline comes between: who has parted hears of it by name, and not of the deadline alone."""
+    """Also when a deadline comes between: the error names the parted workers, not only the deadline."""
     found = together(world, breaking(moment, "held"), tmp_path, [healed_at], calls=healed_at + 1)
     with_result = [int(each) for each in results_on.split(" ", 1)[1].split(", ")]
     for rank, outcomes in enumerate(found):
@@ -178,7 +178,7 @@ def test_a_link_that_heals_brings_out_who_has_what_and_the_next_call_works(
 
 
 @PARTED
-def test_where_the_link_is_held_once_more_while_that_is_told_all_hear_it_at_the_next_exchange(
+def test_if_the_link_stalls_again_during_the_report_all_get_it_at_the_next_exchange(
     tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str
 ) -> None:
     """Rank 1 has missed its word, and so all hear it again."""
@@ -199,7 +199,7 @@ def test_where_the_link_is_held_once_more_while_that_is_told_all_hear_it_at_the_
 
 
 @PARTED
-def test_who_has_given_up_by_the_time_its_frame_arrives_makes_that_the_error_of_all(
+def test_a_worker_that_gives_up_before_its_frame_arrives_makes_it_an_error_on_all(
     tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str
 ) -> None:
     """Else the others would hear who has parted, and rank 1 only of its deadline."""
@@ -213,7 +213,7 @@ def test_who_has_given_up_by_the_time_its_frame_arrives_makes_that_the_error_of_
 
 @PARTED
 @pytest.mark.parametrize("channels", ["aabba", "aabbab"])
-def test_who_has_parted_hears_of_it_on_whichever_channel_speaks_next(
+def test_a_worker_that_has_parted_gets_the_error_on_the_next_channel_in_use(
     tmp_path: Path, world: int, moment: str, results_on: str, errors_on: str, channels: str
 ) -> None:
     """Also when a deadline on that channel comes between."""
@@ -230,7 +230,7 @@ def test_who_has_parted_hears_of_it_on_whichever_channel_speaks_next(
 
 
 @pytest.mark.parametrize("how", ["reset", "ended"])
-def test_a_link_that_breaks_is_told_on_whichever_channel_speaks_next(tmp_path: Path, how: str) -> None:
+def test_a_broken_link_is_an_error_on_the_next_channel_in_use(tmp_path: Path, how: str) -> None:
     first, second, third = together(3, breaking("the answer did not pass", how), tmp_path, calls=3, channels="aab")
     assert second[1].startswith("CommunicatorError: rank 0 has gone away")
     assert first[2] == third[2]
@@ -244,7 +244,7 @@ def test_two_workers_are_together_again_after_a_link_that_was_held(tmp_path: Pat
 
 
 @pytest.mark.parametrize("what", ["kill", "cut"])
-def test_random_kills_and_cuts_leave_nobody_untold(what: str) -> None:
+def test_random_kills_and_cuts_give_every_worker_a_named_error(what: str) -> None:
     """At full length: `make kills`."""
     found = campaign(what, 20, seed=9)
     assert found["cases"] == 20

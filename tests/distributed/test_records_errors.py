@@ -25,7 +25,8 @@ def the_same(values: list[Any]) -> Any:
     return values[0]
 
 
-#: What every worker is told: how it begins, and after "..." what is in it. OTHERS are the ranks before the LAST.
+#: The error that every worker raises: how it begins, and after "..." what is in it. OTHERS are the ranks before the
+#: LAST.
 DIFFERING = {
     "a negative size": "InvalidInputError: on ranks ALL: size is -1; it must be None, or the number of samples",
     "a size that is no number": "InvalidInputError: on LAST: size is '4'",
@@ -102,7 +103,7 @@ def filled(text: str, workers: int) -> str:
 
 
 @pytest.mark.parametrize("case", DIFFERING)
-def test_what_one_worker_does_wrong_all_are_told_at_once(reports: list[dict[str, Any]], case: str) -> None:
+def test_a_mistake_of_one_worker_is_an_error_on_all_at_once(reports: list[dict[str, Any]], case: str) -> None:
     text = re.sub(r" at exchange \d+:", ":", the_same([report["differing"][case][0] for report in reports]))
     expected, *parts = filled(DIFFERING[case], len(reports)).split("...")
     assert text.startswith(expected) and all(part in text for part in parts), text
@@ -119,7 +120,7 @@ def test_no_case_is_forgotten(reports: list[dict[str, Any]]) -> None:
     assert not any(report["paddle"] for report in reports)
 
 
-#: What `compute_metric` raises on rank 0, as every worker is told if it may be pickled, and if it may not.
+#: What `compute_metric` raises on rank 0, as every worker gets it if it may be pickled, and if it may not.
 RAISING = {
     "ValueError": ("ValueError: no labels",) * 2,
     "KeyError": ("KeyError: 'label'",) * 2,
@@ -143,7 +144,7 @@ RAISING = {
 
 @pytest.mark.parametrize("allow_pickle", [True, False])
 @pytest.mark.parametrize("case", RAISING)
-def test_what_compute_metric_raises_every_worker_raises(
+def test_every_worker_raises_the_error_of_compute_metric(
     reports: list[dict[str, Any]], case: str, allow_pickle: bool
 ) -> None:
     found = [report["raising"][f"{case} {allow_pickle}"] for report in reports]
@@ -152,7 +153,7 @@ def test_what_compute_metric_raises_every_worker_raises(
     assert all(after == {"n": 4 * len(reports)} for *_, after in found)
 
 
-def test_where_it_was_raised_is_told(reports: list[dict[str, Any]]) -> None:
+def test_the_error_says_where_it_was_raised(reports: list[dict[str, Any]]) -> None:
     for report in reports:
         assert report["raising"]["cause"].startswith("this was raised on rank 0:\nTraceback (most recent call last):")
         assert "in compute_metric\n    raise self.error" in report["raising"]["cause"]
@@ -165,10 +166,10 @@ def test_where_it_was_raised_is_told(reports: list[dict[str, Any]]) -> None:
         ("a box", "no error, but 'Box(0)'"),
         ("a box that may not be pickled", "RecordError: the results[0] is "),
         ("itself", "no error, but '"),
-        ("a collective", "CommunicatorError: exchange NUMBER (Returning, records) is not over: what runs inside of it"),
-        ("another metric", "CommunicatorError: exchange NUMBER (Returning, records) is not over: what runs inside of"),
-        ("an evaluator", "CommunicatorError: exchange NUMBER (Returning, records) is not over: what runs inside of it"),
-        ("a barrier", "CommunicatorError: exchange NUMBER (Returning, records) is not over: what runs inside of it"),
+        ("a collective", "CommunicatorError: exchange NUMBER (Returning, records) is not over: what runs inside it"),
+        ("another metric", "CommunicatorError: exchange NUMBER (Returning, records) is not over: what runs inside"),
+        ("an evaluator", "CommunicatorError: exchange NUMBER (Returning, records) is not over: what runs inside it"),
+        ("a barrier", "CommunicatorError: exchange NUMBER (Returning, records) is not over: what runs inside it"),
     ],
 )
 def test_what_compute_metric_returns_or_calls(reports: list[dict[str, Any]], case: str, text: str) -> None:

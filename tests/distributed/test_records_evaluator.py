@@ -86,7 +86,7 @@ def test_a_field_that_fits_no_file_and_a_file_that_is_not_there_are_errors_on_al
     assert begins(
         the_same([each["odd"] for each in found]), "InvalidInputError: ...the field 'label' is list [1] in sample"
     )
-    assert begins(the_same([each["missing"] for each in found]), "DataError: ...'no' is no file")
+    assert begins(the_same([each["missing"] for each in found]), "DataError: ...'no' is not a file")
 
 
 def test_several_metrics_and_several_sets_are_one_exchange(reports: list[dict[str, Any]]) -> None:
@@ -114,7 +114,7 @@ def test_records_may_go_through_a_directory(reports: list[dict[str, Any]]) -> No
         assert not any(report["directories"][case][2] for report in reports)
 
 
-def test_what_else_lies_in_the_directory_stays(reports: list[dict[str, Any]]) -> None:
+def test_other_files_in_the_directory_stay(reports: list[dict[str, Any]]) -> None:
     ranks = range(len(reports))
     stay = ["shared/new"] * (len(reports) > 1) + ["shared/part_0.pkl", *[f"shared/mine {rank}" for rank in ranks]]
     stay += [f"own {rank}/mine {rank}" for rank in ranks]
@@ -171,7 +171,7 @@ TROUBLES = {
 
 
 @pytest.mark.parametrize("case", TROUBLES)
-def test_what_goes_wrong_all_are_told_at_once(reports: list[dict[str, Any]], case: str) -> None:
+def test_every_worker_raises_an_error_at_once(reports: list[dict[str, Any]], case: str) -> None:
     found, workers = [report["troubles"][case] for report in reports], len(reports)
     text = the_same([each[0] for each in found])
     assert all(each[1] < AT_ONCE for each in found)
@@ -186,7 +186,7 @@ def test_what_goes_wrong_all_are_told_at_once(reports: list[dict[str, Any]], cas
         assert all(list(each[2]) == ["a/records", "seen/records", "total/sum", "total/top"] for each in found)
         assert found[0][2]["total/sum"] == 3 * workers
     elif case.startswith("offline"):
-        assert all(each[2] == [3, 4, 5] for each in found)  # nothing of the failure is left
+        assert all(each[2] == [3, 4, 5] for each in found)  # no trace of the failure is left
     elif case == "dumped into a file":
         assert text.partition(":")[0] in ("FileExistsError", "NotADirectoryError")
         assert all(each[2] == [2, 2] for each in found)

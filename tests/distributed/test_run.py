@@ -1,4 +1,4 @@
-"""``python -m fleetmetrics.run`` in front of Paddle's launchers, old and new, with a script that nobody edits."""
+"""``python -m fleetmetrics.run`` in front of Paddle's launchers, old and new, with an unedited script."""
 
 from __future__ import annotations
 

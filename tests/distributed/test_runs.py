@@ -76,6 +76,8 @@ class Runs:
             "PYTHONPATH": str(ROOT),
             "PLACE": str(place),
             "TMPDIR": str(place),
+            # Unbuffered, print() writes a line and its end apart, and the lines of two processes on one pipe mix.
+            "PYTHONUNBUFFERED": "",
         }
 
     def start(self, own: float, command: list[str] | None = None, **environment: str) -> Worker:
@@ -121,7 +123,7 @@ def places(size: int, kind: str) -> list[dict[str, str]]:
 
 
 def check_never_mixed(said: list[list[str]], truth: str) -> None:
-    """All of a run's workers print its number, or all an error that names who was taken for whom."""
+    """All of a run's workers print its number, or all raise an error that names the two runs."""
     lines = [line for worker in said for line in worker]
     assert all(lines), said
     if truth in lines:
@@ -146,7 +148,7 @@ def test_two_runs_with_the_same_endpoints_never_mix(runs: Runs, kind: str, size:
 @pytest.mark.parametrize(
     ("kind", "crossed"), [("servers", True), ("collective", True), ("endpoint", True), ("collective", False)]
 )
-def test_those_who_come_first_are_not_taken_for_a_run_while_others_are_starting(
+def test_the_first_workers_are_not_mistaken_for_a_run_while_others_are_starting(
     runs: Runs, kind: str, crossed: bool
 ) -> None:
     """Rank 0 of one run and rank 1 of the other are there long before the others have imported anything."""
@@ -182,7 +184,7 @@ def test_a_worker_that_was_left_over_is_not_let_into_the_next_run(runs: Runs) ->
         ("collective", "POD_NAME"),
     ],
 )
-def test_what_names_a_run_keeps_it_apart(runs: Runs, kind: str, name: str) -> None:
+def test_the_name_of_a_run_keeps_it_apart(runs: Runs, kind: str, name: str) -> None:
     same = places(2, kind)
     left = runs.start(901, **same[1], **{name: "dead"}, WHEN_IMPORTED="touch('left')", SECONDS="6")
     wait_for(runs.place / "left")
@@ -204,15 +206,15 @@ def test_what_names_a_run_keeps_it_apart(runs: Runs, kind: str, name: str) -> No
     assert ("another run" in line and f"{name}=dead" in line) or "did not connect" in line, line
 
 
-def test_whoever_leads_workers_to_another_job_makes_errors_and_no_number(runs: Runs) -> None:
-    """Two jobs of a team with one secret and one port, and a relay that knows no secret."""
+def test_a_relay_to_another_job_causes_errors_and_no_number(runs: Runs) -> None:
+    """Two jobs of a team with one secret and one port, and a relay without a secret."""
     port, *ports = free_ports(5)
     jobs = []
     for job, host in enumerate(("127.0.0.3", "127.0.0.4")):
         endpoints = f"{host}:{ports[2 * job]},{host}:{ports[2 * job + 1]}"
         common = {"PADDLE_TRAINERS_NUM": "2", "FLEETMETRICS_SECRET": SECRET, "SECONDS": "6"}
         common.update(PADDLE_TRAINER_ENDPOINTS=endpoints, FLEETMETRICS_ENDPOINT=f"{host}:{port}")
-        common["FLEETMETRICS_BIND"] = f"127.0.0.{5 + job}"  # what stands at the endpoint leads from there
+        common["FLEETMETRICS_BIND"] = f"127.0.0.{5 + job}"  # the process at the endpoint leads from there
         jobs.append([{**common, "PADDLE_TRAINER_ID": str(rank)} for rank in range(2)])
     with Proxy(("127.0.0.3", port), ("127.0.0.6", port), patience=10), Proxy(("127.0.0.4", port), ("127.0.0.6", port)):
         workers = [runs.start(1, **jobs[0][0]), runs.start(2, **jobs[0][1]), runs.start(10, **jobs[1][0])]
@@ -233,7 +235,7 @@ def test_a_second_claimant_of_a_rank_is_an_error_on_all(runs: Runs, when: str, w
     others = {**options, "BEFORE_EACH": "time.sleep(0.05)"} if when == "before all are there" else options
     workers = [runs.start(rank, **place, **(options if rank == 2 else others)) for rank, place in enumerate(same)]
     wait_for(runs.place / str(waits if waits is not None else 1))
-    # it says who it is in the program, so that nobody finds it in the table of processes
+    # it says who it is in the program, so that it is not in the table of processes
     second = runs.start(500, AT_START=f"os.environ.update({same[who]!r})", BEFORE_EACH="touch('second')")
     wait_for(runs.place / "second")
     time.sleep(0.5)
@@ -269,6 +271,16 @@ HELPERS: dict[str, tuple[str, str]] = {
     "a forked process": (
         "WHEN_IMPORTED",
         "import multiprocessing as mp; context = mp.get_context('fork');"
+        " child = context.Process(target=exec, args=(os.environ['HELPER'], {})); child.start(); child.join()",
+    ),
+    "a subprocess with the environment of torch's only worker": (
+        "WHEN_IMPORTED",
+        "import subprocess; told = {'WORLD_SIZE': '1', 'RANK': '0', 'MASTER_ADDR': 'a', 'MASTER_PORT': '1'};"
+        " subprocess.run([sys.executable, '-c', os.environ['HELPER']], env={**os.environ, **told})",
+    ),
+    "a spawned process before the worker imports": (
+        "AT_START",
+        "import multiprocessing as mp; context = mp.get_context('spawn');"
         " child = context.Process(target=exec, args=(os.environ['HELPER'], {})); child.start(); child.join()",
     ),
     "a process that outlives the one between": (
@@ -323,7 +335,7 @@ WRAPPERS: dict[str, Callable[[], list[str]]] = {
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_what_stands_between_a_launcher_and_a_worker_changes_nothing(runs: Runs, wrapper: str) -> None:
+def test_processes_between_a_launcher_and_a_worker_change_nothing(runs: Runs, wrapper: str) -> None:
     workers = [
         runs.start(rank, WRAPPERS[wrapper]() if rank else None, **place, WORKER=WORKER)
         for rank, place in enumerate(places(3, "collective"))

@@ -67,7 +67,7 @@ def test_a_sampler_that_seeds_paddle_changes_nothing_of_the_job(reports: list[di
     assert all(report["random_state"] for report in reports)
 
 
-def test_samples_that_do_not_add_up_to_the_size_are_told_on_every_worker(reports: list[dict[str, Any]]) -> None:
+def test_samples_that_do_not_add_up_to_the_size_warn_on_every_worker(reports: list[dict[str, Any]]) -> None:
     workers = len(reports)
     dealt = -(-SAMPLES // workers) * workers
     for report in reports:
@@ -82,7 +82,7 @@ def test_samples_that_do_not_add_up_to_the_size_are_told_on_every_worker(reports
             assert "with sampler= each counts once" in text
 
 
-def test_another_sampler_epoch_or_batch_size_on_one_worker_is_told_to_all(reports: list[dict[str, Any]]) -> None:
+def test_another_sampler_epoch_or_batch_size_on_one_worker_is_an_error_on_all(reports: list[dict[str, Any]]) -> None:
     if len(reports) == 1:
         return
     told, last = reports[0]["troubles"], len(reports) - 1

@@ -1,4 +1,4 @@
-"""Who may come in: whoever cannot prove that it knows the job's secret does no harm, and a faulty peer little."""
+"""Who may come in: a stranger without the job's secret does no harm, and a faulty peer little."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def knock(port: int, data: bytes = b"") -> socket.socket:
             sock = socket.create_connection(("127.0.0.1", port), 5)
             break
         except OSError:
-            assert time.monotonic() < end, "nobody listens"
+            assert time.monotonic() < end, "no process listens"
             time.sleep(0.002)
     sock.settimeout(20)
     sock.sendall(data)
@@ -120,7 +120,7 @@ def test_strangers_before_during_and_after_the_handshake_do_no_harm(port: int, t
     assert found == [[[6]] * 3] * 3
 
 
-def test_who_cannot_prove_itself_is_told_no_more_than_a_greeting_and_sent_away(port: int, tmp_path: Path) -> None:
+def test_a_stranger_gets_no_more_than_a_greeting_and_is_sent_away(port: int, tmp_path: Path) -> None:
     replayed = recorded()[1].data
 
     def work(rank: int) -> Any:
@@ -191,7 +191,7 @@ def _free(port: int) -> bool:
 
 
 @pytest.mark.parametrize("says", ["nothing", "garbage", "a greeting", "an old greeting and welcome"])
-def test_whoever_listens_before_rank_0_is_not_taken_for_it(says: str) -> None:
+def test_a_process_that_listens_before_rank_0_is_not_mistaken_for_it(says: str) -> None:
     endpoints, first, _ = two_on_one_machine()
     old = recorded()
     words = {
@@ -217,7 +217,7 @@ def test_whoever_listens_before_rank_0_is_not_taken_for_it(says: str) -> None:
 
 @contextlib.contextmanager
 def saying_no(ports: Sequence[int], job: Job | None = None) -> Iterator[None]:
-    """Somebody who listens there and says that it does not know whoever comes; as rank 0 of a job would, if given."""
+    """A listener that says it does not know the caller; as rank 0 of a job would, if given."""
     listeners = {listener.fileno(): listener for listener in (socket.create_server(("127.0.0.1", p)) for p in ports)}
     over, poll = threading.Event(), select.poll()
     for listener in listeners.values():
@@ -263,7 +263,7 @@ def late_rank_0(jobs: Sequence[Job], here: Path) -> Callable[[int], Any]:
 
 
 @pytest.mark.parametrize("where", ["one of the places", "all places", "the only place"])
-def test_a_stranger_that_says_no_is_not_believed_while_rank_0_is_late(where: str, tmp_path: Path) -> None:
+def test_the_refusal_of_a_stranger_does_not_count_while_rank_0_is_late(where: str, tmp_path: Path) -> None:
     endpoints, first, _ = two_on_one_machine()
     endpoints += f",127.0.0.1:{free_ports(1)[0]}"
     endpoint = f"127.0.0.1:{first}" if where == "the only place" else ""
@@ -281,7 +281,7 @@ def test_a_stranger_that_says_no_is_not_believed_while_rank_0_is_late(where: str
     assert [[value for value, _ in calls] for calls in found] == [[[6]] * 2] * 3
 
 
-def test_who_gave_up_before_rank_0_came_says_why_when_it_comes(tmp_path: Path) -> None:
+def test_a_worker_that_gave_up_before_rank_0_came_reports_the_reason_later(tmp_path: Path) -> None:
     """Who knows how the run is written can make the first call fail: with the same error on all, and no other."""
     endpoints, first, _ = two_on_one_machine()
     jobs = [Job(rank, 2, endpoints, secret=SECRET) for rank in range(2)]
@@ -311,7 +311,7 @@ TAMPERING: dict[str, Callable[[Message], list[bytes]]] = {
 
 
 def relaying(what: str, inward: bool) -> Edit:
-    """Relay faithfully up to the second frame of this direction; swap that with the next, or do what is said."""
+    """Relay faithfully up to the second frame of this direction; swap that with the next, or do as ``what`` says."""
     kept: list[bytes] = []
 
     def edit(message: Message) -> Sequence[bytes]:
@@ -329,7 +329,7 @@ def relaying(what: str, inward: bool) -> Edit:
 
 @pytest.mark.parametrize("inward", [True, False], ids=["to rank 0", "from rank 0"])
 @pytest.mark.parametrize("what", [*TAMPERING, "sends the one before"])
-def test_whoever_relays_between_the_workers_cannot_change_a_number(what: str, inward: bool) -> None:
+def test_a_relay_between_the_workers_cannot_change_a_number(what: str, inward: bool) -> None:
     endpoints, first, second = two_on_one_machine()
 
     def work(rank: int) -> Any:
@@ -352,7 +352,7 @@ def test_random_attacks_without_the_secret_change_no_number(what: str) -> None:
     assert not counts["wrong numbers"] and not counts["raw errors"]
 
 
-def test_a_setting_leaves_payloads_to_those_who_trust_their_network(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_omits_payloads_from_digests_in_trusted_networks(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads are sealed all the same."""
     monkeypatch.setenv("FLEETMETRICS_DIGESTS", "heads")
     for what in ("changes the head", "repeats it"):
@@ -541,7 +541,7 @@ def test_a_secret_that_differs_is_an_error_in_seconds_on_all_and_never_printed(p
 
 
 @pytest.mark.parametrize("who", [2, 0])
-def test_workers_with_another_secret_that_come_one_after_the_other_are_told_in_seconds(
+def test_workers_with_another_secret_get_an_error_in_seconds_even_one_after_the_other(
     port: int, who: int, tmp_path: Path
 ) -> None:
     """Who has had its error and has ended tries no more: what rank 0 has seen of it counts all the same."""

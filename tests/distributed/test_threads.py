@@ -111,7 +111,7 @@ def test_calls_that_come_in_one_order_on_all_workers_are_right(port: int) -> Non
 
 @pytest.mark.parametrize("what", ["large states", "a large gather"])
 def test_the_pieces_of_a_large_call_stay_together(port: int, what: str) -> None:
-    """Two calls of one name and shape: in mixed order their pieces would go together, and nobody would notice."""
+    """Two calls of one name and shape: in mixed order their pieces would go together, unnoticed."""
     size = 300_000
 
     def work(rank: int) -> Any:
@@ -198,3 +198,44 @@ def test_no_call_of_another_thread_comes_between_the_exchanges_of_a_save(port: i
         return results, again.compute(communicator=comm, timeout=20)
 
     assert run(2, work) == [([None, 30.0, None], 3.0)] * 2
+
+
+def test_a_thread_computes_while_the_formula_of_another_runs(port: int) -> None:
+    def work(rank: int) -> Any:
+        comm = member(rank, 2, port)
+        begun, over = threading.Event(), threading.Event()
+
+        class Slow(fm.Sum):
+            def formula(self, **states: Any) -> Any:
+                begun.set()
+                assert over.wait(20)
+                return super().formula(**states)
+
+        slow, other = metric(Slow, "slow", rank, 1), metric(fm.Sum, "other", rank, 10)
+
+        def second() -> Any:
+            assert begun.wait(20)
+            try:
+                return outcome(lambda: other.compute(communicator=comm, timeout=3))
+            finally:
+                over.set()
+
+        return side_by_side(lambda: outcome(lambda: slow.compute(communicator=comm, timeout=20)), second)
+
+    assert run(2, work) == [[3.0, 30.0]] * 2
+
+
+def test_rank_0_without_threads_computes_while_the_answer_travels(port: int) -> None:
+    def work(rank: int) -> Any:
+        comm = member(rank, 2, port)
+        settled = []
+
+        class Watched(fm.Sum):
+            def formula(self, **states: Any) -> Any:
+                settled.append(rank > 0 or comm._star._unsettled is None)  # type: ignore[attr-defined]
+                return super().formula(**states)
+
+        watched = metric(Watched, "watched", rank, 1)
+        return watched.compute(communicator=comm, timeout=20), settled
+
+    assert run(2, work) == [(3.0, [False]), (3.0, [True])]

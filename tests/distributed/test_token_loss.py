@@ -21,7 +21,7 @@ def jobs() -> dict[int, list[dict[str, Any]]]:
     return {workers: run(WORKER, workers, args={"workers": workers}) for workers in (1, 3)}
 
 
-def test_every_worker_prints_the_loss_of_all_tokens_whatever_their_number(jobs: Any) -> None:
+def test_every_worker_prints_the_loss_of_all_tokens_for_any_numbers(jobs: Any) -> None:
     for reports in jobs.values():
         for report in reports:
             assert report == reports[0]
@@ -36,6 +36,6 @@ def test_a_mean_of_the_means_of_batches_is_another_number_on_every_number_of_wor
     assert means == pytest.approx([11.4194, 8.9374], abs=1e-4)
 
 
-def test_means_with_their_numbers_of_tokens_are_the_loss_but_for_what_the_sampler_repeats(jobs: Any) -> None:
+def test_means_with_their_numbers_of_tokens_are_the_loss_except_for_repeated_samples(jobs: Any) -> None:
     assert jobs[1][0]["means"] == pytest.approx(LOSS, rel=1e-6)  # nothing is repeated
     assert abs(jobs[3][0]["means"] / LOSS - 1) > 1e-3

@@ -40,7 +40,7 @@ def test_no_logits_are_gathered(jobs: Any) -> None:
     assert everywhere(jobs, "gathered") == [[]] * 4
 
 
-def test_means_with_their_numbers_of_tokens_are_the_loss_but_for_padding_which_is_told(jobs: Any) -> None:
+def test_means_with_their_numbers_of_tokens_are_the_loss_and_padding_warns(jobs: Any) -> None:
     for values in [jobs[1][0]["means"], *everywhere(jobs, "pipeline_means")]:
         assert values["eval_loss"] == pytest.approx(LOSS, rel=1e-6)
     told = [report["means"]["told"] for report in jobs[3]]

@@ -108,7 +108,7 @@ def test_rank_0_holds_a_chunk_of_each_worker_and_not_all_slices_of_all(reports: 
     assert reports[0]["memory"]["held"] / 10 > CHUNK_BYTES
 
 
-def test_the_interval_is_the_same_bits_whatever_the_number_of_workers(
+def test_the_interval_has_the_same_bits_on_any_number_of_workers(
     reports: list[dict[str, Any]], alone: dict[str, Any]
 ) -> None:
     assert repr(reports[0]["values"]["weighted"]["sure"]) == repr(plain(alone["sure"]))
@@ -129,7 +129,7 @@ def test_records_are_folded_by_slice(reports: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
-def test_intervals_by_user_are_the_same_bits_whatever_the_number_of_workers(reports: list[dict[str, Any]]) -> None:
+def test_intervals_by_user_have_the_same_bits_on_any_number_of_workers(reports: list[dict[str, Any]]) -> None:
     data = samples()
     wanted = fed(by_user(), {name: data[name] for name in ("prediction", "label", "country", "user")}).compute()
     for how in ("by user", "by user, closed"):
@@ -151,7 +151,7 @@ TROUBLES = {
 
 
 @pytest.mark.parametrize("case", TROUBLES)
-def test_trouble_of_one_worker_is_told_on_all(reports: list[dict[str, Any]], case: str) -> None:
+def test_trouble_of_one_worker_is_an_error_on_all(reports: list[dict[str, Any]], case: str) -> None:
     text = reports[0]["troubles"][case]
     if len(reports) > 1:
         assert text.startswith(TROUBLES[case]), text

@@ -83,7 +83,7 @@ def errors() -> None:
 
 
 def no_communicator() -> None:
-    """The last worker gives something else in the place of a communicator, or of an object with all_reduce."""
+    """The last worker gives something else instead of a communicator, or of an object with all_reduce."""
     import fleetmetrics as fm
 
     last, folder = rank == world - 1, arguments()["folder"]
@@ -235,7 +235,7 @@ def forks() -> None:
 
 
 def closes() -> None:
-    """Closed here, closed there; a second channel stands beside the first."""
+    """Closed here, closed there; a second channel exists beside the first."""
     other = SocketCommunicator()
     report(other=other.all_reduce([2]))
     other.close()

@@ -1,4 +1,4 @@
-"""One process of a job that mpirun has started, for which nobody asks MPI."""
+"""One process of a job that mpirun has started, for which no code asks MPI."""
 
 from __future__ import annotations
 

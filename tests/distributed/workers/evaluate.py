@@ -12,7 +12,7 @@ import fleetmetrics as fm
 
 
 def found(**given: Any) -> dict[str, Any]:
-    """What an evaluation has found, but for when it was made."""
+    """What an evaluation has found, except for when it was made."""
     result = fm.evaluate(**{**arguments()["asked"], **given}).to_dict()
     for data in (result["data"], result["baseline"]["data"]):
         del data["date"]

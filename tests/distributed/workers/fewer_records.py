@@ -101,7 +101,7 @@ class Sifted(Added):
 
 
 class Unknown(Sifted):
-    """Nobody can tell how many samples a call brings."""
+    """How many samples a call brings is unknown."""
 
     def add(self, predictions: Any, names: Any) -> None:  # type: ignore[override]
         super().add(predictions, None)
@@ -115,7 +115,7 @@ class Pictures(Added):
 
 
 def told(call: Callable[..., Any], *args: Any) -> tuple[Any, list[str]]:
-    """What comes of it, or the error, and the warnings."""
+    """The result or the error, and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -180,7 +180,7 @@ def interleaved() -> list[Any]:
 
 
 def troubles() -> dict[str, Any]:
-    """What is not as it should be on one worker, or cannot be told."""
+    """What is not as it should be on one worker, or cannot be known."""
     last = rank == world - 1
     lost, empty, unknown, nested = Evaluator(Filtering()), Evaluator(Filtering()), Unknown(), Evaluator(Tasks())
     some = Unknown(dist_collect_mode="cat")

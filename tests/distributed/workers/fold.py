@@ -1,4 +1,4 @@
-"""One worker of the tests of records that are looked at in order, piece by piece."""
+"""One worker of the tests of records that are processed in order, piece by piece."""
 
 from __future__ import annotations
 

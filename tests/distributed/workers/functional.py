@@ -65,7 +65,7 @@ def variables(scope: Any, **options: Any) -> list[Any]:
 
 
 def errors(scope: Any, **options: Any) -> dict[str, str]:
-    """Wrong calls, which every worker must hear of in the same words, and after which the next one works."""
+    """Wrong calls, for which every worker must get the same error, and after which the next call works."""
     last = rank == world - 1
     empty = paddle.static.Scope()
     calls = {

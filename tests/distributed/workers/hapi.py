@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import re
 from typing import Any
@@ -116,6 +117,7 @@ def loader(size: int, batch: int, **settings: Any) -> Any:
     workers = settings.pop("num_workers", 0)
     data = settings.pop("data", None) or Samples(size)
     sampler = paddle.io.DistributedBatchSampler(data, batch, **settings)
+    gc.collect()  # a forked loader of Paddle 2.6 that collects an old executor dies of a segmentation fault
     return paddle.io.DataLoader(data, batch_sampler=sampler, num_workers=workers)
 
 
@@ -226,7 +228,7 @@ def in_groups() -> dict[str, Any]:
 
 
 def gathers() -> bool:
-    """Whether an evaluation hands the rows of all workers to metrics: but for PIR programs."""
+    """Whether an evaluation hands the rows of all workers to metrics: except for PIR programs."""
     return paddle.in_dynamic_mode() or paddle.__version__[0] == "2"
 
 
@@ -274,7 +276,7 @@ def shown() -> list[str]:
 
 
 def troubles() -> dict[str, str]:
-    """What every worker is told."""
+    """The error that every worker raises."""
     n, accuracy = scored(fm.Count(name="n")), scored(fm.Accuracy(name="accuracy"))
     plain = paddle.io.DataLoader(Samples(10), batch_size=2)
     bad = Samples(10, bad=3)  # of rank 1, if there are three

@@ -27,7 +27,7 @@ from tests.contract import (
 )
 from tests.fakes import Recorder
 
-#: So many metrics share a static program: to prepare one takes Paddle time by the square of its operations.
+#: How many metrics share a static program: Paddle's time to prepare one grows with the square of its operations.
 PROGRAM = 12
 
 
@@ -82,7 +82,7 @@ def collection(channel: Recorder) -> dict[str, Any]:
 
 
 def troubles(channel: Recorder) -> dict[str, str]:
-    """What every worker must be told in the same words."""
+    """The error that every worker must raise in the same words."""
     last = channel.rank == channel.world_size - 1
     data = draw("auc", samples=9)
     broken = data._replace(label=data.label + 5 * last)

@@ -14,6 +14,7 @@ from cluster import arguments, error_text, report, touch, wait_for_file
 import fleetmetrics as fm
 from fleetmetrics.comm import Block, Letter, RowKeys
 from fleetmetrics.comm.mpi import MPICommunicator
+from fleetmetrics.comm.star import Spoke
 from fleetmetrics.records import fold
 from tests.distributed.test_mpi import RECORD_METRICS, dealt
 
@@ -122,7 +123,7 @@ def late_to_the_start() -> None:
         for other in set(range(workers)) - {rank}:
             wait_for_file(f"given up by {other}")
     start = time.monotonic()
-    # whoever comes late is given time until the others come again
+    # a late worker has time until the others come again
     seconds = 1 if rank != arguments()["late"] else 20
     report(error=error_text(lambda: MPICommunicator(timeout=seconds)), seconds=time.monotonic() - start)
     touch(f"given up by {rank}")
@@ -132,7 +133,7 @@ def late_to_the_start() -> None:
 
 
 def port() -> None:
-    """Rank 0's port at the moment when the communicator is made, which nobody has used yet."""
+    """Rank 0's port at the moment when the communicator is made, which is unused so far."""
     from mpi4py import MPI
 
     if arguments().get("taken"):
@@ -182,6 +183,31 @@ def inside(signal_number: int) -> None:
     report(after=error_text(lambda: metric.compute(timeout=20)), total=int(fm.sum(1)))
 
 
+def leaving() -> None:
+    """Rank 1 is interrupted as rank 0's answer arrives, before it enters the operation of MPI."""
+    channel: Any = fm.get_communicator()
+    channel.barrier()
+    answers: list[Any] = []
+    read = Spoke._answer_to
+
+    def interrupted(self: Any, asked: Any, stream: Any) -> Any:
+        answer = read(self, asked, stream)
+        answers.extend([] if answer is None else [answer])
+        if len(answers) == 2:  # the first one is to the description of the state
+            answers.append(None)
+            raise KeyboardInterrupt
+        return answer
+
+    Spoke._answer_to = interrupted  # type: ignore[method-assign]
+    start = time.monotonic()
+    try:
+        report(error=error_text(lambda: channel.all_reduce(np.ones(200_000, np.int64), timeout=20)))
+    except KeyboardInterrupt:
+        report(error="KeyboardInterrupt")
+    report(seconds=time.monotonic() - start)
+    report(parted=error_text(lambda: channel.barrier(timeout=20)), broken=str(channel._broken))
+
+
 def without() -> None:
     report(error=error_text(fm.get_communicator), backend=error_text(lambda: fm.get_dist_backend("mpi4py")))
 
@@ -197,6 +223,7 @@ if __name__ == "__main__":
         "late_to_the_start": late_to_the_start,
         "port": port,
         "late": late,
+        "leaving": leaving,
         "stopped": lambda: inside(signal.SIGSTOP),
         "killed": lambda: inside(signal.SIGKILL),
         "without": without,

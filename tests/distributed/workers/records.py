@@ -1,4 +1,4 @@
-"""One worker of the tests of records: what it has, and what comes of everybody's."""
+"""One worker of the tests of records: what it has, and the result of all workers' records."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def sizes(channel: Watch) -> dict[str, Any]:
     """Records go to rank 0 and nowhere else."""
     metric = Mean()
     metric.dist_comm = channel
-    if rank == 0:  # one batch on one worker: nobody else takes part
+    if rank == 0:  # one batch on one worker: no other worker takes part
         assert metric(score=np.array([1.0, 2.0])) == {"mean": 1.5, "n": 2}
     metric.add(score=np.full(100_000, 1.0 + rank))
     sent, heard, consults = channel.sent, channel.heard, channel.consults

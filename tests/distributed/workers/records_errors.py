@@ -1,4 +1,4 @@
-"""One worker of the tests of what goes wrong with records: what it is told, and how soon."""
+"""One worker of the tests of what goes wrong with records: which error it raises, and how soon."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Unpicklable(Exception):
 
 
 class Failing(Gathered):
-    """It raises what the test says, until it is told otherwise."""
+    """It raises what the test says, until the test changes that."""
 
     error: Any = None
 
@@ -93,7 +93,7 @@ class Processing(BaseMetric):
 
 
 def sampler(**changes: Any) -> Any:
-    """As much of Paddle's as is looked at: each worker has 4 samples."""
+    """The attributes of Paddle's sampler that are read: each worker has 4 samples."""
     settings = {"dataset": range(4 * world - 1), "batch_size": 2, "nranks": world, "local_rank": rank}
     return SimpleNamespace(**{**settings, "shuffle": False, "drop_last": False, "epoch": 0, **changes})
 
@@ -320,7 +320,7 @@ def slow() -> None:
 
 
 class Deadly:
-    """Whoever packs it dies."""
+    """The process that packs it dies."""
 
     def __reduce__(self) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)

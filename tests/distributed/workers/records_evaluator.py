@@ -1,4 +1,4 @@
-"""One worker of the tests of the evaluator: what it processed, and what comes of everybody's."""
+"""One worker of the tests of the evaluator: what it processed, and the result of all workers' records."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def passes() -> list[Any]:
 
 
 def nones() -> Any:
-    """None is a record, and nobody loses one; some have none at all."""
+    """None is a record, and no worker loses one; some have none at all."""
     found = []
     for count in (3, 2 * rank, 3 * last):
         for mode in ("unzip", "cat", "batch"):
@@ -210,11 +210,11 @@ def troubles() -> dict[str, Any]:
     failing = Evaluator([Seen(prefix="a"), Failing(), Total()])
     failing.metrics[1].error = OSError(28, "No space left on device")
 
-    def mended() -> Any:
+    def fixed() -> Any:
         failing.metrics[1].error = None
         return failing.evaluate(timeout=20)
 
-    case("compute_metrics raises", failing, after=mended)
+    case("compute_metrics raises", failing, after=fixed)
     case("another prefix", Evaluator(Seen(prefix="mine" if last else "yours")))
     case("another metric", Evaluator([Seen(), *[Total()] * last]))
     case("another order", Evaluator([Seen(), Total()][:: -1 if last else 1]))
@@ -241,7 +241,7 @@ def troubles() -> dict[str, Any]:
 
 
 def warned() -> list[str]:
-    """Only who got nothing is told so."""
+    """Only a worker that got nothing gets the warning."""
     told: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]

@@ -99,7 +99,7 @@ def together(channel: Any, kind: str) -> Any:
 
 
 def troubles(channel: Any) -> dict[str, str]:
-    """What every worker is told where one of them has another sampler."""
+    """The error that every worker raises if one of them has another sampler."""
     last, workers = channel.rank == channel.world_size - 1, channel.world_size
     paddles = paddle.io.DistributedBatchSampler
 
@@ -124,7 +124,7 @@ def troubles(channel: Any) -> dict[str, str]:
 
 
 def of_the_size(channel: Any) -> dict[str, Any]:
-    """What is told of samples that do not add up, by whether the metrics have the sampler, the mask, or neither."""
+    """The warnings about samples that do not add up, by whether the metrics have the sampler, the mask, or neither."""
     sampler = paddle.io.DistributedBatchSampler(Places(), 4, shuffle=True)
     loader = paddle.io.DataLoader(Places(), batch_sampler=sampler)
     sampler.set_epoch(3)
@@ -154,7 +154,7 @@ def of_the_size(channel: Any) -> dict[str, Any]:
 
 
 def random_state() -> bool:
-    """Whether what a sampler does that seeds Paddle changes nothing of the job."""
+    """Whether a sampler that seeds Paddle leaves the job's random state alone."""
     paddle.seed(5)
     expected = paddle.rand([8]).tolist()
     paddle.seed(5)

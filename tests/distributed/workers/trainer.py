@@ -60,7 +60,7 @@ alone = trainer.evaluate()
 followed = evaluated(trainer, metrics())
 gathered = trainer.gathered
 spoiled = error_text(lambda: trainer.evaluate(Spoiled()))
-after = trainer.evaluate()  # nothing of the failed one is left
+after = trainer.evaluate()  # no trace of the failed one is left
 if WORKERS > 1:
     report(
         windows={
